@@ -5,7 +5,7 @@ const assert = require("node:assert/strict");
 const { readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 const { after, before, test } = require("node:test");
-const { Beanstalk, browse, serve } = require("./world.js");
+const { Beanstalk, Worker, browse, serve } = require("./world.js");
 
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 // Longer than anything takes on a busy machine.
@@ -319,6 +319,72 @@ test("what holds for a queue, and a reload", async () => {
   assert.match(await note(), /was read again/);
 });
 
+/** Asks the JSON API, from the browser's own page. */
+const api = (path, body) => page.evaluate(async (path, body) => {
+  const reply = await fetch(`/api/v1${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  if (!reply.ok) throw new Error(await reply.text());
+  return reply.json();
+}, path, body);
+const newBatch = (description, more) => api("/batches", { description, success: { queue: "reports", body: "done" }, ...more });
+
+test("a batch is found, watched, committed and forgotten", async () => {
+  await go("/");
+  const { id } = await newBatch("March's reports");
+  await newBatch(MARKUP, { parent: id });
+  await page.keyboard.press("g");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("b")]);
+  assert.match(page.url(), /\/batches$/);
+  await page.keyboard.press("/");
+  await page.keyboard.type("march");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.match(page.url(), new RegExp(`/batches/${id}$`));
+  // Its numbers go on by themselves.
+  await page.evaluate(() => { window.same = true; });
+  const { ids } = await api("/queues/pages/messages", { messages: [{ body: "1", batch: id }] });
+  await page.waitForFunction(() => /Messages\s*1/.test(document.querySelector(".facts").innerText), { timeout: PATIENCE_MS });
+  assert.equal(await page.evaluate(() => window.same), true);
+  await follow(named("Commit"));
+  assert.match(await note(), /^Committed/);
+  await go(`/messages/${ids[0]}`);
+  await follow(`main a[href$="/batches/${id}"]`);
+  await follow(named("Forget…"));
+  assert.match(await text(), /1 message: they stay/);
+  await follow(named("Cancel"));
+  await follow(named("Forget…"));
+  await follow("button.last");
+  assert.match(await note(), /is forgotten/);
+  assert.doesNotMatch(await text(), /March/);
+});
+
+test("a worker is asked to be quiet and to end", async () => {
+  await go("/workers");
+  assert.match(await text(), /No worker is known/);
+  const worker = new Worker(server.faktory, { wid: "w1", hostname: "box", pid: 7, labels: ["mail"] });
+  await worker.enter();
+  await page.reload();
+  assert.match(await text(), /w1[^]*mail[^]*box, process 7[^]*running/);
+  await follow('a[aria-label="Quiet: w1"]');
+  await follow("main form button.main");
+  assert.match(await note(), /w1 gets no more jobs/);
+  assert.equal(await worker.ask('BEAT {"wid":"w1"}'), '{"state":"quiet"}');
+  await follow('a[aria-label="End: w1"]');
+  await follow("main form button.main");
+  assert.equal(await worker.ask('BEAT {"wid":"w1"}'), '{"state":"terminate"}');
+  worker.close();
+});
+
+test("a queue in the words of SQS", async () => {
+  await beans.put("orders", "x");
+  await go("/queues/orders");
+  await page.click("#elsewhere summary");
+  assert.match(await text(), /Amazon SQS standard queue[^]*URL\s+http:\/\/127\.0\.0\.1:\d+\/000000000000\/orders[^]*\(visible\)\s+1/);
+  // It stays open while its numbers go on.
+  await beans.put("orders", "y");
+  await page.waitForFunction(() => /\(visible\)\s+2/.test(document.querySelector("#elsewhere").innerText), { timeout: PATIENCE_MS });
+});
+
 test("no script runs, whatever a name or a body says", async () => {
   const id = await beans.put("markup", MARKUP);
   for (const path of ["/queues/markup", `/messages/${id}`]) {
@@ -345,9 +411,15 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   await follow(named("Bury"));
   const long = "long-".repeat(40);
   await beans.put(long, "y".repeat(3000));
+  await go("/");
+  const batch = (await newBatch(long)).id;
+  await newBatch("", { parent: batch });
+  const worker = new Worker(server.faktory, { wid: `worker-${"x".repeat(60)}`, hostname: long, pid: 7, labels: ["a", "b"] });
+  await worker.enter();
   const slow = (await beans.ask("use slow"), await beans.ask("peek-buried")).words[1];
   const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
     "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/cron", "/leases",
+    "/batches", "/batches?only=done", `/batches/${batch}`, `/batches/${batch}/ask/forget`, "/workers", `/workers/${worker.hello.wid}/ask/quiet`, "/queues/orders",
     "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
   for (const theme of ["light", "dark"]) {
     await page.setCookie({ name: "theme", value: theme, url: server.site });
@@ -371,6 +443,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
     }
   }
   await page.setViewport({ width: 1280, height: 900 });
+  worker.close();
 });
 
 test("without JavaScript all of it works", async () => {

@@ -27,7 +27,7 @@ echo "err too slow" >&3
 /** What fails once in it is a dead letter. */
 const FRAGILE = '[[queue]]\nname = "fragile"\nattempts_max = 1\ndead_letter = "dead"\n';
 
-/** Starts a server that speaks http and beanstalk; resolves when it is ready. */
+/** Starts a server that speaks http, beanstalk, faktory and sqs; resolves when it is ready. */
 async function serve() {
   const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
   const script = path.join(data, "job.sh");
@@ -36,7 +36,7 @@ async function serve() {
   writeFileSync(slow, SLOW(path.join(data, "go-on")), { mode: 0o755 });
   const scripts = { job: script, slow };
   const scripted = Object.entries(scripts).map(([name, file]) => `[[queue]]\nname = "${name}"\nscript = "${file}"\nexec_prefix = ""\n`);
-  const tables = ["http", "beanstalk"].map((voice) => `[[listen]]\nvoice = "${voice}"\naddress = "127.0.0.1:0"\n`);
+  const tables = ["http", "beanstalk", "faktory", "sqs"].map((voice) => `[[listen]]\nvoice = "${voice}"\naddress = "127.0.0.1:0"\n`);
   const config = path.join(data, "quintet.toml");
   writeFileSync(config, `${scripted.join("")}${FRAGILE}${tables.join("")}`);
   const binary = process.env.QUINTET || "quintet";
@@ -51,6 +51,7 @@ async function serve() {
         data,
         site: `http://127.0.0.1:${ports.http}`,
         beanstalk: ports.beanstalk,
+        faktory: ports.faktory,
         async stop() {
           const ended = new Promise((resolve) => child.once("exit", resolve));
           child.kill("SIGTERM");
@@ -109,6 +110,31 @@ class Beanstalk {
   }
 }
 
+/** A worker of the faktory voice that has said its name. */
+class Worker {
+  constructor(port, hello) {
+    this.socket = net.connect(port, "127.0.0.1");
+    this.lines = readline.createInterface({ input: this.socket })[Symbol.asyncIterator]();
+    this.hello = hello;
+  }
+  async line() {
+    return (await this.lines.next()).value;
+  }
+  async enter() {
+    assert.match(await this.line(), /^\+HI /);
+    assert.equal(await this.ask(`HELLO ${JSON.stringify({ v: 2, ...this.hello })}`), "+OK");
+  }
+  /** Asks; answers the line, or the one that it announces. */
+  async ask(text) {
+    this.socket.write(text + "\r\n");
+    const line = await this.line();
+    return /^\$\d/.test(line) ? this.line() : line;
+  }
+  close() {
+    this.socket.destroy();
+  }
+}
+
 /** Chromium, and what its pages complain of. */
 async function browse() {
   const browser = await puppeteer.launch({
@@ -136,4 +162,4 @@ async function browse() {
   return { open, complaints, close: () => browser.close() };
 }
 
-module.exports = { Beanstalk, browse, serve };
+module.exports = { Beanstalk, Worker, browse, serve };

@@ -46,6 +46,8 @@ pub struct Reloads {
     pub count: u64,
     /// Why the last one failed; `None`: it did not, or there was none.
     pub failed: Option<String>,
+    /// What the last one did that nobody asked for, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// What hooks did at one event, since the server's start.

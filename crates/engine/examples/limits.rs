@@ -231,7 +231,13 @@ fn messages() {
     };
     show("move of all of 1,000,000", world.ask(1, all));
     show("flush of 1,000,000", {
-        world.ask(1, Command::Flush(queue.clone()))
+        world.ask(
+            1,
+            Command::Flush {
+                queue: queue.clone(),
+                reserved: false,
+            },
+        )
     });
     show("  a tick after it", world.ticks());
     world.put_many(queue, |put| put.expires = Expiry::At(Ms(3_000_000)));

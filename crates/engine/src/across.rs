@@ -550,7 +550,7 @@ impl Engine {
 
     /// Leases the party holds in this shard.
     fn held_by(&self, party: Party) -> usize {
-        self.store.held.get(&party).map_or(0, SmallVec::len)
+        self.store.held_by(party)
     }
 
     /// Those of the take's queues that exist here.

@@ -56,14 +56,15 @@ pub fn carry<J: Journal>(
     }
     for _ in 0..max {
         let engine = &into.engine;
-        let mut owed = from.engine.store.batches.owed().iter();
-        let Some((&batch, &tally)) = owed.find(|(batch, _)| engine.is_our_batch(**batch)) else {
+        let mut owed = from.engine.store.batches.owed().keys();
+        let Some(&batch) = owed.find(|batch| engine.is_our_batch(**batch)) else {
             break;
         };
-        into.engine.count_member(&mut arriving, batch, tally);
-        let owed = Tally::default();
-        from.engine
-            .fact(&mut leaving, Fact::BatchOwed { batch, owed });
+        count_owed(
+            batch,
+            (from.engine, &mut leaving),
+            (into.engine, &mut arriving),
+        );
     }
     for _ in 0..max {
         let Some((batch, event, callback)) = from.engine.call_elsewhere() else {
@@ -82,6 +83,35 @@ pub fn carry<J: Journal>(
     into.engine.serve(&mut arriving);
     // Its parent may be next.
     from.engine.call_back(&mut leaving);
+}
+
+/// Counts in a batch of `home` what `from` owes it. The caller sees to it that the facts of
+/// both become durable together.
+pub fn carry_owed<J: Journal>(now: Ms, batch: BatchId, from: Side<'_, J>, home: Side<'_, J>) {
+    from.engine.advance(now);
+    home.engine.advance(now);
+    let mut unheard = Vec::new();
+    let mut leaving = Cx::new(from.journal, &mut unheard);
+    let mut unheard = Vec::new();
+    let mut counting = Cx::new(home.journal, &mut unheard);
+    count_owed(
+        batch,
+        (from.engine, &mut leaving),
+        (home.engine, &mut counting),
+    );
+}
+
+fn count_owed<J: Journal>(
+    batch: BatchId,
+    (from, leaving): (&mut Engine, &mut Cx<'_, J>),
+    (home, counting): (&mut Engine, &mut Cx<'_, J>),
+) {
+    let Some(&tally) = from.store.batches.owed().get(&batch) else {
+        return;
+    };
+    home.count_member(counting, batch, tally);
+    let owed = Tally::default();
+    from.fact(leaving, Fact::BatchOwed { batch, owed });
 }
 
 /// Stores a member of a batch of another shard, and counts it there. The caller
@@ -110,12 +140,10 @@ pub fn put_member<J: Journal>(
     into.engine.vouched = false;
     // What has to make way for it is being read; asked again it is there.
     let answer = decided.unwrap_or_else(|_| refused(Refusal::Conflict));
-    if let Answer::Now(Outcome::Put { fresh: true, .. }, _) = answer {
-        let mut unheard = Vec::new();
-        let mut counting = Cx::new(home.journal, &mut unheard);
-        home.engine
-            .count_member(&mut counting, batch, Tally::JOINED);
-    }
+    let mut unheard = Vec::new();
+    let mut counting = Cx::new(home.journal, &mut unheard);
+    // Its batch is still open, and may be committed as soon as its shard is let go.
+    count_owed(batch, (into.engine, &mut cx), (home.engine, &mut counting));
     into.engine.sweep_expired(&mut cx);
     into.engine.call_back(&mut cx);
     into.engine.serve(&mut cx);
@@ -179,6 +207,9 @@ impl Engine {
             why,
         } = sent;
         let to = &to;
+        if message.is_tracked() {
+            self.follow();
+        }
         let queue = self
             .store
             .find(to)

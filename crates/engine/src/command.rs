@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::batch::{BatchAsk, Tie};
+use crate::batch::{BatchAsk, BatchId, Tie};
 use crate::body::Body;
 use crate::codec::coded;
 use crate::compound::{Compound, TableAsk};
@@ -133,6 +133,11 @@ impl Put {
             more: None,
         }
     }
+
+    /// The batch it is to be counted in.
+    pub fn batch(&self) -> Option<BatchId> {
+        self.more.as_ref()?.batch.map(|tie| tie.batch)
+    }
 }
 
 /// The rarer parts of a put.
@@ -165,6 +170,11 @@ pub struct PutMore {
     /// ([`crate::Refusal::BatchClosed`]); [`Tie::member`]. Copies in children
     /// of its queue are not counted.
     pub batch: Option<Tie>,
+    /// What becomes of it can be asked by its name, also for
+    /// [`crate::Settings::track_keep_ms`] after the last thing that happened to it
+    /// ([`NamedAct::Track`]). One without a name is refused with
+    /// [`crate::Refusal::BadMessageName`]. Copies in children of its queue are not tracked.
+    pub tracked: bool,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }
@@ -685,9 +695,14 @@ pub enum Command {
         /// Who gets the copies.
         child: Name,
     },
-    /// Discards waiting messages; reserved ones may still come back.
-    Flush(Name),
-    /// [`Command::Flush`] on every queue in which something waits.
+    /// Discards what waits in a queue. Answers how many messages that were.
+    Flush {
+        queue: Name,
+        /// True: what is reserved as well, in the same step: for its holders it is gone. Else it
+        /// may still come back.
+        reserved: bool,
+    },
+    /// [`Command::Flush`], but for what is reserved, on every queue in which something waits.
     FlushAll,
     /// Discards the queue and all in it; reserved messages vanish when they
     /// are released.

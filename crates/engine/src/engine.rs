@@ -333,7 +333,7 @@ impl Engine {
                 durable(there.and_then(|()| self.configure_queue(cx, queue, overrides.as_deref())))
             }
             Command::Join { parent, child } => durable(self.join(cx, parent, child)),
-            Command::Flush(queue) => durable(self.flush(cx, queue)),
+            Command::Flush { queue, reserved } => durable(self.flush(cx, queue, *reserved)),
             Command::FlushAll => durable(self.flush_all(cx)),
             Command::Drop(queue) => durable(self.drop_queue(cx, queue)),
             Command::DropQueues {
@@ -374,6 +374,7 @@ impl Engine {
         self.ring_alarms(&mut cx);
         self.sweep_expired(&mut cx);
         self.end_batches(&mut cx);
+        self.end_tracks(&mut cx);
         self.ring_blocks();
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -413,6 +414,9 @@ impl Engine {
             next = next.min(at);
         }
         if let Some((at, _)) = store.batches.first_end() {
+            next = next.min(at);
+        }
+        if let Some((at, _)) = store.tracks.first_end() {
             next = next.min(at);
         }
         if let Some(at) = store.batches.first_due() {
@@ -497,6 +501,9 @@ impl Engine {
             .filter(|(_, lease)| matches!(lease.bound, Bound::Connection | Bound::Process))
             .filter_map(|(&slot, lease)| {
                 let message = self.store.messages.get(slot)?;
+                if !self.store.is_alive(message) {
+                    return None;
+                }
                 // One that is doomed does not come back.
                 tails |= lease.back_to == BackTo::Tail && !message.doomed;
                 Some(message.id)
@@ -519,6 +526,7 @@ impl Engine {
         let mut queues: Vec<QueueId> = Vec::new();
         for id in lost {
             queues.extend(self.store.message(id).map(|message| message.queue));
+            self.track(&mut cx, id);
             self.bury_if_spent(&mut cx, id);
         }
         // Who reads from behind a message's segment has not seen that it was

@@ -13,6 +13,7 @@ use crate::name::Name;
 use crate::settings::Overrides;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
+use crate::track::Track;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,14 @@ pub enum Fact {
     },
     /// What waits in a queue is discarded.
     QueueFlushed {
+        queue: QueueId,
+        /// The newest id there was.
+        through: MessageId,
+        /// How many went.
+        count: u64,
+    },
+    /// What waits in a queue and what is reserved is discarded; those leases are over.
+    QueuePurged {
         queue: QueueId,
         /// The newest id there was.
         through: MessageId,
@@ -272,6 +281,13 @@ pub enum Fact {
         batch: BatchId,
         owed: Tally,
     },
+    /// What is known of a tracked message from now on, also when it is gone. Told again in
+    /// snapshots.
+    Tracked {
+        id: MessageId,
+        /// `None`: nothing is any more.
+        track: Option<Box<Track>>,
+    },
     /// A put is remembered, so that a repeat is known.
     Remembered {
         queue: QueueId,
@@ -301,12 +317,14 @@ impl Fact {
             | Fact::BatchProgress { .. }
             | Fact::BatchGone(_)
             | Fact::BatchOwed { .. }
+            | Fact::Tracked { .. }
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueMaker { queue, .. }
             | Fact::QueueConfigured { queue, .. }
             | Fact::QueuePaused { queue, .. }
             | Fact::QueueFlushed { queue, .. }
+            | Fact::QueuePurged { queue, .. }
             | Fact::QueueDropped { queue, .. }
             | Fact::QueueCounted { queue, .. }
             | Fact::Remembered { queue, .. } => Some(*queue),

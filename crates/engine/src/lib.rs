@@ -44,6 +44,7 @@ mod store;
 mod tags;
 mod take_tokens;
 mod time;
+mod track;
 pub mod varint;
 mod waiters;
 
@@ -54,7 +55,7 @@ pub use batch::{
     Tally, Tie,
 };
 pub use body::{Body, ChunkPlace, LargeBody};
-pub use carry::{Side, carry, put_member};
+pub use carry::{Side, carry, carry_owed, put_member};
 pub use codec::{FactError, FactKind, LargeBodies};
 pub use cold::{
     Block, BlockAt, ColdStats, EntryFacts, Found, Lane, Order, Picked, Rewritten, RunId, Want,
@@ -93,3 +94,4 @@ pub use stats::{
 };
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use time::{Ms, WallAhead};
+pub use track::{TRACK_NOTE_BYTES_MAX, Track, TrackState};

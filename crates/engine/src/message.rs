@@ -171,6 +171,8 @@ pub struct Extra {
     pub batch: Option<Tie>,
     /// Gone from this time on, while it is buried; as was said when it was last buried.
     pub buried_until: Option<Ms>,
+    /// What becomes of it can be asked by its name ([`crate::PutMore::tracked`]).
+    pub tracked: bool,
 }
 
 impl Extra {
@@ -263,6 +265,11 @@ impl Message {
     /// The batch it belongs to, and as what.
     pub fn tie(&self) -> Option<Tie> {
         self.extra.as_ref()?.batch
+    }
+
+    /// True if what becomes of it can be asked by its name.
+    pub fn is_tracked(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.tracked)
     }
 
     /// Its own name, if it was given one.

@@ -9,6 +9,7 @@ use crate::fact::Lease;
 use crate::message::{Message, MessageId};
 use crate::name::Name;
 use crate::stats::StatsReply;
+use crate::track::Track;
 
 /// The engine's normal "no". Exhaustive on purpose: a new one stops every
 /// voice compiling until it says how to tell its client. Nothing changed.
@@ -229,6 +230,8 @@ pub enum Outcome {
     /// Batches, and where to go on: a shard, and behind which of its; `None`:
     /// that was all.
     Batches(Vec<Batch>, Option<(u8, BatchId)>),
+    /// What became of a tracked message.
+    Tracked(Box<Track>),
     /// What [`crate::Command::DropQueues`] did.
     Dropped(Dropped),
     /// What a slice of [`crate::Command::Sweep`] did.

@@ -466,6 +466,12 @@ pub struct Settings {
     pub batch_ttl_ms: u64,
     /// How long one that has succeeded can still be looked at, ms.
     pub batch_keep_ms: u64,
+    /// Tracked messages of which something is known at most ([`crate::PutMore::tracked`]); those
+    /// that changed longest ago are forgotten then.
+    pub tracked_max: u32,
+    /// How long what became of a tracked message can be asked after the last thing that happened
+    /// to it, ms; 0: not at all.
+    pub track_keep_ms: u64,
     /// Bytes the snapshot may take that each segment of the log begins with:
     /// names and settings of queues, tables. What would make it longer is
     /// refused; blocks of runs count, and are never refused.
@@ -489,6 +495,8 @@ impl Default for Settings {
             batch_open_ms: 30 * 60 * 1000,
             batch_ttl_ms: 30 * 24 * 3600 * 1000,
             batch_keep_ms: 24 * 3600 * 1000,
+            tracked_max: 50_000,
+            track_keep_ms: 30 * 60 * 1000,
             snapshot_bytes_max: 64 << 20,
             memory_max: 0,
             clock_grain_ms: 0,

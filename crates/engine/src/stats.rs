@@ -211,6 +211,8 @@ pub struct ShardStats {
     pub cold: ColdStats,
     /// Batches that are there.
     pub batches: u64,
+    /// Tracked messages of which something is known.
+    pub tracked: u64,
     /// Of these, those whose callback found no room yet.
     pub batches_waiting: u64,
 }

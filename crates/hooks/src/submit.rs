@@ -81,7 +81,7 @@ impl HookState {
             | Command::Create { .. }
             | Command::Configure { .. }
             | Command::Join { .. }
-            | Command::Flush(_)
+            | Command::Flush { .. }
             | Command::FlushAll
             | Command::Drop(_)
             | Command::DropQueues { .. }

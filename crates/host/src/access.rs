@@ -10,7 +10,7 @@ mod tests;
 use std::sync::atomic::Ordering;
 
 use quintet_engine::{
-    Across, Answer, Caller, Command, Hold, Message, Name, Outcome, Party, Refusal, ShardStats,
+    Across, Answer, Caller, Command, Hold, Message, Name, Outcome, Party, Put, Refusal, ShardStats,
     StatsReply, Subject,
 };
 
@@ -38,7 +38,7 @@ enum Route {
     Between(usize, usize, Name),
     /// One after the other, until one has what it names.
     InTurn,
-    /// All it names at once.
+    /// All it names at once: queues, messages, batches.
     Together,
     /// A put into a batch of another shard: the batch's, the queue's.
     Member(usize, usize),
@@ -192,9 +192,9 @@ impl Access<'_> {
             return Route::Across(Box::new(across));
         }
         if let Command::Put(put) = command
-            && let Some(tie) = put.more.as_ref().and_then(|more| more.batch)
+            && let Some(batch) = put.batch()
         {
-            let (home, into) = (self.core.shard_of_id(tie.batch.as_id()), of(&put.queue));
+            let (home, into) = (self.core.shard_of_id(batch.as_id()), of(&put.queue));
             return match home == into {
                 true => Route::One(into),
                 false => Route::Member(home, into),
@@ -208,10 +208,12 @@ impl Access<'_> {
             Subject::Queue(name) | Subject::Table(name) => Route::One(of(name)),
             Subject::Queues(names) => Route::One(names.first().map_or(0, of)),
             Subject::Puts(puts) => {
-                let mut into = puts.iter().map(|put| of(&put.queue));
-                match into.next() {
+                let homes = puts.iter().filter_map(Put::batch);
+                let homes = homes.map(|batch| self.core.shard_of_id(batch.as_id()));
+                let mut about = puts.iter().map(|put| of(&put.queue)).chain(homes);
+                match about.next() {
                     None => Route::One(0),
-                    Some(first) if into.all(|shard| shard == first) => Route::One(first),
+                    Some(first) if about.all(|shard| shard == first) => Route::One(first),
                     Some(_) => Route::Together,
                 }
             }
@@ -315,5 +317,6 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.snapshot_bytes += other.snapshot_bytes;
     sum.cold.add(&other.cold);
     sum.batches += other.batches;
+    sum.tracked += other.tracked;
     sum.batches_waiting += other.batches_waiting;
 }

@@ -190,15 +190,16 @@ impl Follower {
     }
 
     /// Those of a queue that wait go, up to an id.
-    fn flushed(&mut self, queue: QueueId, through: MessageId) {
+    /// What waits is gone, and what is reserved if it is a purge.
+    fn flushed(&mut self, queue: QueueId, through: MessageId, purged: bool) {
         let Some(all) = self.by_queue.get(&queue) else {
             return;
         };
-        let waits = |id: &&MessageId| {
+        let goes = |id: &&MessageId| {
             let followed = self.known.get(id);
-            **id <= through && followed.is_some_and(|followed| !followed.held)
+            **id <= through && followed.is_some_and(|followed| purged || !followed.held)
         };
-        let gone: Vec<MessageId> = all.iter().filter(waits).copied().collect();
+        let gone: Vec<MessageId> = all.iter().filter(goes).copied().collect();
         for id in gone {
             self.goes(id, true, error("flushed", b""));
         }
@@ -292,7 +293,8 @@ impl Observer for Follower {
             Fact::Moved { at, to, why, .. } => self.moved(*at, *to, of_transfer(*why)),
             Fact::Sent { at, why, .. } => self.goes(at.id, true, of_transfer(*why)),
             Fact::QueueFlushed { queue, through, .. }
-            | Fact::QueueDropped { queue, through, .. } => self.flushed(*queue, *through),
+            | Fact::QueueDropped { queue, through, .. } => self.flushed(*queue, *through, false),
+            Fact::QueuePurged { queue, through, .. } => self.flushed(*queue, *through, true),
             _ => {}
         }
     }
@@ -472,14 +474,32 @@ mod tests {
         let by = By::Anyone;
         tried.world.ask(1, Command::Delete { id: first, by });
         assert_eq!(tried.told(), ["wait work 0 deleted "]);
-        tried.world.ask(1, Command::Flush("work".into()));
+        tried.world.ask(
+            1,
+            Command::Flush {
+                queue: "work".into(),
+                reserved: false,
+            },
+        );
         assert_eq!(tried.told(), ["wait work 0 flushed "]);
         let id = tried.put("work", "01");
         tried.world.take(1, reserve("work"));
         tried.told();
         // What is held stays.
-        tried.world.ask(1, Command::Flush("work".into()));
+        tried.world.ask(
+            1,
+            Command::Flush {
+                queue: "work".into(),
+                reserved: false,
+            },
+        );
         assert_eq!(tried.told(), [""; 0]);
+        tried.put("held", "02");
+        tried.world.take(1, reserve("held"));
+        tried.told();
+        let (queue, reserved) = ("held".into(), true);
+        tried.world.ask(1, Command::Flush { queue, reserved });
+        assert_eq!(tried.told(), ["run held 0 flushed "]);
         let reason = (*b"bad").into();
         tried.settle(id, How::Bury { rank: None, reason });
         assert_eq!(tried.told(), ["run work 1 buried bad"]);

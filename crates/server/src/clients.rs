@@ -24,6 +24,9 @@ pub(crate) struct Client {
     /// What it asks for now, over HTTP: `GET /q`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) asks: Option<String>,
+    /// The worker it is a connection of (faktory), by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) worker: Option<String>,
     /// Queues its takes wait for, the first of them.
     pub(crate) waits_on: Vec<String>,
     /// Leases it holds.

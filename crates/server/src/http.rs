@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result, anyhow};
 use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
-use quintet_web::{Gate, Limits, Links, Logins, Serve, Settings, Site, Socket, User, Web};
+use quintet_web::{
+    Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Site, Socket, User, Web,
+};
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
@@ -139,6 +141,7 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         replied: None,
         stream_counts: Arc::default(),
         clients: Arc::default(),
+        elsewhere: None,
         address: "".into(),
         limits: Limits {
             header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
@@ -251,6 +254,7 @@ impl Running {
         gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
         memory: &Arc<ByteBudget>,
         counts: &Arc<HttpCounts>,
+        elsewhere: &Arc<dyn Elsewhere>,
     ) -> Result<Self> {
         let mut sites = Vec::new();
         let mut kept = Vec::new();
@@ -265,6 +269,7 @@ impl Running {
             settings.memory = Some(Arc::clone(memory));
             settings.stream_counts = Arc::clone(&counts.streams);
             settings.clients = Arc::clone(&counts.clients);
+            settings.elsewhere = Some(Arc::clone(elsewhere));
             settings.address = bound.address.to_string().into();
             settings.replied = Some(counts.teller());
             let socket = match &bound.address {

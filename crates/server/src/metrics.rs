@@ -130,6 +130,8 @@ metrics! {
     Gauge "batches_waiting" ("batches_waiting")
         "Batches whose callback found no room yet."
         = |r| r.shard.batches_waiting;
+    Gauge "tracked" ("tracked") "Tracked messages of which it is known what became of them."
+        = |r| r.shard.tracked;
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
         = |r| r.traffic.0;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."

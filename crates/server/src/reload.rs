@@ -4,15 +4,23 @@ use quintet_engine::Principal;
 use quintet_host::locked;
 
 use crate::config::{Listen, load};
+use crate::cron::forgotten;
 use crate::server::{Server, fit};
+
+/// What a reload came to.
+pub(crate) struct Reloaded {
+    pub(crate) log_level: String,
+    /// What it did that nobody asked for, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
 
 impl Server {
     /// Reads the configuration again, for the client `by` if one asks; what can
-    /// change while serving does. Answers the log level.
+    /// change while serving does.
     ///
     /// # Errors
     /// Why not, in words; nothing changed.
-    pub(crate) fn reload(&self, by: Option<Principal>) -> Result<String, String> {
+    pub(crate) fn reload(&self, by: Option<Principal>) -> Result<Reloaded, String> {
         let mut config = load(&self.given).map_err(|error| format!("{error:#}"))?;
         // Listeners stay as they were opened, and who gets to the control channel too.
         let current = locked(&self.config);
@@ -48,10 +56,11 @@ impl Server {
         self.limits.reload(&current);
         self.tls.reload(&current);
         self.core.set_memory(current.memory);
-        let level = current.log_level.clone();
+        let log_level = current.log_level.clone();
         drop(current);
-        self.crons.configure(jobs);
+        let unpaused = self.crons.configure(jobs);
         self.reload_hooks();
-        Ok(level)
+        let notes = unpaused.iter().map(|name| forgotten(name)).collect();
+        Ok(Reloaded { log_level, notes })
     }
 }

@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::Door;
 use quintet_host::locked;
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
-use quintet_web::Logins;
+use quintet_sqs::Shown;
+use quintet_web::{Elsewhere, Logins};
 
 use crate::config::Config;
 use crate::desk::ServerDoor;
@@ -67,6 +68,8 @@ impl Scripts {
             sqs: None,
             options,
         };
+        let mut shown = Shown::default();
+        sqs.iter().for_each(|open| open.tell(&mut shown));
         if !sqs.is_empty() {
             scripts.sqs = Some(sqs::Running::start(sqs, server, &scripts.door)?);
         }
@@ -80,7 +83,9 @@ impl Scripts {
             let (memory, counts) = (&server.connection_memory, &server.http);
             let gate = |user, users| HttpGate::of_listener(server, user, users);
             let door = &scripts.door;
-            let running = http::Running::start(open, &rq, door, &logins, gate, memory, counts)?;
+            let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
+            let running =
+                http::Running::start(open, &rq, door, &logins, gate, memory, counts, &elsewhere)?;
             scripts.http = Some(running);
         }
         Ok(scripts)

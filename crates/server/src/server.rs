@@ -1,5 +1,6 @@
 //! The running server: what all its threads share, and how it starts and ends.
 
+use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -71,6 +72,8 @@ pub(crate) struct Server {
     pub(crate) draining: AtomicBool,
     /// What came of reading the configuration again.
     pub(crate) reloads: Mutex<Reloads>,
+    /// Who is told what comes of the orders to do so, in their order.
+    pub(crate) reload_tells: Mutex<VecDeque<TellReload>>,
     pub(crate) guests: Guests,
     /// Times the system had no file or memory for a connection.
     pub(crate) accepts_failed: AtomicU64,
@@ -153,13 +156,17 @@ impl Limits {
     }
 }
 
+/// Told what came of reading the configuration again.
+pub(crate) type TellReload = Box<dyn FnOnce(&Reloads) + Send>;
+
 /// What the main thread is told to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// End in good order.
     Stop,
-    /// Read the configuration again; for a client, if it is one that asks.
-    Reload(Option<Principal>),
+    /// Read the configuration again; for a client, if it is one that asks. True: the next of
+    /// `reload_tells` is told what came of it.
+    Reload(Option<Principal>, bool),
     /// Take no puts from now on, or take them again.
     Drain(bool),
     /// Something happened in the cluster.
@@ -521,6 +528,7 @@ fn open(
         instance: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
         draining: AtomicBool::new(false),
         reloads: Mutex::default(),
+        reload_tells: Mutex::default(),
         guests: Guests::new(places.connections),
         accepts_failed: AtomicU64::new(0),
         spoke_http: AtomicU64::new(0),
@@ -661,24 +669,31 @@ fn obey(
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
-            Order::Reload(by) => {
-                let failed = match server.reload(by) {
-                    Ok(log_level) => {
-                        level.set(&log_level);
+            Order::Reload(by, tells) => {
+                let (failed, notes) = match server.reload(by) {
+                    Ok(reloaded) => {
+                        level.set(&reloaded.log_level);
                         scripts.configure(server);
                         server.audit.note("", None, "reloaded", "", "ok");
                         tracing::info!("configuration reloaded");
-                        None
+                        (None, reloaded.notes)
                     }
                     Err(why) => {
                         server.audit.note("", None, "reloaded", "", "failed");
                         tracing::error!("configuration not reloaded: {why}");
-                        Some(why)
+                        (Some(why), Vec::new())
                     }
                 };
                 let mut reloads = locked(&server.reloads);
                 reloads.count += 1;
                 reloads.failed = failed;
+                reloads.notes = notes;
+                let came = reloads.clone();
+                drop(reloads);
+                let tell = tells.then(|| locked(&server.reload_tells).pop_front());
+                if let Some(tell) = tell.flatten() {
+                    tell(&came);
+                }
             }
             // Whatever it was, it is over or not yet.
             Order::Look => {}

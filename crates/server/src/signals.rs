@@ -28,7 +28,7 @@ pub(crate) fn listen(orders: Sender<Order>) -> Result<()> {
             let mut stopping = false;
             for signal in signals.forever() {
                 let order = match signal {
-                    SIGHUP => Order::Reload(None),
+                    SIGHUP => Order::Reload(None, false),
                     SIGUSR1 => Order::Drain(true),
                     _ if stopping => std::process::exit(IMPATIENT),
                     _ => {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::{Door, Visit};
 use quintet_engine::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
 use quintet_host::locked;
-use quintet_sqs::{FileSettings, Keys, Secrets, Sqs};
+use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
 use quintet_web::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
@@ -217,6 +217,23 @@ impl Open {
     /// Where it really listens.
     pub(crate) fn address(&self) -> &Address {
         &self.bound.address
+    }
+
+    /// Adds it to what the console tells of.
+    pub(crate) fn tell(&self, shown: &mut Shown) {
+        let host = match &self.bound.address {
+            Address::Tcp(at) if at.ip().is_unspecified() => {
+                let name = rustix::system::uname();
+                Some(format!(
+                    "{}:{}",
+                    name.nodename().to_string_lossy(),
+                    at.port()
+                ))
+            }
+            Address::Tcp(at) => Some(at.to_string()),
+            Address::Unix(_) => None,
+        };
+        shown.add(&self.options, host, self.settings.tls.is_some());
     }
 
     /// Its socket.

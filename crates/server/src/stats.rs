@@ -17,7 +17,7 @@ use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 use crate::config::{Secrets, print};
 use crate::io::{Family, VoiceCounts};
 use crate::metrics::{Point, Reading, Spread, samples, text};
-use crate::server::{Listening, Order, Server};
+use crate::server::{Listening, Order, Server, TellReload};
 
 impl Server {
     /// Answers what a session of this listener asks the host.
@@ -48,11 +48,12 @@ impl Server {
                 true => Ok(String::new()),
                 false => Err(format!("there is no worker {}", wid.escape_debug())),
             }),
-            HostAsk::Reload => Given::Host(self.order(Order::Reload(client(principal)))),
             // Asked of other threads, unless it was refused.
-            HostAsk::Clients | HostAsk::CloseClient(_) | HostAsk::Crons | HostAsk::Cron(..) => {
-                Given::Host(Err(String::new()))
-            }
+            HostAsk::Clients
+            | HostAsk::CloseClient(_)
+            | HostAsk::Crons
+            | HostAsk::Cron(..)
+            | HostAsk::Reload => Given::Host(Err(String::new())),
             HostAsk::Drain(on) => Given::Host(self.order(Order::Drain(on))),
             HostAsk::Config => Given::Host(Ok(print(&locked(&self.config), Secrets::Hidden))),
             HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {
@@ -197,9 +198,23 @@ impl Server {
         let order = match order {
             quintet_door::Order::Drain => Order::Drain(true),
             quintet_door::Order::Undrain => Order::Drain(false),
-            quintet_door::Order::Reload => Order::Reload(client(principal)),
+            quintet_door::Order::Reload => Order::Reload(client(principal), false),
         };
         self.order(order).map(|_| ())
+    }
+
+    /// Has the configuration read again, for `principal`; `tell` is told what came of it, or
+    /// dropped where the server stops.
+    pub(crate) fn reload_and_tell(&self, principal: Principal, tell: TellReload) {
+        // Under one lock, so that tells stand in the order of the orders.
+        let mut tells = locked(&self.reload_tells);
+        if self
+            .orders
+            .send(Order::Reload(client(principal), true))
+            .is_ok()
+        {
+            tells.push_back(tell);
+        }
     }
 
     fn order(&self, order: Order) -> Result<String, String> {

@@ -107,14 +107,14 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(retry()),
                 prop::option::of(tie()),
             ),
-            (number(), ms()),
+            (number(), ms(), any::<bool>()),
         ),
     )
         .prop_map(
             |(
                 (key, due, expires, buried_until),
                 (attrs, attachments, status),
-                (counts, (failures, name, retry, batch), (born, first_leased)),
+                (counts, (failures, name, retry, batch), (born, first_leased, tracked)),
             )| {
                 Extra {
                     key: key.map(Into::into),
@@ -137,6 +137,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                     born: MessageId(born),
                     first_leased,
                     batch,
+                    tracked,
                 }
             },
         )
@@ -361,6 +362,22 @@ fn block() -> impl Strategy<Value = Block> {
         )
 }
 
+fn track() -> impl Strategy<Value = Track> {
+    let percent = prop::option::of(0..=100u8);
+    let texts = (name(), bytes(), bytes());
+    (texts, one_of(TrackState::ALL), percent, ms(), ms()).prop_map(
+        |((queue, name, note), state, percent, changed, until)| Track {
+            queue,
+            name: name.into(),
+            state,
+            percent,
+            note,
+            changed,
+            until,
+        },
+    )
+}
+
 fn run() -> impl Strategy<Value = RunId> {
     small().prop_map(RunId)
 }
@@ -555,6 +572,12 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             .boxed(),
         Kind::BatchGone => number().prop_map(|id| Fact::BatchGone(BatchId(id))).boxed(),
         Kind::BatchOwed => owed().boxed(),
+        Kind::Tracked => (id(), prop::option::of(track()))
+            .prop_map(|(id, track)| Fact::Tracked {
+                id,
+                track: track.map(Box::new),
+            })
+            .boxed(),
         Kind::Epoch => (number(), ms())
             .prop_map(|(epoch, now)| Fact::Epoch { epoch, now })
             .boxed(),
@@ -587,6 +610,13 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             .boxed(),
         Kind::QueueFlushed => (queue(), number(), number())
             .prop_map(|(queue, through, count)| Fact::QueueFlushed {
+                queue,
+                through: MessageId(through),
+                count,
+            })
+            .boxed(),
+        Kind::QueuePurged => (queue(), number(), number())
+            .prop_map(|(queue, through, count)| Fact::QueuePurged {
                 queue,
                 through: MessageId(through),
                 count,

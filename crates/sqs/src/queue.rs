@@ -123,6 +123,11 @@ pub(crate) fn text<'a>(tags: &'a Tags, attribute: &str) -> Option<&'a str> {
     std::str::from_utf8(tags.get(&tag(attribute))?).ok()
 }
 
+/// The attributes that FIFO queues alone have, and what they are by default.
+pub(crate) fn of_fifo() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OF_FIFO.iter().map(|(name, values)| (*name, values[0]))
+}
+
 fn flag(text: &str) -> Option<bool> {
     [("true", true), ("false", false)]
         .into_iter()

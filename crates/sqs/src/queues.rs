@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_engine::{
-    Command, Filter, ListState, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal, StatsOf,
-    StatsReply, Sweep, SweepAct, Tags, WallAhead,
+    Command, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal, StatsOf, StatsReply, Tags,
+    WallAhead,
 };
 
 use crate::ask::{Asker, said, unexpected};
@@ -30,9 +30,6 @@ use crate::whole::Whole;
 const LIST_MAX: usize = 1000;
 /// Times of queues that are remembered at most.
 const RECENT_MAX: usize = 100_000;
-
-/// A purge looks so often for what came back, or was received again, while it went on.
-const PURGE_ROUNDS: usize = 16;
 
 /// How a queue is set up and what it holds.
 pub(crate) struct There {
@@ -295,51 +292,14 @@ impl Sqs {
                 ),
             ));
         }
-        let began = Instant::now();
-        visit.asker.ask(Command::Flush(queue.clone())).await?;
-        // What was in flight goes in slices, and nothing that was sent since. What came back, or
-        // was received again, meanwhile goes in the next round.
-        for _ in 0..PURGE_ROUNDS {
-            if self.purge_round(visit, &queue, began).await? == 0 {
-                break;
-            }
-        }
+        // What is in flight goes in the same step, so that nothing of it comes back.
+        let whole = Command::Flush {
+            queue: queue.clone(),
+            reserved: true,
+        };
+        visit.asker.ask(whole).await?;
         remember(&self.recent.purged, &queue, interval);
         Ok(Reply::Done)
-    }
-
-    /// Removes what was sent before the purge began, in whatever state; answers how many.
-    async fn purge_round(&self, visit: &Visit, queue: &Name, began: Instant) -> Result<u64, Fault> {
-        let mut removed = 0;
-        for (state, act) in [
-            (ListState::Reserved, SweepAct::DeleteReserved),
-            (ListState::Delayed, SweepAct::Delete),
-            (ListState::Ready, SweepAct::Delete),
-        ] {
-            let mut sweep = Sweep {
-                queue: queue.clone(),
-                state,
-                filter: Filter::default(),
-                act,
-                after: None,
-                max: quintet_door::ACT_STEP,
-            };
-            loop {
-                // Rounded down: of what was sent in that millisecond all goes.
-                let since = began.elapsed().as_millis();
-                sweep.filter.older_ms = u64::try_from(since).unwrap_or(u64::MAX);
-                let command = Command::Sweep(Box::new(sweep.clone()));
-                let Outcome::Swept(swept) = visit.asker.ask(command).await? else {
-                    return Err(unexpected());
-                };
-                removed += swept.matched;
-                match swept.next {
-                    Some(next) => sweep.after = Some(next),
-                    None => break,
-                }
-            }
-        }
-        Ok(removed)
     }
 
     /// Sets up a queue that is there.

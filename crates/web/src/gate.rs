@@ -142,8 +142,9 @@ pub(crate) enum Needs<'a> {
 
 /// What the console's addresses begin with, apart from `/` itself. Its pages and the shards look at
 /// what each visitor may.
-pub(crate) const CONSOLE: [&str; 15] = [
+pub(crate) const CONSOLE: [&str; 17] = [
     "acts",
+    "batches",
     "bulk",
     "cluster",
     "connections",
@@ -158,6 +159,7 @@ pub(crate) const CONSOLE: [&str; 15] = [
     "queues",
     "scripts",
     "settings",
+    "workers",
 ];
 
 pub(crate) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
@@ -200,7 +202,8 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     // What the console's buttons do, apart from putting messages.
     if let [
         _,
-        "queues" | "messages" | "acts" | "connections" | "cron" | "cluster" | "settings" | "bulk",
+        "queues" | "messages" | "acts" | "connections" | "cron" | "cluster" | "settings" | "bulk"
+        | "batches" | "workers",
         ..,
     ] = path.split('/').collect::<Vec<_>>()[..]
     {

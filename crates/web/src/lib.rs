@@ -16,6 +16,7 @@ mod clients;
 mod console;
 mod cookie;
 mod download;
+mod elsewhere;
 mod events;
 mod files;
 mod flash;
@@ -44,6 +45,7 @@ mod visitor;
 
 pub use api::{Batch, Cron, NewBatch, batch_line, batches_after, list_batches};
 pub use clients::{Client, ClientNow, Clients};
+pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Whole, whole};
 pub use gate::{Answer, Counted, Full, Gate, Pace, Shown, Tell, pace};
 pub use guard::{Asked, Denied, Guard, Logins, User, is_one_of, networks, users, words};

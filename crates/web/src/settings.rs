@@ -8,6 +8,7 @@ use quintet_door::ByteBudget;
 use quintet_tls::Secure;
 
 use crate::clients::Clients;
+use crate::elsewhere::Elsewhere;
 use crate::gate::Gate;
 use crate::guard::{Logins, User};
 use crate::replies::TellReply;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub stream_counts: Arc<StreamCounts>,
     /// Where connections are kept count of.
     pub clients: Arc<Clients>,
+    /// Who knows what another way in calls a queue.
+    pub elsewhere: Option<Arc<dyn Elsewhere>>,
     /// Where the listener is, as its clients are told to be.
     pub address: Arc<str>,
     pub limits: Limits,
@@ -66,6 +69,7 @@ impl Default for Settings {
             replied: None,
             stream_counts: Arc::default(),
             clients: Arc::default(),
+            elsewhere: None,
             address: Arc::from(""),
             limits: Limits::default(),
         }

@@ -68,6 +68,11 @@ pub trait Session: Send {
         false
     }
 
+    /// The worker whose connection it is, by its name, if its client says one.
+    fn worker(&self) -> Option<&str> {
+        None
+    }
+
     /// Bytes of memory held for a reply that cannot be written before all of
     /// it is known.
     fn held_bytes(&self) -> usize {

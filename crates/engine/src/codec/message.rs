@@ -129,15 +129,18 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     // Bits of the parts that are not in the list.
     const BATCH: u64 = 1 << BATCH_BIT;
     const BURIED_UNTIL: u64 = 1 << BURIED_UNTIL_BIT;
+    const TRACKED: u64 = 1 << TRACKED_BIT;
     let batch = if extra.batch.is_some() { BATCH } else { 0 };
     let buried_until = extra.buried_until.map_or(0, |_| BURIED_UNTIL);
+    let tracked = if extra.tracked { TRACKED } else { 0 };
     w.number(
         bits.iter()
             .enumerate()
             .map(|(at, &is)| u64::from(is) << at)
             .sum::<u64>()
             | batch
-            | buried_until,
+            | buried_until
+            | tracked,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -188,8 +191,11 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
 const BATCH_BIT: u32 = 19;
 /// The bit of when a buried one is gone.
 const BURIED_UNTIL_BIT: u32 = 20;
+/// The bit that says it is tracked, of which nothing follows.
+const TRACKED_BIT: u32 = 21;
 /// All bits there are.
-const EXTRA_ALL: u64 = ((1 << 18) - 1) | (1 << BATCH_BIT) | (1 << BURIED_UNTIL_BIT);
+const EXTRA_ALL: u64 =
+    ((1 << 18) - 1) | (1 << BATCH_BIT) | (1 << BURIED_UNTIL_BIT) | (1 << TRACKED_BIT);
 
 pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
@@ -341,5 +347,6 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         } else {
             None
         },
+        tracked: has(TRACKED_BIT),
     })
 }

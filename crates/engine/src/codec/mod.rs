@@ -7,6 +7,7 @@ mod overrides;
 mod read;
 mod run;
 mod table;
+mod track;
 mod write;
 
 use crate::batch::BatchId;
@@ -249,6 +250,13 @@ impl Fact {
                 batch::write_progress(&mut w, progress);
             }
             Fact::BatchGone(batch) => w.number(batch.0),
+            Fact::Tracked { id, track } => {
+                w.number(id.0);
+                w.flag(track.is_some());
+                if let Some(track) = track {
+                    track::write(&mut w, track);
+                }
+            }
             Fact::BatchOwed { batch, owed } => {
                 w.number(batch.0);
                 batch::write_tally(&mut w, owed);
@@ -288,6 +296,11 @@ impl Fact {
                 }
             }
             Fact::QueueFlushed {
+                queue,
+                through,
+                count,
+            }
+            | Fact::QueuePurged {
                 queue,
                 through,
                 count,
@@ -524,6 +537,13 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             progress: batch::read_progress(r)?,
         },
         FactKind::BatchGone => Fact::BatchGone(BatchId(r.number()?)),
+        FactKind::Tracked => Fact::Tracked {
+            id: MessageId(r.number()?),
+            track: match r.flag()? {
+                true => Some(Box::new(track::read(r)?)),
+                false => None,
+            },
+        },
         FactKind::BatchOwed => Fact::BatchOwed {
             batch: BatchId(r.number()?),
             owed: batch::read_tally(r)?,
@@ -570,6 +590,11 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             Fact::QueuePaused { queue, pause }
         }
         FactKind::QueueFlushed => Fact::QueueFlushed {
+            queue: r.queue_number()?,
+            through: MessageId(r.number()?),
+            count: r.number()?,
+        },
+        FactKind::QueuePurged => Fact::QueuePurged {
             queue: r.queue_number()?,
             through: MessageId(r.number()?),
             count: r.number()?,

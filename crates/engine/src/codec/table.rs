@@ -112,10 +112,12 @@ facts! {
     ShardCounted = 0x28,
     QueueMaker = 0x29,
     Reheld = 0x2a,
+    QueuePurged = 0x2b,
     BatchMade = 0x30,
     BatchProgress = 0x31,
     BatchGone = 0x32,
     BatchOwed = 0x33,
+    Tracked = 0x34,
 }
 
 #[cfg(test)]

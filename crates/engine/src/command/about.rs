@@ -184,7 +184,7 @@ impl Command {
             }
             // A child lives in its parent's shard: what is joined is the parent.
             Command::Join { parent, child } => (Verb::Join, Subject::Between(parent, child)),
-            Command::Flush(queue) => (Verb::Flush, Subject::Queue(queue)),
+            Command::Flush { queue, .. } => (Verb::Flush, Subject::Queue(queue)),
             Command::FlushAll => (Verb::Flush, Subject::All),
             Command::Drop(queue) => (Verb::Drop, Subject::Queue(queue)),
             Command::DropQueues { from, .. } => (Verb::DropQueues, Subject::Slice(from.0)),
@@ -239,7 +239,7 @@ fn sweep_about(sweep: &Sweep) -> (Verb, Subject<'_>) {
     match &sweep.act {
         // Whoever counts by what is in bodies looks at them.
         SweepAct::Show | SweepAct::Count => (Verb::Peek, queue),
-        SweepAct::Delete | SweepAct::DeleteReserved => (Verb::Flush, queue),
+        SweepAct::Delete => (Verb::Flush, queue),
         SweepAct::Kick => (Verb::Kick, queue),
         SweepAct::Move(to) => (Verb::Move, Subject::Between(&sweep.queue, to)),
         // Where each message goes is looked at with the message.

@@ -2,12 +2,13 @@
 
 use super::{By, How, Verb};
 use crate::name::Name;
+use crate::time::Ms;
 
 /// The longest name of a message, bytes.
 pub const MESSAGE_NAME_BYTES_MAX: usize = 255;
 
 /// Does something to a reserved message that is known by its own name
-/// ([`PutMore::name`](super::PutMore::name)). Names need not be unique: of several
+/// ([`PutMore::name`](super::PutMore::name)), or says what became of one that is tracked. Names need not be unique: of several
 /// that `by` allows it is the one whose lease has run longest, from when it was
 /// given or last begun anew, and of these the one that was put first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +29,17 @@ pub struct ByName {
 pub enum NamedAct {
     /// It is shown: [`Outcome::Messages`](crate::Outcome::Messages).
     Look,
+    /// What became of the tracked message of this name ([`PutMore::tracked`](super::PutMore)),
+    /// whatever its state and also if it is gone: [`Outcome::Tracked`](crate::Outcome::Tracked). Of
+    /// several it is the one that was put last; `by` is not asked.
+    Track,
     /// As [`Command::Settle`](super::Command::Settle).
     Settle(How),
     /// As [`Command::Extend`](super::Command::Extend): its lease ends so many ms from now
     /// (`None`: as long as it was given for). No effect on one without a deadline.
     Extend(Option<u64>),
+    /// Its lease lasts until then at least. No effect on one without a deadline.
+    Until(Ms),
     /// As [`Command::Progress`](super::Command::Progress): percent, status text.
     Progress(Option<u8>, Option<Box<[u8]>>),
 }
@@ -40,9 +47,9 @@ pub enum NamedAct {
 impl NamedAct {
     pub(crate) fn verb(&self) -> Verb {
         match self {
-            NamedAct::Look => Verb::Peek,
+            NamedAct::Look | NamedAct::Track => Verb::Peek,
             NamedAct::Settle(_) => Verb::Settle,
-            NamedAct::Extend(_) | NamedAct::Progress(..) => Verb::Touch,
+            NamedAct::Extend(_) | NamedAct::Until(_) | NamedAct::Progress(..) => Verb::Touch,
         }
     }
 }

@@ -32,8 +32,6 @@ pub enum SweepAct {
     Count,
     /// They are removed. Reserved ones stay.
     Delete,
-    /// Reserved ones are removed from under their leases: for their holders they are gone.
-    DeleteReserved,
     /// Buried and delayed ones are ready again.
     Kick,
     /// They go to the tail of this queue and are ready there. Reserved and
@@ -53,7 +51,6 @@ impl SweepAct {
         match self {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => state != ListState::Reserved,
-            SweepAct::DeleteReserved => state == ListState::Reserved,
             SweepAct::Kick => matches!(state, ListState::Buried | ListState::Delayed),
             SweepAct::Move(_) | SweepAct::Redrive { .. } => {
                 !matches!(state, ListState::Reserved | ListState::Prepared)

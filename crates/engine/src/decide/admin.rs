@@ -299,6 +299,8 @@ impl Engine {
         let why = Removal::Deleted;
         // Its batch counts the one that takes its place.
         self.fact_alone(cx, Fact::Removed { at, why });
+        // Nothing has become of it, and of the one that takes its place that it waits.
+        self.forget_track(cx, at.id);
         message.home = self.home;
         (message.ordinal, message.era) = (0, 0);
         let at = message.at();
@@ -447,11 +449,12 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         queue: &Name,
+        reserved: bool,
     ) -> Result<Outcome, Refusal> {
         let Some(id) = self.store.find(queue) else {
             return Ok(Outcome::Count(0));
         };
-        Ok(Outcome::Count(self.flush_queue(cx, id)))
+        Ok(Outcome::Count(self.flush_queue(cx, id, reserved)))
     }
 
     pub(crate) fn flush_all<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
@@ -466,23 +469,37 @@ impl Engine {
         Ok(Outcome::Count(
             queues
                 .into_iter()
-                .map(|queue| self.flush_queue(cx, queue))
+                .map(|queue| self.flush_queue(cx, queue, false))
                 .sum(),
         ))
     }
 
-    fn flush_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> u64 {
-        let queue = self.store.seated(id);
-        let (count, through) = (queue.waiting(), self.store.last_id());
-        if queue.live.recorded {
-            self.fact(
-                cx,
-                Fact::QueueFlushed {
-                    queue: id,
+    fn flush_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, reserved: bool) -> u64 {
+        let there = self.store.seated(id);
+        let held = if reserved { there.reserved.len() } else { 0 };
+        let (count, through) = (there.waiting() + held as u64, self.store.last_id());
+        let (queue, recorded) = (id, there.live.recorded);
+        match (recorded, held) {
+            (false, _) => {}
+            (true, 0) => {
+                let fact = Fact::QueueFlushed {
+                    queue,
                     through,
                     count,
-                },
-            );
+                };
+                self.fact(cx, fact);
+            }
+            (true, _) => {
+                let fact = Fact::QueuePurged {
+                    queue,
+                    through,
+                    count,
+                };
+                self.fact(cx, fact);
+                self.forget_withheld();
+                // What was reserved may have been one lease too many for others.
+                cx.wake(id);
+            }
         }
         count
     }

@@ -95,7 +95,7 @@ impl Engine {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn may_join(&mut self, principal: Principal, id: BatchId) -> Result<(), Refusal> {
+    pub fn may_join(&mut self, principal: Principal, id: BatchId) -> Result<(), Refusal> {
         match self.batch_of(principal, id)?.progress.open {
             true => Ok(()),
             false => Err(Refusal::BatchClosed),
@@ -108,7 +108,7 @@ impl Engine {
     /// Its batch takes no members, or is not one of this shard.
     pub(crate) fn is_open(&self, tie: Tie) -> Result<(), Refusal> {
         if !self.is_our_batch(tie.batch) {
-            // Only one put alone is counted over shards.
+            // Whoever routes puts locks the batch's shard too, and vouches for it.
             return Err(Refusal::Conflict);
         }
         let batch = self
@@ -350,9 +350,9 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         mut put: Put,
     ) -> Result<(), Stop> {
-        self.vouched = true;
+        let vouched = std::mem::replace(&mut self.vouched, true);
         let stored = self.put(cx, &mut put);
-        self.vouched = false;
+        self.vouched = vouched;
         stored.map(|_| ())
     }
 

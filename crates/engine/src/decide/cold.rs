@@ -514,6 +514,7 @@ impl Engine {
             | Fact::QueueMaker { .. }
             | Fact::QueuePaused { .. }
             | Fact::QueueFlushed { .. }
+            | Fact::QueuePurged { .. }
             | Fact::QueueDropped { .. }
             | Fact::QueueCounted { .. }
             | Fact::Frozen { .. }
@@ -535,6 +536,7 @@ impl Engine {
             | Fact::BatchProgress { .. }
             | Fact::BatchGone(_)
             | Fact::BatchOwed { .. }
+            | Fact::Tracked { .. }
             | Fact::Remembered { .. } => return,
         };
         self.thaw_one(id, stays, cx.journal);

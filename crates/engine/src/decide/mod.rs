@@ -29,6 +29,7 @@ mod show;
 mod sweep;
 mod take;
 mod timers;
+mod track;
 
 pub(crate) use batch::put_of;
 pub(crate) use cold::{Cold, Reading, Stop, durable};

@@ -12,10 +12,14 @@ use smallvec::SmallVec;
 /// same name finds those whose leases have run longest.
 const NAMESAKES_MAX: usize = 256;
 
-/// True if a put gives its message a name that no message can have.
+/// True if a put gives its message a name that no message can have, or none though it is to be found
+/// by it.
 pub(super) fn has_bad_name(put: &Put) -> bool {
-    let name = put.more.as_ref().and_then(|more| more.name.as_ref());
-    name.is_some_and(|name| !(1..=MESSAGE_NAME_BYTES_MAX).contains(&name.len()))
+    let Some(more) = &put.more else { return false };
+    match &more.name {
+        Some(name) => !(1..=MESSAGE_NAME_BYTES_MAX).contains(&name.len()),
+        None => more.tracked,
+    }
 }
 
 impl Engine {
@@ -25,14 +29,32 @@ impl Engine {
         party: Party,
         by_name: &ByName,
     ) -> Result<Outcome, Stop> {
+        if by_name.act == NamedAct::Track {
+            return self.tracked(by_name);
+        }
         let id = self.named(party, by_name).ok_or(Refusal::NotFound)?;
         match &by_name.act {
+            // It was answered above.
+            NamedAct::Track => Err(Refusal::NotFound.into()),
             NamedAct::Look => {
                 let message = self.store.message(id).ok_or(Refusal::NotFound)?;
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }
             NamedAct::Settle(how) => self.settle(cx, party, id, by_name.by, how),
             NamedAct::Extend(ms) => self.extend(cx, party, (id, By::Anyone), *ms),
+            NamedAct::Until(at) => {
+                let lease = self
+                    .store
+                    .slot(id)
+                    .and_then(|slot| self.store.leases.get(&slot));
+                match lease.and_then(|lease| lease.until) {
+                    Some(until) if until < *at => {
+                        let ms = Some(at.since(self.now).max(1));
+                        self.extend(cx, party, (id, By::Anyone), ms)
+                    }
+                    _ => Ok(Outcome::Done),
+                }
+            }
             NamedAct::Progress(percent, text) => {
                 let by = (id, by_name.by);
                 Ok(self.progress(cx, party, by, *percent, text.as_deref())?)

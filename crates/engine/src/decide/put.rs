@@ -8,12 +8,14 @@ use super::Stop;
 use super::cold::Cold;
 use super::named::has_bad_name;
 use crate::batch::Tally;
-use crate::command::{Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When};
+use crate::command::{
+    Caller, Command, Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When,
+};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark, Removal};
 use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
-use crate::outcome::{Delivery, Outcome, Refusal};
+use crate::outcome::{Answer, Delivery, Outcome, Refusal};
 use crate::store::{Hash, MarkKey};
 use crate::time::Ms;
 
@@ -110,7 +112,8 @@ impl Engine {
     }
 
     /// Whether [`crate::Command::PutMany`] of these would be refused, for a
-    /// list that goes on in other shards.
+    /// list that goes on in other shards. Their batches are not looked at: that they take
+    /// members was asked where they are ([`Engine::may_join`]).
     ///
     /// # Errors
     /// Why; nothing changed but what time alone changes.
@@ -127,7 +130,9 @@ impl Engine {
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
         self.asker = asker;
+        self.vouched = true;
         let found = self.find_good(puts);
+        self.vouched = false;
         self.asker = Principal::SERVER;
         let queues = found?;
         let room = self.room_is_here(puts);
@@ -136,6 +141,23 @@ impl Engine {
         }
         // What has to make way is being read; asked again it is there.
         room.map_err(|_| Refusal::Conflict)
+    }
+
+    /// Stores those of a list that belong here, which were found good under the same lock
+    /// ([`Engine::may_put_many`]). What batches of other shards have got is owed to them, and is
+    /// to be carried ([`crate::carry_owed`]) before the lock of such a shard is given up.
+    pub fn put_part<J: Journal>(
+        &mut self,
+        now: Ms,
+        caller: Caller,
+        puts: Vec<Put>,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) -> Answer {
+        self.vouched = true;
+        let answer = self.submit_part(now, caller, Command::PutMany(puts), journal, deliveries);
+        self.vouched = false;
+        answer
     }
 
     /// All of them or none: every refusal is found before the first fact.
@@ -437,7 +459,7 @@ impl Engine {
                 ..put.clone()
             };
             if let Some(more) = &mut copy.more {
-                more.batch = None;
+                (more.batch, more.tracked) = (None, false);
             }
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
@@ -539,11 +561,16 @@ impl Engine {
                 name,
                 retry,
                 batch,
+                tracked,
                 past,
                 ..
             } = *more;
             if batch.is_some() {
                 message.extra_mut().batch = batch;
+            }
+            if tracked {
+                self.follow();
+                message.extra_mut().tracked = true;
             }
             message.selectable = !held_back;
             if prepared {
@@ -570,10 +597,10 @@ impl Engine {
         let waits = matches!(message.state, State::Ready | State::Prepared);
         let tie = message.tie();
         self.fact(cx, Fact::Put(message));
-        // Where the batch is in another shard, whoever locked both counts it there.
+        // Where the batch is in another shard it is owed, and whoever locked both carries that
+        // before the batch's shard is let go.
         if let Some(tie) = tie
             && tie.is_member()
-            && self.is_our_batch(tie.batch)
         {
             self.count_member(cx, tie.batch, Tally::JOINED);
         }
@@ -642,6 +669,7 @@ impl Engine {
                 failures: put.failures,
                 retry: put.retry,
                 batch: put.batch,
+                tracked: put.tracked,
                 ..extra
             })),
         };

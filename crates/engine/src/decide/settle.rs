@@ -98,7 +98,10 @@ impl Engine {
             return Ok(Outcome::Count(0));
         };
         let mut ids: Vec<MessageId> = match queue {
-            None => held.to_vec(),
+            None => {
+                let held = held.iter().copied();
+                held.filter(|&id| self.store.slot(id).is_some()).collect()
+            }
             // By name: the queue may have been dropped since, and made again.
             Some(name) => self.held_in(party, name).collect(),
         };

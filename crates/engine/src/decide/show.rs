@@ -158,11 +158,7 @@ impl Engine {
         let waits_on = self.waiters.queues_of(party);
         let waits_on = waits_on.take(QUEUES).map(|queue| self.store.name_of(queue));
         PartyStats {
-            leases: self
-                .store
-                .held
-                .get(&party)
-                .map_or(0, |held| held.len() as u64),
+            leases: self.store.held_by(party) as u64,
             waits_on: waits_on.collect(),
         }
     }
@@ -260,6 +256,7 @@ impl Engine {
             memory_bytes: self.store.memory_bytes(),
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
+            tracked: self.store.tracks.len() as u64,
             batches: self.store.batches.len() as u64,
             batches_waiting: self.store.batches.waiting() as u64,
         }

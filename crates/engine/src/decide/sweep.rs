@@ -6,7 +6,7 @@ use super::cold::{Cold, Stop};
 use crate::cold::Lane;
 use crate::command::{Caller, Cursor, How, ListState, Sweep, SweepAct, Verb};
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Removal, Transfer};
+use crate::fact::{Fact, Journal, Transfer};
 use crate::message::{Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Outcome, Swept};
@@ -101,12 +101,6 @@ impl Engine {
                 done.messages.push(message);
             }
             SweepAct::Delete => self.settle_one(cx, id, &How::Finish),
-            SweepAct::DeleteReserved => {
-                let why = Removal::Deleted;
-                self.fact(cx, Fact::Removed { at, why });
-                // It may have been one lease too many for others.
-                cx.wake(at.queue);
-            }
             SweepAct::Kick => {
                 self.fact(cx, Fact::Kicked { at });
                 cx.wake(at.queue);

@@ -250,7 +250,7 @@ impl Engine {
             .map_or(take.refuse_if_held, |lease| lease.held_max);
         if limit > 0 {
             let held = match (take.held_anywhere, take.queues.as_slice()) {
-                (true, _) => self.store.held.get(&party).map_or(0, SmallVec::len),
+                (true, _) => self.store.held_by(party),
                 (false, [name]) => self.held_in(party, name).count(),
                 (false, _) => 0,
             };

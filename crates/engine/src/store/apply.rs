@@ -120,6 +120,10 @@ impl Durable {
             Fact::BatchMade(batch) => self.batches.set(*batch),
             Fact::BatchProgress { batch, progress } => self.batches.progress(batch, progress),
             Fact::BatchGone(batch) => self.batches.remove(batch),
+            Fact::Tracked { id, track } => match track {
+                Some(track) => self.tracks.set(id, track),
+                None => self.tracks.remove(id),
+            },
             Fact::BatchOwed { batch, owed } => self.batches.owe(batch, owed),
             Fact::Remembered {
                 queue,
@@ -174,7 +178,12 @@ impl Durable {
                 queue,
                 through: _,
                 count,
-            } => self.flush(queue, count),
+            } => self.flush(queue, count, false),
+            Fact::QueuePurged {
+                queue,
+                through: _,
+                count,
+            } => self.flush(queue, count, true),
             Fact::QueueDropped {
                 queue,
                 through: _,
@@ -555,7 +564,7 @@ impl Durable {
         }
     }
 
-    fn flush(&mut self, id: QueueId, count: u64) {
+    fn flush(&mut self, id: QueueId, count: u64, reserved: bool) {
         let known = self.count_in(id, |totals| {
             totals.flushes += 1;
             totals.flushed += count;
@@ -563,10 +572,17 @@ impl Durable {
         if !known {
             return;
         }
-        let waits = self.queue(id).filter(|queue| queue.waiting() > 0);
-        let rules = waits.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
+        let goes = self
+            .queue(id)
+            .filter(|queue| queue.waiting() > 0 || reserved);
+        let rules = goes.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
         let mut graves = std::mem::take(&mut self.graves);
-        self.recount(id, |queue| Self::detach_waiting(queue, &mut graves));
+        self.recount(id, |queue| {
+            Self::detach_waiting(queue, &mut graves);
+            if reserved {
+                Self::detach_reserved(queue, &mut graves);
+            }
+        });
         self.graves = graves;
         self.flush_cold(id, false);
         if rules.is_some() {
@@ -588,6 +604,16 @@ impl Durable {
         graves.ordered(std::mem::take(&mut queue.ready));
         graves.ordered(std::mem::take(&mut queue.held_back));
         graves.timed(std::mem::take(&mut queue.delayed));
+    }
+
+    /// Nothing waits any more.
+    fn detach_reserved(queue: &mut Queue, graves: &mut super::Graves) {
+        queue.held_era = queue.held_era.wrapping_add(1);
+        // Marks that end with what was reserved are over as well.
+        queue.era = queue.era.wrapping_add(1);
+        queue.shrink(queue.reserved_bytes);
+        queue.reserved_bytes = 0;
+        graves.held(std::mem::take(&mut queue.reserved));
     }
 
     fn drop_queue(&mut self, id: QueueId, idle: bool) {

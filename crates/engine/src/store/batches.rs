@@ -40,9 +40,6 @@ pub(crate) struct Batches {
     owed: BTreeMap<BatchId, Tally>,
     /// Bytes of descriptions and callbacks.
     bytes: u64,
-    /// A message of some batch was here since the start. While there was none
-    /// nothing has to be looked up.
-    pub(crate) has_members: bool,
 }
 
 impl Batches {
@@ -202,11 +199,13 @@ impl Durable {
         self.message(id)?.tie()
     }
 
-    /// A message is here that may belong to a batch.
+    /// A message is here that may belong to a batch, or be tracked.
     #[inline]
-    pub(super) fn note_tie(&mut self, message: &Message) {
-        if message.extra.is_some() && message.tie().is_some() {
-            self.batches.has_members = true;
+    pub(super) fn note_followed(&mut self, message: &Message) {
+        if let Some(extra) = message.extra.as_deref()
+            && (extra.batch.is_some() || extra.tracked)
+        {
+            self.followed = true;
         }
     }
 }

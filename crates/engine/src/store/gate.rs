@@ -40,17 +40,32 @@ impl Engine {
     /// recorded whole.
     #[inline]
     pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
-        if self.store.batches.has_members
-            && let Some((batch, tally)) = self.of_member(&fact)
-        {
-            let removed = self.fact_alone(cx, fact);
-            self.count_member(cx, batch, tally);
-            return removed;
+        match self.store.followed {
+            true => self.fact_followed(cx, fact),
+            false => self.fact_alone(cx, fact),
         }
-        self.fact_alone(cx, fact)
     }
 
-    /// The same of one that no batch hears of.
+    /// The same where a message may belong to a batch or be tracked.
+    #[cold]
+    fn fact_followed<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
+        let (member, tells) = (self.of_member(&fact), self.of_tracked(&fact));
+        let removed = self.fact_alone(cx, fact);
+        if let Some((batch, tally)) = member {
+            self.count_member(cx, batch, tally);
+        }
+        if let Some(tells) = tells {
+            self.note_track(cx, tells);
+        }
+        removed
+    }
+
+    /// From now on it is looked whom facts tell something, as a message is coming that is tracked.
+    pub(crate) fn follow(&mut self) {
+        self.store.0.followed = true;
+    }
+
+    /// [`Engine::fact`] of one that no batch hears of, and that nobody tracks.
     pub(crate) fn fact_alone<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
 use super::{Ascending, Durable, KeyGroups, Order};
-use crate::message::MessageId;
+use crate::message::{MessageId, State};
 use crate::time::Ms;
 
 #[derive(Debug)]
@@ -14,67 +14,91 @@ enum Grave {
     Timed(BTreeMap<(Ms, MessageId), u32>),
     ById(Ascending<MessageId, u32>),
     ByTurn(BTreeMap<u64, u32>),
+    /// Reserved ones: their leases are over, and still in the indexes of leases.
+    Held(Ascending<MessageId, u32>),
 }
 
 /// Detached maps whose messages are forgotten but still use memory.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "as their queues had them")]
-pub(crate) struct Graves(Vec<Grave>, Vec<Box<KeyGroups>>);
+pub(crate) struct Graves {
+    list: Vec<Grave>,
+    groups: Vec<Box<KeyGroups>>,
+    /// Messages among them that were reserved.
+    held: usize,
+}
 
 impl Graves {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty() && self.1.is_empty()
+        self.list.is_empty() && self.groups.is_empty()
     }
 
     pub(super) fn groups(&mut self, groups: Box<KeyGroups>) {
-        self.1.push(groups);
+        self.groups.push(groups);
     }
 
     /// Frees up to `max` entries of groups.
     fn dismantle(&mut self, max: usize) {
-        if let Some(groups) = self.1.last_mut()
+        if let Some(groups) = self.groups.last_mut()
             && !groups.dismantle(max)
         {
-            self.1.pop();
+            self.groups.pop();
         }
     }
 
     pub(super) fn ordered(&mut self, map: Ascending<Order, u32>) {
         if !map.is_empty() {
-            self.0.push(Grave::Ordered(map));
+            self.list.push(Grave::Ordered(map));
         }
     }
 
     pub(super) fn timed(&mut self, map: BTreeMap<(Ms, MessageId), u32>) {
         if !map.is_empty() {
-            self.0.push(Grave::Timed(map));
+            self.list.push(Grave::Timed(map));
         }
     }
 
     pub(super) fn by_id(&mut self, map: Ascending<MessageId, u32>) {
         if !map.is_empty() {
-            self.0.push(Grave::ById(map));
+            self.list.push(Grave::ById(map));
         }
     }
 
     pub(super) fn by_turn(&mut self, map: BTreeMap<u64, u32>) {
         if !map.is_empty() {
-            self.0.push(Grave::ByTurn(map));
+            self.list.push(Grave::ByTurn(map));
         }
     }
 
+    pub(super) fn held(&mut self, map: Ascending<MessageId, u32>) {
+        self.held += map.len();
+        if !map.is_empty() {
+            self.list.push(Grave::Held(map));
+        }
+    }
+
+    /// True if there are leases whose messages are gone.
+    pub(crate) fn hold_leases(&self) -> bool {
+        self.held > 0
+    }
+
     fn pop(&mut self) -> Option<u32> {
-        while let Some(grave) = self.0.last_mut() {
+        while let Some(grave) = self.list.last_mut() {
             let slot = match grave {
                 Grave::Ordered(map) => map.pop_first().map(|(_, slot)| slot),
                 Grave::Timed(map) => map.pop_first().map(|(_, slot)| slot),
                 Grave::ById(map) => map.pop_first().map(|(_, slot)| slot),
                 Grave::ByTurn(map) => map.pop_first().map(|(_, slot)| slot),
+                Grave::Held(map) => {
+                    let slot = map.pop_first().map(|(_, slot)| slot);
+                    self.held -= usize::from(slot.is_some());
+                    slot
+                }
             };
             if slot.is_some() {
                 return slot;
             }
-            self.0.pop();
+            self.list.pop();
         }
         None
     }
@@ -90,6 +114,10 @@ impl Durable {
                 return self.messages.give_back(max) || !self.graves.is_empty();
             };
             if let Some(message) = self.messages.remove(slot) {
+                if message.state == State::Reserved {
+                    self.unname(slot, &message);
+                    self.lease_out(slot, message.id);
+                }
                 self.ids.remove(message.id.0);
                 self.untie(message.id);
                 if !message.home.is_run() {

@@ -76,6 +76,7 @@ impl Durable {
         self.snapshot_runs(record);
         self.snapshot_tables(record);
         self.batches.snapshot(record);
+        self.tracks.snapshot(record);
         // Last, as making a queue counts it. Dropped queues of which something
         // is still reserved are not written, so they count as gone.
         let mut counts = self.counts;

@@ -57,7 +57,7 @@ impl Durable {
         self.body_bytes += Self::held_bytes(&message);
         self.next_id = self.next_id.max((message.id.0 & !self.id_bits) + 1);
         self.marked = self.marked.max(self.next_id);
-        self.note_tie(&message);
+        self.note_followed(&message);
         let id = message.id;
         let slot = self.messages.insert(message);
         self.ids.insert(id.0, slot);
@@ -163,6 +163,8 @@ impl Durable {
                 sums.prepared += one;
             }
             State::Reserved => {
+                message.era = queue.held_era;
+                queue.reserved_bytes += len;
                 queue.reserved.insert(id, slot);
                 sums.reserved += one;
                 keyed.change(queue, |groups| {
@@ -336,6 +338,7 @@ impl Durable {
             State::Reserved => {
                 let was = queue.reserved.remove(&id);
                 assert!(was.is_some(), "what is reserved is among its queue's");
+                queue.reserved_bytes -= len;
                 sums.reserved -= one;
                 keyed.change(queue, |groups| groups.leave(message, Standing::Reserved));
                 if message.extra.is_some() {

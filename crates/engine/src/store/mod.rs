@@ -20,6 +20,7 @@ mod queue;
 mod slab;
 mod sums;
 mod tables;
+mod tracks;
 mod verify;
 mod weight;
 
@@ -42,6 +43,7 @@ pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
 use tables::Tables;
 pub(crate) use tables::{cost as table_cost, told as table_told};
+pub(crate) use tracks::Tracks;
 pub(crate) use weight::of_queue as queue_weight;
 
 use crate::command::{Party, Scope};
@@ -103,6 +105,10 @@ pub(crate) struct Durable {
     pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,
     pub(crate) batches: Batches,
+    pub(crate) tracks: Tracks,
+    /// A message that belongs to a batch or is tracked was here since the start. While there was
+    /// none nothing has to be looked up.
+    pub(crate) followed: bool,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
     /// The next message gets this number (without the shard's bits).
@@ -166,12 +172,23 @@ impl Durable {
         self.messages.get(self.slot(id)?)
     }
 
+    /// Leases that a party holds.
+    pub(crate) fn held_by(&self, party: Party) -> usize {
+        let held = self.held.get(&party);
+        match self.graves.hold_leases() {
+            false => held.map_or(0, SmallVec::len),
+            true => held.map_or(0, |held| {
+                held.iter().filter(|&&id| self.slot(id).is_some()).count()
+            }),
+        }
+    }
+
     /// False for messages a flush or drop has forgotten but not yet freed.
     pub(crate) fn is_alive(&self, message: &Message) -> bool {
         match self.queue(message.queue) {
             None => false,
             Some(queue) => match message.state {
-                State::Reserved => true,
+                State::Reserved => message.era == queue.held_era,
                 State::Ready => message.era == queue.era && !queue.live.dropped,
                 State::Prepared | State::Buried | State::Done | State::Relayed => {
                     !queue.live.dropped
@@ -307,6 +324,7 @@ impl Durable {
         self.queue_weights.memory
             + self.tables.bytes
             + self.batches.memory_bytes()
+            + self.tracks.memory_bytes()
             + self.mark_bytes
             + self.cold.memory_bytes()
     }

@@ -39,12 +39,18 @@ pub(super) fn leave(named: &mut Named, message: &Message, lease: Option<&Lease>)
 }
 
 impl Durable {
+    /// A message that a purge took is freed.
+    pub(super) fn unname(&mut self, slot: u32, message: &Message) {
+        leave(&mut self.named, message, self.leases.get(&slot));
+    }
+
     /// Reserved messages of this name, first the one whose lease has run longest.
     pub(crate) fn reserved_as(&self, name: &[u8]) -> impl Iterator<Item = MessageId> + '_ {
         let name: Arc<[u8]> = Arc::from(name);
         let from = (name.clone(), Ms(0), MessageId(0));
         let own = self.named.range(from..).take_while(move |at| at.0 == name);
-        own.map(|at| at.2)
+        // Those that a purge took are here until they are freed.
+        own.map(|at| at.2).filter(|&id| self.slot(id).is_some())
     }
 
     /// A lease was begun anew.

@@ -58,8 +58,11 @@ pub(crate) struct Queue {
     /// round after four thousand million flushes, long after what was flushed
     /// is freed.
     pub(crate) era: u32,
+    /// The same of what is reserved, which only a purge discards.
+    pub(crate) held_era: u32,
     // Of the messages in memory:
     pub(crate) waiting_bytes: u64,
+    pub(crate) reserved_bytes: u64,
     pub(crate) bytes: u64,
     /// Ready messages with a rank below 1024.
     pub(crate) urgent: u64,

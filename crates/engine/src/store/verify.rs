@@ -56,6 +56,7 @@ impl Durable {
             self.homes
         );
         self.batches.verify()?;
+        self.tracks.verify()?;
         ensure!(
             body_bytes == self.body_bytes,
             "body bytes {body_bytes} {}",
@@ -234,6 +235,12 @@ impl Durable {
             ensure!(
                 waiting == queue.waiting_bytes,
                 "{name}: waiting bytes {waiting}"
+            );
+            let held: u64 = queue.reserved.values().map(len).sum();
+            ensure!(
+                held == queue.reserved_bytes,
+                "{name}: reserved bytes {held} not {}",
+                queue.reserved_bytes
             );
             let urgent = queue.ready.keys().filter(|(rank, ..)| *rank < 1024).count() as u64;
             ensure!(

@@ -82,6 +82,7 @@ impl Durable {
             + self.queue_weights.told
             + self.tables.told_bytes
             + self.batches.told_bytes()
+            + self.tracks.told_bytes()
             + self.cold.blocks * BLOCK
             + self.cold.dead_bytes
     }

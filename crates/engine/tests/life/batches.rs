@@ -86,17 +86,38 @@ impl Pair {
         act(now, first, second, &mut deliveries)
     }
 
+    /// Puts members into the queues together, as the host does.
+    fn put_many(&mut self, batch: BatchId, members: &[(usize, &str)]) -> Result<(), Refusal> {
+        let home = shard_of_id(batch.as_id(), 2);
+        let who = caller();
+        self.shards[home].engine.may_join(who.principal, batch)?;
+        let part = |shard: usize| -> Vec<Put> {
+            let here = members.iter().filter(|(queue, _)| *queue == shard);
+            here.map(|&(queue, body)| member(queue, batch, body))
+                .collect()
+        };
+        for (shard, world) in self.shards.iter_mut().enumerate() {
+            let (now, puts, facts) = (world.now, part(shard), &mut world.facts);
+            let deliveries = &mut Vec::new();
+            let engine = &mut world.engine;
+            engine.may_put_many(now, who.principal, &puts, facts, deliveries)?;
+        }
+        for (shard, world) in self.shards.iter_mut().enumerate() {
+            let (now, puts, facts) = (world.now, part(shard), &mut world.facts);
+            let deliveries = &mut Vec::new();
+            let answer = world.engine.put_part(now, who, puts, facts, deliveries);
+            assert!(matches!(answer, Answer::Now(Outcome::PutMany(_), _)));
+        }
+        self.sides(1 - home, |now, from, home, _| {
+            carry_owed(now, batch, from, home);
+        });
+        self.write();
+        Ok(())
+    }
+
     /// Puts a member into one of the queues, as the host does.
     fn put(&mut self, queue: usize, batch: BatchId, body: &str) -> Outcome {
-        let more = PutMore {
-            batch: Some(Tie::member(batch)),
-            name: Some(body.as_bytes().into()),
-            ..PutMore::default()
-        };
-        let put = Put {
-            more: Some(Box::new(more)),
-            ..Put::new(QUEUES[queue].into(), Body::new(body.as_bytes()))
-        };
+        let put = member(queue, batch, body);
         if shard_of_id(batch.as_id(), 2) == queue {
             return self.ask(queue, Command::Put(put));
         }
@@ -183,6 +204,19 @@ impl Pair {
         bodies
             .map(|body| String::from_utf8(body).expect("text"))
             .collect()
+    }
+}
+
+/// The put of a member, whose name is its body.
+fn member(queue: usize, batch: BatchId, body: &str) -> Put {
+    let more = PutMore {
+        batch: Some(Tie::member(batch)),
+        name: Some(body.as_bytes().into()),
+        ..PutMore::default()
+    };
+    Put {
+        more: Some(Box::new(more)),
+        ..Put::new(QUEUES[queue].into(), Body::new(body.as_bytes()))
     }
 }
 
@@ -329,7 +363,13 @@ fn a_callback_waits_for_room_in_a_full_queue_of_another_shard() {
         pair.tick(999);
         pair.carry();
         assert_eq!(pair.bodies(to), ["first"]);
-        pair.ask(to, Command::Flush(QUEUES[to].into()));
+        pair.ask(
+            to,
+            Command::Flush {
+                queue: QUEUES[to].into(),
+                reserved: false,
+            },
+        );
         pair.tick(1);
         pair.carry();
         assert_eq!(pair.bodies(to), ["all done"], "{to}");
@@ -355,17 +395,48 @@ fn a_committed_batch_takes_no_members_and_an_unknown_one_neither() {
     pair.batch(BatchAsk::Open(id));
     assert!(matches!(pair.put(1, id, "n"), Outcome::Put { .. }));
     assert_eq!(pair.batch(BatchAsk::Show(id)).progress.total, 2);
-    // In a list it is not counted over shards.
-    let more = PutMore {
-        batch: Some(Tie::member(id)),
-        ..PutMore::default()
-    };
-    let put = Put {
-        more: Some(Box::new(more)),
-        ..Put::new("b".into(), Body::default())
-    };
-    let outcome = pair.ask(1, Command::PutMany(vec![put]));
+    // Nobody has locked its shard as well and vouches for it.
+    let outcome = pair.ask(1, Command::PutMany(vec![member(1, id, "o")]));
     assert_eq!(outcome, Outcome::Refused(Refusal::Conflict));
+}
+
+/// A list over shards is one frame with what its batch counts of it, also where one of it is
+/// taken at once by somebody who waited.
+#[test]
+fn a_list_over_shards_is_counted_with_its_put() {
+    let list = [(0, "near"), (1, "far"), (1, "farther")];
+    for waits in [false, true] {
+        let mut pair = Pair::new();
+        let id = pair.batch(new(0)).id;
+        if waits {
+            let take = Take {
+                queues: [Name::from(QUEUES[1])].into(),
+                wait: Wait::Forever,
+                ..Take::default()
+            };
+            let answer = pair.shards[1].submit(caller(), Command::Take(take));
+            assert!(matches!(answer, Answer::Later));
+        }
+        let frames = pair.log.len();
+        assert_eq!(pair.put_many(id, &list), Ok(()));
+        let progress = |pair: &mut Pair| {
+            let it = pair.batch(BatchAsk::Show(id)).progress;
+            (it.total, it.pending)
+        };
+        let counted = (3, 3 - u64::from(waits));
+        assert_eq!(progress(&mut pair), counted);
+        assert_eq!(pair.shards[1].engine.sends_to(), None, "nothing is owed");
+        for kept in frames..=pair.log.len() {
+            let mut after = Pair::after(&pair.log[..kept]);
+            after.carry();
+            let wanted = if kept == frames { (0, 0) } else { counted };
+            assert_eq!(progress(&mut after), wanted, "{kept} frames");
+        }
+        pair.batch(BatchAsk::Commit(id));
+        let closed = pair.put_many(id, &list);
+        assert_eq!(closed, Err(Refusal::BatchClosed));
+        assert_eq!(progress(&mut pair), counted);
+    }
 }
 
 /// Children before parents.

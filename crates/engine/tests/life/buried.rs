@@ -219,3 +219,21 @@ fn a_buried_one_whose_own_time_to_live_is_over_stays_until_it_is_kicked() {
     assert_eq!(w.take(1, reserve("q")), "empty");
     assert_eq!(expired(&mut w), 1);
 }
+
+/// Whoever is asked holds it meanwhile, and a restart would make it ready.
+#[test]
+fn no_hook_is_asked_about_one_whose_time_is_over() {
+    let mut w = world();
+    let intents = Intents {
+        party: Party(77),
+        expire: true,
+        lease_end: true,
+        dead_letter: true,
+    };
+    w.engine
+        .set_intents(w.now, intents, &mut w.facts, &mut w.deliveries);
+    bury(&mut w, "a");
+    w.wait(1000);
+    assert!(w.engine.take_intents().is_empty());
+    assert_eq!((buried(&mut w), expired(&mut w)), (0, 1));
+}

@@ -335,6 +335,41 @@ fn of_one_key_no_more_are_out_than_may_be() {
     assert_eq!(w.delivered(), [(2, "c".to_owned())]);
 }
 
+/// Limits of 0 are none: what they kept back goes, in its order.
+#[test]
+fn limits_of_a_key_that_are_lifted_let_those_who_wait_go() {
+    let limits = |max, count| Overrides {
+        key_in_flight_max: Some(max),
+        key_take_rate: Some(Rate {
+            count,
+            per_ms: 3_600_000,
+        }),
+        ..Overrides::default()
+    };
+    for tight in [limits(1, 0), limits(0, 1)] {
+        let mut w = world(tight);
+        for body in ["a", "b", "c", "d"] {
+            put(&mut w, "g", body);
+        }
+        assert_eq!(w.take(1, receive(9, 30_000)), "a");
+        let waits = || Take {
+            wait: Wait::Forever,
+            ..receive(1, 30_000)
+        };
+        for party in [2, 3] {
+            assert_eq!(w.take(party, waits()), "waits");
+        }
+        configure(&mut w, limits(0, 0));
+        // What an index was kept of is let go of in steps.
+        while w.engine.next_deadline() <= w.now {
+            w.tick();
+        }
+        let served = [(2, "b".to_owned()), (3, "c".to_owned())];
+        assert_eq!(w.delivered(), served);
+        assert_eq!(w.take(4, receive(9, 30_000)), "d");
+    }
+}
+
 #[test]
 fn a_rate_of_a_key_passes_over_it_until_its_moment() {
     let mut w = world(Overrides {
@@ -589,7 +624,13 @@ fn keys_begin_to_mean_something_while_many_wait() {
     assert!((2..9).contains(&ticks), "{ticks} ticks");
     assert_eq!(w.delivered(), [(2, "1+8".to_owned())]);
     // Flushed, reserved ones still keep back what comes behind them.
-    w.ask(9, Command::Flush("q".into()));
+    w.ask(
+        9,
+        Command::Flush {
+            queue: "q".into(),
+            reserved: false,
+        },
+    );
     put(&mut w, "k0", "new");
     put(&mut w, "k3", "free");
     assert_eq!(w.take(3, receive(1, 30_000)), "free");

@@ -156,3 +156,31 @@ fn a_rate_makes_takes_wait_until_their_moment() {
     w.restart();
     assert_eq!(w.pop("q"), "e");
 }
+
+#[test]
+fn a_rate_of_nothing_is_no_rate_and_lets_those_who_wait_go() {
+    let rate = |count| Overrides {
+        take_rate: Some(Rate {
+            count,
+            per_ms: 3_600_000,
+        }),
+        ..Overrides::default()
+    };
+    let mut w = world(rate(1));
+    for body in ["a", "b", "c", "d"] {
+        w.put("q", body);
+    }
+    assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "empty".into()));
+    for party in [1, 2] {
+        assert_eq!(w.ask(party, Command::Take(waiting("q"))), None);
+    }
+    let configure = Command::Configure {
+        queue: "q".into(),
+        overrides: Some(Box::new(rate(0))),
+        must_exist: false,
+    };
+    w.ask(9, configure);
+    let served = [(1, "b".to_owned()), (2, "c".to_owned())];
+    assert_eq!(w.delivered(), served);
+    assert_eq!(w.pop("q"), "d");
+}

@@ -117,7 +117,14 @@ fn what_is_stored_counts_for_who_made_the_queue_until_it_leaves() {
     assert_eq!(counted(&account), (2, 40));
     assert!(is_put(&put(&mut w, ANN, "a", 60)));
     assert_eq!(
-        ask(&mut w, BOB, Command::Flush("a".into())),
+        ask(
+            &mut w,
+            BOB,
+            Command::Flush {
+                queue: "a".into(),
+                reserved: false
+            }
+        ),
         Outcome::Count(1)
     );
     assert_eq!(counted(&account), (2, 40));

@@ -15,6 +15,7 @@ mod limited;
 mod made;
 mod named;
 mod past;
+mod purged;
 mod retried;
 mod shown;
 mod swept;
@@ -384,7 +385,13 @@ fn flush_leaves_reserved_ones_and_drop_dooms_them() {
     w.put("q", "b");
     w.take(1, open("q"));
     assert_eq!(
-        w.ask(2, Command::Flush("q".into())),
+        w.ask(
+            2,
+            Command::Flush {
+                queue: "q".into(),
+                reserved: false
+            }
+        ),
         Some(Outcome::Count(1))
     );
     w.put("q", "c");
@@ -671,7 +678,13 @@ fn a_flush_of_many_is_freed_in_slices() {
     let mut w = World::new();
     let many = (0..10_000).map(|_| ranked("q", 1, "x")).collect();
     w.ask(1, Command::PutMany(many));
-    w.ask(1, Command::Flush("q".into()));
+    w.ask(
+        1,
+        Command::Flush {
+            queue: "q".into(),
+            reserved: false,
+        },
+    );
     assert_eq!(w.pop("q"), "empty");
     assert!(
         w.engine.next_deadline() <= w.now,

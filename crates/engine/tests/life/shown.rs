@@ -218,35 +218,6 @@ fn release() -> How {
     }
 }
 
-/// All that is reserved is removed from under its leases, which frees their places for others.
-#[test]
-fn what_is_reserved_is_removed_by_a_sweep_of_its_own() {
-    let mut w = World::new();
-    let overrides = Overrides {
-        in_flight_max: Some(1),
-        ..Overrides::default()
-    };
-    let (queue, overrides) = ("q".into(), Box::new(overrides));
-    w.ask(9, Command::Create { queue, overrides });
-    w.put("q", "a");
-    w.put("q", "b");
-    let held = receive(&mut w, for_ms("q", TEN));
-    assert_eq!(w.take(2, waiting("q")), "waits");
-    let sweep = Sweep {
-        queue: "q".into(),
-        state: ListState::Reserved,
-        filter: Filter::default(),
-        act: SweepAct::DeleteReserved,
-        after: None,
-        max: 100,
-    };
-    let swept = w.ask(9, Command::Sweep(Box::new(sweep)));
-    assert!(matches!(swept, Some(Outcome::Swept(swept)) if swept.matched == 1));
-    assert_eq!(w.delivered(), [(2, "b".to_owned())]);
-    let by = shown(&w, &held, true);
-    assert_eq!(delete(&mut w, held.id, by), refused(Refusal::NotFound));
-}
-
 /// A take of two that may be sent again.
 fn with_token(token: &str) -> Take {
     Take {

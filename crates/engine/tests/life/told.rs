@@ -132,7 +132,13 @@ fn what_is_over_the_bound_is_served_and_can_be_dropped() {
     };
     assert_eq!(w.ask(1, clear), Some(Outcome::Done));
     // Those who wait go on waiting for the name, though no queue could be made.
-    w.ask(1, Command::Flush(there.clone()));
+    w.ask(
+        1,
+        Command::Flush {
+            queue: there.clone(),
+            reserved: false,
+        },
+    );
     let wait = Take {
         queues: [there.clone()].into_iter().collect(),
         ..waiting("")

@@ -95,7 +95,13 @@ fn in_the_queue_it_was_put_to() {
     let to = "other".into();
     w.ask(1, Command::Move { id, to });
     assert!(!repeats(&mut w, Scope::Done));
-    w.ask(1, Command::Flush("q".into()));
+    w.ask(
+        1,
+        Command::Flush {
+            queue: "q".into(),
+            reserved: false,
+        },
+    );
     assert!(!repeats(&mut w, Scope::Done));
     w.ask(1, Command::Drop("q".into()));
     assert!(!repeats(&mut w, Scope::Done));
@@ -188,4 +194,53 @@ fn bodies_by_the_queues_own_rule() {
     assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "b".into()));
     assert_eq!(w.pop("q"), "empty");
     assert_ne!(w.put_as(put("a")), id);
+}
+
+/// A rule counts for puts from then on: what waited before is not remembered, and
+/// what was put under it stays so.
+#[test]
+fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
+    let mut w = World::new();
+    let mut rule = |w: &mut World, on: bool| {
+        let overrides = Overrides {
+            unique_by_body: Some(on),
+            unique_for_ms: Some(0),
+            unique_until: Some(Scope::Waiting),
+            ..Overrides::default()
+        };
+        let configure = Command::Configure {
+            queue: "q".into(),
+            overrides: Some(Box::new(overrides)),
+            must_exist: false,
+        };
+        assert_eq!(w.ask(9, configure), Some(Outcome::Done));
+    };
+    let stored = |w: &mut World, body: &str| {
+        let put = Put {
+            queue: "q".into(),
+            body: Body::new(body.as_bytes()),
+            ..Put::default()
+        };
+        match w.ask(9, Command::Put(put)) {
+            Some(Outcome::Put { fresh, .. }) => fresh,
+            Some(Outcome::Refused(Refusal::Duplicate(_))) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    for number in 0..1000 {
+        assert!(stored(&mut w, &(number % 2).to_string()));
+    }
+    rule(&mut w, true);
+    assert!(stored(&mut w, "0"), "those before it are not remembered");
+    assert!(!stored(&mut w, "0"));
+    rule(&mut w, false);
+    assert!(stored(&mut w, "0"), "nothing makes it a repeat any more");
+    rule(&mut w, true);
+    assert!(
+        !stored(&mut w, "0"),
+        "what was put under the rule still waits"
+    );
+    w.restart();
+    assert!(!stored(&mut w, "0"));
+    assert!(stored(&mut w, "1"));
 }

@@ -645,7 +645,13 @@ fn commands_settles_connections_and_users_are_decided() {
          function auth(user, secret) return user == 'me' and secret == 'x' end
          quintet.on('error', function(text) return text:upper() .. '\\nREALLY' end)",
     );
-    let flush = t.submit(&client(1), Command::Flush("q".into()));
+    let flush = t.submit(
+        &client(1),
+        Command::Flush {
+            queue: "q".into(),
+            reserved: false,
+        },
+    );
     assert_eq!(said(flush), "denied: no flush of q");
     put(&mut t, "q", "x");
     let dropped = t.submit(&client(1), Command::Drop("q".into()));

@@ -4,10 +4,11 @@
 //! all of them, in the order of their numbers, so that all its facts are of
 //! one frame.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quintet_engine::{
-    Across, Answer, Best, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put, Take, Wait,
+    Across, Answer, BatchId, Best, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put,
+    Take, Wait,
 };
 
 use super::{Access, Decided};
@@ -107,7 +108,7 @@ impl Access<'_> {
             Err(refusal) => self.refused(into, refusal),
             Ok(()) => match self.ask(from, caller, command) {
                 Decided::Now(outcome, name, need) => {
-                    self.carry_held(from, usize::MAX);
+                    self.carry_held(from, into, usize::MAX);
                     let need = need.and(self.need(into, Hold::Durable));
                     Decided::Now(outcome, name, need)
                 }
@@ -130,11 +131,11 @@ impl Access<'_> {
         let Command::Put(put) = command else {
             return self.ask(into, caller, command);
         };
-        let Some(tie) = put.more.as_ref().and_then(|more| more.batch) else {
+        let Some(batch) = put.batch() else {
             return self.ask(into, caller, Command::Put(put));
         };
         self.hold_all([home, into]);
-        let answer = self.put_member_held(into, caller, (tie.batch, put));
+        let answer = self.put_member_held((into, home), caller, (batch, put));
         let decided = match self.decided(into, answer) {
             Decided::Now(outcome, name, need) => {
                 Decided::Now(outcome, name, need.and(self.need(home, Hold::Durable)))
@@ -146,7 +147,7 @@ impl Access<'_> {
         decided
     }
 
-    /// Stores all of these or none.
+    /// Stores all of these or none, and counts those that belong to batches there.
     pub(super) fn put_many(&mut self, caller: Caller, puts: Vec<Put>) -> Decided {
         let count = puts.len();
         let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
@@ -154,21 +155,33 @@ impl Access<'_> {
             let shard = self.core.shard_of_queue(put.queue.as_bytes());
             let part = parts.entry(shard).or_default();
             part.places.push(at);
+            part.batches.extend(put.batch());
             part.puts.push(put);
         }
-        self.hold_all(parts.keys().copied());
-        let decided = self.put_parts(caller, &mut parts, count);
+        let batches = parts.values().flat_map(|part| &part.batches);
+        let homes: BTreeMap<BatchId, usize> = batches
+            .map(|&batch| (batch, self.core.shard_of_id(batch.as_id())))
+            .collect();
+        self.hold_all(parts.keys().chain(homes.values()).copied());
+        let decided = self.put_parts(caller, &mut parts, &homes, count);
         self.release();
         decided
     }
 
-    /// Their shards are held.
+    /// The shards of their queues and of their batches are held.
     fn put_parts(
         &mut self,
         caller: Caller,
         parts: &mut BTreeMap<usize, Part>,
+        homes: &BTreeMap<BatchId, usize>,
         count: usize,
     ) -> Decided {
+        for (&batch, &home) in homes {
+            let may = self.step(home, |at| at.engine.may_join(caller.principal, batch));
+            if let Err(refusal) = may {
+                return self.refused(home, refusal);
+            }
+        }
         for (&shard, part) in parts.iter() {
             let may = self.step(shard, |at| {
                 at.engine.may_put_many(
@@ -186,12 +199,12 @@ impl Access<'_> {
         let mut ids = vec![MessageId::default(); count];
         let mut need = Need::default();
         for (&shard, part) in parts {
-            let command = Command::PutMany(std::mem::take(&mut part.puts));
+            let puts = std::mem::take(&mut part.puts);
             // As a part it waits for nothing, neither for room in memory: it
             // would be answered before it is stored.
             let answer = self.step(shard, |at| {
                 at.engine
-                    .submit_part(at.now, caller, command, at.journal, at.deliveries)
+                    .put_part(at.now, caller, puts, at.journal, at.deliveries)
             });
             let Answer::Now(Outcome::PutMany(stored), _) = answer else {
                 panic!("a list found good under the same lock is stored, not {answer:?}");
@@ -199,7 +212,15 @@ impl Access<'_> {
             for (place, id) in part.places.iter().zip(stored) {
                 ids[*place] = id;
             }
+            for &batch in &part.batches {
+                if homes[&batch] != shard {
+                    self.carry_owed_held(batch, shard, homes[&batch]);
+                }
+            }
             need = need.and(self.need(shard, Hold::Durable));
+        }
+        for &home in homes.values() {
+            need = need.and(self.need(home, Hold::Durable));
         }
         Decided::Now(Outcome::PutMany(ids), Name::default(), need)
     }
@@ -210,4 +231,5 @@ impl Access<'_> {
 struct Part {
     puts: Vec<Put>,
     places: Vec<usize>,
+    batches: BTreeSet<BatchId>,
 }

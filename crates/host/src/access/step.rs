@@ -6,7 +6,7 @@
 use std::sync::MutexGuard;
 
 use quintet_engine::{
-    Answer, BatchId, Caller, Delivery, Engine, Hold, Ms, Put, Side, carry, put_member,
+    Answer, BatchId, Caller, Delivery, Engine, Hold, Ms, Put, Side, carry, carry_owed, put_member,
 };
 use smallvec::SmallVec;
 
@@ -167,7 +167,7 @@ impl<'a> Access<'a> {
                 let into = self.core.lock(from).engine.sends_to();
                 let Some(into) = into else { break };
                 self.lock_all([from, into]);
-                self.carry_held(from, SLICE);
+                self.carry_held(from, into, SLICE);
                 if self.unlock().contains(&into) {
                     // What arrived sends on: in turn, so that messages that go
                     // round in a circle keep nobody here.
@@ -199,24 +199,29 @@ impl<'a> Access<'a> {
         senders
     }
 
-    /// Carries up to `max` messages that `from` has sent to the other shard that is
-    /// held beside it.
-    pub(super) fn carry_held(&mut self, from: usize, max: usize) {
-        let (from, into) = two(&mut self.held, from);
+    /// Carries up to `max` messages that `from` has sent to `into`; both are held.
+    pub(super) fn carry_held(&mut self, from: usize, into: usize, max: usize) {
+        let (from, into) = two(&mut self.held, from, into);
         let (leaves, enters) = (side(from), side(into));
         carry(self.now, leaves, enters, max, &mut self.trail.scratch);
         self.core.collect(into, self.trail);
     }
 
-    /// Stores a message in the shard `into`, and counts it in its batch, which is the
-    /// other shard's that is held beside it.
+    /// Counts in a batch of `home` what `from` owes it; both are held.
+    pub(super) fn carry_owed_held(&mut self, batch: BatchId, from: usize, home: usize) {
+        let (from, home) = two(&mut self.held, from, home);
+        carry_owed(self.now, batch, side(from), side(home));
+    }
+
+    /// Stores a message in the shard `into`, and counts it in its batch, which is one of
+    /// `home`; both are held.
     pub(super) fn put_member_held(
         &mut self,
-        into: usize,
+        (into, home): (usize, usize),
         caller: Caller,
         put: (BatchId, Put),
     ) -> Answer {
-        let (into, home) = two(&mut self.held, into);
+        let (into, home) = two(&mut self.held, into, home);
         let scratch = &mut self.trail.scratch;
         let answer = put_member(self.now, caller, put, side(into), side(home), scratch);
         self.core.collect(into, self.trail);
@@ -224,15 +229,18 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Two shards that are locked, the one of this number first.
-fn two<'a>(held: &'a mut [Held<'_>], first: usize) -> (&'a mut Shard, &'a mut Shard) {
-    let [(one, a), (_, b)] = held else {
-        panic!("what is between two shards is done while both are locked");
-    };
-    match *one == first {
-        true => (a, b),
-        false => (b, a),
-    }
+/// Two of the shards that are locked, in this order.
+fn two<'a>(
+    held: &'a mut [Held<'_>],
+    first: usize,
+    second: usize,
+) -> (&'a mut Shard, &'a mut Shard) {
+    let at = |shard: usize| held.iter().position(|(held, _)| *held == shard);
+    let places = at(first).zip(at(second));
+    let found = places.and_then(|(a, b)| held.get_disjoint_mut([a, b]).ok());
+    let [(_, first), (_, second)] =
+        found.expect("what is between two shards is done while both are locked");
+    (first, second)
 }
 
 fn side(shard: &mut Shard) -> Side<'_, Batch> {

@@ -69,6 +69,8 @@ fn engine(outcome: &Outcome) -> Value {
             "batches": batches.iter().cloned().map(quintet_web::batch_line).collect::<Vec<_>>(),
             "next": next.map(quintet_web::batches_after),
         }),
+        // No order asks for one.
+        Outcome::Tracked(_) => json!({}),
         // Its session writes it, with bodies.
         Outcome::Swept(_) => json!({}),
         Outcome::Stats(stats) => match &**stats {

@@ -78,7 +78,10 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
             let (command, bodies) = sweep::read(of)?;
             Ok(Request::Show(Ask::Engine(command), bodies))
         }
-        "flush" => engine(Command::Flush(queue(of)?)),
+        "flush" => engine(Command::Flush {
+            queue: queue(of)?,
+            reserved: false,
+        }),
         "delete" => engine(Command::Delete {
             id: id(of)?,
             by: By::Anyone,

@@ -99,7 +99,6 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
         SweepAct::Show => ask.max.min(SHOWN_MAX),
         SweepAct::Count
         | SweepAct::Delete
-        | SweepAct::DeleteReserved
         | SweepAct::Kick
         | SweepAct::Move(_)
         | SweepAct::Redrive { .. } => ask.max,

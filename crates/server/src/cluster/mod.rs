@@ -394,7 +394,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
             }
             // It owns no longer, or not yet.
             Order::HandOver => {}
-            Order::Reload(_) => reload(),
+            Order::Reload(..) => reload(),
             Order::Drain(_) => {
                 tracing::warn!("this node does not own the queues: nothing is drained here");
             }
@@ -427,7 +427,7 @@ fn until<T>(
         }
         match inbox.recv_timeout(AGAIN) {
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Ok(Order::Reload(_) | Order::Drain(_) | Order::Look | Order::HandOver)
+            Ok(Order::Reload(..) | Order::Drain(_) | Order::Look | Order::HandOver)
             | Err(RecvTimeoutError::Timeout) => {}
         }
     }

@@ -309,6 +309,20 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Duration(&mut c.batch_keep_ms),
     },
     Spec {
+        key: "tracked_max",
+        help: "Tracked messages of which it is known what became of them at most, in each shard; of \
+               more those are forgotten that changed longest ago.",
+        reload: true,
+        field: |c| Field::Number(&mut c.tracked_max, 0, 10_000_000),
+    },
+    Spec {
+        key: "track_keep",
+        help: "For how long it can be asked what became of a tracked message, after the last thing \
+               that happened to it. 0: not at all.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.track_keep_ms),
+    },
+    Spec {
         key: "snapshot_bytes_max",
         help: "Names and settings of queues, batches, tables of hooks and what is known of runs: each file \
                of the log begins with all of it, so it may take this much, shared out evenly among \

@@ -90,13 +90,21 @@ impl Crons {
         })
     }
 
-    /// Goes by these tables from now on.
-    pub(crate) fn configure(&self, jobs: Vec<Arc<CronJob>>) {
+    /// Goes by these tables from now on. Answers the names of those that are none of them any
+    /// more and were paused.
+    pub(crate) fn configure(&self, jobs: Vec<Arc<CronJob>>) -> Vec<String> {
         let mut inside = locked(&self.inside);
+        let goes = |job: &&Arc<CronJob>| {
+            let known = inside.known.get(&job.name);
+            known.is_some_and(Known::is_paused) && !jobs.iter().any(|one| one.name == job.name)
+        };
+        let gone = inside.jobs.iter().filter(goes);
+        let gone = gone.map(|job| job.name.clone()).collect();
         inside.jobs = jobs;
         inside.version += 1;
         drop(inside);
         self.work.raise();
+        gone
     }
 
     /// Has the thread look whether it is to end.
@@ -176,6 +184,14 @@ impl Inside {
     fn all_seen(&self, now: Ms) -> Vec<CronSeen> {
         self.jobs.iter().map(|job| self.seen(job, now)).collect()
     }
+}
+
+/// What is said of a paused table that is in the configuration no more.
+pub(crate) fn forgotten(name: &str) -> String {
+    format!(
+        "[[cron]] {name} was paused and is no longer in the configuration: the pause is \
+         forgotten, and put in again it runs"
+    )
 }
 
 /// When a table runs.

@@ -11,7 +11,7 @@ use quintet_engine::{
 use quintet_host::locked;
 
 use super::plan::{Look, Mark};
-use super::{Known, when};
+use super::{Known, forgotten, when};
 use crate::config::CronJob;
 use crate::desk::ServerDoor;
 use crate::server::{Ends, Server};
@@ -89,13 +89,17 @@ impl Server {
             for entry in entries {
                 match jobs.iter().any(|job| *job.name.as_bytes() == *entry.key) {
                     true => found.push(entry),
-                    false => gone.push(entry.key),
+                    false => gone.push(entry),
                 }
             }
         }
-        for key in gone {
+        for entry in gone {
+            let mark: Mark = serde_json::from_slice(&entry.value).unwrap_or_default();
+            if mark.paused {
+                tracing::warn!("{}", forgotten(&String::from_utf8_lossy(&entry.key)));
+            }
             let forget = Compound {
-                effects: vec![set(&key, None)],
+                effects: vec![set(&entry.key, None)],
                 ..Compound::default()
             };
             visit.ask(Command::Compound(Box::new(forget)));

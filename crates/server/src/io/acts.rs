@@ -21,7 +21,7 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
         );
     let administers = matches!(
         command,
-        Command::Flush(_)
+        Command::Flush { .. }
             | Command::FlushAll
             | Command::FlushExpired(_)
             | Command::Drop(_)

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_door::{CronDone, CronNo, CronSeen};
-use quintet_engine::{Party, PartyStats, Principal};
+use quintet_door::{CronDone, CronNo, CronSeen, Reloads};
+use quintet_engine::{Caller, Party, PartyStats, Principal};
 use quintet_host::PartyKey;
 use quintet_wire::{CronAct, Given, HostAsk, WorkerState};
 use serde_json::json;
@@ -67,8 +67,22 @@ impl Server {
 
     /// Asks what only other threads know, for a connection of this one, which
     /// will be told.
-    pub(super) fn ask_elsewhere(&self, thread: usize, party: Party, ask: HostAsk) {
+    pub(super) fn ask_elsewhere(&self, thread: usize, caller: Caller, ask: HostAsk) {
+        let party = caller.party;
         let mailbox = Arc::clone(&self.mail[thread]);
+        if let HostAsk::Reload = ask {
+            let tell = move |came: &Reloads| {
+                let text = match &came.failed {
+                    None => Ok(came.notes.join("\n")),
+                    // The reason may quote lines of the file, and so what is secret.
+                    Some(_) => {
+                        Err("not reloaded, all is as it was: the server's log tells why".to_owned())
+                    }
+                };
+                mailbox.leave(Mail::Told(party, text));
+            };
+            return self.reload_and_tell(caller.principal, Box::new(tell));
+        }
         if let HostAsk::Crons = ask {
             let tell = move |crons: Vec<CronSeen>| {
                 let crons: Vec<_> = crons.into_iter().map(quintet_web::Cron::from).collect();
@@ -155,6 +169,7 @@ impl Server {
                 idle_ms: told.idle_ms,
                 unread_bytes: told.unread_bytes,
                 asks: told.asks,
+                worker: None,
                 waits_on: Vec::new(),
                 leases: 0,
             };
@@ -189,6 +204,7 @@ impl Server {
             idle_ms,
             unread_bytes: conn.out.unsent() as u64,
             asks: None,
+            worker: conn.session.worker().map(str::to_owned),
             waits_on: Vec::new(),
             leases: 0,
         }

@@ -98,7 +98,8 @@ impl IoThread {
                     ask @ (HostAsk::Clients
                     | HostAsk::CloseClient(_)
                     | HostAsk::Crons
-                    | HostAsk::Cron(..)),
+                    | HostAsk::Cron(..)
+                    | HostAsk::Reload),
                 ) if server.trust.may_server(conn.caller.principal) => {
                     if changes_server(&ask) {
                         // Written down when it is known what came of it.
@@ -108,7 +109,7 @@ impl IoThread {
                             step: None,
                         }));
                     }
-                    server.ask_elsewhere(self.index, conn.caller.party, ask);
+                    server.ask_elsewhere(self.index, conn.caller, ask);
                     conn.phase.wait(Wait {
                         undone: false,
                         family,

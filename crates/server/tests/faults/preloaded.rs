@@ -485,6 +485,59 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
     assert!(faults.calls(Call::Clock).all > 0);
 }
 
+/// What a queue's settings promise for an hour lasts an hour, whatever the wall
+/// clock shows: the rest of what failed, a rate of takes, a body that is
+/// remembered.
+#[test]
+fn rests_rates_and_repeats_do_not_follow_the_clock() {
+    const YEAR: i64 = 366 * 86_400_000;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let start = Start {
+        sync: Some("always"),
+        listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
+        config: Some(
+            "[[queue]]\nname = 'rests'\nretry_delay = '1h'\n\
+             [[queue]]\nname = 'rated'\ntake_rate = '1/h'\n\
+             [[queue]]\nname = 'once'\nunique_by_body = true\nunique_for = '1h'\n",
+        ),
+    };
+    let server = Server::start_under(&faults, &data, &start);
+    let put = |queue: &str| server.run(&["put", queue, "x"]).status.success();
+    for queue in ["rests", "rated", "rated", "once"] {
+        assert!(put(queue), "{queue}");
+    }
+    let mut beans = server.client_of("beanstalk");
+    beans.send(b"watch rests\r\nreserve-with-timeout 0\r\n");
+    beans.until(b"RESERVED ");
+    let id = text(&beans.until(b" "));
+    beans.until(b"x\r\n");
+    beans.send(format!("release {} 0 0\r\n", id.trim()).as_bytes());
+    beans.expect(b"RELEASED\r\n");
+    server.client().take("rated", b"x");
+    for (steps, shift) in [YEAR, 0, -YEAR, 0].into_iter().enumerate() {
+        faults.shift_clock(shift);
+        // A server with nothing to do does not look at the clock.
+        let began = Instant::now();
+        while server.number("clock_steps") <= steps as u64 {
+            beans
+                .send(b"use due\r\nput 0 1 60 1\r\nd\r\nwatch due\r\nreserve-with-timeout 100\r\n");
+            beans.until(b"RESERVED ");
+            let due = text(&beans.until(b" "));
+            beans.until(b"d\r\n");
+            beans.send(format!("delete {}\r\n", due.trim()).as_bytes());
+            beans.expect(b"DELETED\r\n");
+            assert!(began.elapsed() < PATIENCE, "nobody looks at the clock");
+        }
+        beans.send(b"reserve-with-timeout 0\r\n");
+        beans.expect(b"TIMED_OUT\r\n");
+        server.client().take_nothing("rated");
+        assert!(!put("once"), "a repeat");
+    }
+    assert!(server.stop().success());
+}
+
 /// A put on one I/O thread serves a taker on another. The taker's thread holds
 /// its reply until the put is durable; then the first one, which synced it,
 /// tells it. It matters when the sync ends while the taker's thread is asking

@@ -158,6 +158,44 @@ fn a_callback_to_a_full_queue_waits_for_room() {
 }
 
 #[test]
+fn several_messages_are_put_into_a_batch_of_any_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut server = start(&data, "shards = 4");
+    let batch = make(&server);
+    let list = |batch: &str| {
+        let message = json!({ "body": "m", "batch": batch });
+        json!({ "messages": [message, { "body": "alone" }, message] }).to_string()
+    };
+    let queues = ["a", "b", "c", "d", "e"];
+    let put = |server: &Server, queue: &str, batch: &str| {
+        let path = format!("POST /queues/{queue}/messages");
+        let reply = ask(server, &path, "", &list(batch));
+        (reply.status, reply.json)
+    };
+    for queue in queues {
+        let (status, stored) = put(&server, queue, &batch);
+        assert_eq!(status, 201, "{stored}");
+        assert_eq!(stored["ids"].as_array().map(Vec::len), Some(3));
+    }
+    server.kill();
+    server = start(&data, "shards = 4");
+    let seen = shown(&server, &batch);
+    assert_eq!((&seen["total"], &seen["pending"]), (&json!(10), &json!(10)));
+    // Of a list of which one is refused none is stored, nor counted.
+    let closed = make(&server);
+    let act = format!("POST /batches/{closed}/commit");
+    assert_eq!(ask(&server, &act, "", "").json["open"], false);
+    for queue in queues {
+        let (status, problem) = put(&server, queue, &closed);
+        assert_eq!((status, &problem["code"]), (409, &json!("batch_closed")));
+        let numbers = ask(&server, &format!("GET /queues/{queue}"), "", "").json;
+        assert_eq!(numbers["ready"], 3, "{numbers}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
 fn bad_batches_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let more = "batches_max = 1\nbatch_bytes_max = \"100B\"\nshards = 1";

@@ -2,7 +2,7 @@
 
 use quintet_trust::{NewToken, Password};
 
-use crate::common::{PATIENCE, Server, Start, page, text, whole_page};
+use crate::common::{Client, PATIENCE, Server, Start, page, text, whole_page};
 
 /// Sends a form with the token of the page at `from`; answers the status.
 fn send(server: &Server, from: &str, path: &str) -> u16 {
@@ -234,4 +234,218 @@ fn a_session_ends_with_its_user_s_password() {
         assert!(began.elapsed() < PATIENCE, "the session goes on");
     }
     log_in(&server, "name=ann&secret=other");
+}
+
+fn says(client: &mut Client, line: &str, reply: &str) {
+    client.send(format!("{line}\r\n").as_bytes());
+    client.expect(reply.as_bytes());
+}
+
+#[test]
+fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let (status, none) = page(&server, "/workers");
+    assert!(
+        status == 200 && none.contains("No worker is known"),
+        "{none}"
+    );
+    let mut worker = server.client_of("faktory");
+    worker.expect(b"+HI {\"v\":2}\r\n");
+    let hello = r#"HELLO {"v":2,"wid":"w/1<","hostname":"box","pid":7,"labels":["a","b"]}"#;
+    says(&mut worker, hello, "+OK\r\n");
+    let push = r#"PUSH {"jid":"job00001","jobtype":"T","args":[],"queue":"default"}"#;
+    says(&mut worker, push, "+OK\r\n");
+    worker.send(b"FETCH default\r\n");
+    let head = text(&worker.until(b"\r\n"));
+    let len = head.trim_end().strip_prefix('$').expect("a job");
+    worker.exact(len.parse::<usize>().expect("a length") + 2);
+    let beat = r#"BEAT {"wid":"w/1<","rss_kb":2048}"#;
+    says(&mut worker, beat, "+OK\r\n");
+
+    let (_, shown) = page(&server, "/workers");
+    // What is more than a plain name stands in addresses in hex.
+    let part = "~772f313c";
+    assert!(
+        shown.contains("w/1&#60;") && shown.contains("box, process 7"),
+        "{shown}"
+    );
+    let row = shown
+        .split_once(&format!("data-f=\"w/{part}\""))
+        .expect("its row")
+        .1;
+    for cell in [
+        "<span class=\"sub\">a, b</span>",
+        "<span class=\"tag good\">running</span>",
+        "data-l=\"jobs\"><data value=\"1\">1</data>",
+        "data-l=\"connections\"><data value=\"1\">1</data>",
+        "data-l=\"memory\">2.00 MiB<",
+    ] {
+        assert!(row.contains(cell), "{cell}: {row}");
+    }
+    // It is asked first, with what it has.
+    let ask = format!("/workers/{part}/ask/quiet");
+    let (status, question) = page(&server, &ask);
+    assert!(
+        status == 200 && question.contains("Ask it to be quiet, with 1 job<"),
+        "{question}"
+    );
+    says(&mut worker, beat, "+OK\r\n");
+    assert_eq!(
+        send(&server, &ask, &format!("/workers/{part}/do/quiet")),
+        303
+    );
+    says(&mut worker, beat, "$17\r\n{\"state\":\"quiet\"}\r\n");
+    let (_, shown) = page(&server, "/workers");
+    assert!(
+        !shown.contains("/ask/quiet") && shown.contains("/ask/terminate"),
+        "what it was asked is not offered again: {shown}"
+    );
+    let ask = format!("/workers/{part}/ask/terminate");
+    assert_eq!(
+        send(&server, &ask, &format!("/workers/{part}/do/terminate")),
+        303
+    );
+    says(&mut worker, beat, "$21\r\n{\"state\":\"terminate\"}\r\n");
+    for path in [
+        "/workers/none/ask/quiet",
+        &format!("/workers/{part}/ask/explode"),
+    ] {
+        assert_eq!(page(&server, path).0, 404, "{path}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn workers_and_batches_are_for_those_who_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
+                  rights = ['put', 'peek']\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let make = |queue: &str| {
+        let made = server.run(&["batch", "new", "--success", &format!("{queue}=all done")]);
+        text(&made.stdout).trim().to_owned()
+    };
+    let (mine, theirs) = (make("mine"), make("theirs"));
+    let (status, list) = page(&server, "/batches");
+    assert!(
+        status == 200 && list.contains(&mine) && !list.contains(&theirs),
+        "{list}"
+    );
+    assert!(!list.contains("href=\"/workers\""), "{list}");
+    for path in [
+        "/workers".to_owned(),
+        "/workers/w1/ask/quiet".to_owned(),
+        format!("/batches/{theirs}"),
+        format!("/batches/{theirs}/ask/forget"),
+    ] {
+        assert_eq!(page(&server, &path).0, 403, "{path}");
+    }
+    let from = format!("/batches/{mine}");
+    for (path, status) in [
+        ("/workers/w1/do/quiet".to_owned(), 403),
+        (format!("/batches/{theirs}/do/commit"), 403),
+        (format!("/batches/{theirs}/do/forget"), 403),
+        (format!("/batches/{mine}/do/commit"), 303),
+    ] {
+        assert_eq!(send(&server, &from, &path), status, "{path}");
+    }
+    let shown = text(&server.run(&["batch", "--json"]).stdout);
+    let open = |id: &str| {
+        let mut lines = shown.lines();
+        let line = lines.find(|line| line.contains(id)).expect("it is there");
+        line.contains("\"open\":true")
+    };
+    assert!(open(&theirs) && !open(&mine), "{shown}");
+    let audit = text(&server.run(&["audit"]).stdout);
+    for act in [
+        format!("POST /batches/{mine}/do/commit"),
+        format!("POST /batches/{theirs}/do/forget"),
+        "POST /workers/w1/do/quiet".to_owned(),
+    ] {
+        assert!(audit.contains(&act), "{audit}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[queue]]\nname = 'orders.fifo'\ngroups = 'ordered'\nattempts_max = 4\n\
+                  dead_letter = 'dead.fifo'\ntags = { team = 'blue' }\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
+    let with = format!("{config}[[listen]]\nvoice = 'sqs'\naddress = '127.0.0.1:0'\n");
+    let data = dir.path().join("data");
+    let begin = |config: &str| {
+        let start = Start {
+            config: Some(config),
+            ..Start::default()
+        };
+        Server::start_as_configured(&data, start)
+    };
+    let server = begin(&with);
+    for (queue, key) in [("orders.fifo", "a"), ("orders.fifo", "b"), ("a b", "c")] {
+        let put = server.run(&["put", queue, "x", "--with-key", key]);
+        assert!(put.status.success(), "{}", text(&put.stderr));
+    }
+    let (_, shown) = page(&server, "/queues/orders.fifo");
+    let told = shown
+        .split_once("id=\"elsewhere\"")
+        .expect("the words of SQS")
+        .1;
+    let told = told.split("</details>").next().expect("its end");
+    let url = format!(
+        "http://{}/000000000000/orders.fifo",
+        server.address_of("sqs")
+    );
+    for (word, text) in [
+        ("URL", url.as_str()),
+        ("ApproximateNumberOfMessages (visible)", "2"),
+        ("ApproximateNumberOfMessagesNotVisible (in flight)", "0"),
+        ("ApproximateNumberOfMessagesDelayed", "0"),
+        ("DeduplicationScope", "queue"),
+    ] {
+        let cell = format!("data-f=\"else/{word}\">{text}</dd>");
+        assert!(told.contains(&cell), "{cell}: {told}");
+    }
+    assert!(
+        told.contains("FIFO queue") && told.contains("maxReceiveCount 4"),
+        "{told}"
+    );
+    // Its keys mean something, whoever put them.
+    assert!(
+        shown.contains("<dt>Keys</dt><dd>2 (ordered)</dd>"),
+        "{shown}"
+    );
+    // A name that SQS does not have.
+    let (_, other) = page(&server, "/queues/~612062");
+    assert!(
+        !other.contains("id=\"elsewhere\"") && !other.contains("<dt>Keys</dt>"),
+        "{other}"
+    );
+    let (_, list) = page(&server, "/");
+    assert!(
+        list.contains("<span class=\"tag\">SQS FIFO</span>")
+            && list.contains("ApproximateNumberOfMessagesNotVisible"),
+        "{list}"
+    );
+    assert!(server.stop().success());
+    // Without a listener nothing is said.
+    let server = begin(config);
+    let (_, shown) = page(&server, "/queues/orders.fifo");
+    assert!(!shown.contains("id=\"elsewhere\""), "{shown}");
+    let (_, list) = page(&server, "/");
+    assert!(!list.contains("SQS"), "{list}");
+    assert!(server.stop().success());
 }

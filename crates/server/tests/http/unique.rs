@@ -14,6 +14,11 @@ unique_for = \"0\"
 unique_until = \"waiting\"
 
 [[queue]]
+name = \"firsts\"
+unique_by_body = true
+unique_repeat = \"first\"
+
+[[queue]]
 name = \"pages\"
 unique_for = \"0\"
 unique_until = \"started\"
@@ -52,6 +57,12 @@ fn a_body_waits_once_whichever_voice_puts_it_also_after_a_crash() {
     };
     assert_eq!(told("use bodies\r\n"), "USING bodies\r\n");
     assert_eq!(told("put 0 0 60 1\r\na\r\n"), "INTERNAL_ERROR\r\n");
+    // A queue that answers a repeat as the first shows producers no error.
+    assert_eq!(told("use firsts\r\n"), "USING firsts\r\n");
+    let first = told("put 0 0 60 1\r\na\r\n");
+    assert!(first.starts_with("INSERTED "), "{first}");
+    assert_eq!(told("put 0 0 60 1\r\na\r\n"), first);
+    assert_eq!(told("use bodies\r\n"), "USING bodies\r\n");
     let unique = "put-unique 5000 0 60 1 other\r\na\r\n";
     let inserted = told(unique);
     let other = inserted.strip_prefix("INSERTED ").expect("another id");

@@ -1,9 +1,8 @@
 //! `quintet cron`: tables are listed and steered, and that is written down.
 
 use std::path::Path;
-use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, text};
+use crate::common::{Server, Start, text};
 use serde_json::Value;
 
 /// A table that is due on a 29 February alone, and one that is named alike.
@@ -192,18 +191,48 @@ fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
         let text = CONFIG.replace(right, wrong);
         assert_ne!(text, CONFIG, "{right}");
         std::fs::write(data.with_extension("toml"), text).unwrap();
-        said(&server, &["reload"]);
-        let began = Instant::now();
-        loop {
-            let audit = said(&server, &["audit"]);
-            if audit.matches(" reloaded - failed").count() > at {
-                break;
-            }
-            assert!(
-                began.elapsed() < PATIENCE,
-                "{wrong} is not refused: {audit}"
-            );
-        }
+        let (_, why, code) = run(&server, &["reload"]);
+        assert_eq!(code, 1, "{wrong}");
+        assert!(why.contains("not reloaded"), "{wrong}: {why}");
+        let audit = said(&server, &["audit"]);
+        let failed = audit.matches(" reloaded - failed").count();
+        assert_eq!(failed, at + 1, "{wrong}: {audit}");
         assert_eq!(listed(&server), before, "{wrong}");
     }
+}
+
+/// Whoever takes a paused table out is told that its pause goes with it, by the
+/// answer and by the log.
+#[test]
+fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let log = data.with_extension("stderr");
+    let with = Start {
+        config: Some(CONFIG),
+        ..Start::default()
+    };
+    let mut command = Server::command(&data, &with);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::await_ready(&data, command);
+    let reload = |text: &str| {
+        std::fs::write(data.with_extension("toml"), text).unwrap();
+        said(&server, &["reload"])
+    };
+    said(&server, &["cron", "pause", "nightly"]);
+    let renamed = CONFIG.replace("'nightly'", "'daily'");
+    let told = reload(&renamed);
+    assert!(
+        told.contains("[[cron]] nightly was paused") && told.contains("the pause is forgotten"),
+        "{told}"
+    );
+    // The list tells of the new tables, so the old one's mark was looked at.
+    assert_eq!(listed(&server)[0]["paused"], false);
+    // It is there again, and runs; nothing was paused, so nothing is said.
+    let told = reload(CONFIG);
+    assert!(!told.contains("[[cron]]"), "{told}");
+    assert_eq!(listed(&server)[0]["paused"], false);
+    assert!(server.stop().success());
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert!(log.contains("[[cron]] nightly was paused"), "{log}");
 }

@@ -2,6 +2,7 @@
 //! test` leaves them out; `cargo xtask test cluster` gets it and runs them.
 
 mod console;
+mod cron;
 mod files;
 mod handover;
 mod interrupted;

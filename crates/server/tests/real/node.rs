@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use quintet_faults::Faults;
 use quintet_jetstream::{JetStream, Names};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
@@ -86,12 +87,20 @@ impl Cluster {
     /// Starts a node.
     pub(crate) fn node(&self, name: &str, more: &str) -> Node {
         let data: PathBuf = self.dir.path().join(name);
-        let child = self
-            .command(name, &data, more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let mut running = Running::new(child);
+        Self::begin(name, self.command(name, &data, more))
+    }
+
+    /// Starts a node under these faults.
+    pub(crate) fn node_under(&self, name: &str, more: &str, faults: &Faults) -> Node {
+        let data: PathBuf = self.dir.path().join(name);
+        let mut command = self.command(name, &data, more);
+        faults.attach(&mut command);
+        Self::begin(name, command)
+    }
+
+    fn begin(name: &str, mut command: Command) -> Node {
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut running = Running::new(child.expect("the binary starts"));
         let address = running.wait_for("listening memcache ");
         Node {
             name: name.to_owned(),

@@ -38,6 +38,7 @@ impl Model {
         extra.due = None;
         extra.kicks += 1;
         let queue = item.message.queue;
+        self.tell(id);
         self.totals(queue).kicks += 1;
     }
 
@@ -78,7 +79,6 @@ impl Model {
         let fits_state = match sweep.act {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => !reserved,
-            SweepAct::DeleteReserved => reserved,
             SweepAct::Kick => matches!(sweep.state, ListState::Buried | ListState::Delayed),
             SweepAct::Move(_) | SweepAct::Redrive { .. } => {
                 !reserved && sweep.state != ListState::Prepared
@@ -106,10 +106,6 @@ impl Model {
                 (SweepAct::Delete, _) => {
                     self.settle(Party(0), id, By::Anyone, How::Finish)?;
                 }
-                (SweepAct::DeleteReserved, _) => {
-                    let queue = self.remove(id).queue;
-                    self.totals(queue).deleted += 1;
-                }
                 (SweepAct::Kick, _) => self.kick_one(id),
                 (SweepAct::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
                 (SweepAct::Redrive { .. }, Some(to)) => self.transfer(id, to, Transfer::Redriven),
@@ -136,6 +132,7 @@ impl Model {
             return Err(Refusal::NotFound);
         }
         self.item_mut(id).message.state = State::Ready;
+        self.tell(id);
         Ok(Outcome::Done)
     }
 
@@ -161,6 +158,7 @@ impl Model {
             extra.attrs.extend(value.map(|value| (name, value)));
         }
         extra.attrs.sort();
+        self.tell(id);
         Ok(Outcome::Done)
     }
 
@@ -234,11 +232,14 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn flush(&mut self, name: &Name) -> Outcome {
+    pub(super) fn flush(&mut self, name: &Name, reserved: bool) -> Outcome {
         let Some(queue) = self.find(name) else {
             return Outcome::Count(0);
         };
-        let ids = self.ids(queue, |message| message.state == State::Ready);
+        let ids = self.ids(queue, |message| match message.state {
+            State::Reserved => reserved,
+            state => state == State::Ready,
+        });
         for &id in &ids {
             self.remove(id);
         }
@@ -266,7 +267,7 @@ impl Model {
             .collect();
         let mut count = 0;
         for name in names {
-            if let Outcome::Count(some) = self.flush(&name) {
+            if let Outcome::Count(some) = self.flush(&name, false) {
                 count += some;
             }
         }
@@ -352,11 +353,13 @@ impl Model {
                 self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);
                 totals.taken = totals.taken.saturating_sub(1);
+                let id = message.id;
                 self.items.push(Item {
                     message,
                     lease: None,
                     turn: 0,
                 });
+                self.tell(id);
                 count += 1;
             }
         }

@@ -2,7 +2,7 @@
 
 use quintet_engine::{
     BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Callback, Event, MessageId, Ms, NewBatch,
-    Outcome, Progress, Put, PutMore, Refusal, Role, Said, Tie,
+    Outcome, Progress, Put, PutMore, Refusal, Role, Said, Tie, TrackState,
 };
 
 use super::Model;
@@ -141,6 +141,11 @@ impl Model {
 
     /// Something becomes of a message: its batch counts it.
     pub(super) fn fares(&mut self, id: MessageId, fares: Fares) {
+        match fares {
+            Fares::Succeeded => self.ends(id, TrackState::Done),
+            Fares::Lost | Fares::Replaced => self.ends(id, TrackState::Gone),
+            Fares::Failed => {}
+        }
         let Some(Tie { batch, role }) = self.item(id).and_then(|item| item.message.tie()) else {
             return;
         };

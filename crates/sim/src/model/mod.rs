@@ -13,12 +13,13 @@ mod put;
 mod settle;
 mod show;
 mod take;
+mod track;
 
 use std::collections::BTreeSet;
 
 use quintet_engine::{
     BackTo, Bound, Command, Message, MessageId, Ms, Name, Outcome, Overrides, Party, QueueId,
-    QueueSettings, QueueTotals, Refusal, Scope, Settings, State, Take, WallAhead,
+    QueueSettings, QueueTotals, Refusal, Scope, Settings, State, Take, Track, WallAhead,
 };
 
 /// A queue; a dropped one stays while messages of it are reserved.
@@ -158,6 +159,8 @@ pub struct Model {
     epoch: u64,
     /// Every batch.
     pub batches: Vec<batch::Kept>,
+    /// What is known of tracked messages.
+    pub tracks: Vec<(MessageId, Track)>,
     /// What is put is a batch's callback.
     calling: bool,
 }
@@ -186,6 +189,7 @@ impl Model {
             idle_scan: Ms(0),
             epoch: 0,
             batches: Vec::new(),
+            tracks: Vec::new(),
             calling: false,
         }
     }
@@ -259,7 +263,7 @@ impl Model {
                 self.configure(&queue, overrides)?
             }
             Command::Join { parent, child } => self.join(&parent, &child)?,
-            Command::Flush(queue) => self.flush(&queue),
+            Command::Flush { queue, reserved } => self.flush(&queue, reserved),
             Command::FlushAll => self.flush_all(),
             Command::Drop(queue) => self.drop_queue(&queue),
             Command::DropQueues {
@@ -294,6 +298,7 @@ impl Model {
         self.end_retention();
         self.expire_all_but(late);
         self.end_batches();
+        self.end_tracks();
         self.call_back();
         self.serve();
         if !late.is_empty() {
@@ -411,6 +416,12 @@ impl Model {
     pub fn keeps_order(&self) -> bool {
         let mut queues = self.queues.iter();
         queues.any(|queue| self.is_ordered(queue.number))
+    }
+
+    /// True if keys mean something in one of its queues.
+    pub fn minds_keys(&self) -> bool {
+        let mut queues = self.queues.iter();
+        queues.any(|queue| self.has_groups(queue.number))
     }
 
     /// True if somebody waits for several messages.

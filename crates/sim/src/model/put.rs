@@ -110,7 +110,8 @@ impl Model {
             return Err(Refusal::MessageTooLarge);
         }
         let name = put.more.as_ref().and_then(|more| more.name.as_ref());
-        if name.is_some_and(|name| name.is_empty() || name.len() > 255) {
+        let tracked = put.more.as_ref().is_some_and(|more| more.tracked);
+        if name.map_or(tracked, |name| name.is_empty() || name.len() > 255) {
             return Err(Refusal::BadMessageName);
         }
         if let Some(tie) = put.more.as_ref().and_then(|more| more.batch) {
@@ -286,7 +287,7 @@ impl Model {
         };
         let mut copy = put.clone();
         if let Some(more) = &mut copy.more {
-            more.batch = None;
+            (more.batch, more.tracked) = (None, false);
         }
         for child in children {
             let repeat = self.may_put(child, &copy);
@@ -367,6 +368,7 @@ impl Model {
             },
             attrs: more.attrs,
             batch: more.batch,
+            tracked: more.tracked,
             ..Extra::default()
         }));
         let turn = match more.past {
@@ -384,6 +386,7 @@ impl Model {
             lease: None,
             turn,
         });
+        self.tell(id);
         id
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quintet_engine::{
     AttrChange, BackTo, Bound, By, ByName, DeadLetter, How, Message, MessageId, Ms, Name, NamedAct,
-    Outcome, Party, QueueId, Refusal, Retry, RetryOn, Return, State, Transfer,
+    Outcome, Party, QueueId, Refusal, Retry, RetryOn, Return, State, TrackState, Transfer,
 };
 
 use super::batch::Fares;
@@ -63,6 +63,9 @@ impl Model {
 
     /// Of several the one whose lease has run longest.
     pub(super) fn by_name(&mut self, party: Party, by_name: ByName) -> Result<Outcome, Refusal> {
+        if by_name.act == NamedAct::Track {
+            return self.tracked(&by_name);
+        }
         let queue = match &by_name.queue {
             Some(name) => Some(self.find(name).ok_or(Refusal::NotFound)?),
             None => None,
@@ -85,9 +88,19 @@ impl Model {
         let first = found.min_by_key(|item| (since(item), item.message.id));
         let message = first.ok_or(Refusal::NotFound)?.message.clone();
         match by_name.act {
+            NamedAct::Track => Err(Refusal::NotFound),
             NamedAct::Look => Ok(Outcome::Messages([message].into_iter().collect())),
             NamedAct::Settle(how) => self.settle(party, message.id, by_name.by, how),
             NamedAct::Extend(ms) => self.extend((party, By::Anyone), message.id, ms),
+            NamedAct::Until(at) => {
+                let lease = self.item(message.id).and_then(|item| item.lease.as_ref());
+                let ends = lease.and_then(|lease| lease.until);
+                if ends.is_some_and(|ends| ends < at) {
+                    let ms = Some(at.since(self.now).max(1));
+                    return self.extend((party, By::Anyone), message.id, ms);
+                }
+                Ok(Outcome::Done)
+            }
             NamedAct::Progress(percent, text) => {
                 self.progress((party, by_name.by), message.id, percent, text)
             }
@@ -138,6 +151,7 @@ impl Model {
                 epoch,
                 since: now,
             });
+            self.tell(id);
             return Ok(Outcome::Done);
         }
         if let (By::Lease(_), State::Ready) = (by, self.message(id)?.state) {
@@ -177,6 +191,7 @@ impl Model {
             extra.attrs.sort();
         }
         extra.status = text.unwrap_or(std::mem::take(&mut extra.status));
+        self.tell(id);
         Ok(Outcome::Done)
     }
 
@@ -314,6 +329,7 @@ impl Model {
         item.end_lease();
         item.turn = turn;
         self.totals(queue).buries += 1;
+        self.tell(id);
     }
 
     pub(super) fn give_back(&mut self, id: MessageId, why: Return) {
@@ -393,6 +409,7 @@ impl Model {
             self.release(id, why, rank, due, back_to);
             let own = message.retry();
             if enough && own.is_some_and(|retry| retry.max == 0) {
+                self.ends(id, TrackState::Failed);
                 let message = self.remove(id);
                 self.totals(message.queue).discarded += 1;
             } else if enough {
@@ -452,6 +469,7 @@ impl Model {
             let message = &mut self.item_mut(id).message;
             message.set_decided(place, message.is_doomed());
         }
+        self.tell(id);
         let totals = self.totals(queue);
         *match why {
             Return::Released => &mut totals.releases,
@@ -566,6 +584,7 @@ impl Model {
             let least = spans.into_iter().filter(|&ms| ms > 0).min();
             self.item_mut(id).message.extra_mut().expires = least.map(|ms| now + ms);
         }
+        self.tell(id);
         let totals = self.totals(from);
         totals.moved_out += 1;
         totals.dead_letters += u64::from(why.is_dead_letter());

@@ -483,6 +483,7 @@ impl Model {
             since: until.map_or(Ms(0), |until| Ms(until.0 - span_ms)),
         });
         let mut handed = item.message.clone();
+        self.tell(id);
         if matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)) {
             handed.ttr_ms = Some(span_ms);
         }

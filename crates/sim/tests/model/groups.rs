@@ -80,7 +80,9 @@ pub(crate) fn group_op() -> impl Strategy<Value = Op> {
                 })),
      must_exist: false,
     })),
-            1 => Just(Op::Ask(0, Command::Flush("a".into()))),
+            1 => any::<bool>().prop_map(|reserved| {
+                Op::Ask(0, Command::Flush { queue: "a".into(), reserved })
+            }),
             6 => of(&[1, 3, 10, 20, 60]).prop_map(Op::Pass),
             8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
                 .prop_map(|(bytes, size)| Op::Freeze(bytes, size)),

@@ -165,11 +165,13 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::option::weighted(0.4, message_name()),
         prop::option::weighted(0.15, retry()),
         prop::option::weighted(0.5, batch_pick()),
+        prop::bool::weighted(0.6),
     );
     prop::option::weighted(
         0.5,
         more.prop_map(
-            |(held_back, prepared, key, dedupe, token, past, name, retry, batch)| {
+            |(held_back, prepared, key, dedupe, token, past, name, retry, batch, tracked)| {
+                let has_name = name.is_some();
                 Box::new(PutMore {
                     held_back,
                     prepared,
@@ -180,6 +182,8 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
                     name: name.map(Into::into),
                     retry,
                     batch: batch.map(Tie::member),
+                    // One without a name is refused, and few are.
+                    tracked: tracked && (has_name || prepared),
                     ..PutMore::default()
                 })
             },
@@ -216,6 +220,8 @@ pub(super) fn message_name() -> impl Strategy<Value = Box<[u8]>> {
 fn by_name() -> impl Strategy<Value = ByName> {
     let act = prop_oneof![
         2 => Just(NamedAct::Look),
+        6 => Just(NamedAct::Track),
+        1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAct::Until(Ms(at))),
         4 => how().prop_map(NamedAct::Settle),
         1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAct::Extend),
         1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
@@ -531,7 +537,7 @@ fn command() -> impl Strategy<Value = Command> {
             },
         ),
         2 => (name(), name()).prop_map(|(parent, child)| Command::Join { parent, child }),
-        1 => name().prop_map(Command::Flush),
+        1 => (name(), any::<bool>()).prop_map(|(queue, reserved)| Command::Flush { queue, reserved }),
         1 => Just(Command::FlushAll),
         2 => name().prop_map(Command::Drop),
         1 => (of(&["a", "*", "?", "m*", "x"]), any::<bool>(), any::<bool>()).prop_map(
@@ -560,7 +566,6 @@ fn sweep() -> impl Strategy<Value = Sweep> {
     let act = prop_oneof![
         1 => Just(SweepAct::Count),
         1 => Just(SweepAct::Delete),
-        1 => Just(SweepAct::DeleteReserved),
         1 => Just(SweepAct::Kick),
         1 => name().prop_map(SweepAct::Move),
         2 => prop::option::weighted(0.3, name()).prop_map(|to| SweepAct::Redrive { to }),
@@ -671,6 +676,8 @@ fn all_settings() -> [Settings; 6] {
         batch_open_ms: 300,
         batch_ttl_ms: 2000,
         batch_keep_ms: 100,
+        tracked_max: 4,
+        track_keep_ms: 200,
         ..Settings::default()
     };
     let none = || Overrides::default();

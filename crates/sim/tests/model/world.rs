@@ -105,22 +105,34 @@ impl World {
         Party(self.seats[usize::from(seat)] * 10 + u64::from(seat))
     }
 
-    /// A take of several follows a key group as far as it is in memory, which
-    /// the model does not know: where an order is kept and something is in
-    /// runs, takes are of one.
+    /// How many a take of several gets where keys mean something depends on what
+    /// is in memory, which the model does not know: where something is in runs,
+    /// those that wait are of one. How the others fare: [`World::is_cut_short`].
     fn may_tell(&self, command: &mut Command) -> bool {
+        if let Command::Configure { .. } = command {
+            return self.runs.is_empty() || !self.model.waits_for_several();
+        }
+        let stands = !matches!(command, Command::Take(_));
         let take = match command {
             Command::Take(take) => take,
             Command::Watch(Some(take)) | Command::Rewatch(take) => &mut **take,
-            Command::Configure { .. } => {
-                return self.runs.is_empty() || !self.model.waits_for_several();
-            }
             _ => return true,
         };
-        if !self.runs.is_empty() && self.model.keeps_order() {
+        if self.may_be_fewer() && (stands || take.wait != Wait::No) {
             take.messages_max = take.messages_max.min(1);
         }
         true
+    }
+
+    fn may_be_fewer(&self) -> bool {
+        !self.runs.is_empty() && self.model.minds_keys()
+    }
+
+    /// True if the engine may give fewer than there are: some, if there are any, and
+    /// of what the model gives the first ones.
+    fn is_cut_short(&self, command: &Command) -> bool {
+        matches!(command, Command::Take(take) if take.messages_max > 1 && take.wait == Wait::No)
+            && self.may_be_fewer()
     }
 
     fn ask(&mut self, seat: u8, mut command: Command) -> Checked {
@@ -130,11 +142,23 @@ impl World {
         self.pick_batches(&mut command);
         let party = self.party(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
-        let expected = self.model.submit(self.core.now, party, command.clone());
+        let mut known = command.clone();
+        let mut expected = None;
+        let cut = self.is_cut_short(&command);
+        if !cut {
+            expected = self.model.submit(self.core.now, party, known.clone());
+        }
         let mut outcome = self.submit(party, command);
         self.read_runs()?;
-        if outcome.is_none() && expected.is_some() {
+        if outcome.is_none() && (expected.is_some() || cut) {
             outcome = self.parked(party);
+        }
+        if cut {
+            if let (Command::Take(take), Some(Outcome::Messages(some))) = (&mut known, &outcome) {
+                prop_assert!(some.len() <= take.messages_max as usize || take.group.is_some());
+                take.messages_max = some.len() as u32;
+            }
+            expected = self.model.submit(self.core.now, party, known);
         }
         let both = (outcome, expected);
         if let (Some(Outcome::Messages(ours)), Some(Outcome::Messages(theirs))) = &both
@@ -457,6 +481,15 @@ impl World {
         let mut theirs: Vec<Batch> = theirs.map(|kept| kept.batch.clone()).collect();
         theirs.sort_by_key(|batch| batch.id);
         prop_assert_eq!(ours, theirs, "batches (model on the right)");
+        let mut ours = Vec::new();
+        for fact in self.core.engine.image() {
+            if let Fact::Tracked { id, track } = fact {
+                ours.extend(track.map(|track| (id, *track)));
+            }
+        }
+        let mut theirs = self.model.tracks.clone();
+        theirs.sort_by_key(|(id, _)| *id);
+        prop_assert_eq!(ours, theirs, "tracked messages (model on the right)");
         Ok(())
     }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use quintet_door::{ACT_REST, ACT_STEP};
 use quintet_engine::{Command, Cursor, Filter, MessageId, Outcome, Sweep, SweepAct};
 
+use super::path::Path;
 use super::problem::Problem;
 use super::types::{Act, Acted};
 use super::{Api, read};

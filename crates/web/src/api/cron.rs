@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use quintet_door::{CronAct, CronDone, CronSeen};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
 use crate::reply;

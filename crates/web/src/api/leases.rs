@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_engine::{
-    BackTo, By, Command, Compound, Filter, Guard, How, LeaseAsk, LeaseOwner, LeaseTime, ListState,
-    Outcome, Sweep, SweepAct, Take, Wait, When,
+    BackTo, By, Command, Compound, Filter, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
+    Outcome, Sweep, SweepAct, Take, Wait,
 };
 
 use super::messages::idempotency_key;
+use super::path::Path;
 use super::problem::Problem;
 use super::types::{
     Bury, Extend, Fail, Finish, Leased, Leases, Page, Progress, Release, Reserve, Shown,
@@ -26,8 +27,6 @@ use crate::visitor::Visitor;
 const BATCH_MAX: u32 = 100;
 /// A request waits so long at most, ms.
 const WAIT_MAX_MS: u64 = 60_000;
-/// Bytes of a result that is kept.
-const RESULT_MAX: usize = 64 << 10;
 /// A lease lasts so long at most, ms.
 const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
@@ -184,18 +183,7 @@ pub(super) async fn finish(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
-    let how = match given.result {
-        None => How::Finish,
-        Some(result) if result.len() > RESULT_MAX => {
-            let detail = format!("{RESULT_MAX} bytes at most");
-            return Err(Problem::field("result", detail));
-        }
-        Some(result) => How::Archive {
-            relayed: false,
-            status: result.into_bytes().into(),
-        },
-    };
-    let by = By::Anyone;
+    let (by, how) = (By::Anyone, given.how()?);
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
 }
@@ -211,12 +199,7 @@ pub(super) async fn release(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
-    let how = How::Release {
-        rank: given.rank,
-        due: given.delay_ms.map_or(When::Now, When::In),
-        back_to: None,
-    };
-    let by = By::Anyone;
+    let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
 }
@@ -232,14 +215,7 @@ pub(super) async fn fail(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
-    let error = given.error.unwrap_or_default().into_bytes().into();
-    let (by, how) = (
-        By::Anyone,
-        How::Fail {
-            error,
-            note: Vec::new(),
-        },
-    );
+    let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
 }
@@ -255,11 +231,7 @@ pub(super) async fn bury(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
-    let how = How::Bury {
-        rank: given.rank,
-        reason: given.reason.unwrap_or_default().into_bytes().into(),
-    };
-    let by = By::Anyone;
+    let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
 }

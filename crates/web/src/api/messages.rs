@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -16,6 +16,7 @@ use quintet_engine::{
 };
 use quintet_scripts::FOLDER;
 
+use super::path::Path;
 use super::problem::Problem;
 use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
 use super::{Api, bulk, read};
@@ -164,6 +165,7 @@ impl Api {
             }),
             token: token.map(Vec::into_boxed_slice),
             batch,
+            tracked: message.tracked,
             ..PutMore::default()
         };
         Ok(Put {

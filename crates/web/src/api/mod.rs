@@ -12,6 +12,7 @@ mod leases;
 mod messages;
 mod names;
 mod openapi;
+mod path;
 mod problem;
 mod queues;
 mod read;
@@ -36,6 +37,7 @@ use crate::visitor::Visitor;
 pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
 pub(crate) use bulk::{cursor, cursor_text};
 pub use cron::Cron;
+pub(crate) use path::Path;
 pub(crate) use problem::Problem;
 pub(crate) use types::{Dedupe, NewMessage};
 
@@ -148,7 +150,12 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/reserve", post(leases::reserve))
         .route("/queues/{queue}/acts/{act}", post(bulk::act))
         .route("/queues/{queue}/names/{name}", get(names::show))
-        .route("/queues/{queue}/names/{name}/{act}", post(names::settle))
+        .route("/queues/{queue}/names/{name}/finish", post(names::finish))
+        .route("/queues/{queue}/names/{name}/release", post(names::release))
+        .route("/queues/{queue}/names/{name}/fail", post(names::fail))
+        .route("/queues/{queue}/names/{name}/bury", post(names::bury))
+        .route("/queues/{queue}/names/{name}/extend", post(names::extend))
+        .route("/queues/{queue}/tracks/{name}", get(names::track))
         .route(
             "/messages/{id}",
             get(messages::show)

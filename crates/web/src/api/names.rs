@@ -1,15 +1,16 @@
-//! Reserved messages by their own names: whoever can name one that is under a
+//! What became of tracked messages by their own names, and reserved ones: whoever can name one that is under a
 //! lease of time alone, as all that the API reserves are, may settle it.
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use quintet_engine::{By, ByName, Command, How, Name, NamedAct, Outcome, When};
+use quintet_engine::{By, ByName, Command, Name, NamedAct, Outcome};
 
+use super::path::Path;
 use super::problem::Problem;
-use super::types::{NamedSettle, Shown};
+use super::types::{Bury, Extend, Fail, Finish, Release, Shown, Tracked};
 use super::{Api, leases, read};
 use crate::reply;
 use crate::visitor::Visitor;
@@ -46,41 +47,114 @@ pub(super) async fn show(
     Ok(reply::document(&Shown::of(&messages[0], &queue, now)))
 }
 
-/// Settles the reserved message of this name, if it is under a lease of time
-/// alone: `finish`, `release`, `fail`, `bury`, or `extend` its lease.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/{act}", tag = "leases",
-    params(("queue" = String, Path), ("name" = String, Path),
-        ("act" = String, Path, description = "finish, release, fail, bury or extend")),
-    request_body = NamedSettle,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn settle(
+/// What became of the tracked message of this name; of several the one that was put last. It is
+/// known for `track_keep` after the last thing that happened to it, also when it is gone.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", tag = "messages",
+    params(("queue" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn track(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,
-    Path((queue, name, act)): Path<(String, String, String)>,
-    request: Request,
+    Path((queue, name)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
-    let (given, _share): (NamedSettle, _) = read::body(&api.app, request).await?;
-    let words = |text: Option<String>| text.unwrap_or_default().into_bytes().into();
-    let act = match act.as_str() {
-        "finish" => NamedAct::Settle(How::Finish),
-        "release" => NamedAct::Settle(How::Release {
-            rank: given.rank,
-            due: given.delay_ms.map_or(When::Now, When::In),
-            back_to: None,
-        }),
-        "fail" => NamedAct::Settle(How::Fail {
-            error: words(given.error),
-            note: Vec::new(),
-        }),
-        "bury" => NamedAct::Settle(How::Bury {
-            rank: given.rank,
-            reason: words(given.reason),
-        }),
-        "extend" => NamedAct::Extend(leases::lease_ms(given.lease_ms)?),
-        _ => return Err(Problem::no_such_page()),
+    let ask = by_name(queue, name, By::Anyone, NamedAct::Track);
+    let (Outcome::Tracked(track), _) = api.ask(&visitor, ask).await? else {
+        return Err(Problem::unexpected());
     };
-    api.ask(&visitor, by_name(queue, name, By::Bearer, act))
-        .await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(reply::document(&Tracked::from(*track)))
+}
+
+impl Api {
+    /// Does it to the reserved message of this name, if it is under a lease of time
+    /// alone.
+    async fn settle_named(
+        &self,
+        visitor: &Visitor,
+        queue: &str,
+        name: String,
+        act: NamedAct,
+    ) -> Result<Response, Problem> {
+        let queue = read::queue(queue)?;
+        self.ask(visitor, by_name(queue, name, By::Bearer, act))
+            .await?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+}
+
+/// Finishes the reserved message of this name, if it is under a lease of time alone: it is gone, or
+/// kept with its result.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/finish", operation_id = "finish_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Finish,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn finish(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how()?);
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/release", operation_id = "release_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Release,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn release(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Release, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how());
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// Says that the try of the reserved message of this name failed, if it is under a lease of time
+/// alone: it rests and is tried again, or not, as the queue's policy says.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/fail", operation_id = "fail_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Fail,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn fail(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how());
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// Sets the reserved message of this name aside, if it is under a lease of time alone.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/bury", operation_id = "bury_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Bury,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn bury(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how());
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// The lease of the reserved message of this name lasts longer, if it is one of time alone.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/extend", operation_id = "extend_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Extend,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn extend(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Extend(leases::lease_ms(given.lease_ms)?);
+    api.settle_named(&visitor, &queue, name, act).await
 }

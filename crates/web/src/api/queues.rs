@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_engine::{Command, Name, QueueStats, WallAhead};
 use serde_json::Value;
 
+use super::path::Path;
 use super::problem::Problem;
 use super::types::{Child, InForce, Named, PastOfQueue, PauseFor, Queues, Setup};
 use super::{Api, read, types};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use quintet_door::Order;
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::Api;
+use super::path::Path;
 use super::problem::Problem;
 use crate::reply;
 use crate::visitor::Visitor;

@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::{History, Rates, Series, Setting};
-use quintet_engine::{Bound, Lease, Message, Ms, Name, Party, QueueStats, State};
+use quintet_engine::{Bound, How, Lease, Message, Ms, Name, Party, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::problem::Problem;
 use super::read::{token, version};
+
+/// Bytes of a result at most.
+const RESULT_MAX: usize = 64 << 10;
 
 /// A new message.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -37,8 +41,10 @@ pub(crate) struct NewMessage {
     pub(crate) ttr_ms: Option<u64>,
     /// A repeat where a message with the same id was put before.
     pub(crate) dedupe: Option<Dedupe>,
-    /// The batch it is counted in. Messages that are put together have none, unless it is in
-    /// their queue's shard.
+    /// What becomes of it can be asked by its `name`, also when it is gone (`GET /queues/Q/tracks/N`).
+    #[serde(default)]
+    pub(crate) tracked: bool,
+    /// The batch it is counted in.
     pub(crate) batch: Option<String>,
 }
 
@@ -119,6 +125,39 @@ pub(super) struct Stored {
     pub(super) ids: Vec<u64>,
 }
 
+/// What became of a tracked message, as it was when something last happened to it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Tracked {
+    pub(super) name: String,
+    /// Where it is, or was last.
+    pub(super) queue: String,
+    /// `waiting`, `reserved`, `failed` (its last try did), `buried`, `done`, `gone` (without having
+    /// been done).
+    pub(super) state: &'static str,
+    /// How far the work on it had come, percent; null: nobody said.
+    pub(super) progress: Option<u8>,
+    /// What was last said of it, or why it failed; 1024 bytes of it.
+    pub(super) status: String,
+    pub(super) changed_ms: u64,
+    /// When this is forgotten, if nothing happens before.
+    pub(super) until_ms: u64,
+}
+
+impl From<Track> for Tracked {
+    fn from(track: Track) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            name: text(&track.name),
+            queue: track.queue.to_string(),
+            state: track.state.word(),
+            progress: track.percent,
+            status: text(&track.note),
+            changed_ms: track.changed.0,
+            until_ms: track.until.0,
+        }
+    }
+}
+
 /// How to reserve.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -160,6 +199,52 @@ pub(super) struct Finish {
     pub(super) result: Option<String>,
 }
 
+impl Finish {
+    /// # Errors
+    /// The result is too long.
+    pub(super) fn how(self) -> Result<How, Problem> {
+        match self.result {
+            None => Ok(How::Finish),
+            Some(result) if result.len() > RESULT_MAX => {
+                let detail = format!("{RESULT_MAX} bytes at most");
+                Err(Problem::field("result", detail))
+            }
+            Some(result) => Ok(How::Archive {
+                relayed: false,
+                status: result.into_bytes().into(),
+            }),
+        }
+    }
+}
+
+impl Release {
+    pub(super) fn how(self) -> How {
+        How::Release {
+            rank: self.rank,
+            due: self.delay_ms.map_or(When::Now, When::In),
+            back_to: None,
+        }
+    }
+}
+
+impl Fail {
+    pub(super) fn how(self) -> How {
+        How::Fail {
+            error: self.error.unwrap_or_default().into_bytes().into(),
+            note: Vec::new(),
+        }
+    }
+}
+
+impl Bury {
+    pub(super) fn how(self) -> How {
+        How::Bury {
+            rank: self.rank,
+            reason: self.reason.unwrap_or_default().into_bytes().into(),
+        }
+    }
+}
+
 /// How far the work has come.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -178,24 +263,6 @@ pub(super) struct Bury {
     pub(super) rank: Option<u32>,
     /// Why, for the operator.
     pub(super) reason: Option<String>,
-}
-
-/// How a message that is known by its name is settled; each act takes what it
-/// takes of a lease.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NamedSettle {
-    /// Of `release` and `bury`: its rank from now on.
-    pub(super) rank: Option<u32>,
-    /// Of `release`: not reserved again before.
-    pub(super) delay_ms: Option<u64>,
-    /// Of `fail`: what went wrong.
-    pub(super) error: Option<String>,
-    /// Of `bury`: why.
-    pub(super) reason: Option<String>,
-    /// Of `extend`: the lease ends so many ms from now; left out: as long as it
-    /// was given for.
-    pub(super) lease_ms: Option<u64>,
 }
 
 /// How a lease goes on.

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use quintet_door::WorkerAct;
 
 use super::Api;
+use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
 use crate::reply;

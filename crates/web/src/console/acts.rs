@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{ACT_REST, ACT_STEP};
@@ -19,7 +19,7 @@ use super::ask::{self, Act, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::{Asked, queue_of, words};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
 use crate::form::Form;
 use crate::visitor::Visitor;
 use crate::{pages, reply};

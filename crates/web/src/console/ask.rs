@@ -6,7 +6,6 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_engine::{Filter, ListState, MessageId, Ms, Name, Principal, Sweep, SweepAct, Verb};
@@ -15,7 +14,7 @@ use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
 use super::{Asked, queue_of, words};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
 use crate::form::Form;
 use crate::pages;
 

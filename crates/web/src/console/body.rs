@@ -1,12 +1,11 @@
 //! A message's body, as text, JSON and bytes.
 
-use axum::extract::Path;
 use axum::response::Response;
 use quintet_engine::Verb;
 
 use super::Asked;
 use super::names::{self, Piece};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
 use crate::download;
 
 /// Bytes of a body that a page shows at once.

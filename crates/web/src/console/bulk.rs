@@ -1,7 +1,7 @@
 //! Acts on several queues: the question with its counts, and the act.
 
 use askama::Template;
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_engine::{Command, Filter, ListState, Name, Verb};
@@ -12,7 +12,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
 use super::{Asked, words};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
 use crate::form::Form;
 use crate::pages;
 

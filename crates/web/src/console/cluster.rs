@@ -1,7 +1,7 @@
 //! The nodes of a cluster, and whether the loss of one machine would be survived.
 
 use askama::Template;
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
@@ -9,7 +9,7 @@ use quintet_door::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 use super::frame::Frame;
 use super::operate::must_operate;
 use super::{Asked, words};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
 use crate::pages;
 
 struct Row {

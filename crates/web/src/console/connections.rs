@@ -1,7 +1,7 @@
 //! Who is connected, and what each does.
 
 use askama::Template;
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use super::frame::Frame;
 use super::names::Piece;
 use super::operate::must_operate;
 use super::{Asked, names, words};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
 use crate::pages;
 
 /// Rows of a page.
@@ -29,9 +29,11 @@ pub(super) struct Client {
     unread_bytes: u64,
     /// Over HTTP.
     asks: Option<String>,
+    /// The worker it is of, by its name.
+    pub(super) worker: Option<String>,
     /// Names as they are shown everywhere.
     waits_on: Vec<String>,
-    leases: u64,
+    pub(super) leases: u64,
 }
 
 impl Client {

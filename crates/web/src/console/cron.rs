@@ -1,7 +1,7 @@
 //! `[[cron]]` tables: what is put by the calendar.
 
 use askama::Template;
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::CronAct;
@@ -11,7 +11,7 @@ use super::frame::Frame;
 use super::names::{Named, seen};
 use super::operate::must_operate;
 use super::{Asked, names, words};
-use crate::api::{Cron, Problem};
+use crate::api::{Cron, Path, Problem};
 use crate::pages;
 
 /// Rows of a page.

@@ -1,18 +1,18 @@
 //! A message: its body, and all that is known of it.
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_engine::{ListState, Message, Ms};
 
+use super::batches::{self, Member};
 use super::body::{self, SHOWN};
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
 use super::{Asked, assets, listing, words};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
 use crate::pages;
 
 /// A fact: its word, what it is, and what is said below.
@@ -54,6 +54,7 @@ struct Shown {
     attributes: Vec<Attribute>,
     files: Vec<File>,
     from: Option<Named>,
+    batch: Option<Member>,
     log: Option<Log>,
     log_script: &'static str,
 }
@@ -113,6 +114,10 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
             })
             .collect(),
         from: message.came_from().as_ref().map(Named::new),
+        batch: match message.tie() {
+            Some(tie) => Some(batches::of(&asked, tie).await),
+            None => None,
+        },
         log,
         log_script: &assets::LOG_SCRIPT.name,
         queue: name,

@@ -11,6 +11,7 @@ mod ansi;
 mod ask;
 mod assets;
 mod attention;
+mod batches;
 mod body;
 mod bulk;
 mod cluster;
@@ -33,6 +34,7 @@ mod run;
 mod scripts;
 mod setup;
 mod words;
+mod workers;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ use quintet_engine::{
 
 use crate::api::{Api, Problem};
 use crate::app::App;
+use crate::elsewhere::Elsewhere;
 use crate::form::Form;
 use crate::visitor::Visitor;
 pub(crate) use assets::asset;
@@ -128,6 +131,11 @@ impl Asked {
         Err(Problem::unexpected())
     }
 
+    /// Who knows what another way in calls queues.
+    fn elsewhere(&self) -> Option<&dyn Elsewhere> {
+        self.console.app.settings().elsewhere.as_deref()
+    }
+
     fn query(&self) -> Result<Form, Problem> {
         Ok(self.console.app.query(&self.uri)?)
     }
@@ -174,6 +182,13 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/cluster/{node}/do/{act}", post(cluster::order))
         .route("/connections", get(connections::page))
         .route("/connections/{id}/do/close", post(connections::close))
+        .route("/batches", get(batches::page))
+        .route("/batches/{id}", get(batches::show))
+        .route("/batches/{id}/ask/{act}", get(batches::question))
+        .route("/batches/{id}/do/{act}", post(batches::steer))
+        .route("/workers", get(workers::page))
+        .route("/workers/{wid}/ask/{act}", get(workers::question))
+        .route("/workers/{wid}/do/{act}", post(workers::steer))
         .route("/cron", get(cron::page))
         .route("/cron/{name}/do/{act}", post(cron::steer))
         .route("/queues/{queue}", get(queue::page))

@@ -112,16 +112,21 @@ pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, P
         loop {
             let reloads = door.reloads();
             if reloads.count != before {
-                return reloads.failed;
+                return reloads;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let note = match tokio::time::timeout(RELOADED, read).await {
-        Ok(None) => {
-            "The configuration was read again. What needs a restart stays as it was.".to_owned()
-        }
-        Ok(Some(why)) => format!("Not reloaded, all is as it was: {}", seen(&told(&why))),
+        Ok(reloads) => match reloads.failed {
+            Some(why) => format!("Not reloaded, all is as it was: {}", seen(&told(&why))),
+            None => {
+                let says =
+                    "The configuration was read again. What needs a restart stays as it was.";
+                let notes = reloads.notes.iter().map(|note| format!(" {}.", seen(note)));
+                says.to_owned() + &notes.collect::<String>()
+            }
+        },
         Err(_) => "The configuration is being read; the server's log tells the end.".to_owned(),
     };
     Ok(asked.console.app.redirect("settings", note))

@@ -4,7 +4,9 @@ use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Door;
-use quintet_engine::{Command, MessageId, Name, Peek, QueueGauges, QueueStats, Verb};
+use quintet_engine::{
+    BatchAsk, BatchId, Command, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
+};
 
 use super::attention::{self, Level, Way, Worry};
 use super::frame::Frame;
@@ -252,6 +254,8 @@ struct Row {
     down: bool,
     memory: bool,
     fan_out: Option<Named>,
+    /// What another way in calls it.
+    elsewhere: Option<&'static str>,
     ready: Figure,
     oldest: String,
     delayed: Figure,
@@ -274,6 +278,7 @@ impl Row {
             down: stats.down,
             memory: stats.memory,
             fan_out: stats.parent.as_ref().map(Named::new),
+            elsewhere: asked.elsewhere().and_then(|other| other.word(&stats.name)),
             ready: Figure::new(gauges.ready),
             oldest: match gauges.ready + gauges.held_back {
                 0 => words::NONE.to_owned(),
@@ -333,6 +338,8 @@ struct Overview {
     first: Option<String>,
     next: Option<String>,
     warning: Option<String>,
+    /// What another way in calls the numbers, if one of the rows is reached so.
+    legend: Option<&'static str>,
 }
 
 /// `/`.
@@ -421,12 +428,16 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         sorts: sorts.collect(),
         name: want.name.clone(),
         picks: rows.iter().any(|row| row.pick),
-        rows,
         all: counts[0],
         fit: words::of(found.fit, "queue", "queues"),
         first: want.after.is_some().then(|| want.link(("", ""))),
         next,
         warning,
+        legend: asked
+            .elsewhere()
+            .filter(|_| rows.iter().any(|row| row.elsewhere.is_some()))
+            .map(|other| other.legend()),
+        rows,
         frame: asked.frame.of("Queues", "queues").live(""),
     }
 }
@@ -447,6 +458,11 @@ pub(super) async fn find(asked: Asked) -> Result<Response, Problem> {
         if asked.ask(peek).await.is_ok() {
             return Ok(reply::redirect(&format!("{root}messages/{id}")));
         }
+    }
+    if let Some(id) = BatchId::parse(&text)
+        && asked.ask(Command::Batch(BatchAsk::Show(id))).await.is_ok()
+    {
+        return Ok(reply::redirect(&format!("{root}batches/{id}")));
     }
     let want = Want {
         name: text,

@@ -102,6 +102,7 @@ impl Put {
             body_base64,
             key: typed(&self.key),
             name: None,
+            tracked: false,
             headers: attributes
                 .filter(|(_, name, _)| !name.is_empty())
                 .map(|(_, name, value)| (name.clone(), value.clone()))

@@ -1,20 +1,20 @@
 //! A queue: how it is, and its messages.
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Rates;
-use quintet_engine::{ListState, QueueGauges, QueueStats, Verb};
+use quintet_engine::{Groups, ListState, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
 
 use super::attention::{self, Level, Way};
 use super::frame::Frame;
 use super::graph::Chart;
 use super::listing::{self, Line, STATES, Which};
-use super::names::Named;
+use super::names::{self, Named};
 use super::setup::{self, Setup};
 use super::{Asked, nearest, past, queue_of, words};
-use crate::api::Problem;
+use crate::api::{Path, Problem};
+use crate::elsewhere::{Called, CalledAs};
 use crate::pages;
 use crate::visitor::Visitor;
 
@@ -82,6 +82,22 @@ struct Queue {
     next: Option<String>,
     script: bool,
     setup: Setup,
+    elsewhere: Option<Elsewhere>,
+}
+
+/// What another way in calls the queue.
+struct Elsewhere {
+    by: &'static str,
+    is: String,
+    facts: Vec<Word>,
+}
+
+/// A word of there, and what stands for it.
+struct Word {
+    word: String,
+    text: String,
+    /// It is a queue, which may be seen.
+    queue: Option<Named>,
 }
 
 /// How many are in a state.
@@ -131,7 +147,10 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         }
     });
     let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
-    let setup = setup::of(&asked, &queue).await?;
+    let given = asked.console.api.setup(&asked.visitor, &queue).await?;
+    let setup = setup::of(&asked, &given);
+    let elsewhere = asked.elsewhere();
+    let elsewhere = elsewhere.and_then(|other| other.called(&stats, &given));
     let name = Named::new(&queue);
     let door = asked.console.api.door();
     let history = door.history(&queue);
@@ -146,7 +165,8 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         may: May::of(&asked.visitor, &queue),
         offers_buried: worry.as_ref().is_some_and(|worry| worry.way == Way::Buried),
         why: worry.map(|worry| (worry.level == Level::Alarm, worry.says, worry.because)),
-        facts: facts(&stats, door.rates(&queue)),
+        facts: facts(&stats, &given.settings, door.rates(&queue)),
+        elsewhere: elsewhere.map(|called| elsewhere_of(&asked, called)),
         charts: history
             .map(|history| past::charts(&*door, &history, day))
             .unwrap_or_default(),
@@ -169,7 +189,54 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     Ok(pages::show(StatusCode::OK, &page))
 }
 
-fn facts(stats: &QueueStats, rates: Option<Rates>) -> Vec<(&'static str, String)> {
+fn elsewhere_of(asked: &Asked, called: Called) -> Elsewhere {
+    let word = |(word, value): (String, CalledAs)| {
+        let (text, queue) = match value {
+            CalledAs::Text(text) => (names::seen(&text), None),
+            CalledAs::Count(number) => (words::count(number), None),
+            CalledAs::Bytes(number) => (words::bytes(number), None),
+            CalledAs::Ms(ms) => (words::duration(ms), None),
+            CalledAs::Queue(queue, text) => {
+                let named = Named::new(&queue);
+                match asked.visitor.may_to(Verb::Stats, &queue) {
+                    true => (text, Some(named)),
+                    false => (format!("{}, {text}", named.plain), None),
+                }
+            }
+        };
+        let word = names::seen(&word);
+        Word { word, text, queue }
+    };
+    Elsewhere {
+        by: called.by,
+        is: called.is,
+        facts: called.facts.into_iter().map(word).collect(),
+    }
+}
+
+/// How a queue goes by the keys of its messages, if it does.
+fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, String); 2]> {
+    let means = match settings.groups {
+        Groups::Ordered => "ordered",
+        Groups::Fair => "fair",
+        Groups::None
+            if settings.key_in_flight_max > 0 || settings.key_take_rate != Rate::default() =>
+        {
+            "limited"
+        }
+        Groups::None => return None,
+    };
+    Some([
+        ("Keys", format!("{} ({means})", words::count(stats.keys))),
+        ("Keys at a limit", words::count(stats.keys_limited)),
+    ])
+}
+
+fn facts(
+    stats: &QueueStats,
+    settings: &QueueSettings,
+    rates: Option<Rates>,
+) -> Vec<(&'static str, String)> {
     let (gauges, totals) = (&stats.gauges, &stats.totals);
     let oldest = match gauges.ready + gauges.held_back {
         0 => words::NONE.to_owned(),
@@ -194,5 +261,6 @@ fn facts(stats: &QueueStats, rates: Option<Rates>) -> Vec<(&'static str, String)
         ),
         ("Size", words::bytes(gauges.bytes)),
     ]);
+    all.extend(keys(stats, settings).into_iter().flatten());
     all
 }

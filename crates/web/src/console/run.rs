@@ -3,7 +3,6 @@
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use axum::extract::Path as Part;
 use axum::response::{IntoResponse as _, Response};
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode};
@@ -11,7 +10,7 @@ use quintet_engine::{ListState, Message, Name, Verb};
 
 use super::ansi::{self, Run};
 use super::{Asked, listing, words};
-use crate::api::Problem;
+use crate::api::{Path as Part, Problem};
 use crate::files;
 
 /// Bytes of a log that a page shows at most: its end.

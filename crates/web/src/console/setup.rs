@@ -1,11 +1,10 @@
 //! How a queue is set up: what holds, who said so, and where copies go.
 
 use quintet_door::Source;
-use quintet_engine::{Name, Verb};
+use quintet_engine::{Name, QueueSetup, Verb};
 
 use super::Asked;
 use super::names::{self, Named};
-use crate::api::Problem;
 
 /// A setting in force.
 pub(super) struct Value {
@@ -28,11 +27,8 @@ pub(super) struct Setup {
     pub(super) children: Vec<Named>,
 }
 
-/// # Errors
-/// The queue may not be seen, or is gone.
-pub(super) async fn of(asked: &Asked, queue: &Name) -> Result<Setup, Problem> {
-    let setup = asked.console.api.setup(&asked.visitor, queue).await?;
-    let settings = asked.console.api.door().queue_settings(&setup);
+pub(super) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
+    let settings = asked.console.api.door().queue_settings(setup);
     let values = settings.into_iter().map(|setting| Value {
         key: setting.key,
         value: names::seen(&setting.value),
@@ -43,10 +39,10 @@ pub(super) async fn of(asked: &Asked, queue: &Name) -> Result<Setup, Problem> {
     let mut values: Vec<Value> = values.collect();
     values.sort_by_key(|value| !value.said);
     let seen = |name: &&Name| asked.visitor.may_to(Verb::Stats, name);
-    Ok(Setup {
+    Setup {
         said: values.iter().filter(|value| value.said).count(),
         values,
         parent: setup.parent.as_ref().filter(seen).map(Named::new),
         children: setup.children.iter().filter(seen).map(Named::new).collect(),
-    })
+    }
 }

@@ -170,7 +170,15 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
         }
         b"pause-tube" => (Count::PauseTube, fields.pause()),
         b"clear-tube" => {
-            let request = |name| engine(Command::Flush(Name::new(name)), BeanstalkReply::Cleared);
+            let request = |name| {
+                engine(
+                    Command::Flush {
+                        queue: Name::new(name),
+                        reserved: false,
+                    },
+                    BeanstalkReply::Cleared,
+                )
+            };
             (Count::Other, tube(rest).map(request))
         }
         _ => return None,

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use quintet_engine::{
-    Batch, BatchAsk, BatchId, ByName, Callback, Command, Dedupe, Expiry, Message, Ms, Name,
-    NamedAct, NewBatch, OnRepeat, Outcome, Said, Scope, Tie,
+    Batch, BatchAsk, BatchId, ByName, Callback, Command, Dedupe, Expiry, Ms, Name, NamedAct,
+    NewBatch, OnRepeat, Outcome, Said, Scope, Tie, Track, TrackState,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -42,7 +42,7 @@ pub(super) enum Told {
 
 /// What stands behind `TRACK`.
 #[derive(Debug, PartialEq)]
-pub(super) enum Track {
+pub(super) enum Tracking {
     Get(String),
     Set {
         jid: String,
@@ -173,6 +173,8 @@ pub(super) fn status(batch: &Batch) -> String {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Wishes {
     pub(super) batch: Option<Tie>,
+    /// What becomes of it can be asked.
+    pub(super) tracked: bool,
     pub(super) dedupe: Option<Dedupe>,
     pub(super) expires: Expiry,
 }
@@ -202,6 +204,11 @@ pub(super) fn wishes(job: &Job, now: Ms) -> Result<Wishes, String> {
                 let id = value.string().and_then(|text| BatchId::parse(&text));
                 let id = id.ok_or_else(|| "No such batch".to_owned())?;
                 wishes.batch = Some(Tie::member(id));
+            }
+            "track" => {
+                let number = value.whole_number();
+                let number = number.ok_or_else(|| "track is 0 or 1".to_owned())?;
+                wishes.tracked = number > 0;
             }
             "unique_for" => unique_s = Some(seconds()?).filter(|&seconds| seconds > 0),
             "unique_until" => {
@@ -250,16 +257,16 @@ fn what_is_unique(job: &Job) -> Box<[u8]> {
 ///
 /// # Errors
 /// What stands behind `-ERR `.
-pub(super) fn track(rest: &str) -> Result<Track, String> {
+pub(super) fn track(rest: &str) -> Result<Tracking, String> {
     let (sub, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     match sub {
-        "GET" if !rest.trim().is_empty() => Ok(Track::Get(rest.trim().to_owned())),
+        "GET" if !rest.trim().is_empty() => Ok(Tracking::Get(rest.trim().to_owned())),
         "SET" => set(rest).ok_or_else(|| format!("invalid TRACK SET {rest}")),
         _ => Err(format!("no such TRACK subcommand: {sub}")),
     }
 }
 
-fn set(rest: &str) -> Option<Track> {
+fn set(rest: &str) -> Option<Tracking> {
     let object = json::whole(rest).ok()?;
     let (mut jid, mut percent, mut text, mut until) = (String::new(), None, None, None);
     for (name, value) in object.members() {
@@ -275,7 +282,7 @@ fn set(rest: &str) -> Option<Track> {
             _ => {}
         }
     }
-    (!jid.is_empty()).then_some(Track::Set {
+    (!jid.is_empty()).then_some(Tracking::Set {
         jid,
         percent,
         text,
@@ -293,36 +300,46 @@ pub(super) fn of_job(jid: &str, act: NamedAct) -> Command {
     }))
 }
 
-/// What is known of a job: how far it is, if a worker has it.
+/// What is known of a job: of one that is not tracked only how far it is, if a worker has it.
 pub(super) fn tracked(jid: &str, outcome: &Outcome) -> String {
-    let working = if let Outcome::Messages(messages) = outcome {
-        messages.first()
-    } else {
-        None
-    };
+    let mut known = Track::default();
+    let mut state = "unknown";
+    if let Outcome::Tracked(track) = outcome {
+        known = (**track).clone();
+        state = match track.state {
+            TrackState::Waiting => "enqueued",
+            TrackState::Reserved => "working",
+            TrackState::Failed => "failed",
+            TrackState::Buried => "dead",
+            TrackState::Done => "success",
+            // There is no word for one that was discarded.
+            TrackState::Gone => "unknown",
+        };
+    } else if let Outcome::Messages(messages) = outcome
+        && let Some(message) = messages.first()
+    {
+        state = "working";
+        known.percent = message.progress();
+        known.changed = message.created;
+        if let Some(extra) = &message.extra {
+            known.note = extra.status.clone();
+            if extra.changed != Ms(0) {
+                known.changed = extra.changed;
+            }
+        }
+    }
     let mut out = "{\"jid\":".to_owned();
     json::quote(jid, &mut out);
-    let said = working.and_then(|message: &Message| message.extra.as_ref());
-    if let Some(percent) = working.and_then(Message::progress) {
+    if let Some(percent) = known.percent {
         member("percent", &percent.to_string(), &mut out);
     }
-    if let Some(extra) = said
-        && !extra.status.is_empty()
-    {
-        string_member("desc", &json::text_of(&extra.status), &mut out);
+    if !known.note.is_empty() {
+        string_member("desc", &json::text_of(&known.note), &mut out);
     }
-    let state = if working.is_some() {
-        "working"
-    } else {
-        "unknown"
-    };
     string_member("state", state, &mut out);
-    match (working, said) {
-        (Some(_), Some(extra)) if extra.changed != Ms(0) => {
-            time_member("updated_at", extra.changed, &mut out);
-        }
-        (Some(message), _) => time_member("updated_at", message.created, &mut out),
-        (None, _) => string_member("updated_at", "", &mut out),
+    match known.changed {
+        Ms(0) => string_member("updated_at", "", &mut out),
+        changed => time_member("updated_at", changed, &mut out),
     }
     out.push('}');
     out

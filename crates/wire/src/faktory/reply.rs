@@ -54,8 +54,9 @@ pub(super) enum FaktoryReply {
     Each(Box<Each>),
     Mutate(Box<Mutating>),
     Batch(Told),
-    /// To a TRACK GET of this job.
-    Track(Box<str>),
+    /// To a TRACK GET of this job; true: of one that is not tracked it is looked whether a worker
+    /// has it.
+    Track(Box<str>, bool),
     /// To a TRACK SET, after which this is done.
     TrackThen(Box<Command>),
     /// To a client that speaks TLS, then the connection closes.
@@ -100,17 +101,6 @@ impl Bulk {
         match self.asked {
             0 => None,
             1 => puts.next().map(Command::Put),
-            // Members of a batch are put one by one, as it may be another shard's.
-            _ if self
-                .puts
-                .iter()
-                .take(self.asked)
-                .any(|(_, put)| is_member(put)) =>
-            {
-                self.singly = self.asked;
-                self.asked = 1;
-                self.puts.front().map(|(_, put)| Command::Put(put.clone()))
-            }
             _ => Some(Command::PutMany(puts.collect())),
         }
     }
@@ -150,10 +140,6 @@ impl Bulk {
     }
 }
 
-fn is_member(put: &Put) -> bool {
-    put.more.as_ref().is_some_and(|more| more.batch.is_some())
-}
-
 /// Why it was refused, if it was, without `ERR `.
 fn why_not(outcome: &Outcome) -> Option<String> {
     match outcome {
@@ -173,6 +159,7 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         | Outcome::Entries(_)
         | Outcome::Batch(_)
         | Outcome::Batches(..)
+        | Outcome::Tracked(_)
         | Outcome::Dropped(_)
         | Outcome::Swept(_)
         | Outcome::Stats(_) => None,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use quintet_engine::Name;
 
 use super::Count;
-use super::ent::{self, Batches, Track};
+use super::ent::{self, Batches, Tracking};
 use super::failure::{self, Report};
 use super::job::{self, Job, Refused};
 use super::json::{self, Kind};
@@ -34,7 +34,7 @@ pub(super) enum Request {
     Queue(Sub, Option<Vec<Name>>),
     Mutate(Mutate),
     Batch(Batches),
-    Track(Track),
+    Track(Tracking),
     /// What stands behind `-ERR `.
     Fault(Cow<'static, str>),
     Unknown,

@@ -8,7 +8,7 @@ use quintet_engine::{
     NamedAct, Outcome, Pattern, Pick, Put, PutMore, RANK_DEFAULT, Refusal, Take, Wait, When,
 };
 
-use super::ent::{self, Told, Track, Wishes};
+use super::ent::{self, Told, Tracking, Wishes};
 use super::failure::{self, FAILURE};
 use super::hello::{self, Challenge};
 use super::info::Info;
@@ -228,7 +228,7 @@ impl FaktorySession {
                 let (command, told) = batches.ask(env.now, self.shared.dead_ttl_ms);
                 (Ask::Engine(command), FaktoryReply::Batch(told))
             }
-            Request::Track(track) => track_ask(track, env.now),
+            Request::Track(track) => track_ask(track),
             Request::Fault(text) => (Ask::Own, FaktoryReply::Fault(text)),
             Request::Unknown => {
                 let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
@@ -252,6 +252,7 @@ impl FaktorySession {
         };
         let mut more = PutMore {
             batch: wishes.batch,
+            tracked: wishes.tracked,
             dedupe: wishes.dedupe,
             name: Some(job.jid.as_bytes().into()),
             retry: Some(failure::retry(
@@ -428,15 +429,23 @@ impl FaktorySession {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
                 }
             },
-            FaktoryReply::Track(jid)
+            FaktoryReply::Track(jid, true)
+                if matches!(outcome, Outcome::Refused(Refusal::NotFound)) =>
+            {
+                let look = ent::of_job(&jid, NamedAct::Look);
+                return self.owed.again(FaktoryReply::Track(jid, false), look);
+            }
+            FaktoryReply::Track(jid, _)
                 if matches!(
                     outcome,
-                    Outcome::Messages(_) | Outcome::Refused(Refusal::NotFound)
+                    Outcome::Tracked(_)
+                        | Outcome::Messages(_)
+                        | Outcome::Refused(Refusal::NotFound)
                 ) =>
             {
                 reply::bulk(&ent::tracked(&jid, outcome), output);
             }
-            FaktoryReply::Track(_) => reply::outcome(&FaktoryReply::Done, outcome, output),
+            FaktoryReply::Track(..) => reply::outcome(&FaktoryReply::Done, outcome, output),
             FaktoryReply::TrackThen(next) if matches!(outcome, Outcome::Done) => {
                 return self.owed.again(FaktoryReply::Done, *next);
             }
@@ -491,13 +500,13 @@ impl FaktorySession {
 }
 
 /// What a TRACK asks, and what it is owed.
-fn track_ask(track: Track, now: Ms) -> (Ask, FaktoryReply) {
+fn track_ask(track: Tracking) -> (Ask, FaktoryReply) {
     match track {
-        Track::Get(jid) => {
-            let look = ent::of_job(&jid, NamedAct::Look);
-            (Ask::Engine(look), FaktoryReply::Track(jid.into()))
+        Tracking::Get(jid) => {
+            let ask = ent::of_job(&jid, NamedAct::Track);
+            (Ask::EngineAlone(ask), FaktoryReply::Track(jid.into(), true))
         }
-        Track::Set {
+        Tracking::Set {
             jid,
             percent,
             text,
@@ -508,8 +517,7 @@ fn track_ask(track: Track, now: Ms) -> (Ask, FaktoryReply) {
             let reply = match until {
                 None => FaktoryReply::Done,
                 Some(until) => {
-                    let ms = until.since(now).max(1);
-                    let extend = ent::of_job(&jid, NamedAct::Extend(Some(ms)));
+                    let extend = ent::of_job(&jid, NamedAct::Until(until));
                     FaktoryReply::TrackThen(Box::new(extend))
                 }
             };
@@ -595,6 +603,10 @@ impl Session for FaktorySession {
     fn is_overdue(&self, now: Ms) -> bool {
         let worker = self.worker.as_ref();
         worker.is_some_and(|(_, worker)| worker.is_gone(now))
+    }
+
+    fn worker(&self) -> Option<&str> {
+        self.worker.as_ref().map(|(wid, _)| wid.as_str())
     }
 
     fn held_bytes(&self) -> usize {

@@ -236,7 +236,10 @@ impl MemcacheSession {
         env.tally.bump(Count::Remove as usize);
         Ok(self.last(
             used,
-            Ask::Engine(Command::Flush(queue)),
+            Ask::Engine(Command::Flush {
+                queue,
+                reserved: false,
+            }),
             MemcacheReply::Line("END\r\n"),
         ))
     }

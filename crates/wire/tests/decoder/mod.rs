@@ -218,7 +218,7 @@ fn outcome(command: &Command, turn: u64) -> Outcome {
         Command::SettleHeld { .. } => Outcome::Count(turn % 2),
         Command::FlushExpired(_) | Command::MoveAll { .. } => Outcome::Count(turn),
         Command::Kick { max, .. } => Outcome::Count(turn.min(*max)),
-        Command::Drop(_) | Command::Flush(_) if turn.is_multiple_of(2) => {
+        Command::Drop(_) | Command::Flush { .. } if turn.is_multiple_of(2) => {
             Outcome::Refused(Refusal::QueueNotFound)
         }
         Command::ReserveId { .. }

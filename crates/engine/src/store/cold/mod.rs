@@ -272,7 +272,7 @@ impl Durable {
             message.ordinal = ordinal;
             message.queue = row.queue;
             self.body_bytes += Self::held_bytes(&message);
-            self.note_tie(&message);
+            self.note_followed(&message);
             let id = message.id;
             let slot = self.messages.insert(message);
             self.ids.insert(id.0, slot);

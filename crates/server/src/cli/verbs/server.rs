@@ -32,8 +32,8 @@ pub(in super::super) struct Undrain {
 /// Arguments of `reload`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quintet reload\n\n\
-                        As SIGHUP. What is wrong with the file is in the server's log, and then what \
-                        was in force stays.")]
+                        As SIGHUP; answers when it is done. What is wrong with the file is in the \
+                        server's log: then what\nwas in force stays, and the exit code is 1.")]
 pub(in super::super) struct Reload {
     #[command(flatten)]
     at: Where,
@@ -53,7 +53,13 @@ impl Undrain {
 
 impl Reload {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        order(&self.at, "reload", "the configuration is read again")
+        let request = json!({ "reload": {} });
+        let reply = Client::connect(&self.at)?.ask(&request, &mut std::io::empty())?;
+        writeln!(stdout(), "the configuration was read again")?;
+        for note in reply["done"].as_str().unwrap_or_default().lines() {
+            writeln!(stdout(), "{note}")?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

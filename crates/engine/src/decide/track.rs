@@ -1,0 +1,168 @@
+//! Tracked messages: noting what becomes of them, and answering who asks.
+
+use super::Stop;
+use crate::command::{ByName, Verb};
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal, Removal};
+use crate::message::{Message, MessageId};
+use crate::name::Name;
+use crate::outcome::{Outcome, Refusal};
+use crate::store::Tracks;
+use crate::track::{TRACK_NOTE_BYTES_MAX, Track, TrackState};
+
+/// Those that are forgotten in one tick.
+const STEPS: usize = 256;
+/// Tracked messages of one name that are looked at in one step. Whoever gives more of them the same
+/// name finds those that were put last.
+const NAMESAKES_MAX: usize = 256;
+
+/// What a fact that is about to be applied says of a message that may be tracked.
+pub(crate) enum Tells {
+    /// It is there and not as it was.
+    Changed(MessageId),
+    /// It is no more; what is known of it then.
+    Ended(MessageId, Option<Box<Track>>),
+    /// It is another shard's from now on.
+    Left(MessageId),
+}
+
+impl Engine {
+    #[cold]
+    pub(crate) fn of_tracked(&self, fact: &Fact) -> Option<Tells> {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "all others say nothing of how a message fares"
+        )]
+        Some(match fact {
+            Fact::Put(message) | Fact::Restored(message) | Fact::Arrived { message, .. } => {
+                Tells::Changed(message.id)
+            }
+            Fact::Leased { at, .. }
+            | Fact::Reheld { at, .. }
+            | Fact::Released { at, .. }
+            | Fact::Buried { at, .. }
+            | Fact::Archived { at, .. }
+            | Fact::Kicked { at }
+            | Fact::Moved { at, .. }
+            | Fact::Committed { at }
+            | Fact::Edited { at, .. } => Tells::Changed(at.id),
+            Fact::Sent { at, .. } => Tells::Left(at.id),
+            Fact::Removed { at, why } => {
+                let state = match why {
+                    Removal::Taken | Removal::Finished => TrackState::Done,
+                    Removal::Failed => TrackState::Failed,
+                    Removal::Deleted
+                    | Removal::Expired
+                    | Removal::Discarded
+                    | Removal::Doomed
+                    | Removal::Replaced => TrackState::Gone,
+                    // What became of it was said when it was done.
+                    Removal::Retention => return None,
+                };
+                let message = self
+                    .store
+                    .message(at.id)
+                    .filter(|known| known.is_tracked())?;
+                Tells::Ended(at.id, self.track_of(message, state))
+            }
+            _ => return None,
+        })
+    }
+
+    /// Notes what became of a message, if it is tracked.
+    #[cold]
+    pub(crate) fn note_track<J: Journal>(&mut self, cx: &mut Cx<'_, J>, tells: Tells) {
+        match tells {
+            Tells::Changed(id) => self.track(cx, id),
+            Tells::Ended(id, track) => self.keep_track(cx, id, track),
+            Tells::Left(id) => self.forget_track(cx, id),
+        }
+    }
+
+    /// Notes how a message is, if it is tracked.
+    #[cold]
+    pub(crate) fn track<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if let Some(message) = self.store.message(id).filter(|known| known.is_tracked()) {
+            let track = self.track_of(message, TrackState::of(message));
+            self.keep_track(cx, id, track);
+        }
+    }
+
+    /// `None`: it is not kept. A message that no restart would find is not, nor what is known of
+    /// it.
+    fn track_of(&self, message: &Message, state: TrackState) -> Option<Box<Track>> {
+        let queue = self.store.queue(message.queue)?;
+        if queue.live.settings.memory || self.settings.track_keep_ms == 0 {
+            return None;
+        }
+        let extra = message.extra.as_deref()?;
+        let note = &extra.status[..extra.status.len().min(TRACK_NOTE_BYTES_MAX)];
+        Some(Box::new(Track {
+            queue: queue.name.clone(),
+            name: extra.name.clone()?,
+            state,
+            percent: message.progress(),
+            note: note.into(),
+            changed: self.now,
+            until: self.after(self.settings.track_keep_ms),
+        }))
+    }
+
+    fn keep_track<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        track: Option<Box<Track>>,
+    ) {
+        let Some(track) = track else {
+            return self.forget_track(cx, id);
+        };
+        let told = Tracks::told_of(&track);
+        // Where there is no room those go that would go first.
+        loop {
+            let tracks = &self.store.tracks;
+            let others = tracks.len() - usize::from(tracks.has(id));
+            if others < self.settings.tracked_max as usize && self.may_tell(told).is_ok() {
+                break;
+            }
+            match self.store.tracks.first_end() {
+                Some((_, first)) => self.forget_track(cx, first),
+                None => return,
+            }
+        }
+        let track = Some(track);
+        self.fact_alone(cx, Fact::Tracked { id, track });
+    }
+
+    pub(super) fn forget_track<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if self.store.tracks.has(id) {
+            self.fact_alone(cx, Fact::Tracked { id, track: None });
+        }
+    }
+
+    /// Forgets those whose time is over.
+    pub(crate) fn end_tracks<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        for _ in 0..STEPS {
+            match self.store.tracks.first_end() {
+                Some((at, id)) if at <= self.now => self.forget_track(cx, id),
+                _ => break,
+            }
+        }
+    }
+
+    /// What became of the tracked message of this name that was put last. Where no queue is named,
+    /// those of queues that the asker may not look into are none.
+    pub(crate) fn tracked(&mut self, by_name: &ByName) -> Result<Outcome, Stop> {
+        let (now, named) = (self.now, by_name.queue.as_ref());
+        let found = self.store.tracks.named(&by_name.name).take(NAMESAKES_MAX);
+        let found = found.filter(|track| track.until > now);
+        let found = found.filter(|track| named.is_none_or(|queue| *queue == track.queue));
+        let found: Vec<Track> = found.cloned().collect();
+        let may = |engine: &mut Self, queue: &Name| {
+            named.is_some() || engine.may(engine.asker, Verb::Peek, queue)
+        };
+        let found = found.into_iter().find(|track| may(self, &track.queue));
+        let track = found.ok_or(Refusal::NotFound)?;
+        Ok(Outcome::Tracked(Box::new(track)))
+    }
+}

@@ -1,0 +1,111 @@
+//! What is known of tracked messages, and finding it by their names.
+//!
+//! Held in memory and told in full at the beginning of each segment, so it is
+//! bounded (`tracked_max`, `snapshot_bytes_max`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::fact::Fact;
+use crate::message::MessageId;
+use crate::time::Ms;
+use crate::track::Track;
+
+/// What one takes in memory beside its bytes, about: the record and its places in three maps.
+const IN_MEMORY: u64 = 320;
+/// The record without its bytes: four numbers, three lengths, state and percent.
+const TOLD: u64 = 64;
+
+/// Those of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Tracks {
+    of: BTreeMap<MessageId, Box<Track>>,
+    /// An index over `of`.
+    names: BTreeSet<(Arc<[u8]>, MessageId)>,
+    /// When each is forgotten. An index over `of`.
+    ends: BTreeSet<(Ms, MessageId)>,
+    /// Of names of messages and queues, and of notes.
+    bytes: u64,
+}
+
+fn bytes_of(track: &Track) -> u64 {
+    (track.queue.as_bytes().len() + track.name.len() + track.note.len()) as u64
+}
+
+impl Tracks {
+    pub(crate) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    pub(crate) fn has(&self, id: MessageId) -> bool {
+        self.of.contains_key(&id)
+    }
+
+    /// The one that is forgotten first.
+    pub(crate) fn first_end(&self) -> Option<(Ms, MessageId)> {
+        self.ends.first().copied()
+    }
+
+    /// Those of this name, first the one that was put last.
+    pub(crate) fn named<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Track> + use<'a> {
+        let name: Arc<[u8]> = Arc::from(name);
+        let own = (name.clone(), MessageId(0))..=(name, MessageId(u64::MAX));
+        let own = self.names.range(own).rev();
+        own.filter_map(|(_, id)| self.of.get(id).map(|track| &**track))
+    }
+
+    pub(super) fn set(&mut self, id: MessageId, track: Box<Track>) {
+        self.remove(id);
+        self.bytes += bytes_of(&track);
+        self.names.insert((track.name.clone(), id));
+        self.ends.insert((track.until, id));
+        self.of.insert(id, track);
+    }
+
+    pub(super) fn remove(&mut self, id: MessageId) {
+        if let Some(track) = self.of.remove(&id) {
+            self.bytes -= bytes_of(&track);
+            self.names.remove(&(track.name.clone(), id));
+            self.ends.remove(&(track.until, id));
+        }
+    }
+
+    /// Bytes they take in a snapshot at most.
+    pub(super) fn told_bytes(&self) -> u64 {
+        self.bytes + self.of.len() as u64 * TOLD
+    }
+
+    /// The same of one that is to be kept.
+    pub(crate) fn told_of(track: &Track) -> u64 {
+        bytes_of(track) + TOLD
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.bytes + self.of.len() as u64 * IN_MEMORY
+    }
+
+    pub(super) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
+        for (&id, track) in &self.of {
+            let track = Some(track.clone());
+            record(&Fact::Tracked { id, track });
+        }
+    }
+
+    /// # Errors
+    /// An index or a sum is not what it is made from.
+    pub(super) fn verify(&self) -> Result<(), String> {
+        let mut bytes = 0;
+        for (&id, track) in &self.of {
+            bytes += bytes_of(track);
+            let named = self.names.contains(&(track.name.clone(), id));
+            if !named || !self.ends.contains(&(track.until, id)) {
+                return Err(format!("the track of {id:?} is not found or has no end"));
+            }
+        }
+        let counted = (self.bytes, self.names.len(), self.ends.len());
+        match (bytes, self.of.len(), self.of.len()) == counted {
+            true => Ok(()),
+            false => Err(format!("tracks: {bytes} bytes, not {counted:?}")),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Tracked messages: what became of them can be asked by their own names, also
+//! for a while after they are gone.
+
+use std::sync::Arc;
+
+use crate::codec::coded;
+use crate::message::{Message, State};
+use crate::name::Name;
+use crate::time::Ms;
+
+coded! {
+    /// What became of a tracked message.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+    pub enum TrackState, "track" {
+        /// It waits, or is to be committed yet.
+        #[default]
+        Waiting = 0,
+        /// Somebody has it under a lease.
+        Reserved = 1,
+        /// Its last try failed: it rests until it is tried again, or was not to be.
+        Failed = 2,
+        /// It was set aside.
+        Buried = 3,
+        /// It is done, or was taken for good.
+        Done = 4,
+        /// It is gone without having been done: deleted, expired, or it made way.
+        Gone = 5,
+    }
+}
+
+impl TrackState {
+    /// As the API and the command line call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            TrackState::Waiting => "waiting",
+            TrackState::Reserved => "reserved",
+            TrackState::Failed => "failed",
+            TrackState::Buried => "buried",
+            TrackState::Done => "done",
+            TrackState::Gone => "gone",
+        }
+    }
+
+    /// That of a message which is there.
+    pub(crate) fn of(message: &Message) -> Self {
+        match message.state {
+            State::Reserved => TrackState::Reserved,
+            State::Buried => TrackState::Buried,
+            State::Done | State::Relayed => TrackState::Done,
+            // Whoever had it back in its queue before its rest was over began anew.
+            State::Ready if message.failures() > 0 && message.due().is_some() => TrackState::Failed,
+            State::Ready | State::Prepared => TrackState::Waiting,
+        }
+    }
+}
+
+/// What is known of a tracked message ([`crate::PutMore::tracked`]), as it was when it last
+/// changed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Track {
+    /// Where it is, or was last.
+    pub queue: Name,
+    /// Its own name.
+    pub name: Arc<[u8]>,
+    pub state: TrackState,
+    /// How far the work on it had come, in percent, if somebody said so.
+    pub percent: Option<u8>,
+    /// Its status text: what was last said of it, or why it failed; [`TRACK_NOTE_BYTES_MAX`] bytes
+    /// of it.
+    pub note: Box<[u8]>,
+    /// Since when.
+    pub changed: Ms,
+    /// Forgotten then, unless something changes before.
+    pub until: Ms,
+}
+
+/// Bytes of a tracked message's status text that are kept: this stays in memory when the message
+/// is gone.
+pub const TRACK_NOTE_BYTES_MAX: usize = 1024;

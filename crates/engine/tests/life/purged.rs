@@ -1,0 +1,181 @@
+//! A flush that takes what is reserved as well.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, open, reserve, waiting};
+
+fn purge(w: &mut World, queue: &str) -> u64 {
+    let (queue, reserved) = (queue.into(), true);
+    match w.ask(9, Command::Flush { queue, reserved }) {
+        Some(Outcome::Count(count)) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn gauges(w: &mut World, queue: &str) -> QueueGauges {
+    match w.ask(9, Command::Stats(StatsOf::Queue(queue.into()))) {
+        Some(Outcome::Stats(stats)) => match *stats {
+            StatsReply::Queue(stats) => stats.gauges,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What waits, what is delayed and what is reserved, by a connection or by time, is gone in one
+/// step; what was put since is not, though the slices that free what is gone come later.
+#[test]
+fn what_is_reserved_goes_as_well_and_nothing_put_since() {
+    let mut w = World::new();
+    for body in ["a", "b", "c"] {
+        w.put("q", body);
+    }
+    w.put_as(Put {
+        due: When::In(50),
+        ..Put::new("q".into(), Body::new(b"later"))
+    });
+    assert_eq!(w.take(1, open("q")), "a");
+    assert_eq!(w.take(2, reserve("q")), "b");
+    assert_eq!(purge(&mut w, "q"), 4);
+    w.put("q", "new");
+    let now = gauges(&mut w, "q");
+    let counted = (now.ready, now.delayed, now.reserved, now.bytes);
+    assert_eq!(counted, (1, 0, 0, 3));
+    w.verify();
+    // Replay leads to the same, whatever of it was freed by then.
+    let replayed = w.replayed(Home(0));
+    assert_eq!(replayed.image(), w.engine.image());
+    w.wait(60_000);
+    w.hang_up(1);
+    w.hang_up(2);
+    w.verify();
+    assert_eq!((w.pop("q"), w.pop("q")), ("new".into(), "empty".into()));
+    assert_eq!(gauges(&mut w, "q").bytes, 0);
+}
+
+/// For its holder it is gone, whatever the holder does, and counts as none of its leases.
+#[test]
+fn for_its_holder_it_is_gone() {
+    let mut w = World::new();
+    let id = w.put("q", "a");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    assert_eq!(purge(&mut w, "q"), 1);
+    let not_found = Some(Outcome::Refused(Refusal::NotFound));
+    let by = By::Owner;
+    assert_eq!(w.ask(1, Command::Touch(id)), not_found);
+    assert_eq!(w.ask(1, Command::Delete { id, by }), not_found);
+    let how = How::Release {
+        rank: None,
+        due: When::Now,
+        back_to: None,
+    };
+    let settle = Command::Settle { id, by, how };
+    assert_eq!(w.ask(1, settle), not_found);
+    let held = Command::SettleHeld {
+        queue: None,
+        how: How::Finish,
+        max: 9,
+    };
+    assert_eq!(w.ask(1, held), Some(Outcome::Count(0)));
+    w.put("q", "b");
+    let one_at_most = Take {
+        held_anywhere: true,
+        lease: open("q").lease.map(|lease| LeaseAsk {
+            held_max: 1,
+            ..lease
+        }),
+        ..open("q")
+    };
+    assert_eq!(w.take(1, one_at_most), "b");
+}
+
+/// What limits and keys held back because of it may go.
+#[test]
+fn places_of_what_was_reserved_are_free() {
+    for overrides in [
+        Overrides {
+            in_flight_max: Some(1),
+            ..Overrides::default()
+        },
+        Overrides {
+            groups: Some(Groups::Ordered),
+            ..Overrides::default()
+        },
+        Overrides {
+            key_in_flight_max: Some(1),
+            ..Overrides::default()
+        },
+    ] {
+        let mut w = World::new();
+        let (queue, overrides) = ("q".into(), Box::new(overrides));
+        w.ask(9, Command::Create { queue, overrides });
+        let keyed = |body: &str| {
+            let more = PutMore {
+                key: Some((*b"k").into()),
+                ..PutMore::default()
+            };
+            Put {
+                more: Some(Box::new(more)),
+                ..Put::new("q".into(), Body::new(body.as_bytes()))
+            }
+        };
+        w.put_as(keyed("a"));
+        assert_eq!(w.take(1, reserve("q")), "a");
+        assert_eq!(w.take(2, waiting("q")), "waits");
+        assert_eq!(purge(&mut w, "q"), 1);
+        w.put_as(keyed("b"));
+        assert_eq!(w.delivered(), [(2, "b".to_owned())]);
+        w.verify();
+    }
+}
+
+/// A mark that ends with its message is over at once, not when that is freed.
+#[test]
+fn its_id_may_be_put_again() {
+    let mut w = World::new();
+    let put = || {
+        let dedupe = Dedupe {
+            id: (*b"id").into(),
+            window_ms: Some(0),
+            scope: Some(Scope::Done),
+            on_repeat: Some(OnRepeat::Refuse),
+        };
+        let more = PutMore {
+            dedupe: Some(dedupe),
+            ..PutMore::default()
+        };
+        Command::Put(Put {
+            more: Some(Box::new(more)),
+            ..Put::new("q".into(), Body::new(b"x"))
+        })
+    };
+    let is_fresh = |outcome| matches!(outcome, Some(Outcome::Put { fresh: true, .. }));
+    assert!(is_fresh(w.ask(1, put())));
+    assert_eq!(w.take(1, reserve("q")), "x");
+    assert!(!is_fresh(w.ask(1, put())));
+    assert_eq!(purge(&mut w, "q"), 1);
+    assert!(is_fresh(w.ask(1, put())));
+    w.verify();
+}
+
+/// Many are freed in slices, and the queue is empty before.
+#[test]
+fn many_go_at_once_and_are_freed_in_slices() {
+    const MANY: u64 = 20_000;
+    let mut w = World::new();
+    let caller = Caller::server(Party(1));
+    let put = Put::new("q".into(), Body::new(b"x"));
+    w.submit(caller, Command::PutMany(vec![put; MANY as usize]));
+    let all = Take {
+        messages_max: MANY as u32,
+        ..reserve("q")
+    };
+    w.submit(caller, Command::Take(all));
+    assert_eq!(gauges(&mut w, "q").reserved, MANY);
+    let before = w.engine.memory_bytes();
+    assert_eq!(purge(&mut w, "q"), MANY);
+    assert_eq!(gauges(&mut w, "q").reserved, 0);
+    assert!(w.engine.memory_bytes() > before / 2, "freed in one step");
+    w.wait(1);
+    assert!(w.engine.memory_bytes() < before / 10);
+    w.verify();
+}

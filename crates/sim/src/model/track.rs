@@ -1,0 +1,84 @@
+//! Tracked messages: one line for each, written again whenever something happens to it.
+
+use quintet_engine::{
+    ByName, Message, MessageId, Outcome, Refusal, State, TRACK_NOTE_BYTES_MAX, Track, TrackState,
+};
+
+use super::Model;
+
+impl Model {
+    /// Something happened to a message, which is there.
+    pub(super) fn tell(&mut self, id: MessageId) {
+        let Some(item) = self.item(id) else { return };
+        let (message, now) = (&item.message, self.now);
+        let state = match message.state {
+            State::Reserved => TrackState::Reserved,
+            State::Buried => TrackState::Buried,
+            State::Done | State::Relayed => TrackState::Done,
+            State::Prepared => TrackState::Waiting,
+            State::Ready if message.failures() == 0 => TrackState::Waiting,
+            State::Ready if message.due().is_some() => TrackState::Failed,
+            State::Ready => TrackState::Waiting,
+        };
+        self.tell_as(id, state, now);
+    }
+
+    /// It is about to be removed.
+    pub(super) fn ends(&mut self, id: MessageId, state: TrackState) {
+        self.tell_as(id, state, self.now);
+    }
+
+    fn tell_as(&mut self, id: MessageId, state: TrackState, now: quintet_engine::Ms) {
+        let is_tracked = |message: &Message| message.extra.as_ref().is_some_and(|e| e.tracked);
+        let Some(message) = self.item(id).map(|item| item.message.clone()) else {
+            return;
+        };
+        if !is_tracked(&message) {
+            return;
+        }
+        self.tracks.retain(|(other, _)| *other != id);
+        let keep_ms = self.settings.track_keep_ms;
+        if self.settings_of(message.queue).memory || keep_ms == 0 {
+            return;
+        }
+        let progress = message.progress();
+        let extra = message.extra.expect("it is tracked");
+        let mut note = extra.status.to_vec();
+        note.truncate(TRACK_NOTE_BYTES_MAX);
+        let track = Track {
+            queue: self.queue(message.queue).name.clone(),
+            name: extra.name.expect("a tracked message has a name"),
+            state,
+            percent: progress,
+            note: note.into(),
+            changed: now,
+            until: now + keep_ms,
+        };
+        while self.tracks.len() >= self.settings.tracked_max as usize {
+            let first = self.tracks.iter().map(|(id, track)| (track.until, *id));
+            let Some((_, first)) = first.min() else {
+                return;
+            };
+            self.tracks.retain(|(other, _)| *other != first);
+        }
+        self.tracks.push((id, track));
+    }
+
+    /// The one that was put last.
+    pub(super) fn tracked(&self, by_name: &ByName) -> Result<Outcome, Refusal> {
+        let found = self.tracks.iter().filter(|(_, track)| {
+            let queue = by_name.queue.as_ref();
+            *track.name == *by_name.name
+                && track.until > self.now
+                && queue.is_none_or(|queue| *queue == track.queue)
+        });
+        let (_, track) = found.max_by_key(|(id, _)| *id).ok_or(Refusal::NotFound)?;
+        Ok(Outcome::Tracked(Box::new(track.clone())))
+    }
+
+    /// Those whose time is over.
+    pub(super) fn end_tracks(&mut self) {
+        let now = self.now;
+        self.tracks.retain(|(_, track)| track.until > now);
+    }
+}
