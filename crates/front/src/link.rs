@@ -179,6 +179,19 @@ pub(crate) async fn line_of<S: AsyncRead + Unpin>(
     stream: &mut S,
     most: usize,
 ) -> io::Result<String> {
+    let (line, more) = line_and_more(stream, most).await?;
+    let whole = more.is_empty().then_some(line);
+    whole.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Reads a line, and what came with it from behind it: both have so many bytes at most.
+///
+/// # Errors
+/// `InvalidData` for what is no such line.
+pub(crate) async fn line_and_more<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    most: usize,
+) -> io::Result<(String, Vec<u8>)> {
     let mut bytes = vec![0; most];
     let mut len = 0;
     loop {
@@ -192,10 +205,11 @@ pub(crate) async fn line_of<S: AsyncRead + Unpin>(
         }
         len += read;
         if let Some(end) = bytes[..len].iter().position(|byte| *byte == b'\n') {
-            let whole = end + 1 == len;
+            let more = bytes[end + 1..len].to_vec();
             bytes.truncate(end);
-            let text = String::from_utf8(bytes).ok().filter(|_| whole);
-            return text.ok_or_else(|| io::ErrorKind::InvalidData.into());
+            let text = String::from_utf8(bytes).ok();
+            let text = text.ok_or(io::ErrorKind::InvalidData)?;
+            return Ok((text, more));
         }
     }
 }

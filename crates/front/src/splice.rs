@@ -12,8 +12,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use crate::Owners;
-use crate::line::{Answer, Ask, Question, Splice};
-use crate::link::{SAY, line, line_of};
+use crate::line::{Answer, Ask, LINE_MAX, Question, Splice};
+use crate::link::{SAY, line_and_more, line_of};
 use crate::shared::{Settings, Shared};
 use crate::socket::set_up_link;
 use crate::tls;
@@ -37,6 +37,15 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// A link to an owner: as it is, or encrypted.
 type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
+/// One that brings a client.
+struct Taken {
+    link: Link,
+    /// What the owner has said to the client already: some voices speak first, and who is turned
+    /// away hears why at once.
+    said: Vec<u8>,
+    epoch: u64,
+}
+
 /// Sees to one client, for as long as it is connected.
 pub(crate) async fn run<C>(shared: Arc<Shared>, client: C, splice: Splice)
 where
@@ -48,8 +57,8 @@ where
         let _waits = shared.counts.waits();
         timeout_at(deadline, find(&shared, &mut owners, &splice)).await
     };
-    let (link, epoch) = match found {
-        Ok(Ok(found)) => found,
+    let taken = match found {
+        Ok(Ok(taken)) => taken,
         Ok(Err(why)) => {
             let misfits = shared.counts.misfits();
             // Once per power of two: enough to notice, too little to fill a disk.
@@ -65,10 +74,10 @@ where
         }
     };
     let _splices = shared.counts.splices();
-    flow(client, link, owners, epoch).await;
+    flow(client, taken, owners).await;
 }
 
-/// A link to the owner, and the owner's epoch. Goes on until there is one.
+/// A link to the owner. Goes on until there is one.
 ///
 /// # Errors
 /// The owner has no such listener, or does not know this cluster.
@@ -76,7 +85,7 @@ async fn find(
     shared: &Shared,
     owners: &mut watch::Receiver<Owners>,
     splice: &Splice,
-) -> Result<(Link, u64), String> {
+) -> Result<Taken, String> {
     let mut told: Option<(u64, String)> = None;
     let mut again = AGAIN;
     loop {
@@ -87,13 +96,13 @@ async fn find(
         let next = named.max_by_key(|(epoch, _)| *epoch);
         if let Some((epoch, address)) = next {
             match ask(shared, &address, splice).await {
-                Ok((link, Answer::Ok)) => return Ok((link, epoch)),
-                Ok((_, Answer::Refused(why))) => return Err(why),
-                Ok((_, Answer::Owner(newer, elsewhere))) if newer > epoch => {
+                Ok((link, Answer::Ok, said)) => return Ok(Taken { link, said, epoch }),
+                Ok((_, Answer::Refused(why), _)) => return Err(why),
+                Ok((_, Answer::Owner(newer, elsewhere), _)) if newer > epoch => {
                     told = Some((newer, elsewhere));
                     continue;
                 }
-                Ok((_, Answer::Owner(..) | Answer::Nobody)) => again = again.min(SOON),
+                Ok((_, Answer::Owner(..) | Answer::Nobody, _)) => again = again.min(SOON),
                 Err(error) => tracing::debug!("no link to {address}: {error}"),
             }
         }
@@ -110,18 +119,23 @@ async fn find(
     }
 }
 
-async fn ask(shared: &Shared, address: &str, splice: &Splice) -> io::Result<(Link, Answer)> {
+/// What came with the answer from behind it is the client's.
+async fn ask(
+    shared: &Shared,
+    address: &str,
+    splice: &Splice,
+) -> io::Result<(Link, Answer, Vec<u8>)> {
     let mut link = connect(&shared.settings, address).await?;
     let ask = Ask::Splice(splice.clone()).line(Some(shared.settings.cluster));
     let answer = timeout(SAY, async {
         link.write_all(ask.as_bytes()).await?;
         link.flush().await?;
-        line(&mut link).await
+        line_and_more(&mut link, LINE_MAX).await
     });
-    let answer = answer.await??;
+    let (answer, said) = answer.await??;
     let answer = Answer::read(&answer);
     let answer = answer.ok_or_else(|| io::Error::other("it answers what no node does"))?;
-    Ok((link, answer))
+    Ok((link, answer, said))
 }
 
 async fn connect(settings: &Settings, address: &str) -> io::Result<Link> {
@@ -164,10 +178,11 @@ pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::R
 }
 
 /// Lets bytes flow until the owner ends the connection, or is no longer owner.
-async fn flow<C>(client: C, link: Link, mut owners: watch::Receiver<Owners>, epoch: u64)
+async fn flow<C>(client: C, taken: Taken, mut owners: watch::Receiver<Owners>)
 where
     C: AsyncRead + AsyncWrite,
 {
+    let Taken { link, said, epoch } = taken;
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_owner, mut to_owner) = tokio::io::split(link);
     let up = async {
@@ -182,7 +197,9 @@ where
     };
     let down = async {
         // Broken or ended, there is no more to tell.
-        tokio::io::copy(&mut from_owner, &mut to_client).await.ok();
+        if to_client.write_all(&said).await.is_ok() && to_client.flush().await.is_ok() {
+            tokio::io::copy(&mut from_owner, &mut to_client).await.ok();
+        }
     };
     let deposed = async {
         let later = |owners: &Owners| owners.hint().is_some_and(|hint| hint.epoch > epoch);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use quintet_front::line::Splice;
+use quintet_front::line::{Answer, Splice};
 use quintet_front::tls::{Files, LinkTls};
 use quintet_front::{
     Client, Door, Front, Held, Hint, Intake, Node, Owners, Settings, Socket, Stream,
@@ -202,6 +202,38 @@ fn a_client_of_any_node_talks_to_the_owner() {
     assert_eq!(say(&client, "two\n"), "echo two\n");
     (&client).write_all(b"quit\nmore\n").expect("it is open");
     assert_eq!(rest(&client), "");
+}
+
+/// Voices that speak first do, and so is told who may not come: it is there with the answer.
+#[test]
+fn what_the_owner_says_at_once_is_the_clients() {
+    let links = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = links.local_addr().expect("an address").port();
+    let owner = std::thread::spawn(move || {
+        let (mut link, _) = links.accept().expect("a link");
+        let mut asked = String::new();
+        let mut from = BufReader::new(link.try_clone().expect("a socket"));
+        from.read_line(&mut asked).expect("a line");
+        let both = format!("{}HI\r\n", Answer::Ok.line());
+        link.write_all(both.as_bytes()).expect("it is open");
+        let mut said = String::new();
+        from.read_line(&mut said).expect("a line");
+        link.write_all(said.as_bytes()).expect("it is open");
+    });
+    let other = node("b", 0, settings());
+    let hint = Hint {
+        epoch: 1,
+        node: "owner".to_owned(),
+        address: format!("localhost:{port}"),
+    };
+    other.owners.send(Owners::Other(hint)).expect("a front");
+    let client = other.client();
+    let mut heard = [0; 4];
+    (&client).read_exact(&mut heard).expect("it speaks first");
+    assert_eq!(&heard, b"HI\r\n");
+    assert_eq!(say(&client, "one\n"), "one\n");
+    assert_eq!(rest(&client), "");
+    owner.join().expect("it has no complaint");
 }
 
 #[test]
