@@ -201,7 +201,7 @@ fn bodies_by_the_queues_own_rule() {
 #[test]
 fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
     let mut w = World::new();
-    let mut rule = |w: &mut World, on: bool| {
+    let rule = |w: &mut World, on: bool| {
         let overrides = Overrides {
             unique_by_body: Some(on),
             unique_for_ms: Some(0),
