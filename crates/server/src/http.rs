@@ -172,6 +172,11 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// Its console tells what queues are called elsewhere.
+    pub(crate) fn tells_of(&mut self, elsewhere: &Arc<dyn Elsewhere>) {
+        self.settings.elsewhere = Some(Arc::clone(elsewhere));
+    }
+
     /// Opens a listener, for `most` connections at once or fewer.
     ///
     /// # Errors
@@ -254,7 +259,6 @@ impl Running {
         gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
         memory: &Arc<ByteBudget>,
         counts: &Arc<HttpCounts>,
-        elsewhere: &Arc<dyn Elsewhere>,
     ) -> Result<Self> {
         let mut sites = Vec::new();
         let mut kept = Vec::new();
@@ -269,7 +273,6 @@ impl Running {
             settings.memory = Some(Arc::clone(memory));
             settings.stream_counts = Arc::clone(&counts.streams);
             settings.clients = Arc::clone(&counts.clients);
-            settings.elsewhere = Some(Arc::clone(elsewhere));
             settings.address = bound.address.to_string().into();
             settings.replied = Some(counts.teller());
             let socket = match &bound.address {
