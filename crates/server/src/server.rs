@@ -670,30 +670,12 @@ fn obey(
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
             Order::Reload(by, tells) => {
-                let (failed, notes) = match server.reload(by) {
-                    Ok(reloaded) => {
-                        level.set(&reloaded.log_level);
-                        scripts.configure(server);
-                        server.audit.note("", None, "reloaded", "", "ok");
-                        tracing::info!("configuration reloaded");
-                        (None, reloaded.notes)
-                    }
-                    Err(why) => {
-                        server.audit.note("", None, "reloaded", "", "failed");
-                        tracing::error!("configuration not reloaded: {why}");
-                        (Some(why), Vec::new())
-                    }
-                };
-                let mut reloads = locked(&server.reloads);
-                reloads.count += 1;
-                reloads.failed = failed;
-                reloads.notes = notes;
-                let came = reloads.clone();
-                drop(reloads);
-                let tell = tells.then(|| locked(&server.reload_tells).pop_front());
-                if let Some(tell) = tell.flatten() {
-                    tell(&came);
-                }
+                let came = server.reload(by).map(|reloaded| {
+                    level.set(&reloaded.log_level);
+                    scripts.configure(server);
+                    reloaded.notes
+                });
+                server.reloaded(came, tells);
             }
             // Whatever it was, it is over or not yet.
             Order::Look => {}

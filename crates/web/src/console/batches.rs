@@ -131,9 +131,8 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let (mut rows, mut looked) = (Vec::new(), 0);
     let mut next = None;
     for _ in 0..SLICES {
-        let (found, more) = match asked.ask(Command::Batch(ask)).await? {
-            Outcome::Batches(found, more) => (found, more),
-            _ => return Err(Problem::unexpected()),
+        let Outcome::Batches(found, more) = asked.ask(Command::Batch(ask)).await? else {
+            return Err(Problem::unexpected());
         };
         looked += found.len() as u64;
         rows.extend(
@@ -239,10 +238,10 @@ struct Shown {
 
 /// A batch, if the visitor may see it.
 async fn batch(asked: &Asked, ask: BatchAsk) -> Result<Batch, Problem> {
-    match asked.ask(Command::Batch(ask)).await? {
-        Outcome::Batch(batch) => Ok(*batch),
-        _ => Err(Problem::unexpected()),
-    }
+    let Outcome::Batch(batch) = asked.ask(Command::Batch(ask)).await? else {
+        return Err(Problem::unexpected());
+    };
+    Ok(*batch)
 }
 
 fn id_of(part: &str) -> Result<BatchId, Problem> {
