@@ -220,6 +220,11 @@ impl Open {
         }
     }
 
+    /// Its console tells what another way in calls queues.
+    pub(crate) fn knows(&mut self, elsewhere: &Arc<dyn Elsewhere>) {
+        self.settings.elsewhere = Some(Arc::clone(elsewhere));
+    }
+
     /// Its port; that of RQ for a unix socket.
     pub(crate) fn port(&self) -> u16 {
         match &self.bound.address {
@@ -254,7 +259,6 @@ impl Running {
         gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
         memory: &Arc<ByteBudget>,
         counts: &Arc<HttpCounts>,
-        elsewhere: &Arc<dyn Elsewhere>,
     ) -> Result<Self> {
         let mut sites = Vec::new();
         let mut kept = Vec::new();
@@ -269,7 +273,6 @@ impl Running {
             settings.memory = Some(Arc::clone(memory));
             settings.stream_counts = Arc::clone(&counts.streams);
             settings.clients = Arc::clone(&counts.clients);
-            settings.elsewhere = Some(Arc::clone(elsewhere));
             settings.address = bound.address.to_string().into();
             settings.replied = Some(counts.teller());
             let socket = match &bound.address {

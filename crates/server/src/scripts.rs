@@ -55,7 +55,7 @@ impl Scripts {
     /// The directory of scripts cannot be made, or the system has no threads.
     pub(crate) fn start(
         server: &Arc<Server>,
-        open: Vec<http::Open>,
+        mut open: Vec<http::Open>,
         sqs: Vec<sqs::Open>,
     ) -> Result<Self> {
         let door: Arc<dyn Door> = Arc::new(ServerDoor(Arc::clone(server)));
@@ -84,8 +84,8 @@ impl Scripts {
             let gate = |user, users| HttpGate::of_listener(server, user, users);
             let door = &scripts.door;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
-            let running =
-                http::Running::start(open, &rq, door, &logins, gate, memory, counts, &elsewhere)?;
+            open.iter_mut().for_each(|one| one.knows(&elsewhere));
+            let running = http::Running::start(open, &rq, door, &logins, gate, memory, counts)?;
             scripts.http = Some(running);
         }
         Ok(scripts)
