@@ -172,11 +172,6 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Its console tells what queues are called elsewhere.
-    pub(crate) fn tells_of(&mut self, elsewhere: &Arc<dyn Elsewhere>) {
-        self.settings.elsewhere = Some(Arc::clone(elsewhere));
-    }
-
     /// Opens a listener, for `most` connections at once or fewer.
     ///
     /// # Errors
@@ -223,6 +218,11 @@ impl Open {
             Address::Tcp(at) => format!("{scheme}://{at}{root}"),
             Address::Unix(_) => format!("http://localhost:{PORT}{root}"),
         }
+    }
+
+    /// Its console tells what another way in calls queues.
+    pub(crate) fn knows(&mut self, elsewhere: &Arc<dyn Elsewhere>) {
+        self.settings.elsewhere = Some(Arc::clone(elsewhere));
     }
 
     /// Its port; that of RQ for a unix socket.

@@ -63,4 +63,30 @@ impl Server {
         let notes = unpaused.iter().map(|name| forgotten(name)).collect();
         Ok(Reloaded { log_level, notes })
     }
+
+    /// Writes down what came of a reload, and tells whoever is to be told.
+    pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, tells: bool) {
+        let (failed, notes) = match came {
+            Ok(notes) => {
+                self.audit.note("", None, "reloaded", "", "ok");
+                tracing::info!("configuration reloaded");
+                (None, notes)
+            }
+            Err(why) => {
+                self.audit.note("", None, "reloaded", "", "failed");
+                tracing::error!("configuration not reloaded: {why}");
+                (Some(why), Vec::new())
+            }
+        };
+        let mut reloads = locked(&self.reloads);
+        reloads.count += 1;
+        reloads.failed = failed;
+        reloads.notes = notes;
+        let came = reloads.clone();
+        drop(reloads);
+        let tell = tells.then(|| locked(&self.reload_tells).pop_front());
+        if let Some(tell) = tell.flatten() {
+            tell(&came);
+        }
+    }
 }

@@ -84,7 +84,7 @@ impl Scripts {
             let gate = |user, users| HttpGate::of_listener(server, user, users);
             let door = &scripts.door;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
-            open.iter_mut().for_each(|open| open.tells_of(&elsewhere));
+            open.iter_mut().for_each(|one| one.knows(&elsewhere));
             let running = http::Running::start(open, &rq, door, &logins, gate, memory, counts)?;
             scripts.http = Some(running);
         }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_door::{ByteBudget, Reloads};
 use quintet_engine::{Principal, Settings};
-use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
+use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy};
 use quintet_log::{DirLock, LogError};
 use quintet_otlp::Counts;
 use quintet_tls::Secure;
@@ -670,30 +670,12 @@ fn obey(
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
             Order::Reload(by, tells) => {
-                let (failed, notes) = match server.reload(by) {
-                    Ok(reloaded) => {
-                        level.set(&reloaded.log_level);
-                        scripts.configure(server);
-                        server.audit.note("", None, "reloaded", "", "ok");
-                        tracing::info!("configuration reloaded");
-                        (None, reloaded.notes)
-                    }
-                    Err(why) => {
-                        server.audit.note("", None, "reloaded", "", "failed");
-                        tracing::error!("configuration not reloaded: {why}");
-                        (Some(why), Vec::new())
-                    }
-                };
-                let mut reloads = locked(&server.reloads);
-                reloads.count += 1;
-                reloads.failed = failed;
-                reloads.notes = notes;
-                let came = reloads.clone();
-                drop(reloads);
-                let tell = tells.then(|| locked(&server.reload_tells).pop_front());
-                if let Some(tell) = tell.flatten() {
-                    tell(&came);
-                }
+                let came = server.reload(by).map(|reloaded| {
+                    level.set(&reloaded.log_level);
+                    scripts.configure(server);
+                    reloaded.notes
+                });
+                server.reloaded(came, tells);
             }
             // Whatever it was, it is over or not yet.
             Order::Look => {}

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, page, text};
+use crate::common::{PATIENCE, Server, Start, text};
 use serde_json::{Value, json};
 
 /// A reply's status, head and document.
@@ -765,38 +765,4 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
         .find_map(|line| line.strip_prefix(sum))
         .unwrap();
     assert!(sum.parse::<f64>().unwrap() < 3.0, "{sum}");
-}
-
-#[test]
-fn what_an_address_has_that_is_no_text_is_a_problem() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        listen: &["http=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
-    for (head, field) in [
-        ("GET /queues/%FF", "queue"),
-        ("GET /queues/%FF/messages", "queue"),
-        ("POST /queues/%FF/reserve", "queue"),
-        ("POST /queues/a/names/%ff%fe/finish", "name"),
-        ("GET /messages/%80", "id"),
-        ("POST /leases/%C3/finish", "token"),
-        ("GET /batches/%FF", "id"),
-        ("POST /cron/%FF/run", "name"),
-        ("POST /workers/%FF/quiet", "wid"),
-    ] {
-        let reply = ask(&server, head, "", "");
-        assert_eq!(reply.status, 400, "{head}");
-        let typed = "content-type: application/problem+json\r\n";
-        assert!(reply.head.contains(typed), "{head}: {}", reply.head);
-        assert_eq!(reply.json["code"], "bad_field", "{head}: {}", reply.json);
-        assert_eq!(reply.json["field"], field, "{head}");
-    }
-    // The same on the console is a page.
-    let (status, shown) = page(&server, "/queues/%FF");
-    assert!(
-        status == 400 && shown.contains("<h1>This cannot be done so</h1>"),
-        "{status} {shown}"
-    );
 }

@@ -1,9 +1,9 @@
-//! Messages by their own names.
+//! Messages by their own names, and names in addresses.
 
 use serde_json::{Value, json};
 
-use super::api::{get, post};
-use crate::common::{Server, Start, text};
+use super::api::{ask, get, post};
+use crate::common::{Server, Start, page, text};
 
 #[test]
 fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
@@ -167,4 +167,38 @@ fn what_became_of_a_tracked_message_is_told_also_when_it_is_gone_and_over_a_kill
     assert_eq!(state(&server, "shelf", 3), "waiting");
     assert_eq!(get(&server, "/queues/film/tracks/order%203").status, 404);
     assert_eq!(server.number("tracked"), 3);
+}
+
+#[test]
+fn what_an_address_has_that_is_no_text_is_a_problem() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        listen: &["http=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    for (head, field) in [
+        ("GET /queues/%FF", "queue"),
+        ("GET /queues/%FF/messages", "queue"),
+        ("POST /queues/%FF/reserve", "queue"),
+        ("POST /queues/a/names/%ff%fe/finish", "name"),
+        ("GET /messages/%80", "id"),
+        ("POST /leases/%C3/finish", "token"),
+        ("GET /batches/%FF", "id"),
+        ("POST /cron/%FF/run", "name"),
+        ("POST /workers/%FF/quiet", "wid"),
+    ] {
+        let reply = ask(&server, head, "", "");
+        assert_eq!(reply.status, 400, "{head}");
+        let typed = "content-type: application/problem+json\r\n";
+        assert!(reply.head.contains(typed), "{head}: {}", reply.head);
+        assert_eq!(reply.json["code"], "bad_field", "{head}: {}", reply.json);
+        assert_eq!(reply.json["field"], field, "{head}");
+    }
+    // The same on the console is a page.
+    let (status, shown) = page(&server, "/queues/%FF");
+    assert!(
+        status == 400 && shown.contains("<h1>This cannot be done so</h1>"),
+        "{status} {shown}"
+    );
 }
