@@ -12,7 +12,7 @@ use proptest::strategy::ValueTree as _;
 use quintet_engine::*;
 use quintet_sim::facts::{decode, encode, survive};
 
-use batches::{batch, owed, progress, retry, tie};
+use batches::{batch, owed, progress, retry, tie, tracked};
 
 thread_local! {
     /// Numbers are such as may be added up: sums that overflow are no matter of
@@ -362,22 +362,6 @@ fn block() -> impl Strategy<Value = Block> {
         )
 }
 
-fn track() -> impl Strategy<Value = Track> {
-    let percent = prop::option::of(0..=100u8);
-    let texts = (name(), bytes(), bytes());
-    (texts, one_of(TrackState::ALL), percent, ms(), ms()).prop_map(
-        |((queue, name, note), state, percent, changed, until)| Track {
-            queue,
-            name: name.into(),
-            state,
-            percent,
-            note,
-            changed,
-            until,
-        },
-    )
-}
-
 fn run() -> impl Strategy<Value = RunId> {
     small().prop_map(RunId)
 }
@@ -572,12 +556,7 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             .boxed(),
         Kind::BatchGone => number().prop_map(|id| Fact::BatchGone(BatchId(id))).boxed(),
         Kind::BatchOwed => owed().boxed(),
-        Kind::Tracked => (id(), prop::option::of(track()))
-            .prop_map(|(id, track)| Fact::Tracked {
-                id,
-                track: track.map(Box::new),
-            })
-            .boxed(),
+        Kind::Tracked => tracked().boxed(),
         Kind::Epoch => (number(), ms())
             .prop_map(|(epoch, now)| Fact::Epoch { epoch, now })
             .boxed(),

@@ -61,21 +61,78 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
     let shown = run(&server, &["workers"]);
     assert!(shown.contains("box") && shown.contains("a,b"), "{shown}");
     says(&mut worker, r#"BEAT {"wid":"w1"}"#, "+OK\r\n");
+    let mut other = server.client_of("faktory");
+    other.expect(b"+HI {\"v\":2}\r\n");
+    says(&mut other, r#"HELLO {"v":2,"wid":"w2"}"#, "+OK\r\n");
     run(&server, &["workers", "quiet", "w1"]);
     let quiet = "$17\r\n{\"state\":\"quiet\"}\r\n";
     says(&mut worker, r#"BEAT {"wid":"w1"}"#, quiet);
+    // It gets nothing more, on no connection; others do.
+    run(&server, &["put", "default", "job"]);
+    says(&mut worker, "FETCH default", "$-1\r\n");
+    let mut again = server.client_of("faktory");
+    again.expect(b"+HI {\"v\":2}\r\n");
+    says(&mut again, hello, "+OK\r\n");
+    says(&mut again, "FETCH default", "$-1\r\n");
+    says(&mut other, r#"BEAT {"wid":"w2"}"#, "+OK\r\n");
+    other.send(b"FETCH default\r\n");
+    let job = text(&other.until(b"\r\n"));
+    assert!(job.starts_with('$') && job != "$-1\r\n", "{job}");
+    other.until(b"\r\n");
     run(&server, &["workers", "terminate", "w1"]);
     run(&server, &["workers", "quiet", "w1"]);
     let ends = "$21\r\n{\"state\":\"terminate\"}\r\n";
     says(&mut worker, r#"BEAT {"wid":"w1"}"#, ends);
-    let nobody = server.run(&["workers", "quiet", "w2"]);
+    let state = |wid: &str| {
+        let all = listed(&server);
+        let found = all.iter().find(|worker| worker["wid"] == wid);
+        found.expect("it is listed")["state"].clone()
+    };
+    assert_eq!(
+        (state("w1"), state("w2")),
+        ("terminate".into(), "running".into())
+    );
+    let nobody = server.run(&["workers", "quiet", "w3"]);
     assert!(!nobody.status.success());
-    assert!(text(&nobody.stderr).contains("there is no worker w2"));
+    assert!(text(&nobody.stderr).contains("there is no worker w3"));
     let audit = run(&server, &["audit"]);
     assert!(
         audit.contains("worker_quiet") && audit.contains("worker_terminate"),
         "{audit}"
     );
+    assert!(server.stop().success());
+}
+
+#[test]
+fn who_may_not_operate_neither_sees_workers_nor_asks_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
+                  rights = ['put', 'peek', 'take', 'settle', 'admin']\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n\
+                  [[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let mut worker = server.client_of("faktory");
+    worker.expect(b"+HI {\"v\":2}\r\n");
+    says(&mut worker, r#"HELLO {"v":2,"wid":"w1"}"#, "+OK\r\n");
+    for head in [
+        "GET /api/v1/workers",
+        "POST /api/v1/workers/w1/quiet",
+        "POST /api/v1/workers/w1/terminate",
+        // Not even whether it is there.
+        "POST /api/v1/workers/w2/quiet",
+    ] {
+        let mut client = server.client_of("http");
+        let rest = "host: localhost\r\ncontent-length: 0\r\nconnection: close\r\n";
+        client.send(format!("{head} HTTP/1.1\r\n{rest}\r\n").as_bytes());
+        let told = text(&client.until(b"\r\n"));
+        assert!(told.starts_with("HTTP/1.1 403 "), "{head}: {told}");
+    }
+    says(&mut worker, r#"BEAT {"wid":"w1"}"#, "+OK\r\n");
+    assert_eq!(listed(&server)[0]["state"], "running");
     assert!(server.stop().success());
 }
 
@@ -89,6 +146,20 @@ fn wrong_passwords_make_an_address_wait() {
         ..Start::default()
     };
     let server = Server::start_as_configured(&dir.path().join("data"), start);
+    // Who knows it is let in.
+    let salted = |client: &mut Client| {
+        let hi = text(&client.until(b"\r\n"));
+        let hi: Value = serde_json::from_str(hi.trim_start_matches("+HI ")).expect("JSON");
+        hi["s"].as_str().expect("a salt").to_owned()
+    };
+    let proves = |client: &mut Client| {
+        let hash = quintet_wire::faktory_pwdhash("x", &salted(client), 1);
+        format!("HELLO {{\"v\":2,\"pwdhash\":\"{hash}\"}}\r\n")
+    };
+    let mut knows = server.client_of("faktory");
+    let hello = proves(&mut knows);
+    knows.send(hello.as_bytes());
+    knows.expect(b"+OK\r\n");
     let tries = |_| {
         let mut client = server.client_of("faktory");
         client.until(b"\r\n");
@@ -104,6 +175,10 @@ fn wrong_passwords_make_an_address_wait() {
     );
     let throttled = "-ERR too many failed logins, try again later\r\n";
     assert!(told[5..].iter().any(|told| told == throttled), "{told:?}");
+    let audit = run(&server, &["audit"]);
+    assert!(audit.contains("login"), "{audit}");
+    // Who was let in stays so.
+    says(&mut knows, "CMD", "-ERR unknown command CMD\r\n");
     assert!(server.stop().success());
 }
 
@@ -135,7 +210,9 @@ fn jobs_of_a_faktory_are_moved() {
     let mut worker = server.client_of("faktory");
     worker.expect(b"+HI {\"v\":2}\r\n");
     says(&mut worker, r#"HELLO {"v":2}"#, "+OK\r\n");
-    for queue in ["even", "odd"] {
+    // Nothing is left to be done twice.
+    assert_eq!(other.number("reserved"), 0);
+    for (queue, first) in [("even", 0), ("odd", 1)] {
         let left = |server: &Server| {
             let all = run(server, &["queues", "--json"]);
             let lines = all.lines();
@@ -145,12 +222,19 @@ fn jobs_of_a_faktory_are_moved() {
         };
         assert_eq!(left(&server), 125);
         assert_eq!(left(&other), 0);
-        worker.send(format!("FETCH {queue}\r\n").as_bytes());
-        let head = text(&worker.until(b"\r\n"));
-        let len = head.trim_end().strip_prefix('$').expect("a job");
-        let job = text(&worker.exact(len.parse().expect("a length")));
-        worker.expect(b"\r\n");
-        assert!(job.contains("\"jobtype\":\"T\""), "{job}");
+        // Each of them once, and in order.
+        for number in (first..250).step_by(2) {
+            worker.send(format!("FETCH {queue}\r\n").as_bytes());
+            let head = text(&worker.until(b"\r\n"));
+            let len = head.trim_end().strip_prefix('$').expect("a job");
+            let job = text(&worker.exact(len.parse().expect("a length")));
+            worker.expect(b"\r\n");
+            let job: Value = serde_json::from_str(&job).expect("JSON");
+            assert_eq!(
+                (&job["jobtype"], &job["args"], &job["reserve_for"]),
+                (&json!("T"), &json!([number]), &json!(90))
+            );
+        }
     }
     assert!(server.stop().success());
     assert!(other.stop().success());

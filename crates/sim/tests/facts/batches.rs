@@ -1,9 +1,9 @@
-//! Batches, and how messages are tried again, as a log may hold them.
+//! Batches, tracked messages, and how messages are tried again, as a log may hold them.
 
 use proptest::prelude::*;
 use quintet_engine::*;
 
-use super::{bytes, ms, name, number, one_of, small};
+use super::{bytes, id, ms, name, number, one_of, small};
 
 pub(crate) fn tie() -> impl Strategy<Value = Tie> {
     let batch = number().prop_map(BatchId);
@@ -105,4 +105,27 @@ pub(crate) fn retry() -> impl Strategy<Value = Retry> {
             buried_ttl_ms,
         },
     )
+}
+
+fn track() -> impl Strategy<Value = Track> {
+    let percent = prop::option::of(0..=100u8);
+    let texts = (name(), bytes(), bytes());
+    (texts, one_of(TrackState::ALL), percent, ms(), ms()).prop_map(
+        |((queue, name, note), state, percent, changed, until)| Track {
+            queue,
+            name: name.into(),
+            state,
+            percent,
+            note,
+            changed,
+            until,
+        },
+    )
+}
+
+pub(crate) fn tracked() -> impl Strategy<Value = Fact> {
+    (id(), prop::option::of(track())).prop_map(|(id, track)| Fact::Tracked {
+        id,
+        track: track.map(Box::new),
+    })
 }

@@ -49,3 +49,26 @@ pub(super) fn batch() -> impl Strategy<Value = BatchAsk> {
             .prop_map(|(after, max)| BatchAsk::List { shard: 0, after, max }),
     ]
 }
+
+/// How a message says itself that it is tried again.
+pub(super) fn retry() -> impl Strategy<Value = Retry> {
+    let max = of(&[-1, 0, 1, 2]);
+    let more = (any::<bool>(), of(&[0, 0, 12]));
+    (max, 0..2u32, of(&[0, 7]), more).prop_map(|(max, failures, base_ms, more)| {
+        let (on_timeout, buried_ttl_ms) = more;
+        let backoff = Backoff {
+            base_ms,
+            factor_ms: 3,
+            power: 2,
+            jitter_ms: 0,
+            cap_ms: 0,
+        };
+        Retry {
+            max,
+            failures,
+            backoff,
+            on_timeout,
+            buried_ttl_ms,
+        }
+    })
+}

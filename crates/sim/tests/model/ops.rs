@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quintet_engine::*;
 
-use super::batches::{batch, batch_pick};
+use super::batches::{batch, batch_pick, retry};
 
 /// One step. Messages are picked by an index into those that exist.
 #[derive(Clone, Debug)]
@@ -189,28 +189,6 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
             },
         ),
     )
-}
-
-fn retry() -> impl Strategy<Value = Retry> {
-    let max = of(&[-1, 0, 1, 2]);
-    let more = (any::<bool>(), of(&[0, 0, 12]));
-    (max, 0..2u32, of(&[0, 7]), more).prop_map(|(max, failures, base_ms, more)| {
-        let (on_timeout, buried_ttl_ms) = more;
-        let backoff = Backoff {
-            base_ms,
-            factor_ms: 3,
-            power: 2,
-            jitter_ms: 0,
-            cap_ms: 0,
-        };
-        Retry {
-            max,
-            failures,
-            backoff,
-            on_timeout,
-            buried_ttl_ms,
-        }
-    })
 }
 
 pub(super) fn message_name() -> impl Strategy<Value = Box<[u8]>> {
