@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use faktory::ent::{Batch, BatchId, CallbackState};
+use faktory::ent::{Batch, BatchId, CallbackState, JobState, ProgressUpdate};
 use faktory::mutate::{Filter, JobSet};
 use faktory::{Client, Job, JobBuilder, StopReason, Worker, WorkerId};
 use quintet_clients::{PATIENCE, Server, quintet};
@@ -185,10 +185,63 @@ async fn what_is_sold_works() {
     let opened = client.open_batch(&none).await.expect("told");
     assert!(opened.is_none());
 
-    // How far a job is, as its worker says.
+    // What becomes of a job, which the crate has tracked unless it is told not to, and how far it
+    // is, as its worker says.
     let tracked = job(9);
     let jid = tracked.id().clone();
     client.enqueue(tracked).await.expect("pushed");
     let seen = client.get_progress(&jid).await.expect("told");
-    assert_eq!(seen.expect("told").percent, None);
+    let seen = seen.expect("told");
+    assert_eq!((seen.state, seen.percent), (JobState::Enqueued, None));
+    assert!(seen.updated_at.is_some());
+    assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
+    let seen = client.get_progress(&jid).await.expect("told");
+    assert_eq!(seen.expect("told").state, JobState::Success);
+    let mut untracked = job(10);
+    untracked.custom.insert("track".to_owned(), 0.into());
+    let jid = untracked.id().clone();
+    client.enqueue(untracked).await.expect("pushed");
+    let seen = client.get_progress(&jid).await.expect("told");
+    assert_eq!(seen.expect("told").state, JobState::Unknown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_says_how_far_a_job_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start(folder.path());
+    let mut client = server.client().await;
+    let mut steps = JobBuilder::new("steps");
+    let steps = steps.queue("numbers").retry(0).build();
+    let jid = steps.id().clone();
+    client.enqueue(steps).await.expect("pushed");
+    let url = server.url.clone();
+    let mut worker: Worker<io::Error> = Worker::builder()
+        .wid(WorkerId::new("worker-1"))
+        .workers(1)
+        .register_fn("steps", move |job: Job| {
+            let url = url.clone();
+            async move {
+                let mut client = Client::connect_to(&url).await.expect("let in");
+                let jid = job.id().clone();
+                let update = ProgressUpdate::builder(jid.clone())
+                    .percent(40)
+                    .desc("two of five".to_owned())
+                    .build();
+                client.set_progress(update).await.expect("taken down");
+                let seen = client.get_progress(&jid).await.expect("told");
+                let seen = seen.expect("told");
+                assert_eq!(seen.state, JobState::Working);
+                assert_eq!(seen.percent, Some(40));
+                assert_eq!(seen.desc.as_deref(), Some("two of five"));
+                Err(io::Error::other("no third"))
+            }
+        })
+        .connect_to(&server.url)
+        .await
+        .expect("let in");
+    assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
+    // It is not tried again, and gone, and it is known that it has failed.
+    let seen = client.get_progress(&jid).await.expect("told");
+    let seen = seen.expect("told");
+    assert_eq!((seen.state, seen.percent), (JobState::Failed, Some(40)));
 }
