@@ -224,6 +224,10 @@ impl Engine {
     /// same lock ([`Engine::may_compound`]). It is never parked whole: if its
     /// own command needs something from a run first, that is asked for, and
     /// nothing happens ([`Refusal::Conflict`]).
+    ///
+    /// That the batches of its puts take members was asked where they are
+    /// ([`Engine::may_join`]). What those of other shards got is owed to them, and is to be
+    /// carried ([`crate::carry_owed`]) before the lock of such a shard is given up.
     pub fn submit_part<J: Journal>(
         &mut self,
         now: Ms,
@@ -235,11 +239,11 @@ impl Engine {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         let conflict = Outcome::Refused(Refusal::Conflict);
-        self.found_good = true;
+        (self.found_good, self.vouched) = (true, true);
         let answer = self
             .decide_or_ask(&mut cx, caller, &mut command)
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
-        self.found_good = false;
+        (self.found_good, self.vouched) = (false, false);
         self.sweep_expired(&mut cx);
         self.call_back(&mut cx);
         self.serve(&mut cx);

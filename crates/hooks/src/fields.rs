@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use quintet_engine::{
-    Body, Dedupe, Expiry, MESSAGE_NAME_BYTES_MAX, Message, Ms, Name, OnRepeat, Put, Scope, State,
-    When,
+    BatchId, Body, Dedupe, Expiry, MESSAGE_NAME_BYTES_MAX, Message, Ms, Name, OnRepeat, Put, Scope,
+    State, Tie, When,
 };
 
 /// Values of Lua that mean nothing to anybody else, as a pattern.
@@ -42,6 +42,7 @@ const STORED: &[&str] = &[
     "flags",
     "key",
     "name",
+    "batch",
     "state",
     "reserves",
     "timeouts",
@@ -114,6 +115,10 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             Some(name) => text(lua, name)?,
             None => Value::Nil,
         },
+        b"batch" => match put.batch() {
+            Some(batch) => text(lua, batch.to_string().as_bytes())?,
+            None => Value::Nil,
+        },
         b"held_back" => Value::Boolean(more.is_some_and(|more| more.held_back)),
         b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
             Some(dedupe) => text(lua, &dedupe.id)?,
@@ -148,6 +153,10 @@ pub(crate) fn of_message(
         },
         b"name" => match message.name() {
             Some(name) => text(lua, name)?,
+            None => Value::Nil,
+        },
+        b"batch" => match message.tie() {
+            Some(tie) => text(lua, tie.batch.to_string().as_bytes())?,
             None => Value::Nil,
         },
         b"state" => text(
@@ -322,11 +331,12 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
         "expires_ms" => put.expires = Expiry::At(Ms(span(field, value)?)),
         "ttr_ms" if nil => put.ttr_ms = None,
         "ttr_ms" => put.ttr_ms = Some(span(field, value)?),
-        "key" | "name" | "dedupe" if nil => {
+        "key" | "name" | "batch" | "dedupe" if nil => {
             if let Some(more) = &mut put.more {
                 match field {
                     "key" => more.key = None,
                     "name" => more.name = None,
+                    "batch" => more.batch = None,
                     _ => more.dedupe = None,
                 }
             }
@@ -341,6 +351,12 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
                 return Err("name: 1 byte at least".into());
             }
             put.more.get_or_insert_default().name = Some(name);
+        }
+        "batch" => {
+            let id = bytes(field, value, 100)?;
+            let id = std::str::from_utf8(&id).ok().and_then(BatchId::parse);
+            let id = id.ok_or("batch: an id of a batch expected, b- and 16 hex digits")?;
+            put.more.get_or_insert_default().batch = Some(Tie::member(id));
         }
         "held_back" => match value.as_boolean() {
             Some(held) => put.more.get_or_insert_default().held_back = held,

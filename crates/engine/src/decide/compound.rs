@@ -71,6 +71,8 @@ impl Engine {
     /// Whether [`Command::Compound`] would be refused, for one that goes on in
     /// other shards; its `then` is not looked at, but for a put.
     ///
+    /// That batches take members is asked apart ([`Engine::may_join`]).
+    ///
     /// # Errors
     /// Why; nothing changed but what time alone changes. [`Refusal::Conflict`]
     /// also if something first has to be read from a run, which is asked for.
@@ -86,7 +88,10 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        match self.is_possible(party, compound) {
+        self.vouched = true;
+        let possible = self.is_possible(party, compound);
+        self.vouched = false;
+        match possible {
             Ok(()) => Ok(()),
             Err(Stop::Refused(refusal)) => Err(refusal),
             Err(Stop::Cold(_)) => Err(Refusal::Conflict),

@@ -8,14 +8,12 @@ use super::Stop;
 use super::cold::Cold;
 use super::named::has_bad_name;
 use crate::batch::Tally;
-use crate::command::{
-    Caller, Command, Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When,
-};
+use crate::command::{Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark, Removal};
 use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
-use crate::outcome::{Answer, Delivery, Outcome, Refusal};
+use crate::outcome::{Delivery, Outcome, Refusal};
 use crate::store::{Hash, MarkKey};
 use crate::time::Ms;
 
@@ -141,23 +139,6 @@ impl Engine {
         }
         // What has to make way is being read; asked again it is there.
         room.map_err(|_| Refusal::Conflict)
-    }
-
-    /// Stores those of a list that belong here, which were found good under the same lock
-    /// ([`Engine::may_put_many`]). What batches of other shards have got is owed to them, and is
-    /// to be carried ([`crate::carry_owed`]) before the lock of such a shard is given up.
-    pub fn put_part<J: Journal>(
-        &mut self,
-        now: Ms,
-        caller: Caller,
-        puts: Vec<Put>,
-        journal: &mut J,
-        deliveries: &mut Vec<Delivery>,
-    ) -> Answer {
-        self.vouched = true;
-        let answer = self.submit_part(now, caller, Command::PutMany(puts), journal, deliveries);
-        self.vouched = false;
-        answer
     }
 
     /// All of them or none: every refusal is found before the first fact.

@@ -105,7 +105,9 @@ impl Pair {
         for (shard, world) in self.shards.iter_mut().enumerate() {
             let (now, puts, facts) = (world.now, part(shard), &mut world.facts);
             let deliveries = &mut Vec::new();
-            let answer = world.engine.put_part(now, who, puts, facts, deliveries);
+            let command = Command::PutMany(puts);
+            let engine = &mut world.engine;
+            let answer = engine.submit_part(now, who, command, facts, deliveries);
             assert!(matches!(answer, Answer::Now(Outcome::PutMany(_), _)));
         }
         self.sides(1 - home, |now, from, home, _| {

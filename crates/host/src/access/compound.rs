@@ -4,12 +4,13 @@
 //! part is found good, and then every part is done: all its facts are of one
 //! frame. A take over several shards comes after that, in steps of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quintet_engine::{
-    Caller, Command, Compound, Effect, Guard, Hold, MessageId, Name, Outcome, Refusal,
+    BatchId, Caller, Command, Compound, Effect, Guard, Hold, MessageId, Name, Outcome, Put, Refusal,
 };
 
+use super::several::Homes;
 use super::{Access, Decided, Route};
 use crate::Need;
 
@@ -18,6 +19,8 @@ use crate::Need;
 struct Part {
     compound: Compound,
     puts: Vec<usize>,
+    /// Batches of what it stores.
+    batches: BTreeSet<BatchId>,
 }
 
 impl Access<'_> {
@@ -48,9 +51,10 @@ impl Access<'_> {
                 | Effect::Conclude(id) => self.core.shard_of_id(*id),
             };
             let part = parts.entry(shard).or_default();
-            if matches!(effect, Effect::Put(_)) {
+            if let Effect::Put(put) = &effect {
                 part.puts.push(puts);
                 puts += 1;
+                part.batches.extend(put.batch());
             }
             part.compound.effects.push(effect);
         }
@@ -68,7 +72,13 @@ impl Access<'_> {
             }
             Some(then) => match self.route(caller.party, &then) {
                 Route::One(shard) => {
-                    parts.entry(shard).or_default().compound.then = Some(Box::new(then));
+                    let part = parts.entry(shard).or_default();
+                    if let Command::Put(put) = &then {
+                        part.batches.extend(put.batch());
+                    } else if let Command::PutMany(puts) = &then {
+                        part.batches.extend(puts.iter().filter_map(Put::batch));
+                    }
+                    part.compound.then = Some(Box::new(then));
                     home = Some(shard);
                 }
                 Route::All
@@ -85,28 +95,33 @@ impl Access<'_> {
             // Nothing to do is done.
             parts.insert(0, Part::default());
         }
+        let homes = self.homes_of(parts.values().flat_map(|part| &part.batches));
         if let [(shard, _)] = parts
             .iter()
             .map(|(shard, part)| (*shard, part))
             .collect::<Vec<_>>()[..]
             && last.is_none()
+            && homes.values().all(|home| *home == shard)
         {
             let part = parts.remove(&shard).unwrap_or_default();
             return self.ask(shard, caller, Command::Compound(Box::new(part.compound)));
         }
-        self.ask_parts(caller, parts, puts, home, last)
+        self.ask_parts(caller, (parts, homes), puts, home, last)
     }
 
     fn ask_parts(
         &mut self,
         caller: Caller,
-        parts: BTreeMap<usize, Part>,
+        (parts, homes): (BTreeMap<usize, Part>, Homes),
         puts: usize,
         home: Option<usize>,
         last: Option<Command>,
     ) -> Decided {
-        self.hold_all(parts.keys().copied());
-        let done = self.do_parts(caller, parts, puts, home);
+        self.hold_all(parts.keys().chain(homes.values()).copied());
+        let done = match self.may_join(caller, &homes) {
+            Err((home, refusal)) => self.refused(home, refusal),
+            Ok(()) => self.do_parts(caller, (parts, homes), puts, home),
+        };
         self.release();
         match (done, last) {
             (Decided::Now(Outcome::Compound { ids, .. }, _, need), Some(command)) => {
@@ -127,7 +142,7 @@ impl Access<'_> {
     fn do_parts(
         &mut self,
         caller: Caller,
-        mut parts: BTreeMap<usize, Part>,
+        (mut parts, homes): (BTreeMap<usize, Part>, Homes),
         puts: usize,
         home: Option<usize>,
     ) -> Decided {
@@ -151,6 +166,7 @@ impl Access<'_> {
             let Some(part) = parts.get_mut(&shard) else {
                 continue;
             };
+            let batches = std::mem::take(&mut part.batches);
             let command = Command::Compound(Box::new(std::mem::take(&mut part.compound)));
             let answer = self.step(shard, |at| {
                 at.engine
@@ -159,6 +175,7 @@ impl Access<'_> {
             let is_home = Some(shard) == home;
             let answer = self.decided(shard, answer);
             need = need.and(self.need(shard, Hold::Durable));
+            need = need.and(self.joined(shard, &batches, &homes));
             match answer {
                 Decided::Now(
                     Outcome::Compound {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quintet_engine::{
     Across, Answer, BatchId, Best, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put,
-    Take, Wait,
+    Refusal, Take, Wait,
 };
 
 use super::{Access, Decided};
@@ -158,14 +158,53 @@ impl Access<'_> {
             part.batches.extend(put.batch());
             part.puts.push(put);
         }
-        let batches = parts.values().flat_map(|part| &part.batches);
-        let homes: BTreeMap<BatchId, usize> = batches
-            .map(|&batch| (batch, self.core.shard_of_id(batch.as_id())))
-            .collect();
+        let homes = self.homes_of(parts.values().flat_map(|part| &part.batches));
         self.hold_all(parts.keys().chain(homes.values()).copied());
         let decided = self.put_parts(caller, &mut parts, &homes, count);
         self.release();
         decided
+    }
+
+    /// The shards of these batches.
+    pub(super) fn homes_of<'b>(&self, batches: impl Iterator<Item = &'b BatchId>) -> Homes {
+        batches
+            .map(|&batch| (batch, self.core.shard_of_id(batch.as_id())))
+            .collect()
+    }
+
+    /// Asks whether members may be added to all of these; their shards are held.
+    ///
+    /// # Errors
+    /// To one they may not: its shard, and why.
+    pub(super) fn may_join(
+        &mut self,
+        caller: Caller,
+        homes: &Homes,
+    ) -> Result<(), (usize, Refusal)> {
+        for (&batch, &home) in homes {
+            let may = self.step(home, |at| at.engine.may_join(caller.principal, batch));
+            may.map_err(|refusal| (home, refusal))?;
+        }
+        Ok(())
+    }
+
+    /// Counts in batches the members that `shard` has just stored; all are held. Answers what a
+    /// reply waits for.
+    pub(super) fn joined(
+        &mut self,
+        shard: usize,
+        batches: &BTreeSet<BatchId>,
+        homes: &Homes,
+    ) -> Need {
+        let mut need = Need::default();
+        for &batch in batches {
+            let home = homes[&batch];
+            if home != shard {
+                self.carry_owed_held(batch, shard, home);
+                need = need.and(self.need(home, Hold::Durable));
+            }
+        }
+        need
     }
 
     /// The shards of their queues and of their batches are held.
@@ -173,14 +212,11 @@ impl Access<'_> {
         &mut self,
         caller: Caller,
         parts: &mut BTreeMap<usize, Part>,
-        homes: &BTreeMap<BatchId, usize>,
+        homes: &Homes,
         count: usize,
     ) -> Decided {
-        for (&batch, &home) in homes {
-            let may = self.step(home, |at| at.engine.may_join(caller.principal, batch));
-            if let Err(refusal) = may {
-                return self.refused(home, refusal);
-            }
+        if let Err((home, refusal)) = self.may_join(caller, homes) {
+            return self.refused(home, refusal);
         }
         for (&shard, part) in parts.iter() {
             let may = self.step(shard, |at| {
@@ -199,12 +235,12 @@ impl Access<'_> {
         let mut ids = vec![MessageId::default(); count];
         let mut need = Need::default();
         for (&shard, part) in parts {
-            let puts = std::mem::take(&mut part.puts);
+            let command = Command::PutMany(std::mem::take(&mut part.puts));
             // As a part it waits for nothing, neither for room in memory: it
             // would be answered before it is stored.
             let answer = self.step(shard, |at| {
                 at.engine
-                    .put_part(at.now, caller, puts, at.journal, at.deliveries)
+                    .submit_part(at.now, caller, command, at.journal, at.deliveries)
             });
             let Answer::Now(Outcome::PutMany(stored), _) = answer else {
                 panic!("a list found good under the same lock is stored, not {answer:?}");
@@ -212,19 +248,15 @@ impl Access<'_> {
             for (place, id) in part.places.iter().zip(stored) {
                 ids[*place] = id;
             }
-            for &batch in &part.batches {
-                if homes[&batch] != shard {
-                    self.carry_owed_held(batch, shard, homes[&batch]);
-                }
-            }
             need = need.and(self.need(shard, Hold::Durable));
-        }
-        for &home in homes.values() {
-            need = need.and(self.need(home, Hold::Durable));
+            need = need.and(self.joined(shard, &part.batches, homes));
         }
         Decided::Now(Outcome::PutMany(ids), Name::default(), need)
     }
 }
+
+/// Batches, and which shards they are of.
+pub(super) type Homes = BTreeMap<BatchId, usize>;
 
 /// The puts for one shard, and where they stood in the list.
 #[derive(Default)]

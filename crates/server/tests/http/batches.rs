@@ -196,6 +196,70 @@ fn several_messages_are_put_into_a_batch_of_any_shard() {
 }
 
 #[test]
+fn beanstalk_and_hooks_put_into_a_batch_of_any_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let rules = dir.path().join("rules.lua");
+    let lua = "function before_put(msg)
+           if msg.queue == 'tagged' then msg.batch = msg.attrs.order end
+           if msg.queue == 'order' then
+             for _, part in ipairs{'a', 'b', 'c', 'd', 'e'} do
+               quintet.put{queue = part, body = part, batch = msg.attrs.order}
+             end
+           end
+         end";
+    std::fs::write(&rules, lua).unwrap();
+    let config = format!("shards = 4\nhooks = {rules:?}\n");
+    let started = || Start {
+        listen: &["http=0", "beanstalk=0"],
+        config: Some(&config),
+        ..Start::default()
+    };
+    let mut server = Server::start_with(&data, started());
+    let batch = make(&server);
+    let total = |server: &Server| shown(server, &batch)["total"].clone();
+    let order = |server: &Server, queue: &str, batch: &str| {
+        let message = json!({ "body": "x", "headers": { "order": batch } });
+        let list = json!({ "messages": [message] }).to_string();
+        let path = format!("POST /queues/{queue}/messages");
+        ask(server, &path, "", &list)
+    };
+    let told = |server: &Server, request: &str| {
+        let mut client = server.client_of("beanstalk");
+        client.send(request.as_bytes());
+        text(&client.until(b"\r\n"))
+    };
+    for tube in ["a", "b", "c", "d", "e"] {
+        let mut client = server.client_of("beanstalk");
+        client.send(format!("use {tube}\r\nput-member 0 0 60 1 {batch}\r\nx\r\n").as_bytes());
+        assert_eq!(text(&client.until(b"\r\n")), format!("USING {tube}\r\n"));
+        let inserted = text(&client.until(b"\r\n"));
+        assert!(inserted.starts_with("INSERTED "), "{inserted}");
+    }
+    assert_eq!(total(&server), 5);
+    assert_eq!(order(&server, "tagged", &batch).status, 201);
+    assert_eq!(total(&server), 6);
+    assert_eq!(order(&server, "order", &batch).status, 201);
+    assert_eq!(total(&server), 11);
+    server.kill();
+    server = Server::start_with(&data, started());
+    assert_eq!(total(&server), 11);
+    let commit = format!("commit-batch {batch}\r\n");
+    assert_eq!(told(&server, &commit), "COMMITTED\r\n");
+    // A batch that takes no more members is named to whoever puts one, and none is stored.
+    let member = format!("put-member 0 0 60 1 {batch}\r\nx\r\n");
+    assert_eq!(told(&server, &member), "BATCH_CLOSED\r\n");
+    assert_eq!(
+        order(&server, "tagged", &batch).json["code"],
+        "batch_closed"
+    );
+    let ready =
+        |queue: &str| ask(&server, &format!("GET /queues/{queue}"), "", "").json["ready"].clone();
+    assert_eq!((ready("tagged"), ready("a")), (json!(1), json!(2)));
+    assert!(server.stop().success());
+}
+
+#[test]
 fn bad_batches_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let more = "batches_max = 1\nbatch_bytes_max = \"100B\"\nshards = 1";

@@ -180,7 +180,11 @@ fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
 /// How a refusal is told.
 pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
     match refusal {
-        Refusal::NotFound | Refusal::QueueNotFound | Refusal::LeaseOver => NOT_FOUND,
+        Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::LeaseOver
+        | Refusal::BatchNotFound => NOT_FOUND,
+        Refusal::BatchClosed => b"BATCH_CLOSED\r\n",
         Refusal::MessageTooLarge => JOB_TOO_BIG,
         Refusal::Draining => b"DRAINING\r\n",
         Refusal::QueueFull
@@ -189,8 +193,6 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::TablesFull
         | Refusal::TagsFull
         | Refusal::SnapshotFull
-        | Refusal::BatchNotFound
-        | Refusal::BatchClosed
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches

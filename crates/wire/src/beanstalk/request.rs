@@ -1,8 +1,8 @@
 //! Reading a command line.
 
 use quintet_engine::{
-    BackTo, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Peek, StatsOf,
-    Wait, When,
+    BackTo, BatchAsk, BatchId, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name,
+    Peek, StatsOf, Wait, When,
 };
 
 use super::Count;
@@ -34,6 +34,8 @@ pub(super) enum Request<'a> {
     Put(Announced),
     /// The same, with what makes it unique.
     PutUnique(Announced, &'a [u8]),
+    /// The same, of a member of this batch.
+    PutMember(Announced, BatchId),
     Reserve(Wait),
     /// So many jobs at most.
     ReserveBatch(u32, Wait),
@@ -90,6 +92,15 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
     }
 }
 
+fn batch_id(word: &[u8]) -> Option<BatchId> {
+    BatchId::parse(std::str::from_utf8(word).ok()?)
+}
+
+fn commit_batch(word: &[u8]) -> Option<Request<'static>> {
+    let commit = Command::Batch(BatchAsk::Commit(batch_id(word)?));
+    Some(engine(commit, BeanstalkReply::Line(b"COMMITTED\r\n")))
+}
+
 /// A command with arguments; `Some((_, None))` if they are bad, `None` if
 /// there is no such command.
 fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'a>>)> {
@@ -101,6 +112,8 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
     Some(match verb {
         b"put" => (Count::Put, fields.put()),
         b"put-unique" => (Count::Put, fields.put_unique()),
+        b"put-member" => (Count::Put, fields.put_member()),
+        b"commit-batch" => (Count::Other, commit_batch(rest)),
         b"reserve-with-timeout" => {
             let wait = fields.last(WAIT_MAX_S);
             let request = |seconds: u64| Request::Reserve(Wait::For(seconds * 1000));
@@ -253,10 +266,21 @@ impl<'a> Fields<'a> {
         }))
     }
 
-    fn put_unique(mut self) -> Option<Request<'a>> {
+    fn put_unique(self) -> Option<Request<'a>> {
+        let (announced, id) = self.put_with_word()?;
+        Some(Request::PutUnique(announced, id))
+    }
+
+    fn put_member(self) -> Option<Request<'a>> {
+        let (announced, batch) = self.put_with_word()?;
+        Some(Request::PutMember(announced, batch_id(batch)?))
+    }
+
+    /// What a put is announced with, and a word behind it.
+    fn put_with_word(mut self) -> Option<(Announced, &'a [u8])> {
         let (rank, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
         let len = self.small()?;
-        let [b' ', id @ ..] = self.0 else {
+        let [b' ', word @ ..] = self.0 else {
             return None;
         };
         let announced = Announced {
@@ -265,8 +289,8 @@ impl<'a> Fields<'a> {
             ttr_ms: u64::from(ttr_s.max(1)) * 1000,
             len,
         };
-        let is_word = !id.is_empty() && !id.contains(&b' ');
-        is_word.then_some(Request::PutUnique(announced, id))
+        let is_word = !word.is_empty() && !word.contains(&b' ');
+        is_word.then_some((announced, word))
     }
 
     fn progress(mut self) -> Option<Request<'a>> {
@@ -387,6 +411,13 @@ mod tests {
             ("put-unique 1 0 1 2  a", "BAD_FORMAT"),
             ("put-unique 1 0 1 2x a", "BAD_FORMAT"),
             ("put-unique", "UNKNOWN_COMMAND"),
+            ("put-member 1 0 1 2", "BAD_FORMAT"),
+            ("put-member 1 0 1 2 b-", "BAD_FORMAT"),
+            ("put-member 1 0 1 2 b-00800000000000AB", "BAD_FORMAT"),
+            ("put-member 1 0 1 2 b-00800000000000ab ", "BAD_FORMAT"),
+            ("commit-batch x", "BAD_FORMAT"),
+            ("commit-batch b-00800000000000ab ", "BAD_FORMAT"),
+            ("commit-batch", "UNKNOWN_COMMAND"),
             ("progress 1", "BAD_FORMAT"),
             ("progress 1 101", "BAD_FORMAT"),
             ("progress 1 5x", "BAD_FORMAT"),

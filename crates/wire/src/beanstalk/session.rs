@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
-use quintet_engine::{Body, Command, Dedupe, LargeBody, ListState, Outcome, Put, Refusal};
+use quintet_engine::{
+    BatchId, Body, Command, Dedupe, LargeBody, ListState, Outcome, Put, Refusal, Tie,
+};
 
 use super::reply::{self, BeanstalkReply, CRLF};
 use super::request::{Announced, LINE_MAX, Request, parse};
@@ -27,9 +29,17 @@ pub(super) struct BeanstalkSession {
     known: bool,
     is_producer: bool,
     is_worker: bool,
-    /// What makes the job that is announced unique.
-    unique: Option<Box<[u8]>>,
+    /// What the job that is announced has beside, if it has something.
+    beside: Option<Beside>,
     owed: Owed<BeanstalkReply>,
+}
+
+/// What a job has that a plain one does not have.
+enum Beside {
+    /// What makes it unique.
+    Unique(Box<[u8]>),
+    /// The batch it is counted in.
+    Batch(BatchId),
 }
 
 /// What the input's front is.
@@ -54,7 +64,7 @@ impl BeanstalkSession {
             known: false,
             is_producer: false,
             is_worker: false,
-            unique: None,
+            beside: None,
             owed: Owed::new(),
         }
     }
@@ -113,11 +123,15 @@ impl BeanstalkSession {
                 return self.owed.ask(end, Ask::Engine(command), reply);
             }
             Request::Put(put) => {
-                self.unique = None;
+                self.beside = None;
                 return self.announced(input, end, put, env);
             }
             Request::PutUnique(put, id) => {
-                self.unique = Some(id.into());
+                self.beside = Some(Beside::Unique(id.into()));
+                return self.announced(input, end, put, env);
+            }
+            Request::PutMember(put, batch) => {
+                self.beside = Some(Beside::Batch(batch));
                 return self.announced(input, end, put, env);
             }
             Request::Reserve(wait) => {
@@ -197,15 +211,21 @@ impl BeanstalkSession {
             ..Put::new(self.tubes.used().clone(), body)
         };
         let mut reply = BeanstalkReply::Inserted;
-        if let Some(id) = self.unique.take() {
-            // The queue's settings say the rest.
-            put.more.get_or_insert_default().dedupe = Some(Dedupe {
-                id,
-                window_ms: None,
-                scope: None,
-                on_repeat: None,
-            });
-            reply = BeanstalkReply::InsertedUnique;
+        match self.beside.take() {
+            None => {}
+            Some(Beside::Unique(id)) => {
+                // The queue's settings say the rest.
+                put.more.get_or_insert_default().dedupe = Some(Dedupe {
+                    id,
+                    window_ms: None,
+                    scope: None,
+                    on_repeat: None,
+                });
+                reply = BeanstalkReply::InsertedUnique;
+            }
+            Some(Beside::Batch(batch)) => {
+                put.more.get_or_insert_default().batch = Some(Tie::member(batch));
+            }
         }
         self.owed.ask(used, Ask::Engine(Command::Put(put)), reply)
     }
