@@ -494,7 +494,7 @@ mod tests {
             },
         );
         assert_eq!(tried.told(), [""; 0]);
-        tried.put("held", "02");
+        tried.put("held", "01");
         tried.world.take(1, reserve("held"));
         tried.told();
         let (queue, reserved) = ("held".into(), true);
