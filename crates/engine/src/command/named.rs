@@ -8,9 +8,9 @@ use crate::time::Ms;
 pub const MESSAGE_NAME_BYTES_MAX: usize = 255;
 
 /// Does something to a reserved message that is known by its own name
-/// ([`PutMore::name`](super::PutMore::name)), or says what became of one that is tracked. Names need not be unique: of several
-/// that `by` allows it is the one whose lease has run longest, from when it was
-/// given or last begun anew, and of these the one that was put first.
+/// ([`PutMore::name`](super::PutMore::name)), or says what became of one that is tracked. Names
+/// need not be unique: of several that `by` allows it is the one whose lease has run longest, from
+/// when it was given or last begun anew, and of these the one that was put first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByName {
     /// Where it is; `None`: in any queue that the caller may do this to. The
