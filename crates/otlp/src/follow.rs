@@ -499,7 +499,7 @@ mod tests {
         tried.told();
         let (queue, reserved) = ("held".into(), true);
         tried.world.ask(1, Command::Flush { queue, reserved });
-        assert_eq!(tried.told(), ["run held 0 flushed "]);
+        assert_eq!(tried.told(), ["run held 1 flushed "]);
         let reason = (*b"bad").into();
         tried.settle(id, How::Bury { rank: None, reason });
         assert_eq!(tried.told(), ["run work 1 buried bad"]);
