@@ -497,8 +497,6 @@ impl Engine {
                 };
                 self.fact(cx, fact);
                 self.forget_withheld();
-                // What was reserved may have been one lease too many for others.
-                cx.wake(id);
             }
         }
         count
