@@ -159,7 +159,7 @@ impl Model {
         for head in heads {
             let mut last = head.clone();
             line.push(last.clone());
-            while let Some(next) = self.next_of_group(&last, take) {
+            while let Some(next) = self.next_of_group(&last, take, line.len()) {
                 line.push(next.clone());
                 last = next;
             }
@@ -167,8 +167,14 @@ impl Model {
         line
     }
 
-    /// What stands behind this one in its group, if nothing between keeps it back.
-    pub(super) fn next_of_group(&self, last: &Message, take: &Take) -> Option<Message> {
+    /// What stands behind this one in its group, if nothing between keeps it back,
+    /// for a take that has got `count`.
+    pub(super) fn next_of_group(
+        &self,
+        last: &Message,
+        take: &Take,
+        count: usize,
+    ) -> Option<Message> {
         let key = last.key()?;
         let here = self.items.iter().map(|item| &item.message);
         let mut behind: Vec<&Message> = here
@@ -179,7 +185,8 @@ impl Model {
         let next = (*behind.first()?).clone();
         let fits = take.body_max.is_none_or(|max| next.body.len() <= max);
         let limited = !take.look && self.key_is_limited(last.queue, key);
-        (self.may_wait(&next) && fits && !limited).then_some(next)
+        let left = self.cut.leaves(count, next.id);
+        (self.may_wait(&next) && fits && !limited && !left).then_some(next)
     }
 
     /// Quiet keys first, unless one of a noisy key has waited long enough.

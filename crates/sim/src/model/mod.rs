@@ -163,6 +163,25 @@ pub struct Model {
     pub tracks: Vec<(MessageId, Track)>,
     /// What is put is a batch's callback.
     calling: bool,
+    /// What is known of the take of several that is asked.
+    pub cut: Cut,
+}
+
+/// A take of several follows the group that it began with as far as that is in
+/// memory, which a model does not know: of what is not there it does as it is told.
+#[derive(Clone, Debug, Default)]
+pub struct Cut {
+    /// What was in unloaded blocks of runs as the take began.
+    pub far: BTreeSet<MessageId>,
+    /// What the engine gave, in order.
+    pub given: Vec<MessageId>,
+}
+
+impl Cut {
+    /// True if the engine, having given `count`, may leave the group of this one, and did.
+    fn leaves(&self, count: usize, next: MessageId) -> bool {
+        self.far.contains(&next) && self.given.get(count) != Some(&next)
+    }
 }
 
 /// How often idle queues are looked for, ms.
@@ -191,6 +210,7 @@ impl Model {
             batches: Vec::new(),
             tracks: Vec::new(),
             calling: false,
+            cut: Cut::default(),
         }
     }
 

@@ -292,7 +292,7 @@ impl Model {
                 let open = self.serves(last.queue) && !self.is_limited(last.queue);
                 open && self.is_ordered(last.queue)
             });
-            let next = follows.and_then(|last| self.next_of_group(&last, take));
+            let next = follows.and_then(|last| self.next_of_group(&last, take, handed.len()));
             let Some(best) = next.or_else(|| self.candidates(take).into_iter().next()) else {
                 break;
             };

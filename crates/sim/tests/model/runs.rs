@@ -184,7 +184,13 @@ impl World {
 
     /// What has expired and is in runs only: it must be read before it can go.
     pub(crate) fn expired_in_runs(&self) -> BTreeSet<MessageId> {
-        let (mut late, now) = (BTreeSet::new(), self.core.now);
+        let now = self.core.now;
+        self.unloaded(|m| m.is_expired(now) || is_buried_over(m, now))
+    }
+
+    /// Those for which this is true of what is in blocks that are not in memory.
+    pub(crate) fn unloaded(&self, is_one: impl Fn(&Message) -> bool) -> BTreeSet<MessageId> {
+        let mut found = BTreeSet::new();
         for fact in self.core.engine.image() {
             if let Fact::RunImage { run, block, dead } = fact
                 && !self.core.engine.is_loaded(BlockAt {
@@ -193,15 +199,10 @@ impl World {
                 })
             {
                 let living = self.runs.living(run, &block, dead.as_deref());
-                late.extend(
-                    living
-                        .iter()
-                        .filter(|m| m.is_expired(now) || is_buried_over(m, now))
-                        .map(|m| m.id),
-                );
+                found.extend(living.iter().filter(|m| is_one(m)).map(|m| m.id));
             }
         }
-        late
+        found
     }
 
     /// Reads what the engine asks for, until it asks for nothing.

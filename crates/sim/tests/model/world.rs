@@ -1,8 +1,10 @@
 //! The engine, its log in segments, and the model beside them.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use quintet_engine::*;
-use quintet_sim::model::Model;
+use quintet_sim::model::{Cut, Model};
 
 use super::ops::{On, Op, Shown};
 use super::runs::Runs;
@@ -129,7 +131,8 @@ impl World {
     }
 
     /// True if the engine may give fewer than there are: some, if there are any, and
-    /// of what the model gives the first ones.
+    /// of what the model gives the first ones; it need not follow a group into
+    /// a run ([`Cut`]).
     fn is_cut_short(&self, command: &Command) -> bool {
         matches!(command, Command::Take(take) if take.messages_max > 1 && take.wait == Wait::No)
             && self.may_be_fewer()
@@ -148,6 +151,11 @@ impl World {
         if !cut {
             expected = self.model.submit(self.core.now, party, known.clone());
         }
+        let far = if cut {
+            self.unloaded(|_| true)
+        } else {
+            BTreeSet::new()
+        };
         let mut outcome = self.submit(party, command);
         self.read_runs()?;
         if outcome.is_none() && (expected.is_some() || cut) {
@@ -157,8 +165,11 @@ impl World {
             if let (Command::Take(take), Some(Outcome::Messages(some))) = (&mut known, &outcome) {
                 prop_assert!(some.len() <= take.messages_max as usize || take.group.is_some());
                 take.messages_max = some.len() as u32;
+                let given = some.iter().map(|message| message.id).collect();
+                self.model.cut = Cut { far, given };
             }
             expected = self.model.submit(self.core.now, party, known);
+            self.model.cut = Cut::default();
         }
         let both = (outcome, expected);
         if let (Some(Outcome::Messages(ours)), Some(Outcome::Messages(theirs))) = &both
