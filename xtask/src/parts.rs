@@ -30,8 +30,12 @@ pub(crate) struct Part {
 #[cfg(test)]
 const MINUTES: u64 = 51;
 
-/// The C compiler is for Lua and the faults; without it nothing is built.
-const BUILD: &[Need] = &[program("cc", "build-essential")];
+/// The C compiler is for Lua, the allocator, which also takes make, and the faults; without them
+/// nothing is built.
+const BUILD: &[Need] = &[
+    program("cc", "build-essential"),
+    program("make", "build-essential"),
+];
 /// What scripts of the examples and sessions of pages are run by.
 const LANGUAGES: &[Need] = &[
     program("bash", "bash"),
