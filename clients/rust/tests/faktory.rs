@@ -208,7 +208,7 @@ async fn what_is_sold_works() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_says_how_far_a_job_is() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::start(folder.path());
+    let server = Faktory::start(folder.path());
     let mut client = server.client().await;
     let mut steps = JobBuilder::new("steps");
     let steps = steps.queue("numbers").retry(0).build();
