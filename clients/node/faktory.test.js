@@ -123,7 +123,7 @@ function steer(act, wid) {
   execFileSync(process.env.QUINTET || "quintet", ["workers", act, wid, "--data", server.data]);
 }
 
-test("a worker that is asked to be quiet takes nothing more, and one that is asked to ends", async () => {
+test("a worker that is asked to be quiet takes nothing more, and one that is asked to ends", async (t) => {
   const ran = [];
   const more = { ...options, concurrency: 1, queues: ["default"], beatInterval: 0.02 };
   const work = (how) => {
@@ -132,6 +132,7 @@ test("a worker that is asked to be quiet takes nothing more, and one that is ask
     return worker.work(how);
   };
   const quiet = await work(more);
+  t.after(() => quiet.stop());
   await client.job("Notes", "before").push();
   await until(async () => ran.length === 1 && (await sets()).working === 0);
   steer("quiet", quiet.client.wid);
@@ -141,9 +142,9 @@ test("a worker that is asked to be quiet takes nothing more, and one that is ask
   const stop = ending.stop.bind(ending);
   let ended = false;
   ending.stop = () => stop().then(() => (ended = true));
+  t.after(() => ended || stop());
   steer("terminate", ending.client.wid);
   await until(() => ended);
-  await quiet.stop();
   await client.job("Notes", "after").push();
   const { faktory: told } = await client.info();
   assert.deepEqual([told.queues.default, ran], [1, ["before"]]);
@@ -212,6 +213,10 @@ test("a thousand jobs by ten workers outlive a kill", async (t) => {
   let kill;
   const killed = new Promise((resolve) => (kill = resolve));
   const workers = [];
+  t.after(() => {
+    kill();
+    return Promise.all(workers.map((worker) => worker.stop()));
+  });
   for (let n = 0; n < 10; n += 1) {
     const worker = faktory.create();
     worker.register("Counts", async (number) => {
@@ -231,7 +236,6 @@ test("a thousand jobs by ten workers outlive a kill", async (t) => {
     const ready = now?.faktory.queues.many;
     return ready === 0 && workers.every((worker) => worker.working.size === 0) && now.faktory;
   });
-  await Promise.all(workers.map((worker) => worker.stop()));
   // What nobody did was handed out in the moment of the kill, and is under its reservation.
   const reserved = browse("many", "reserved");
   const missing = Array.from({ length: jobs }, (_, n) => jid(n)).filter((id) => !done.has(id));
