@@ -91,7 +91,10 @@ async fn a_message_comes_as_it_was_sent() {
     assert_eq!(found.expect("found").queue_url(), Some(url.as_str()));
     create(&sqs, "other", &[]).await;
     let listed = sqs.list_queues().queue_name_prefix("pl").send().await;
-    assert_eq!(listed.expect("listed").queue_urls(), [url.clone()]);
+    assert_eq!(
+        listed.expect("listed").queue_urls(),
+        std::slice::from_ref(&url)
+    );
 
     let body = "a <&> \"b\"\r\n\u{1f600}";
     let of = |kind: &str| MessageAttributeValue::builder().data_type(kind);
@@ -346,7 +349,7 @@ async fn what_was_tried_too_often_is_a_dead_letter_and_comes_back() {
     assert!(source.ends_with(":fails"), "{source}");
     let sources = sqs.list_dead_letter_source_queues().queue_url(&dead);
     let sources = sources.send().await.expect("told");
-    assert_eq!(sources.queue_urls(), [url.clone()]);
+    assert_eq!(sources.queue_urls(), std::slice::from_ref(&url));
     let moves = sqs.start_message_move_task().source_arn(&arn);
     moves.send().await.expect("begun");
     assert_eq!(bodies(&receive(&sqs, &url, 600).await), ["x"]);
