@@ -313,15 +313,31 @@ async fn a_worker_that_is_asked_to_be_quiet_takes_nothing_more_and_ends_when_it_
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
-    let done = Done::default();
-    let mut worker = worker(&server.url, "worker-1", 2, &done).await;
+    let (end, ends) = watch::channel(false);
+    let mut worker = Worker::builder::<io::Error>()
+        .wid(WorkerId::new("worker-1"))
+        .workers(2)
+        .register_fn("adds", move |_| {
+            let mut ends = ends.clone();
+            async move {
+                ends.wait_for(|end| *end).await.expect("it comes");
+                Ok(())
+            }
+        })
+        .connect_to(&server.url)
+        .await
+        .expect("let in");
     client.enqueue(job(1)).await.expect("pushed");
     let run = tokio::spawn(async move { worker.run(&["numbers"]).await });
-    until(&mut client, |info| info.data.total_processed == 1).await;
-    // Its two loops, which have connections of their own, end; the beats go on.
+    until(&mut client, |info| info.data.tasks["Busy"]["size"] == 1).await;
+    // The loop that waits for a job, over a connection of its own, ends; the other one finishes
+    // what it has, and the beats go on.
     operator(folder.path(), "quiet", "worker-1");
-    until(&mut client, |info| info.server.connections == 2).await;
+    until(&mut client, |info| info.server.connections == 3).await;
     client.enqueue(job(2)).await.expect("pushed");
+    end.send(true).expect("it waits for it");
+    until(&mut client, |info| info.data.total_processed == 1).await;
+    until(&mut client, |info| info.server.connections == 2).await;
     operator(folder.path(), "terminate", "worker-1");
     let stopped = tokio::time::timeout(PATIENCE, run).await.expect("in time");
     let stopped = stopped.expect("it ran").expect("no error");
@@ -329,7 +345,10 @@ async fn a_worker_that_is_asked_to_be_quiet_takes_nothing_more_and_ends_when_it_
     assert_eq!(stopped.workers_still_running, 0);
     let info = client.current_info().await.expect("told");
     assert_eq!(info.data.queues.get("numbers"), Some(&1));
-    assert_eq!(*done.lock().expect("whole"), [1]);
+    assert_eq!(
+        (info.data.total_processed, info.data.total_failures),
+        (1, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
