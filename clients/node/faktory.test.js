@@ -16,9 +16,14 @@ let client;
 
 before(async () => {
   const config = path.join(mkdtempSync(path.join(tmpdir(), "quintet-")), "quintet.toml");
-  const listener = '[[listen]]\nvoice = "faktory"\naddress = "127.0.0.1:0"\npassword = "swordfish"\n';
-  writeFileSync(config, listener, { mode: 0o600 });
+  const listen = (address) => {
+    const listener = `[[listen]]\nvoice = "faktory"\naddress = "${address}"\npassword = "swordfish"\n`;
+    writeFileSync(config, listener, { mode: 0o600 });
+  };
+  listen("127.0.0.1:0");
   server = await start(null, "--config", config);
+  // It is to be found again when it was killed.
+  listen(server.address);
   options = { host: "127.0.0.1", port: server.port, password: "swordfish" };
   client = await faktory.connect(options);
 });
@@ -32,9 +37,23 @@ after(async () => {
 
 const sets = async () => (await client.info()).faktory.sets;
 
-/** Resolves when `right` says so of the sets. */
-async function until(right) {
-  while (!right(await sets())) await new Promise((resolve) => setImmediate(resolve));
+/** Resolves when `so` does, with what it answers. */
+async function until(so) {
+  const end = Date.now() + 120_000;
+  for (;;) {
+    const answer = await so();
+    if (answer) return answer;
+    assert.ok(Date.now() < end, "it did not come to pass");
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** The ids of a queue's jobs that an operator sees in this state. */
+function browse(queue, state) {
+  const options = ["--state", state, "--count", "1000", "--json", "--data", server.data];
+  const told = execFileSync(process.env.QUINTET || "quintet", ["browse", queue, ...options]);
+  const lines = told.toString().split("\n").filter((line) => line);
+  return new Set(lines.map((line) => JSON.parse(line).name));
 }
 
 test("a wrong password", async () => {
@@ -44,6 +63,11 @@ test("a wrong password", async () => {
 test("jobs are pushed, one, many and for later", async () => {
   await client.job("Mail", "ann", { a: 1 }).push();
   assert.deepEqual(await client.pushBulk([client.job("Mail", 2), client.job("Mail", 3)]), {});
+  const endless = client.job("Mail", 4);
+  endless.reserveFor = 86_401;
+  const { [endless.jid]: refused, ...others } = await client.pushBulk([endless]);
+  assert.equal(refused.reason, "jobs cannot be reserved for more than one day");
+  assert.deepEqual(others, {});
   const later = client.job("Later", 9);
   later.at = new Date(Date.now() + 3_600_000);
   await later.push();
@@ -86,8 +110,10 @@ test("a worker runs jobs and says how they went", async () => {
   for (let i = 0; i < 20; i += 1) await client.job("Adds", i, 1).push();
   await client.job("Throws").push();
   const working = await faktory.work({ ...options, concurrency: 3, queues: ["default"] });
-  await until((now) => now.retries === 1 && now.working === 0);
-  while (ran.length < 20) await new Promise((resolve) => setImmediate(resolve));
+  await until(async () => {
+    const now = await sets();
+    return now.retries === 1 && now.working === 0 && ran.length === 20;
+  });
   assert.deepEqual(ran.sort((a, b) => a - b), Array.from({ length: 20 }, (_, i) => i + 1));
   await working.stop();
 });
@@ -97,7 +123,7 @@ function steer(act, wid) {
   execFileSync(process.env.QUINTET || "quintet", ["workers", act, wid, "--data", server.data]);
 }
 
-test("a worker that is asked to be quiet takes nothing more, and one that is asked to ends", async () => {
+test("a worker that is asked to be quiet takes nothing more, and one that is asked to ends", async (t) => {
   const ran = [];
   const more = { ...options, concurrency: 1, queues: ["default"], beatInterval: 0.02 };
   const work = (how) => {
@@ -106,16 +132,19 @@ test("a worker that is asked to be quiet takes nothing more, and one that is ask
     return worker.work(how);
   };
   const quiet = await work(more);
+  t.after(() => quiet.stop());
   await client.job("Notes", "before").push();
-  await until((now) => ran.length === 1 && now.working === 0);
+  await until(async () => ran.length === 1 && (await sets()).working === 0);
   steer("quiet", quiet.client.wid);
-  while (!quiet.quieted) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => quiet.quieted);
   // What it was waiting for it may have got; nothing after that.
   const ending = await work({ ...more, queues: ["other"] });
+  const stop = ending.stop.bind(ending);
+  let ended = false;
+  ending.stop = () => stop().then(() => (ended = true));
+  t.after(() => ended || stop());
   steer("terminate", ending.client.wid);
-  while (!ending.quieted) await new Promise((resolve) => setImmediate(resolve));
-  await quiet.stop();
-  await ending.stop();
+  await until(() => ended);
   await client.job("Notes", "after").push();
   const { faktory: told } = await client.info();
   assert.deepEqual([told.queues.default, ran], [1, ["before"]]);
@@ -135,4 +164,82 @@ test("jobs that wait are thrown away, killed and put forward by what they are", 
   assert.deepEqual([told.queues.default, told.sets.scheduled, told.sets.dead], [1, 0, 1]);
   await client.dead.clear();
   assert.equal((await sets()).dead, 0);
+  // What failed, and what is dead.
+  for (const type of ["A", "B", "C"]) await client.job(type, type).push();
+  const jids = {};
+  for (let n = 0; n < 4; n += 1) {
+    const job = await client.fetch("default");
+    jids[job.jobtype] = job.jid;
+    await client.fail(job.jid, new Error("boom"));
+  }
+  await client.retries.ofType("A").kill();
+  await client.retries.ofType("B").discard();
+  assert.deepEqual([(await sets()).retries, (await sets()).dead], [2, 1]);
+  await client.retries.clear();
+  await client.dead.withJids(jids.C).discard();
+  assert.deepEqual([(await sets()).retries, (await sets()).dead], [0, 1]);
+  await client.dead.matching("*A*").discard();
+  assert.equal((await sets()).dead, 0);
+});
+
+test("a job comes when it is due, and not before", async () => {
+  const job = client.job("Soon", 1);
+  const due = new Date(new Date((await client.info()).now).getTime() + 500);
+  job.at = due;
+  await job.push();
+  assert.equal((await sets()).scheduled, 1);
+  const got = await until(() => client.fetch("default"));
+  assert.deepEqual(got.args, [1]);
+  assert.ok(new Date((await client.info()).now) >= due);
+  await client.ack(got.jid);
+});
+
+test("a thousand jobs by ten workers outlive a kill", async (t) => {
+  // The client says there how often nobody listened.
+  t.mock.method(console, "error", () => {});
+  const jobs = 1000;
+  const jid = (number) => `number-${number}`;
+  for (let from = 0; from < jobs; from += 100) {
+    const some = Array.from({ length: 100 }, (_, n) => {
+      const job = client.job("Counts", from + n);
+      job.jid = jid(from + n);
+      job.queue = "many";
+      return job;
+    });
+    assert.deepEqual(await client.pushBulk(some), {});
+  }
+  const done = new Set();
+  // The last ones wait for the kill, so that it comes in between however fast the others are.
+  let kill;
+  const killed = new Promise((resolve) => (kill = resolve));
+  const workers = [];
+  t.after(() => {
+    kill();
+    return Promise.all(workers.map((worker) => worker.stop()));
+  });
+  for (let n = 0; n < 10; n += 1) {
+    const worker = faktory.create();
+    worker.register("Counts", async (number) => {
+      if (number >= jobs - 100) await killed;
+      done.add(jid(number));
+    });
+    const working = await worker.work({ ...options, concurrency: 1, queues: ["many"] });
+    // What the kill cuts off; they go on by themselves.
+    working.on("error", () => {});
+    workers.push(working);
+  }
+  await until(() => done.size >= jobs / 2);
+  await server.crash();
+  kill();
+  const told = await until(async () => {
+    const now = await client.info().catch(() => null);
+    const ready = now?.faktory.queues.many;
+    return ready === 0 && workers.every((worker) => worker.working.size === 0) && now.faktory;
+  });
+  // What nobody did was handed out in the moment of the kill, and is under its reservation.
+  const reserved = browse("many", "reserved");
+  const missing = Array.from({ length: jobs }, (_, n) => jid(n)).filter((id) => !done.has(id));
+  assert.deepEqual(missing.filter((id) => !reserved.has(id)), []);
+  assert.ok(reserved.size <= 10, [...reserved].join(" "));
+  assert.deepEqual([told.sets.retries, told.sets.dead], [0, 0]);
 });

@@ -2,9 +2,13 @@
 // npm's @aws-sdk/client-sqs and sqs-consumer, unmodified, against the real binary.
 
 const assert = require("node:assert/strict");
+const child_process = require("node:child_process");
 const { after, before, test } = require("node:test");
+const { promisify } = require("node:util");
 const { SQS } = require("@aws-sdk/client-sqs");
 const { start } = require("./server.js");
+
+const execFile = promisify(child_process.execFile);
 
 let server;
 let sqs;
@@ -31,6 +35,31 @@ const receive = async (QueueUrl, more = {}) =>
   (await sqs.receiveMessage({ QueueUrl, ...more })).Messages ?? [];
 
 const bodies = async (QueueUrl, more) => (await receive(QueueUrl, more)).map((got) => got.Body);
+
+/** How many are visible, and how many are not. */
+async function counts(QueueUrl) {
+  const names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"];
+  const { Attributes } = await sqs.getQueueAttributes({ QueueUrl, AttributeNames: names });
+  return names.map((name) => Number(Attributes[name]));
+}
+
+/** Resolves when `so` does. */
+async function until(so) {
+  const end = Date.now() + 120_000;
+  while (!(await so())) {
+    assert.ok(Date.now() < end, "it did not come to pass");
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** Resolves when so many wait for a message of this queue, as an operator is told. */
+function untilWaiters(queue, count) {
+  const args = ["stats", queue, "--json", "--data", server.data];
+  return until(async () => {
+    const told = await execFile(process.env.QUINTET || "quintet", args);
+    return JSON.parse(told.stdout).waiters >= count;
+  });
+}
 
 test("a message comes as it was sent, with its attributes", async () => {
   const QueueUrl = await create("plain");
@@ -71,7 +100,7 @@ test("a FIFO queue keeps each group's order and stores a repeat once", async () 
   const first = await send("g", "a");
   assert.equal((await send("g", "a")).SequenceNumber, first.SequenceNumber);
   for (const [group, body] of [["g", "b"], ["h", "c"]]) await send(group, body);
-  const [a] = await receive(QueueUrl);
+  const [a] = await receive(QueueUrl, { VisibilityTimeout: 600 });
   assert.equal(a.Body, "a");
   assert.deepEqual(await bodies(QueueUrl, { MaxNumberOfMessages: 10 }), ["c"], "b waits for a");
   await sqs.deleteMessage({ QueueUrl, ReceiptHandle: a.ReceiptHandle });
@@ -93,6 +122,7 @@ test("what is received too often goes to the dead letters", async () => {
 test("a poll is woken by a send", async () => {
   const QueueUrl = await create("polled");
   const poll = bodies(QueueUrl, { WaitTimeSeconds: 20 });
+  await untilWaiters("polled", 1);
   await sqs.sendMessage({ QueueUrl, MessageBody: "now" });
   assert.deepEqual(await poll, ["now"]);
 });
@@ -104,46 +134,71 @@ test("a handle is good over a crash between receive and delete", async () => {
   await server.crash();
   await sqs.deleteMessage({ QueueUrl, ReceiptHandle: got.ReceiptHandle });
   assert.deepEqual(await bodies(QueueUrl), ["b"]);
-  const names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"];
-  const { Attributes } = await sqs.getQueueAttributes({ QueueUrl, AttributeNames: names });
-  assert.deepEqual(names.map((name) => Attributes[name]), ["0", "1"]);
+  assert.deepEqual(await counts(QueueUrl), [0, 1]);
 });
 
-test("sqs-consumer handles each message once, over a crash too", async () => {
+/** A consumer of npm's sqs-consumer that runs until its test ends. */
+async function consume(t, queueUrl, options) {
   const { Consumer } = await import("sqs-consumer");
-  const queueUrl = await create("consumed");
-  const send = (from) =>
-    sqs.sendMessageBatch({
-      QueueUrl: queueUrl,
-      Entries: Array.from({ length: 10 }, (_, n) => ({ Id: `${n}`, MessageBody: `${from + n}` })),
-    });
+  const common = { queueUrl, sqs, waitTimeSeconds: 20, pollingCompleteWaitTimeMs: 0 };
+  const consumer = Consumer.create({ ...common, ...options });
+  // A poll that a crash cuts off is tried again.
+  consumer.on("error", () => {});
+  consumer.start();
+  t.after(() => consumer.stop({ abort: true }));
+}
+
+const sendMany = (QueueUrl, from, more = {}) =>
+  sqs.sendMessageBatch({
+    QueueUrl,
+    Entries: Array.from({ length: 10 }, (_, n) => ({ Id: `${n}`, MessageBody: `${from + n}`, ...more })),
+  });
+
+test("sqs-consumer handles each message once, over a crash before it deletes too", async (t) => {
+  const queueUrl = await create("consumed", { VisibilityTimeout: "600" });
   const handled = [];
-  let told = () => {};
-  const until = (count) =>
-    new Promise((resolve) => {
-      told = () => handled.length >= count && resolve();
-      told();
-    });
-  const consumer = Consumer.create({
-    queueUrl,
-    sqs,
+  await consume(t, queueUrl, {
     batchSize: 5,
-    waitTimeSeconds: 20,
-    pollingCompleteWaitTimeMs: 0,
     handleMessage: async (message) => {
       handled.push(Number(message.Body));
+      // All five of a poll are deleted after it.
+      if (message.Body === "10") await server.crash();
       return message;
     },
   });
-  consumer.on("message_processed", () => told());
-  // A poll that the crash cuts off is tried again.
-  consumer.on("error", () => {});
-  consumer.start();
-  await send(0);
-  await until(10);
-  await server.crash();
-  await send(10);
-  await until(20);
-  consumer.stop({ abort: true });
+  await untilWaiters("consumed", 1);
+  await sendMany(queueUrl, 0);
+  await until(async () => handled.length === 10 && (await counts(queueUrl)).join() === "0,0");
+  await sendMany(queueUrl, 10);
+  await until(async () => handled.length >= 20 && (await counts(queueUrl)).join() === "0,0");
   assert.deepEqual(handled.sort((a, b) => a - b), Array.from({ length: 20 }, (_, n) => n));
+});
+
+test("sqs-consumer takes batches in the order of a group; what fails goes to the dead letters", async (t) => {
+  const fifo = { FifoQueue: "true", ContentBasedDeduplication: "true" };
+  const dead = await create("consumed-dead.fifo", fifo);
+  const { Attributes } = await sqs.getQueueAttributes({ QueueUrl: dead, AttributeNames: ["QueueArn"] });
+  const RedrivePolicy = JSON.stringify({ deadLetterTargetArn: Attributes.QueueArn, maxReceiveCount: 2 });
+  const queueUrl = await create("consumed.fifo", { ...fifo, VisibilityTimeout: "600", RedrivePolicy });
+  await sendMany(queueUrl, 0, { MessageGroupId: "g" });
+  await sqs.sendMessage({ QueueUrl: queueUrl, MessageGroupId: "g", MessageBody: "bad" });
+  await sqs.sendMessage({ QueueUrl: queueUrl, MessageGroupId: "g", MessageBody: "last" });
+  const handled = [];
+  await consume(t, queueUrl, {
+    batchSize: 5,
+    suppressFifoWarning: true,
+    terminateVisibilityTimeout: true,
+    handleMessageBatch: async (messages) => {
+      const bodies = messages.map((message) => message.Body);
+      handled.push(...bodies);
+      if (bodies.includes("bad")) throw new Error("boom");
+      return messages;
+    },
+  });
+  await until(async () => (await counts(queueUrl)).join() === "0,0");
+  const first = handled.slice(0, 10);
+  assert.deepEqual(first, Array.from({ length: 10 }, (_, n) => `${n}`));
+  // The last one comes with the bad one, and fails with it.
+  assert.deepEqual(handled.slice(10), ["bad", "last", "bad", "last"]);
+  assert.deepEqual(await bodies(dead, { MaxNumberOfMessages: 10, WaitTimeSeconds: 20 }), ["bad", "last"]);
 });

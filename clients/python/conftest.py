@@ -35,6 +35,7 @@ class Server:
 
     def __init__(self, data, *arguments, under=()):
         binary = os.environ.get("QUINTET", "quintet")
+        self.data = data
         self.process = subprocess.Popen(
             [*under, binary, "serve", "--data", str(data), "--sync", "50ms", *arguments],
             stdout=subprocess.PIPE,

@@ -1,10 +1,16 @@
 """What a client of SQS does, whichever protocol its boto3 speaks.
 
-Run with the endpoint as its only argument, also by a Python of its own that has an
-older boto3: botocore 1.29 speaks the Query protocol.
+Run with the endpoint and the server's data directory, also by a Python of its own that
+has an older boto3: botocore 1.29 speaks the Query protocol. Who runs it kills the server
+and starts it again when it says so, and then answers with a line.
 """
 
+import json
+import os
+import subprocess
 import sys
+import threading
+import time
 
 import boto3
 from botocore.config import Config
@@ -90,7 +96,7 @@ def fifo(sqs):
         for group, body in [("a", "1"), ("a", "2"), ("b", "3"), ("a", "1")]
     ]
     assert sent[3]["MessageId"] == sent[0]["MessageId"]
-    first = sqs.receive_message(QueueUrl=url)["Messages"]
+    first = sqs.receive_message(QueueUrl=url, VisibilityTimeout=600)["Messages"]
     assert [m["Body"] for m in first] == ["1"]
     other = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
     assert [m["Body"] for m in other] == ["3"]
@@ -117,7 +123,62 @@ def dead_letters(sqs):
         assert [m["Body"] for m in got] == ["x"]
 
 
+def waiters(data, queue):
+    """How many wait for a message of this queue, as an operator is told."""
+    binary = os.environ.get("QUINTET", "quintet")
+    told = subprocess.run(
+        [binary, "stats", queue, "--json", "--data", str(data)], check=True, capture_output=True
+    )
+    return json.loads(told.stdout)["waiters"]
+
+
+def until_waiters(data, queue, count):
+    end = time.monotonic() + 120
+    while waiters(data, queue) < count:
+        assert time.monotonic() < end, "nobody waits"
+
+
+def long_polls(sqs, data):
+    url = sqs.create_queue(QueueName="polled")["QueueUrl"]
+    got = []
+
+    def poll():
+        messages = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
+        got.extend(message["Body"] for message in messages)
+
+    polls = [threading.Thread(target=poll) for _ in range(5)]
+    for thread in polls:
+        thread.start()
+    until_waiters(data, "polled", 5)
+    for number in range(5):
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+    for thread in polls:
+        thread.join()
+    assert sorted(got) == ["0", "1", "2", "3", "4"]
+
+
+def over_a_kill(sqs):
+    """Yields when the server is to be killed and started again, at the same address."""
+    url = sqs.create_queue(QueueName="kept")["QueueUrl"]
+    for number in range(20):
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+    got = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=600)["Messages"]
+    yield
+    # The same client goes on: its connection is closed, and made anew.
+    for message in got:
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    rest = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert [m["Body"] for m in rest] == [str(n) for n in range(10, 20)]
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    assert [shown[name] for name in names] == ["0", "10"]
+
+
 if __name__ == "__main__":
     client = connect(sys.argv[1])
     for act in (standard, errors, fifo, dead_letters):
         act(client)
+    long_polls(client, sys.argv[2])
+    for _ in over_a_kill(client):
+        print("kill", flush=True)
+        sys.stdin.readline()

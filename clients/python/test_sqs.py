@@ -1,11 +1,12 @@
 """Clients of Amazon SQS, unmodified, against the real binary."""
 
 import asyncio
+import contextlib
+import json
 import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import aioboto3
 import pytest
@@ -36,28 +37,34 @@ def test_boto3_names_errors_by_their_classes(serve):
     sqs_session.errors(sqs)
 
 
+def test_boto3_polls_are_answered_by_sends(serve):
+    server = serve()
+    sqs_session.long_polls(sqs_session.connect(endpoint(server)), server.data)
+
+
+def test_boto3_deletes_after_a_kill_what_it_received_before(serve):
+    server = serve()
+    for _ in sqs_session.over_a_kill(sqs_session.connect(endpoint(server))):
+        server.kill()
+        serve(server.ports["sqs"])
+
+
 def test_an_older_botocore_speaks_query(serve):
     python = os.environ.get("QUINTET_QUERY_PYTHON")
     if not python:
         pytest.skip("no Python with an older botocore: cargo xtask test python makes one")
-    script = Path(sqs_session.__file__)
-    subprocess.run([python, str(script), endpoint(serve())], check=True)
-
-
-def test_a_kill_between_receive_and_delete(serve):
-    before = serve()
-    sqs = sqs_session.connect(endpoint(before))
-    url = sqs.create_queue(QueueName="orders")["QueueUrl"]
-    for number in range(20):
-        sqs.send_message(QueueUrl=url, MessageBody=str(number))
-    got = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=600)["Messages"]
-    before.kill()
-    serve(before.ports["sqs"])
-    # The same client goes on: its connection is closed, and made anew.
-    for message in got:
-        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-    rest = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
-    assert [m["Body"] for m in rest] == [str(n) for n in range(10, 20)]
+    server = serve()
+    session = subprocess.Popen(
+        [python, sqs_session.__file__, endpoint(server), str(server.data)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert session.stdout.readline() == "kill\n"
+    server.kill()
+    serve(server.ports["sqs"])
+    session.communicate("\n")
+    assert session.returncode == 0
 
 
 def small_disk(folder):
@@ -116,32 +123,79 @@ def test_boto3_waits_until_a_full_disk_has_room(tmp_path):
         server.kill()
 
 
-def test_aioboto3_waits_for_a_message(serve):
-    server = serve()
+class Awaited:
+    """A client of aioboto3 as the acts of the session call boto3's."""
 
-    async def session():
+    def __init__(self, loop, client):
+        self.loop, self.client, self.exceptions = loop, client, client.exceptions
+
+    def __getattr__(self, name):
+        act = getattr(self.client, name)
+        return lambda **options: self.loop.run_until_complete(act(**options))
+
+
+@pytest.fixture
+def aio():
+    """Makes a client of aioboto3 and the loop that it lives in."""
+    loop = asyncio.new_event_loop()
+    stack = contextlib.AsyncExitStack()
+
+    def make(server):
         options = {
             "endpoint_url": endpoint(server),
             "region_name": "us-east-1",
             "aws_access_key_id": "x",
             "aws_secret_access_key": "x",
         }
-        async with aioboto3.Session().client("sqs", **options) as sqs:
-            url = (await sqs.create_queue(QueueName="orders"))["QueueUrl"]
-            polls = [
-                asyncio.create_task(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20))
-                for _ in range(5)
-            ]
-            for number in range(5):
-                await sqs.send_message(QueueUrl=url, MessageBody=str(number))
-            got = [message["Messages"][0]["Body"] for message in await asyncio.gather(*polls)]
-            assert sorted(got) == ["0", "1", "2", "3", "4"]
+        client = aioboto3.Session().client("sqs", **options)
+        return loop, loop.run_until_complete(stack.enter_async_context(client))
 
-    asyncio.run(session())
+    yield make
+    loop.run_until_complete(stack.aclose())
+    loop.close()
+
+
+@pytest.mark.parametrize("act", ["standard", "fifo", "dead_letters"])
+def test_aioboto3(serve, aio, act):
+    getattr(sqs_session, act)(Awaited(*aio(serve())))
+
+
+def test_aioboto3_names_errors_by_their_classes(serve, aio):
+    sqs = Awaited(*aio(serve()))
+    sqs.create_queue(QueueName="orders")
+    sqs_session.errors(sqs)
+
+
+def test_aioboto3_deletes_after_a_kill_what_it_received_before(serve, aio):
+    server = serve()
+    for _ in sqs_session.over_a_kill(Awaited(*aio(server))):
+        server.kill()
+        serve(server.ports["sqs"])
+
+
+def test_aioboto3_polls_are_answered_by_sends(serve, aio):
+    server = serve()
+    loop, sqs = aio(server)
+
+    async def session():
+        url = (await sqs.create_queue(QueueName="polled"))["QueueUrl"]
+        polls = [
+            asyncio.create_task(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20))
+            for _ in range(5)
+        ]
+        await asyncio.to_thread(sqs_session.until_waiters, server.data, "polled", 5)
+        for number in range(5):
+            await sqs.send_message(QueueUrl=url, MessageBody=str(number))
+        got = [message["Messages"][0]["Body"] for message in await asyncio.gather(*polls)]
+        assert sorted(got) == ["0", "1", "2", "3", "4"]
+
+    loop.run_until_complete(session())
 
 
 TASKS = """
 import os
+import pathlib
+import time
 import celery
 
 app = celery.Celery("tasks", broker="sqs://x:x@127.0.0.1:%(port)d//")
@@ -149,50 +203,107 @@ app.conf.broker_transport_options = {
     "is_secure": False, "region": "us-east-1", "wait_time_seconds": 1, "visibility_timeout": 2,
 }
 app.conf.task_acks_late = True
-app.conf.task_default_queue = "celery"
+app.conf.task_default_queue = "%(queue)s"
+app.conf.worker_prefetch_multiplier = %(prefetch)d
+folder = pathlib.Path(__file__).parent
 
 
 @app.task
 def note(number):
-    with open(os.environ["NOTES"], "a") as notes:
+    with open(folder / "notes", "a") as notes:
         notes.write(f"{number}\\n")
+
+
+@app.task
+def holds():
+    (folder / "held").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.01)
+    note(-1)
+
+
+@app.task
+def rejects():
+    raise celery.exceptions.Reject("not today", requeue=True)
 """
 
 
+class Celery:
+    """An application of celery in a folder, and its workers."""
+
+    def __init__(self, folder, server, queue="celery", prefetch=4):
+        pytest.importorskip("pycurl")
+        self.folder, self.worker = folder, None
+        options = {"port": server.ports["sqs"], "queue": queue, "prefetch": prefetch}
+        (folder / "tasks.py").write_text(TASKS % options)
+        (folder / "notes").touch()
+
+    def send(self, *lines):
+        script = "\n".join(["import tasks", *lines])
+        subprocess.run([sys.executable, "-c", script], check=True, cwd=self.folder)
+
+    def start(self):
+        command = ["celery", "-A", "tasks", "worker", "-P", "solo", "-l", "warning"]
+        self.worker = subprocess.Popen([sys.executable, "-m", *command], cwd=self.folder)
+
+    def kill(self):
+        self.worker.kill()
+        self.worker.wait()
+
+    def notes(self):
+        return [int(line) for line in (self.folder / "notes").read_text().split()]
+
+
 def test_celery_loses_nothing_when_its_worker_is_killed(serve, tmp_path):
-    pytest.importorskip("pycurl")
-    server = serve()
-    (tmp_path / "tasks.py").write_text(TASKS % {"port": server.ports["sqs"]})
-    notes = tmp_path / "notes"
-    notes.touch()
-    environment = {**os.environ, "NOTES": str(notes), "PYTHONPATH": str(tmp_path)}
-    send = "import tasks\nfor n in range(40): tasks.note.delay(n)"
-    subprocess.run([sys.executable, "-c", send], check=True, env=environment, cwd=tmp_path)
-    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-P", "solo", "-l", "warning"]
-
-    def noted():
-        return set(notes.read_text().split())
-
-    worker = subprocess.Popen(command, env=environment, cwd=tmp_path)
-    until(lambda: len(noted()) >= 3)
-    worker.kill()
-    worker.wait()
-    worker = subprocess.Popen(command, env=environment, cwd=tmp_path)
+    celery = Celery(tmp_path, serve())
+    celery.send("for n in range(40): tasks.note.delay(n)")
+    celery.start()
     try:
-        until(lambda: len(noted()) == 40)
+        until(lambda: len(set(celery.notes())) >= 3)
+        celery.kill()
+        celery.start()
+        until(lambda: len(set(celery.notes())) == 40)
     finally:
-        worker.kill()
-        worker.wait()
+        celery.kill()
 
 
-def test_a_poll_is_answered_by_a_send_from_elsewhere(serve):
-    sqs = sqs_session.connect(endpoint(serve()))
-    url = sqs.create_queue(QueueName="orders")["QueueUrl"]
-    got = []
-    poll = threading.Thread(
-        target=lambda: got.extend(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"])
-    )
-    poll.start()
-    sqs.send_message(QueueUrl=url, MessageBody="x")
-    poll.join()
-    assert [m["Body"] for m in got] == ["x"]
+def test_celery_keeps_order_over_a_kill_of_the_server(serve, tmp_path):
+    server = serve()
+    sqs = sqs_session.connect(endpoint(server))
+    dead = sqs.create_queue(QueueName="dead.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    shown = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]
+    policy = {"deadLetterTargetArn": shown["QueueArn"], "maxReceiveCount": 1}
+    attributes = {
+        "FifoQueue": "true",
+        "VisibilityTimeout": "600",
+        "RedrivePolicy": json.dumps(policy),
+    }
+    url = sqs.create_queue(QueueName="tasks.fifo", Attributes=attributes)["QueueUrl"]
+    # One at a time, so that it polls again for each.
+    celery = Celery(tmp_path, server, queue="tasks.fifo", prefetch=1)
+    celery.start()
+    try:
+        sqs_session.until_waiters(server.data, "tasks.fifo", 1)
+        celery.send(
+            "for n in range(3): tasks.note.delay(n)",
+            "tasks.holds.delay()",
+            "tasks.note.delay(3)",
+            "tasks.rejects.delay()",
+            "for n in range(4, 6): tasks.note.delay(n)",
+        )
+        until((tmp_path / "held").exists)
+        server.kill()
+        server = serve(server.ports["sqs"])
+        (tmp_path / "go").touch()
+        until(lambda: celery.notes() == [0, 1, 2, -1, 3, 4, 5])
+        got = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=20)["Messages"]
+        assert len(got) == 1
+
+        def left():
+            names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+            shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+            return [shown[name] for name in names]
+
+        until(lambda: left() == ["0", "0"])
+    finally:
+        celery.kill()

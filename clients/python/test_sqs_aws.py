@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from sqs_session import until_waiters
+
 
 @pytest.fixture
 def serve(start):
@@ -23,11 +25,15 @@ class Aws:
         keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
         self.env = {"PATH": os.environ["PATH"], "HOME": str(home), **keys}
 
-    def run(self, act, **options):
+    def command(self, act, **options):
         command = [self.program, "--output", "json", "--endpoint-url", self.endpoint, "sqs", act]
         for name, value in options.items():
             value = value if isinstance(value, str) else json.dumps(value)
             command += ["--" + name.replace("_", "-"), value]
+        return command
+
+    def run(self, act, **options):
+        command = self.command(act, **options)
         return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=300)
 
     def __call__(self, act, **options):
@@ -47,9 +53,15 @@ class Aws:
 
 
 def test_messages_batches_and_what_is_wrong(serve, tmp_path):
-    aws = Aws(serve(), tmp_path)
+    server = serve()
+    aws = Aws(server, tmp_path)
     url = aws.create("orders")
+    command = aws.command("receive-message", queue_url=url, wait_time_seconds="20", visibility_timeout="0")
+    poll = subprocess.Popen(command, env=aws.env, stdout=subprocess.PIPE)
+    until_waiters(server.data, "orders", 1)
     sent = aws("send-message", queue_url=url, message_body="h\u00e9")
+    polled = json.loads(poll.communicate()[0])["Messages"]
+    assert [message["MessageId"] for message in polled] == [sent["MessageId"]]
     entries = [{"Id": str(n), "MessageBody": str(n)} for n in range(2)]
     done = aws("send-message-batch", queue_url=url, entries=entries)
     assert [entry["Id"] for entry in done["Successful"]] == ["0", "1"]
@@ -59,6 +71,16 @@ def test_messages_batches_and_what_is_wrong(serve, tmp_path):
     aws("delete-message", queue_url=url, receipt_handle=got[0]["ReceiptHandle"])
     shown = aws("get-queue-attributes", queue_url=url, attribute_names=["All"])["Attributes"]
     assert shown["ApproximateNumberOfMessagesNotVisible"] == "2"
+    done = aws(
+        "delete-message-batch",
+        queue_url=url,
+        entries=[
+            {"Id": "good", "ReceiptHandle": got[1]["ReceiptHandle"]},
+            {"Id": "bad", "ReceiptHandle": "x"},
+        ],
+    )
+    assert [entry["Id"] for entry in done["Successful"]] == ["good"]
+    assert [entry["Code"] for entry in done["Failed"]] == ["ReceiptHandleIsInvalid"]
     failed = aws.run("get-queue-url", queue_name="none")
     assert failed.returncode != 0 and "NonExistentQueue" in failed.stderr, failed.stderr
 

@@ -1,6 +1,7 @@
 //! The crate `aws-sdk-sqs`, unmodified, against the real binary (`QUINTET`).
 
 use std::path::Path;
+use std::time::Instant;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::retry::RetryConfig;
@@ -14,7 +15,7 @@ use aws_sdk_sqs::types::{
     SendMessageBatchRequestEntry,
 };
 use aws_smithy_http_client::Builder;
-use quintet_clients::{PATIENCE, Server};
+use quintet_clients::{PATIENCE, Server, quintet};
 
 fn start(folder: &Path) -> Server {
     Server::start(folder, "sqs", "127.0.0.1:0", "")
@@ -90,7 +91,10 @@ async fn a_message_comes_as_it_was_sent() {
     assert_eq!(found.expect("found").queue_url(), Some(url.as_str()));
     create(&sqs, "other", &[]).await;
     let listed = sqs.list_queues().queue_name_prefix("pl").send().await;
-    assert_eq!(listed.expect("listed").queue_urls(), [url.clone()]);
+    assert_eq!(
+        listed.expect("listed").queue_urls(),
+        std::slice::from_ref(&url)
+    );
 
     let body = "a <&> \"b\"\r\n\u{1f600}";
     let of = |kind: &str| MessageAttributeValue::builder().data_type(kind);
@@ -207,6 +211,19 @@ async fn a_poll_is_answered_by_a_send() {
         tokio::spawn(ask.send())
     };
     let polls: Vec<_> = (0..5).map(|_| poll()).collect();
+    let waiters = || {
+        let mut ask = quintet();
+        ask.args(["stats", "polled", "--json", "--data"]);
+        let told = ask
+            .arg(folder.path().join("data"))
+            .output()
+            .expect("it ran");
+        String::from_utf8(told.stdout).expect("text")
+    };
+    let end = Instant::now() + PATIENCE;
+    while !waiters().contains("\"waiters\":5") {
+        assert!(Instant::now() < end, "not all wait: {}", waiters());
+    }
     for number in 0..5 {
         let send = sqs.send_message().queue_url(&url);
         let send = send.message_body(number.to_string()).send();
@@ -296,7 +313,8 @@ async fn a_fifo_queue_keeps_each_groups_order() {
     assert_eq!(sent[3].message_id(), sent[0].message_id());
     assert_eq!(sent[3].sequence_number(), sent[0].sequence_number());
     assert!(sent[0].sequence_number() < sent[1].sequence_number());
-    let first = sqs.receive_message().queue_url(&url).send().await;
+    let first = sqs.receive_message().queue_url(&url);
+    let first = first.visibility_timeout(600).send().await;
     let first = first.expect("received").messages.expect("one");
     assert_eq!(bodies(&first), ["a"]);
     assert_eq!(bodies(&receive(&sqs, &url, 600).await), ["c"], "b waits");
@@ -331,7 +349,7 @@ async fn what_was_tried_too_often_is_a_dead_letter_and_comes_back() {
     assert!(source.ends_with(":fails"), "{source}");
     let sources = sqs.list_dead_letter_source_queues().queue_url(&dead);
     let sources = sources.send().await.expect("told");
-    assert_eq!(sources.queue_urls(), [url.clone()]);
+    assert_eq!(sources.queue_urls(), std::slice::from_ref(&url));
     let moves = sqs.start_message_move_task().source_arn(&arn);
     moves.send().await.expect("begun");
     assert_eq!(bodies(&receive(&sqs, &url, 600).await), ["x"]);
