@@ -172,9 +172,10 @@ impl Engine {
             return;
         }
         for effect in std::mem::take(effects) {
-            match effect {
-                Effect::MakeBatch { id, new } => drop(self.make_good(cx, id, new)),
-                effect => effects.push(effect),
+            if let Effect::MakeBatch { id, new } = effect {
+                self.make_good(cx, id, new);
+            } else {
+                effects.push(effect);
             }
         }
     }

@@ -554,10 +554,11 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
             queue: queue.clone(),
             parent: None,
         };
-        match ask(&core, Command::Batch(ask_for)) {
-            Outcome::Batch(batch) => batch.id,
-            other => panic!("no id: {other:?}"),
-        }
+        let told = ask(&core, Command::Batch(ask_for));
+        let Outcome::Batch(batch) = told else {
+            panic!("no id: {told:?}");
+        };
+        batch.id
     };
     let member = |queue: &Name, body: &str, batch| Put {
         more: Some(Box::new(PutMore {
@@ -566,9 +567,11 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
         })),
         ..put(queue, 1, body)
     };
-    let progress = |id| match ask(&core, Command::Batch(BatchAsk::Show(id))) {
-        Outcome::Batch(batch) => Some(batch.progress),
-        _ => None,
+    let progress = |id| {
+        let Outcome::Batch(batch) = ask(&core, Command::Batch(BatchAsk::Show(id))) else {
+            return None;
+        };
+        Some(batch.progress)
     };
     // The batch is of the command's shard, of another one before it, or behind it.
     for home in [&a, &b, &c] {
