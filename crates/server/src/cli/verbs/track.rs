@@ -19,9 +19,9 @@ use super::clients::shown;
 #[command(
     after_help = "Examples:\n  quintet put reports 'march' --name report-7 --tracked\n  \
                   quintet track reports report-7\n  quintet track reports report-7 report-8 --json\n\n\
-                  STATE is waiting, reserved, failed (the last try did), buried, done or gone (without having \
-                  been done).\nIt is known for track_keep after the last change: docs/api.md. Exits with 4 if \
-                  nothing is known of one of them."
+                  STATE is waiting, reserved, failed (the last try did), buried, done or gone (without\n\
+                  having been done). It is known for track_keep after the last change: docs/api.md.\n\
+                  Exits with 4 if nothing is known of one of them."
 )]
 pub(in super::super) struct Track {
     #[command(flatten)]
