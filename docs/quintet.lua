@@ -16,6 +16,9 @@
 ---@field size integer Bytes of the body.
 ---@field rank integer? 0 is the most urgent; nil: the queue's default.
 ---@field key string? Groups messages.
+---@field name string? The message's own name.
+---@field batch string|quintet.Batch|nil The batch it is counted in. Read, it is the id.
+---@field tracked boolean What becomes of it is known by its name.
 ---@field attrs table<string, string> A copy; set it as a whole.
 ---@field delay_ms integer? Not taken before so long.
 ---@field due_ms integer? Not taken before this time, ms since 1970.
@@ -33,6 +36,9 @@
 ---@field body string?
 ---@field rank integer?
 ---@field key string?
+---@field name string?
+---@field batch string|quintet.Batch|nil
+---@field tracked boolean?
 ---@field attrs table<string, string>?
 ---@field delay_ms integer?
 ---@field due_ms integer?
@@ -58,6 +64,9 @@
 ---@field size integer
 ---@field rank integer
 ---@field key string?
+---@field name string?
+---@field batch string?
+---@field tracked boolean
 ---@field state "ready"|"delayed"|"reserved"|"buried"|"prepared"|"done"|"relayed"
 ---@field reserves integer Leases so far.
 ---@field timeouts integer Leases that ran out.
@@ -132,6 +141,53 @@ function Counter:get() end
 ---@return boolean was_old
 function Counter:cas(old, new, options) end
 
+---A callback of a batch.
+---@class quintet.Callback
+---@field queue string
+---@field body string?
+---@field rank integer?
+---@field ttr_ms integer?
+---@field name string?
+---@field attrs table<string, string>?
+
+---A batch that is to be made; one of the two callbacks there has to be.
+---@class quintet.NewBatch
+---@field complete quintet.Callback? Put when all members have run.
+---@field success quintet.Callback? Put when all have succeeded.
+---@field description string?
+---@field parent string|quintet.Batch|nil The batch whose callbacks wait for this one's.
+
+---How far a batch is.
+---@class quintet.BatchShown
+---@field id string
+---@field description string
+---@field parent string?
+---@field created_ms integer
+---@field open boolean Members may be added.
+---@field total integer
+---@field pending integer Those that have not succeeded.
+---@field failed integer Those of them that have run.
+---@field complete "no"|"put"|"done"
+---@field success "no"|"put"|"done"
+
+---Messages that are counted together.
+---@class quintet.Batch
+---@field id string
+local Batch = {}
+---No members are added any more: the last thing of the step.
+function Batch:commit() end
+---@return quintet.BatchShown? Nil: there is none, or not yet.
+function Batch:show() end
+
+---What became of a tracked message.
+---@class quintet.Track
+---@field name string
+---@field queue string
+---@field state "waiting"|"reserved"|"failed"|"buried"|"done"|"gone"
+---@field progress integer? Percent.
+---@field status string
+---@field changed_ms integer
+
 quintet = {}
 
 ---@alias quintet.Event "start"|"stop"|"connect"|"disconnect"|"command"|"before_put"|"after_put"|"before_take"|"after_take"|"settle"|"empty"|"expire"|"lease_end"|"dead_letter"|"full"|"auth"|"on_error"|"error"
@@ -156,6 +212,14 @@ function quintet.command(word, fn) end
 ---@param fields quintet.Fields?
 ---@overload fun(message: quintet.Fields)
 function quintet.put(queue, body, fields) end
+---Makes a batch, or names one that was made.
+---@param batch quintet.NewBatch|string
+---@return quintet.Batch
+function quintet.batch(batch) end
+---@param queue string
+---@param name string The message's own.
+---@return quintet.Track?
+function quintet.track(queue, name) end
 ---@param queue string
 ---@return quintet.Message?
 function quintet.peek(queue) end

@@ -151,9 +151,9 @@ pub trait Door: Send + Sync {
         drop(tell);
     }
 
-    /// Tells of every worker that is known, as a list in JSON.
-    fn workers(&self) -> String {
-        "[]".to_owned()
+    /// Tells of every worker that is known, as a list in JSON; as [`Door::clients`] does.
+    fn workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
+        drop(tell);
     }
 
     /// Asks a worker of a client for more than it was asked so far; false: it is

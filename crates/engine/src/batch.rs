@@ -321,6 +321,13 @@ pub enum BatchAsk {
     /// Makes one; members may be added until it is committed. Answers
     /// [`crate::Outcome::Batch`], as all but `List` do.
     New(Box<NewBatch>),
+    /// Uses up the id of a batch that a step is to make ([`crate::Effect::MakeBatch`]), of the
+    /// shard where it will be: its parent's, or this queue's. Answers a batch of this id alone.
+    Number {
+        /// Where its first callback goes.
+        queue: Name,
+        parent: Option<BatchId>,
+    },
     /// Members may be added again, until it is committed again.
     Open(BatchId),
     /// No members are added any more: its events are said when they happen.
@@ -347,6 +354,7 @@ impl BatchAsk {
     pub fn batch(&self) -> Option<BatchId> {
         match self {
             BatchAsk::New(new) => new.parent,
+            BatchAsk::Number { parent, .. } => *parent,
             BatchAsk::Open(id)
             | BatchAsk::Commit(id)
             | BatchAsk::Show(id)

@@ -5,6 +5,7 @@
 //! happens, and the hook is asked again. So the answer of a hook is one command
 //! like any other, and its facts are all the log knows of it.
 
+use crate::batch::{BatchId, NewBatch};
 use crate::command::{Command, Edit, How, Put};
 use crate::message::{Message, MessageId, QueueId, State};
 use crate::name::Name;
@@ -89,6 +90,16 @@ pub enum Effect {
     Edit(MessageId, Box<Edit>),
     /// What happens to a withheld message if no hook says else.
     Conclude(MessageId),
+    /// A batch is made, in its shard, of an id that was given for it
+    /// ([`crate::BatchAsk::Number`]), whatever the caller may do. What the step puts may be its
+    /// members, also in other shards.
+    MakeBatch {
+        id: BatchId,
+        /// As it is asked for.
+        new: Box<NewBatch>,
+    },
+    /// A batch is committed, whatever the caller may do: when all else of the step has happened.
+    CommitBatch(BatchId),
     /// A table's entry is set or removed.
     Set {
         /// The table; made on first use.
@@ -112,7 +123,10 @@ impl Effect {
             | Effect::Kick(id)
             | Effect::Edit(id, _)
             | Effect::Conclude(id) => Some(*id),
-            Effect::Put(_) | Effect::Set { .. } => None,
+            Effect::Put(_)
+            | Effect::MakeBatch { .. }
+            | Effect::CommitBatch(_)
+            | Effect::Set { .. } => None,
         }
     }
 }

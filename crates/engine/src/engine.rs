@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
+use crate::batch::BatchId;
 use crate::command::{BackTo, Caller, Command, Party, Principal};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::{Cold, Reading, durable};
@@ -70,6 +71,8 @@ pub struct Engine {
     pub(crate) found_good: bool,
     /// What is put now belongs to a batch that was asked before, or says what happened to one.
     pub(crate) vouched: bool,
+    /// Batches that the step which is looked at is to make.
+    pub(crate) making: Vec<BatchId>,
     /// Messages that wait for such a decision.
     pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
     /// Those nobody was told of yet.
@@ -124,6 +127,7 @@ impl Engine {
             asker: Principal::SERVER,
             found_good: false,
             vouched: false,
+            making: Vec::new(),
             withheld: HashMap::default(),
             asked: Vec::new(),
             picks: 0,

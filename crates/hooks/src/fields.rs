@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use quintet_engine::{
-    BatchId, Body, Dedupe, Expiry, MESSAGE_NAME_BYTES_MAX, Message, Ms, Name, OnRepeat, Put, Scope,
-    State, Tie, When,
+    BatchId, Body, Callback, Dedupe, Expiry, MESSAGE_NAME_BYTES_MAX, Message, Ms, Name, NewBatch,
+    OnRepeat, Put, Scope, State, Tie, When,
 };
 
 /// Values of Lua that mean nothing to anybody else, as a pattern.
@@ -43,6 +43,7 @@ const STORED: &[&str] = &[
     "key",
     "name",
     "batch",
+    "tracked",
     "state",
     "reserves",
     "timeouts",
@@ -119,6 +120,7 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             Some(batch) => text(lua, batch.to_string().as_bytes())?,
             None => Value::Nil,
         },
+        b"tracked" => Value::Boolean(more.is_some_and(|more| more.tracked)),
         b"held_back" => Value::Boolean(more.is_some_and(|more| more.held_back)),
         b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
             Some(dedupe) => text(lua, &dedupe.id)?,
@@ -159,6 +161,7 @@ pub(crate) fn of_message(
             Some(tie) => text(lua, tie.batch.to_string().as_bytes())?,
             None => Value::Nil,
         },
+        b"tracked" => Value::Boolean(message.is_tracked()),
         b"state" => text(
             lua,
             match message.state {
@@ -259,6 +262,86 @@ pub(crate) fn name(field: &str, value: &Value) -> Result<Name, String> {
     Ok(Name::new(&bytes))
 }
 
+fn truth(field: &str, value: &Value) -> Result<bool, String> {
+    let found = value.as_boolean();
+    found.ok_or_else(|| format!("{field}: true or false expected, {}", got(value)))
+}
+
+/// A batch: its id, or what `quintet.batch` gave.
+pub(crate) fn batch_id(field: &str, value: &Value) -> Result<BatchId, String> {
+    let id = match value.as_table() {
+        Some(batch) => batch.raw_get("id").map_err(|error| error.to_string())?,
+        None => value.clone(),
+    };
+    let id = bytes(field, &id, 100)?;
+    let id = std::str::from_utf8(&id).ok().and_then(BatchId::parse);
+    id.ok_or_else(|| format!("{field}: an id of a batch expected, b- and 16 hex digits"))
+}
+
+/// The name of a message.
+pub(crate) fn message_name(field: &str, value: &Value) -> Result<Vec<u8>, String> {
+    let name = bytes(field, value, MESSAGE_NAME_BYTES_MAX)?;
+    match name.is_empty() {
+        true => Err(format!("{field}: 1 byte at least")),
+        false => Ok(name),
+    }
+}
+
+/// A batch to be made, from a table.
+///
+/// # Errors
+/// It has a field that a batch has not, or one that cannot have this value; says what it can.
+pub(crate) fn batch_from(table: &Table) -> Result<NewBatch, String> {
+    let mut new = NewBatch::default();
+    for pair in table.pairs::<Value, Value>() {
+        let (field, value) = pair.map_err(|error| error.to_string())?;
+        match bytes("batch", &field, 100)?.as_slice() {
+            b"complete" => new.complete = Some(callback("complete", &value)?),
+            b"success" => new.success = Some(callback("success", &value)?),
+            b"description" => {
+                new.description = bytes("description", &value, usize::MAX)?.into();
+            }
+            b"parent" => new.parent = Some(batch_id("parent", &value)?),
+            _ => {
+                let known = "complete, success, description, parent";
+                return Err(format!("a table of {known} expected"));
+            }
+        }
+    }
+    if new.callbacks().next().is_none() {
+        return Err("complete or success expected, a message each".into());
+    }
+    Ok(new)
+}
+
+/// A callback: of a message what a batch keeps.
+fn callback(which: &str, value: &Value) -> Result<Callback, String> {
+    let table = value
+        .as_table()
+        .ok_or_else(|| format!("{which}: a message expected, {}", got(value)))?;
+    for pair in table.pairs::<Value, Value>() {
+        let (field, _) = pair.map_err(|error| error.to_string())?;
+        let field = bytes(which, &field, 100)?;
+        const KNOWN: [&str; 6] = ["queue", "body", "rank", "ttr_ms", "name", "attrs"];
+        if !KNOWN.iter().any(|known| known.as_bytes() == field) {
+            let known = KNOWN.join(", ");
+            return Err(format!("{which}: a table of {known} expected"));
+        }
+    }
+    let put = put_from(table, Put::default()).map_err(|why| format!("{which}: {why}"))?;
+    let more = put.more.unwrap_or_default();
+    Ok(Callback {
+        queue: put.queue,
+        // What Lua has is in memory.
+        body: put.body.as_small().unwrap_or_default().into(),
+        rank: put.rank,
+        ttr_ms: put.ttr_ms,
+        name: more.name,
+        retry: None,
+        attrs: more.attrs,
+    })
+}
+
 /// Milliseconds up to a thousand years.
 pub(crate) fn span(field: &str, value: &Value) -> Result<u64, String> {
     whole(field, value, 1000 * 366 * 24 * 3600 * 1000)
@@ -346,22 +429,15 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             put.more.get_or_insert_default().key = Some(key);
         }
         "name" => {
-            let name: Arc<[u8]> = bytes(field, value, MESSAGE_NAME_BYTES_MAX)?.into();
-            if name.is_empty() {
-                return Err("name: 1 byte at least".into());
-            }
+            let name = message_name(field, value)?.into();
             put.more.get_or_insert_default().name = Some(name);
         }
         "batch" => {
-            let id = bytes(field, value, 100)?;
-            let id = std::str::from_utf8(&id).ok().and_then(BatchId::parse);
-            let id = id.ok_or("batch: an id of a batch expected, b- and 16 hex digits")?;
+            let id = batch_id(field, value)?;
             put.more.get_or_insert_default().batch = Some(Tie::member(id));
         }
-        "held_back" => match value.as_boolean() {
-            Some(held) => put.more.get_or_insert_default().held_back = held,
-            None => return Err(format!("{field}: true or false expected, {}", got(value))),
-        },
+        "tracked" => put.more.get_or_insert_default().tracked = truth(field, value)?,
+        "held_back" => put.more.get_or_insert_default().held_back = truth(field, value)?,
         "dedupe" => {
             let dedupe = if let Value::Table(table) = value {
                 dedupe_of(table)?

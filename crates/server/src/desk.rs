@@ -167,8 +167,8 @@ impl Door for ServerDoor {
         self.0.close_client(id, tell);
     }
 
-    fn workers(&self) -> String {
-        self.0.all_workers()
+    fn workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
+        self.0.list_workers(tell);
     }
 
     fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {

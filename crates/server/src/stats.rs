@@ -43,13 +43,13 @@ impl Server {
                 Given::Own
             }
             HostAsk::Listener => Given::Host(Ok(String::new())),
-            HostAsk::Workers => Given::Host(Ok(self.all_workers())),
             HostAsk::Steer(state, wid) => Given::Host(match self.steer_worker(state, &wid) {
                 true => Ok(String::new()),
                 false => Err(format!("there is no worker {}", wid.escape_debug())),
             }),
             // Asked of other threads, unless it was refused.
             HostAsk::Clients
+            | HostAsk::Workers
             | HostAsk::CloseClient(_)
             | HostAsk::Crons
             | HostAsk::Cron(..)

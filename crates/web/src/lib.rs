@@ -43,7 +43,7 @@ mod streams;
 mod upload;
 mod visitor;
 
-pub use api::{Batch, Cron, NewBatch, batch_line, batches_after, list_batches};
+pub use api::{Batch, Cron, NewBatch, batch_line, batches_after, list_batches, track_line};
 pub use clients::{Client, ClientNow, Clients};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Whole, whole};

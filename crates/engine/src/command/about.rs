@@ -226,6 +226,7 @@ fn batch_subject(ask: &BatchAsk) -> Subject<'_> {
             let first = new.callbacks().next();
             first.map_or(Subject::Nothing, |callback| Subject::Queue(&callback.queue))
         }
+        BatchAsk::Number { queue, .. } => Subject::Queue(queue),
         BatchAsk::List { shard, .. } => Subject::Slice(*shard),
         BatchAsk::Open(_) | BatchAsk::Commit(_) | BatchAsk::Show(_) | BatchAsk::Forget(_) => {
             Subject::Nothing

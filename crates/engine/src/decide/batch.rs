@@ -7,6 +7,7 @@ use crate::batch::{
 };
 use crate::body::Body;
 use crate::command::{Caller, Principal, Put, PutMore, Verb};
+use crate::compound::Effect;
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Removal, Return};
 use crate::outcome::{Outcome, Refusal};
@@ -31,6 +32,13 @@ impl Engine {
     ) -> Result<Outcome, Refusal> {
         match ask {
             BatchAsk::New(new) => self.make_batch(cx, caller, std::mem::take(new)),
+            BatchAsk::Number { .. } => {
+                let id = BatchId(self.next_id(cx, false).0);
+                Ok(Outcome::Batch(Box::new(Batch {
+                    id,
+                    ..Batch::default()
+                })))
+            }
             BatchAsk::Open(id) => {
                 let mut progress = self.batch_of(caller.principal, *id)?.progress;
                 if progress.success != Said::No {
@@ -41,12 +49,8 @@ impl Engine {
                 Ok(self.go_on_with(cx, *id, progress))
             }
             BatchAsk::Commit(id) => {
-                let mut progress = self.batch_of(caller.principal, *id)?.progress;
-                if progress.open {
-                    progress.open = false;
-                    progress.until = self.after(self.settings.batch_ttl_ms);
-                }
-                Ok(self.go_on_with(cx, *id, progress))
+                let progress = self.batch_of(caller.principal, *id)?.progress;
+                Ok(self.commit_batch(cx, *id, progress))
             }
             BatchAsk::Show(id) => {
                 let batch = self.batch_of(caller.principal, *id)?.clone();
@@ -111,6 +115,9 @@ impl Engine {
             // Whoever routes puts locks the batch's shard too, and vouches for it.
             return Err(Refusal::Conflict);
         }
+        if self.making.contains(&tie.batch) && tie.is_member() {
+            return Ok(());
+        }
         let batch = self
             .store
             .batches
@@ -122,12 +129,100 @@ impl Engine {
         }
     }
 
+    /// Whether the batches that a step makes can be made, and those that it commits are there. Its
+    /// puts may join them from then on, as they will be there ([`Engine::is_open`]).
+    pub(super) fn may_batch(&mut self, effects: &[Effect]) -> Result<(), Refusal> {
+        const WHO: Principal = Principal::SERVER;
+        let mut told = 0;
+        for effect in effects {
+            if let Effect::MakeBatch { id, new } = effect {
+                // Its id was given here, in this epoch, and to nothing else.
+                let given = self.is_our_batch(*id)
+                    && (id.0 ^ self.store.id_bits) < self.store.next_id
+                    && self.store.batches.get(*id).is_none();
+                if !given || self.making.contains(id) {
+                    return Err(Refusal::Conflict);
+                }
+                self.may_make(WHO, new, (self.making.len(), told))?;
+                if let Some(parent) = new.parent.filter(|parent| !self.making.contains(parent)) {
+                    self.may_join(WHO, parent)?;
+                }
+                told += Batches::told_of(new.bytes());
+                self.making.push(*id);
+            }
+        }
+        for effect in effects {
+            if let Effect::CommitBatch(id) = effect
+                && !self.making.contains(id)
+            {
+                self.batch_of(WHO, *id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the batches that a step makes, which were found good, and takes them out of it.
+    pub(super) fn make_batches<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let is_made = |effect: &Effect| matches!(effect, Effect::MakeBatch { .. });
+        if !effects.iter().any(is_made) {
+            return;
+        }
+        for effect in std::mem::take(effects) {
+            if let Effect::MakeBatch { id, new } = effect {
+                self.make_good(cx, id, new);
+            } else {
+                effects.push(effect);
+            }
+        }
+    }
+
+    /// Commits one that is here.
+    pub(super) fn commit_known<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId) {
+        if let Some(batch) = self.store.batches.get(id) {
+            let progress = batch.progress;
+            self.commit_batch(cx, id, progress);
+        }
+    }
+
+    fn commit_batch<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: BatchId,
+        mut progress: Progress,
+    ) -> Outcome {
+        if progress.open {
+            progress.open = false;
+            progress.until = self.after(self.settings.batch_ttl_ms);
+        }
+        self.go_on_with(cx, id, progress)
+    }
+
     fn make_batch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         caller: Caller,
-        mut new: Box<NewBatch>,
+        new: Box<NewBatch>,
     ) -> Result<Outcome, Refusal> {
+        self.may_make(caller.principal, &new, (0, 0))?;
+        if let Some(parent) = new.parent {
+            self.may_join(caller.principal, parent)?;
+        }
+        let id = BatchId(self.next_id(cx, false).0);
+        Ok(Outcome::Batch(Box::new(self.make_good(cx, id, new))))
+    }
+
+    /// Whether a batch can be made, but for its parent, beside so many others of the same step
+    /// that take so many bytes of a snapshot.
+    fn may_make(
+        &mut self,
+        principal: Principal,
+        new: &NewBatch,
+        (others, told): (usize, u64),
+    ) -> Result<(), Refusal> {
         if new.callbacks().next().is_none() {
             return Err(Refusal::BatchWithoutCallback);
         }
@@ -135,7 +230,7 @@ impl Engine {
             if !callback.queue.is_possible() {
                 return Err(Refusal::BadName);
             }
-            if !self.may(caller.principal, Verb::Put, &callback.queue) {
+            if !self.may(principal, Verb::Put, &callback.queue) {
                 return Err(Refusal::NotPermitted);
             }
         }
@@ -148,19 +243,24 @@ impl Engine {
         if self.space != Space::Enough {
             return Err(Refusal::NoSpace);
         }
-        if self.store.batches.len() >= self.settings.batches_max as usize {
+        if self.store.batches.len() + others >= self.settings.batches_max as usize {
             return Err(Refusal::TooManyBatches);
         }
-        self.may_tell(Batches::told_of(new.bytes()))?;
-        if let Some(parent) = new.parent {
-            self.may_join(caller.principal, parent)?;
-        }
+        self.may_tell(told + Batches::told_of(new.bytes()))
+    }
+
+    /// Makes a batch that was found good.
+    fn make_good<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: BatchId,
+        mut new: Box<NewBatch>,
+    ) -> Batch {
         for callback in new.complete.iter_mut().chain(&mut new.success) {
             callback.attrs.retain(|(name, _)| !is_ours(name));
             callback.attrs.sort_by(|a, b| a.0.cmp(&b.0));
             callback.attrs.dedup_by(|later, first| later.0 == first.0);
         }
-        let id = BatchId(self.next_id(cx, false).0);
         let parent = new.parent;
         let batch = Batch {
             id,
@@ -177,7 +277,7 @@ impl Engine {
             progress.children_running += 1;
             progress.children_pending += 1;
         });
-        Ok(Outcome::Batch(Box::new(batch)))
+        batch
     }
 
     fn tell_parent<J: Journal>(

@@ -1,7 +1,7 @@
 //! Several things in one step, tables, and what waits for a hook's decision.
 
 use super::{Cold, Stop};
-use crate::command::{By, Caller, Command, How, Party, Put};
+use crate::command::{By, Caller, Command, How, Party, Principal, Put};
 use crate::compound::{Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Return, Transfer};
@@ -40,6 +40,10 @@ impl Engine {
             ) => true,
             _ => false,
         };
+        if let Some(Command::Put(_) | Command::PutMany(_)) = then.as_deref() {
+            // It was found good, and may be a member of one.
+            self.make_batches(cx, effects);
+        }
         let mut answered = None;
         if let Some(command) = then.as_deref_mut()
             && !after
@@ -69,7 +73,7 @@ impl Engine {
     }
 
     /// Whether [`Command::Compound`] would be refused, for one that goes on in
-    /// other shards; its `then` is not looked at, but for a put.
+    /// other shards; its `then` is not looked at, but for puts.
     ///
     /// That batches take members is asked apart ([`Engine::may_join`]).
     ///
@@ -79,7 +83,7 @@ impl Engine {
     pub fn may_compound<J: Journal>(
         &mut self,
         now: crate::time::Ms,
-        party: Party,
+        caller: Caller,
         compound: &Compound,
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
@@ -88,9 +92,9 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        self.vouched = true;
-        let possible = self.is_possible(party, compound);
-        self.vouched = false;
+        (self.asker, self.vouched) = (caller.principal, true);
+        let possible = self.is_possible(caller.party, compound);
+        (self.asker, self.vouched) = (Principal::SERVER, false);
         match possible {
             Ok(()) => Ok(()),
             Err(Stop::Refused(refusal)) => Err(refusal),
@@ -101,6 +105,12 @@ impl Engine {
     /// Finds every refusal but those of the command itself, and what has to be
     /// read for its guards and effects, all at once.
     fn is_possible(&mut self, party: Party, compound: &Compound) -> Result<(), Stop> {
+        let possible = self.is_each_possible(party, compound);
+        self.making.clear();
+        possible
+    }
+
+    fn is_each_possible(&mut self, party: Party, compound: &Compound) -> Result<(), Stop> {
         let guarded = compound.guards.iter().filter_map(|guard| match guard {
             Guard::Message { id, .. } => Some(*id),
             Guard::Table { .. } => None,
@@ -149,15 +159,23 @@ impl Engine {
                 | Effect::Kick(_)
                 | Effect::Edit(..)
                 | Effect::Conclude(_)
+                | Effect::MakeBatch { .. }
+                | Effect::CommitBatch(_)
                 | Effect::Set { .. } => {}
             }
         }
         self.have_room(&compound.effects)?;
+        self.may_batch(&compound.effects)?;
         let asked: &[Put] = match compound.then.as_deref() {
             Some(Command::Put(put)) => std::slice::from_ref(put),
             Some(Command::PutMany(puts)) => puts,
             _ => &[],
         };
+        if self.vouched || !self.making.is_empty() {
+            // When others have done their part, or what it is put into is made, it must not have
+            // to wait.
+            self.room_is_here(asked)?;
+        }
         let made = self.find_good(asked.iter().chain(stored()))?;
         for queue in made {
             self.forget_unused(queue);
@@ -257,6 +275,8 @@ impl Engine {
             | Effect::Delete(_)
             | Effect::Move { .. }
             | Effect::Kick(_)
+            | Effect::MakeBatch { .. }
+            | Effect::CommitBatch(_)
             | Effect::Set { .. } => true,
         }
     }
@@ -265,11 +285,16 @@ impl Engine {
     fn bring_about<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        effects: Vec<Effect>,
+        mut effects: Vec<Effect>,
     ) -> Vec<MessageId> {
-        let mut ids = Vec::new();
+        self.make_batches(cx, &mut effects);
+        let (mut ids, mut commits) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
+                // Those that could be are made.
+                Effect::MakeBatch { .. } => {}
+                // What is put behind it is a member still.
+                Effect::CommitBatch(id) => commits.push(id),
                 Effect::Put(put) => {
                     // Found good; one that an earlier part made a repeat, or
                     // whose name cannot be made any more, is id 0.
@@ -350,6 +375,9 @@ impl Engine {
                     );
                 }
             }
+        }
+        for id in commits {
+            self.commit_known(cx, id);
         }
         ids
     }

@@ -521,3 +521,174 @@ fn a_dropped_queue_takes_withheld_messages_along() {
     assert_eq!(w.pop("q"), "empty");
     replayed(&mut w);
 }
+
+/// The id of a batch that a step is to make.
+fn number(w: &mut World) -> BatchId {
+    let queue = "done".into();
+    let ask = BatchAsk::Number {
+        queue,
+        parent: None,
+    };
+    match w.ask(1, Command::Batch(ask)) {
+        Some(Outcome::Batch(batch)) => batch.id,
+        other => panic!("no id: {other:?}"),
+    }
+}
+
+fn batch_of(body: &str, parent: Option<BatchId>) -> Box<NewBatch> {
+    Box::new(NewBatch {
+        parent,
+        success: Some(Callback {
+            queue: "done".into(),
+            body: body.as_bytes().into(),
+            ..Callback::default()
+        }),
+        ..NewBatch::default()
+    })
+}
+
+fn make(id: BatchId, body: &str) -> Effect {
+    let new = batch_of(body, None);
+    Effect::MakeBatch { id, new }
+}
+
+fn member(queue: &str, body: &str, batch: BatchId) -> Put {
+    let more = PutMore {
+        batch: Some(Tie::member(batch)),
+        ..PutMore::default()
+    };
+    Put {
+        more: Some(Box::new(more)),
+        ..put(queue, body)
+    }
+}
+
+fn progress_of(w: &mut World, id: BatchId) -> Option<Progress> {
+    match w.ask(1, Command::Batch(BatchAsk::Show(id))) {
+        Some(Outcome::Batch(batch)) => Some(batch.progress),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_step_makes_batches_puts_into_them_and_commits_them() {
+    let mut w = World::new();
+    let (outer, inner) = (number(&mut w), number(&mut w));
+    assert_ne!(outer, inner);
+    // In whatever order they stand: made first, committed last.
+    let effects = vec![
+        Effect::CommitBatch(outer),
+        Effect::CommitBatch(inner),
+        Effect::Put(member("q", "a", inner)),
+        make(outer, "all"),
+        Effect::MakeBatch {
+            id: inner,
+            new: batch_of("these", Some(outer)),
+        },
+    ];
+    let then = Command::Put(member("q", "b", outer));
+    let done = do_all(&mut w, vec![], effects, Some(then));
+    assert!(matches!(done, Some(Outcome::Compound { .. })), "{done:?}");
+    for id in [outer, inner] {
+        let progress = progress_of(&mut w, id).expect("it is there");
+        assert_eq!(
+            (progress.total, progress.pending, progress.open),
+            (1, 1, false)
+        );
+    }
+    replayed(&mut w);
+    w.restart();
+    assert_eq!(w.pop("done"), "empty");
+    assert_eq!((w.pop("q"), w.pop("q")), ("b".into(), "a".into()));
+    // The outer one waits for the other.
+    w.wait(1);
+    assert_eq!(
+        (w.pop("done"), w.pop("done")),
+        ("these".into(), "all".into())
+    );
+    // Ids are used up, also by batches that never were.
+    assert!(number(&mut w) > inner);
+}
+
+#[test]
+fn a_command_that_is_refused_leaves_no_batch_of_its_step() {
+    let mut w = World::new();
+    let id = number(&mut w);
+    let step = |w: &mut World, then| {
+        let effects = vec![make(id, "all"), Effect::Put(member("q", "a", id))];
+        do_all(w, vec![], effects, Some(then))
+    };
+    let touch = Command::Touch(MessageId(77));
+    assert_eq!(refusal(step(&mut w, touch)), Refusal::NotFound);
+    assert_eq!(progress_of(&mut w, id), None);
+    assert_eq!(w.pop("q"), "empty");
+    // A take sees what the step has put, as a member.
+    let taken = step(&mut w, Command::Take(plain("q")));
+    let Some(Outcome::Compound {
+        then: Some(then), ..
+    }) = taken
+    else {
+        panic!("{taken:?}");
+    };
+    assert_eq!(text(&then), "a");
+    let progress = progress_of(&mut w, id).expect("it is there");
+    assert_eq!((progress.total, progress.pending), (1, 0));
+    replayed(&mut w);
+}
+
+#[test]
+fn batches_that_a_step_cannot_make_refuse_all_of_it() {
+    let settings = Settings {
+        batches_max: 2,
+        batch_bytes_max: 20,
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
+    let ids = [number(&mut w), number(&mut w), number(&mut w)];
+    let mut unknown = ids[2];
+    unknown.0 += 1000;
+    let big = make(ids[0], "a callback that is too long");
+    let child = Effect::MakeBatch {
+        id: ids[1],
+        new: batch_of("x", Some(unknown)),
+    };
+    for (effects, why) in [
+        (
+            ids.map(|id| make(id, "x")).to_vec(),
+            Refusal::TooManyBatches,
+        ),
+        (vec![big], Refusal::BatchTooLarge),
+        (vec![child], Refusal::BatchNotFound),
+        (vec![Effect::CommitBatch(unknown)], Refusal::BatchNotFound),
+        (
+            vec![Effect::Put(member("q", "a", unknown))],
+            Refusal::BatchNotFound,
+        ),
+        // Of an id that nobody was given, or that is used.
+        (vec![make(unknown, "x")], Refusal::Conflict),
+        (
+            vec![make(ids[0], "x"), make(ids[0], "x")],
+            Refusal::Conflict,
+        ),
+    ] {
+        let mut all = vec![set("k", Some("1"), None)];
+        all.extend(effects);
+        let then = Command::Put(put("q", "x"));
+        let refused = do_all(&mut w, vec![], all.clone(), Some(then));
+        assert_eq!(refusal(refused), why, "{all:?}");
+        assert_eq!((entries(&mut w), w.pop("q")), (vec![], "empty".into()));
+        assert!(ids.iter().all(|id| progress_of(&mut w, *id).is_none()));
+    }
+    let made = do_all(&mut w, vec![], vec![make(ids[0], "x")], None);
+    assert!(matches!(made, Some(Outcome::Compound { .. })), "{made:?}");
+    let again = do_all(&mut w, vec![], vec![make(ids[0], "x")], None);
+    assert_eq!(refusal(again), Refusal::Conflict);
+    // That one was asked for says nothing to puts that come later.
+    let later = do_all(
+        &mut w,
+        vec![],
+        vec![Effect::Put(member("q", "a", ids[1]))],
+        None,
+    );
+    assert_eq!(refusal(later), Refusal::BatchNotFound);
+}

@@ -77,4 +77,23 @@ function quintet.counter(name)
   return setmetatable({ name = named(name, "counter") }, Counter)
 end
 
+local Batch = {}
+Batch.__index = Batch
+Batch.__name = "quintet.batch"
+
+function Batch:commit()
+  raw.batch_commit(self.id)
+end
+
+function Batch:show()
+  return raw.batch_show(self.id)
+end
+
+function quintet.batch(of)
+  if type(of) ~= "string" then
+    of = raw.batch_new(of)
+  end
+  return setmetatable({ id = of }, Batch)
+end
+
 quintet.random = math.random

@@ -3,6 +3,7 @@
 //! Reading asks the shards at once and leaves a guard in the step; writing
 //! only adds to the step, which is submitted when the hook has answered.
 
+mod batches;
 pub(crate) mod json;
 mod queues;
 mod tables;
@@ -90,6 +91,7 @@ pub(crate) fn install(lua: &Lua, env: &Env) -> Result<()> {
     let quintet = lua.create_table()?;
     let raw = lua.create_table()?;
     queues::install(lua, env, &quintet)?;
+    batches::install(lua, env, &quintet, &raw)?;
     tables::install(lua, env, &raw)?;
     registration(lua, env, &quintet)?;
     telling(lua, env, &quintet)?;

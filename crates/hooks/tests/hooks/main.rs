@@ -1,5 +1,6 @@
 //! Hooks over an engine in memory.
 
+mod batches;
 mod clock;
 mod unique;
 

@@ -2,7 +2,8 @@
 //!
 //! All shards it is about are locked, in the order of their numbers, every
 //! part is found good, and then every part is done: all its facts are of one
-//! frame. A take over several shards comes after that, in steps of its own.
+//! frame. A list of puts is a part of each shard's. A take over several shards
+//! comes after that, in steps of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +20,19 @@ use crate::Need;
 struct Part {
     compound: Compound,
     puts: Vec<usize>,
+    /// Where those of its command stood in the list, if this is a part of one.
+    listed: Vec<usize>,
     /// Batches of what it stores.
     batches: BTreeSet<BatchId>,
+}
+
+/// The batches of a step, and their shards.
+#[derive(Default)]
+struct Joins {
+    /// All that it puts something into.
+    all: Homes,
+    /// Those of these that have to take members: of what the hook puts, and of the command.
+    asked: [Homes; 2],
 }
 
 impl Access<'_> {
@@ -39,6 +51,7 @@ impl Access<'_> {
             parts.entry(shard).or_default().compound.guards.push(guard);
         }
         let mut puts = 0;
+        let mut made = BTreeSet::new();
         for effect in effects {
             let shard = match &effect {
                 Effect::Put(put) => self.core.shard_of_queue(put.queue.as_bytes()),
@@ -49,8 +62,14 @@ impl Access<'_> {
                 | Effect::Kick(id)
                 | Effect::Edit(id, _)
                 | Effect::Conclude(id) => self.core.shard_of_id(*id),
+                Effect::MakeBatch { id, .. } | Effect::CommitBatch(id) => {
+                    self.core.shard_of_id(id.as_id())
+                }
             };
             let part = parts.entry(shard).or_default();
+            if let Effect::MakeBatch { id, .. } = &effect {
+                made.insert(*id);
+            }
             if let Effect::Put(put) = &effect {
                 part.puts.push(puts);
                 puts += 1;
@@ -58,9 +77,10 @@ impl Access<'_> {
             }
             part.compound.effects.push(effect);
         }
+        let mut joined: [BTreeSet<BatchId>; 2] = Default::default();
+        joined[0].extend(parts.values().flat_map(|part| &part.batches));
         // The command goes with the part of its shard, if it has one.
-        let mut last = None;
-        let mut home = None;
+        let (mut last, mut home, mut many) = (None, None, None);
         match then.map(|then| *then) {
             None => {}
             Some(Command::Compound(_)) => {
@@ -70,14 +90,29 @@ impl Access<'_> {
                     Need::default(),
                 );
             }
+            Some(Command::PutMany(list)) => {
+                many = Some(list.len());
+                joined[1].extend(list.iter().filter_map(Put::batch));
+                let mut by_shard: BTreeMap<usize, Vec<Put>> = BTreeMap::new();
+                for (at, put) in list.into_iter().enumerate() {
+                    let shard = self.core.shard_of_queue(put.queue.as_bytes());
+                    let part = parts.entry(shard).or_default();
+                    part.listed.push(at);
+                    part.batches.extend(put.batch());
+                    by_shard.entry(shard).or_default().push(put);
+                }
+                for (shard, list) in by_shard {
+                    let part = parts.entry(shard).or_default();
+                    part.compound.then = Some(Box::new(Command::PutMany(list)));
+                }
+            }
             Some(then) => match self.route(caller.party, &then) {
-                Route::One(shard) => {
+                Route::One(shard) | Route::Member(_, shard) => {
                     let part = parts.entry(shard).or_default();
                     if let Command::Put(put) = &then {
-                        part.batches.extend(put.batch());
-                    } else if let Command::PutMany(puts) = &then {
-                        part.batches.extend(puts.iter().filter_map(Put::batch));
+                        joined[1].extend(put.batch());
                     }
+                    part.batches.extend(&joined[1]);
                     part.compound.then = Some(Box::new(then));
                     home = Some(shard);
                 }
@@ -85,7 +120,6 @@ impl Access<'_> {
                 | Route::InTurn
                 | Route::Across(_)
                 | Route::Between(..)
-                | Route::Member(..)
                 | Route::Together => {
                     last = Some(then);
                 }
@@ -95,32 +129,38 @@ impl Access<'_> {
             // Nothing to do is done.
             parts.insert(0, Part::default());
         }
-        let homes = self.homes_of(parts.values().flat_map(|part| &part.batches));
+        let joins = Joins {
+            all: self.homes_of(joined.iter().flatten()),
+            asked: joined.map(|batches| self.homes_of(batches.difference(&made))),
+        };
         if let [(shard, _)] = parts
             .iter()
             .map(|(shard, part)| (*shard, part))
             .collect::<Vec<_>>()[..]
             && last.is_none()
-            && homes.values().all(|home| *home == shard)
+            && joins.all.values().all(|home| *home == shard)
         {
             let part = parts.remove(&shard).unwrap_or_default();
             return self.ask(shard, caller, Command::Compound(Box::new(part.compound)));
         }
-        self.ask_parts(caller, (parts, homes), puts, home, last)
+        self.ask_parts(caller, (parts, joins), (puts, many), home, last)
     }
 
     fn ask_parts(
         &mut self,
         caller: Caller,
-        (parts, homes): (BTreeMap<usize, Part>, Homes),
-        puts: usize,
+        (parts, joins): (BTreeMap<usize, Part>, Joins),
+        counts: (usize, Option<usize>),
         home: Option<usize>,
         last: Option<Command>,
     ) -> Decided {
-        self.hold_all(parts.keys().chain(homes.values()).copied());
-        let done = match self.may_join(caller, &homes) {
+        self.hold_all(parts.keys().chain(joins.all.values()).copied());
+        // What a hook puts it puts as the server; the command is its caller's.
+        let [hooks, own] = &joins.asked;
+        let may = self.may_join(Caller::server(caller.party), hooks);
+        let done = match may.and_then(|()| self.may_join(caller, own)) {
             Err((home, refusal)) => self.refused(home, refusal),
-            Ok(()) => self.do_parts(caller, (parts, homes), puts, home),
+            Ok(()) => self.do_parts(caller, (parts, joins.all), counts, home),
         };
         self.release();
         match (done, last) {
@@ -143,30 +183,41 @@ impl Access<'_> {
         &mut self,
         caller: Caller,
         (mut parts, homes): (BTreeMap<usize, Part>, Homes),
-        puts: usize,
+        (puts, many): (usize, Option<usize>),
         home: Option<usize>,
     ) -> Decided {
         for (&shard, part) in &parts {
             let may = self.step(shard, |at| {
                 let compound = &part.compound;
                 at.engine
-                    .may_compound(at.now, caller.party, compound, at.journal, at.deliveries)
+                    .may_compound(at.now, caller, compound, at.journal, at.deliveries)
             });
             if let Err(refusal) = may {
                 return self.refused(shard, refusal);
             }
         }
+        // They are committed when what the other parts put into them is counted.
+        let mut commits = Vec::new();
+        for (&shard, part) in &mut parts {
+            part.compound.effects.retain(|effect| {
+                let committed = matches!(effect, Effect::CommitBatch(_));
+                if committed {
+                    commits.push((shard, effect.clone()));
+                }
+                !committed
+            });
+        }
         let mut ids = vec![MessageId(0); puts];
+        let mut listed = many.map(|many| vec![MessageId(0); many]);
         let mut need = Need::default();
         let (mut then, mut name, mut later) = (None, Name::default(), false);
         // The command's own shard first: its refusal is the refusal of all.
         let mut order: Vec<usize> = parts.keys().copied().collect();
         order.sort_by_key(|shard| (Some(*shard) != home, *shard));
-        for shard in order {
+        for &shard in &order {
             let Some(part) = parts.get_mut(&shard) else {
                 continue;
             };
-            let batches = std::mem::take(&mut part.batches);
             let command = Command::Compound(Box::new(std::mem::take(&mut part.compound)));
             let answer = self.step(shard, |at| {
                 at.engine
@@ -175,7 +226,6 @@ impl Access<'_> {
             let is_home = Some(shard) == home;
             let answer = self.decided(shard, answer);
             need = need.and(self.need(shard, Hold::Durable));
-            need = need.and(self.joined(shard, &batches, &homes));
             match answer {
                 Decided::Now(
                     Outcome::Compound {
@@ -190,6 +240,12 @@ impl Access<'_> {
                     }
                     if is_home {
                         (then, name) = (own, own_name);
+                    } else if let Some(Outcome::PutMany(stored)) = own.as_deref()
+                        && let Some(listed) = &mut listed
+                    {
+                        for (place, id) in part.listed.iter().zip(stored) {
+                            listed[*place] = *id;
+                        }
                     }
                 }
                 Decided::Now(refusal, ..) if is_home => {
@@ -199,8 +255,26 @@ impl Access<'_> {
                 Decided::Later => later |= is_home,
             }
         }
+        // All batches are there now.
+        for (&shard, part) in &parts {
+            need = need.and(self.joined(shard, &part.batches, &homes));
+        }
+        for (shard, commit) in commits {
+            let command = Command::Compound(Box::new(Compound {
+                effects: vec![commit],
+                ..Compound::default()
+            }));
+            self.step(shard, |at| {
+                at.engine
+                    .submit_part(at.now, caller, command, at.journal, at.deliveries)
+            });
+            need = need.and(self.need(shard, Hold::Durable));
+        }
         if later {
             return Decided::Later;
+        }
+        if let Some(listed) = listed {
+            then = Some(Box::new(Outcome::PutMany(listed)));
         }
         Decided::Now(Outcome::Compound { ids, then }, name, need)
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use quintet_engine::{
-    BackTo, Body, By, ByName, Compound, Effect, Guard, How, LeaseAsk, LeaseOwner, LeaseTime,
-    ListState, MessageId, NamedAct, Overrides, Pattern, Pick, Put, PutMore, Refusal, Settings,
-    TableAsk, Take, shard_of_id, shard_of_queue,
+    BackTo, BatchAsk, Body, By, ByName, Callback, Compound, Effect, Guard, How, LeaseAsk,
+    LeaseOwner, LeaseTime, ListState, MessageId, NamedAct, NewBatch, Overrides, Pattern, Pick, Put,
+    PutMore, Refusal, Said, Settings, TableAsk, Take, Tie, shard_of_id, shard_of_queue,
 };
 
 use super::*;
@@ -542,4 +542,146 @@ fn a_message_is_settled_by_its_name_whichever_shard_it_is_in() {
         let again = ask(&core, settle());
         assert_eq!(again, Outcome::Refused(Refusal::NotFound));
     }
+}
+
+#[test]
+fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let core = core(dir.path(), &Settings::default());
+    let [a, b, c] = [0, 1, 2].map(|n| names()[n].clone());
+    let batch_id = |queue: &Name| {
+        let ask_for = BatchAsk::Number {
+            queue: queue.clone(),
+            parent: None,
+        };
+        let told = ask(&core, Command::Batch(ask_for));
+        let Outcome::Batch(batch) = told else {
+            panic!("no id: {told:?}");
+        };
+        batch.id
+    };
+    let member = |queue: &Name, body: &str, batch| Put {
+        more: Some(Box::new(PutMore {
+            batch: Some(Tie::member(batch)),
+            ..PutMore::default()
+        })),
+        ..put(queue, 1, body)
+    };
+    let progress = |id| {
+        let Outcome::Batch(batch) = ask(&core, Command::Batch(BatchAsk::Show(id))) else {
+            return None;
+        };
+        Some(batch.progress)
+    };
+    // The batch is of the command's shard, of another one before it, or behind it.
+    for home in [&a, &b, &c] {
+        let id = batch_id(home);
+        let make = Effect::MakeBatch {
+            id,
+            new: Box::new(NewBatch {
+                complete: Some(Callback {
+                    queue: home.clone(),
+                    body: b"all ran".as_slice().into(),
+                    ..Callback::default()
+                }),
+                ..NewBatch::default()
+            }),
+        };
+        let effects = || {
+            vec![
+                Effect::CommitBatch(id),
+                Effect::Put(member(&a, "1", id)),
+                Effect::Put(member(&c, "2", id)),
+                make.clone(),
+            ]
+        };
+        // Who is refused leaves none of it.
+        let gone = Some(Command::Touch(MessageId(77)));
+        let refused = ask(&core, compound(vec![], effects(), gone));
+        assert_eq!(refused, Outcome::Refused(Refusal::NotFound));
+        assert_eq!(progress(id), None);
+        let then = Some(Command::Put(member(&b, "3", id)));
+        let done = ask(&core, compound(vec![], effects(), then));
+        assert!(matches!(done, Outcome::Compound { .. }), "{done:?}");
+        let counts = progress(id).expect("it is there");
+        assert_eq!((counts.total, counts.pending, counts.open), (3, 3, false));
+        let all = [a.clone(), b.clone(), c.clone()];
+        let mut bodies = take_many(&core, &all, 10);
+        bodies.sort();
+        assert_eq!(bodies, ["1", "2", "3"]);
+        let counts = progress(id).expect("it is there");
+        assert_eq!((counts.pending, counts.complete), (0, Said::Put));
+        assert_eq!(take_many(&core, &all, 10), ["all ran"]);
+    }
+    // So is a list of puts that goes to several shards; the batch's own has no member, so that it
+    // would be complete if it were committed before the others' are counted.
+    let list = || {
+        let id = batch_id(&b);
+        let make = Effect::MakeBatch {
+            id,
+            new: Box::new(NewBatch {
+                complete: Some(Callback {
+                    queue: b.clone(),
+                    ..Callback::default()
+                }),
+                ..NewBatch::default()
+            }),
+        };
+        let effects = vec![
+            make,
+            Effect::CommitBatch(id),
+            Effect::Put(member(&a, "0", id)),
+        ];
+        let puts = vec![
+            member(&c, "1", id),
+            member(&a, "2", id),
+            member(&c, "3", id),
+        ];
+        (id, effects, puts)
+    };
+    let (id, effects, puts) = list();
+    let done = ask(
+        &core,
+        compound(vec![], effects, Some(Command::PutMany(puts))),
+    );
+    let Outcome::Compound {
+        ids,
+        then: Some(then),
+    } = done
+    else {
+        panic!("{done:?}");
+    };
+    let Outcome::PutMany(listed) = *then else {
+        panic!("{then:?}");
+    };
+    let shards = |ids: &[MessageId]| -> Vec<usize> {
+        ids.iter().map(|id| shard_of_id(*id, SHARDS)).collect()
+    };
+    assert_eq!((shards(&ids), shards(&listed)), (vec![0], vec![2, 0, 2]));
+    assert!(listed[0] < listed[2], "in their order: {listed:?}");
+    let counts = progress(id).expect("it is there");
+    assert_eq!((counts.total, counts.pending, counts.open), (4, 4, false));
+    assert_eq!(take_many(&core, &names(), 10).len(), 4);
+    assert_eq!(take_many(&core, &names(), 10), [""]);
+    // One that cannot be stored, in the last shard, leaves none of it in any.
+    let (id, effects, mut puts) = list();
+    puts[2].more.get_or_insert_default().name = Some(b"".as_slice().into());
+    let refused = ask(
+        &core,
+        compound(vec![], effects, Some(Command::PutMany(puts))),
+    );
+    assert_eq!(refused, Outcome::Refused(Refusal::BadMessageName));
+    assert_eq!(progress(id), None);
+    assert_eq!(take_many(&core, &names(), 10), [""; 0]);
+    // A batch that is committed, or is not there, refuses the step of any shard.
+    let id = batch_id(&b);
+    for (effect, why) in [
+        (Effect::CommitBatch(id), Refusal::BatchNotFound),
+        (Effect::Put(member(&c, "x", id)), Refusal::BatchNotFound),
+    ] {
+        let effects = vec![Effect::Put(put(&a, 1, "x")), effect];
+        let refused = ask(&core, compound(vec![], effects, None));
+        assert_eq!(refused, Outcome::Refused(why));
+    }
+    assert_eq!(take_many(&core, &names(), 10), [""; 0]);
 }

@@ -70,7 +70,7 @@ fn engine(outcome: &Outcome) -> Value {
             "next": next.map(quintet_web::batches_after),
         }),
         // No order asks for one.
-        Outcome::Tracked(_) => json!({}),
+        Outcome::Tracked(track) => json!({ "track": quintet_web::track_line((**track).clone()) }),
         // Its session writes it, with bodies.
         Outcome::Swept(_) => json!({}),
         Outcome::Stats(stats) => match &**stats {

@@ -1,8 +1,8 @@
 //! Requests of the control channel.
 
 use quintet_engine::{
-    Attr, BatchAsk, BatchId, Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name,
-    OnRepeat, Pattern, Peek, Put, PutMore, Scope, StatsOf, Take, Tie, Wait, When,
+    Attr, BatchAsk, BatchId, Body, By, ByName, Command, Dedupe, Edit, Expiry, ListState, MessageId,
+    Name, NamedAct, OnRepeat, Pattern, Peek, Put, PutMore, Scope, StatsOf, Take, Tie, Wait, When,
 };
 use quintet_scripts::FOLDER;
 use quintet_wire::{Ask, CronAct, HostAsk, Login, WorkerState};
@@ -118,6 +118,16 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
         "batch_commit" => engine(Command::Batch(BatchAsk::Commit(batch(of)?))),
         "batch_show" => engine(Command::Batch(BatchAsk::Show(batch(of)?))),
         "batch_forget" => engine(Command::Batch(BatchAsk::Forget(batch(of)?))),
+        "track" => {
+            let name = of.get("name").and_then(Value::as_str);
+            let by_name = ByName {
+                queue: Some(queue(of)?),
+                name: name.ok_or("which name?")?.as_bytes().into(),
+                by: By::Anyone,
+                act: NamedAct::Track,
+            };
+            engine(Command::ByName(Box::new(by_name)))
+        }
         "batches" => {
             let after = of.get("after").and_then(Value::as_str);
             let list = quintet_web::list_batches(after, BATCHES);
@@ -264,6 +274,7 @@ fn more_of_put(of: &Value) -> Result<Option<Box<PutMore>>, String> {
             Some(id) => Some(Tie::member(BatchId::parse(id).ok_or("which batch?")?)),
             None => None,
         },
+        tracked: of.get("tracked").and_then(Value::as_bool).unwrap_or(false),
         ..PutMore::default()
     };
     Ok((more != PutMore::default()).then(|| Box::new(more)))

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::Where;
 use super::client::{Client, Refused};
 
-/// Exit code of `take` and `peek` when there was no message; wrong usage is 2, damage 3.
-const EMPTY: u8 = 4;
+/// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
+pub(super) const EMPTY: u8 = 4;
 
 fn duration(text: &str) -> Result<u64, String> {
     crate::config::parse_duration_ms(text)
@@ -28,7 +28,7 @@ fn duration(text: &str) -> Result<u64, String> {
                         quintet put work --file job.json --rank 0 --delay 5m\n  \
                         quintet put mail hello --with-key ann --attr lang=fr --unique order-7\n  \
                         quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace\n  \
-                        quintet put reports 'march' --name report-7"
+                        quintet put reports 'march' --name report-7 --tracked"
 )]
 pub(super) struct Put {
     #[command(flatten)]
@@ -74,6 +74,9 @@ pub(super) struct Put {
     /// What a repeat does; absent: as the queue's `unique_repeat` says.
     #[arg(long, value_parser = OnRepeat::ALL.iter().map(|repeat| repeat.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
     on_repeat: Option<String>,
+    /// Have it known by its name what became of it, also when it is gone: `quintet track`.
+    #[arg(long, requires = "name")]
+    tracked: bool,
     /// The batch it is counted in.
     #[arg(long, value_name = "BATCH")]
     batch: Option<String>,
@@ -110,6 +113,9 @@ impl Put {
             if let Some(value) = value {
                 of.insert(key.into(), value.into());
             }
+        }
+        if self.tracked {
+            of.insert("tracked".into(), true.into());
         }
         if !self.attr.is_empty() {
             of.insert("attrs".into(), json!(self.attr));

@@ -95,6 +95,8 @@ enum Command {
     Clients(verbs::Clients),
     /// List the worker processes of the faktory voice, or ask one to be quiet or to end.
     Workers(verbs::Workers),
+    /// Show what became of tracked messages, by their own names.
+    Track(verbs::Track),
     /// List batches of messages, make, commit or forget one.
     Batch(verbs::Batch),
     /// List the messages put by the calendar, or steer them.
@@ -225,6 +227,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Leases(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Workers(command) => command.run(),
+        Command::Track(command) => command.run(),
         Command::Batch(command) => command.run(),
         Command::Cron(command) => command.run(),
         Command::Purge(command) => command.run(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quintet_door::{CronDone, CronNo, CronSeen, Reloads};
 use quintet_engine::{Caller, Party, PartyStats, Principal};
 use quintet_host::PartyKey;
-use quintet_wire::{CronAct, Given, HostAsk, WorkerState};
+use quintet_wire::{CronAct, Given, HostAsk, WorkerSeen, WorkerState};
 use serde_json::json;
 
 use super::conn::{Conn, DueReply};
@@ -16,6 +16,31 @@ use super::secure::Secrecy;
 use super::thread::IoThread;
 use crate::clients::{Census, Client, TellClients};
 use crate::server::Server;
+
+/// Workers as a list in JSON, each with the jobs that these connections of its hold.
+fn told_of_workers(all: Vec<WorkerSeen>, clients: &[Client]) -> String {
+    let mut jobs: HashMap<&str, u64> = HashMap::new();
+    for client in clients {
+        if let Some(wid) = &client.worker {
+            *jobs.entry(wid).or_default() += client.leases;
+        }
+    }
+    let all = all.into_iter().map(|worker| {
+        json!({
+            "wid": worker.joins.wid,
+            "host": worker.joins.host,
+            "pid": worker.joins.pid,
+            "labels": worker.joins.labels,
+            "state": worker.state.word(),
+            "jobs": jobs.get(&*worker.joins.wid).copied().unwrap_or(0),
+            "connections": worker.connections,
+            "rss_kb": worker.rss_kb,
+            "age_ms": worker.age_ms,
+            "silent_ms": worker.silent_ms,
+        })
+    });
+    all.collect::<serde_json::Value>().to_string()
+}
 
 /// What a connection of HTTP is called among all; `id` from 1. A party's
 /// generation is never 0, so that these are no parties' numbers, and below 2^53
@@ -83,6 +108,10 @@ impl Server {
             };
             return self.reload_and_tell(caller.principal, Box::new(tell));
         }
+        if let HostAsk::Workers = ask {
+            let tell = move |workers| mailbox.leave(Mail::Told(party, Ok(workers)));
+            return self.list_workers(Box::new(tell));
+        }
         if let HostAsk::Crons = ask {
             let tell = move |crons: Vec<CronSeen>| {
                 let crons: Vec<_> = crons.into_iter().map(quintet_web::Cron::from).collect();
@@ -122,24 +151,14 @@ impl Server {
         }));
     }
 
-    /// Every worker that is known, as a list in JSON.
-    pub(crate) fn all_workers(&self) -> String {
+    /// Tells of every worker that is known, as a list in JSON: with what its connections hold,
+    /// so the threads are asked.
+    pub(crate) fn list_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
         let now = self.core.clock.now();
         let all = self.guests.workers(|workers| workers.list(now));
-        let all = all.into_iter().map(|worker| {
-            json!({
-                "wid": worker.joins.wid,
-                "host": worker.joins.host,
-                "pid": worker.joins.pid,
-                "labels": worker.joins.labels,
-                "state": worker.state.word(),
-                "connections": worker.connections,
-                "rss_kb": worker.rss_kb,
-                "age_ms": worker.age_ms,
-                "silent_ms": worker.silent_ms,
-            })
-        });
-        all.collect::<serde_json::Value>().to_string()
+        self.list_clients(Box::new(move |clients| {
+            tell(told_of_workers(all, &clients))
+        }));
     }
 
     /// Asks a worker for this, unless it was asked for more; false: it is not known.

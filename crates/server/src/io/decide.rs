@@ -96,6 +96,7 @@ impl IoThread {
                 },
                 Ask::Host(
                     ask @ (HostAsk::Clients
+                    | HostAsk::Workers
                     | HostAsk::CloseClient(_)
                     | HostAsk::Crons
                     | HostAsk::Cron(..)

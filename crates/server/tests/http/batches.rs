@@ -260,6 +260,75 @@ fn beanstalk_and_hooks_put_into_a_batch_of_any_shard() {
 }
 
 #[test]
+fn a_hook_makes_a_batch_over_shards_in_the_step_of_its_put_and_over_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let rules = dir.path().join("rules.lua");
+    let lua = "function before_put(msg)
+           if msg.queue ~= 'order' then return end
+           local b = quintet.batch{
+             complete = {queue = 'ran', body = 'all ran'},
+             success = {queue = 'packed', body = msg.body},
+           }
+           for _, part in ipairs{'a', 'b', 'c', 'd', 'e'} do
+             quintet.put{queue = part, body = part, batch = b}
+           end
+           b:commit()
+           quintet.table('orders'):set(msg.body, b.id)
+           msg.batch = b
+         end
+         quintet.command('ORDER', function(args)
+           local id = quintet.table('orders'):get(args[1])
+           local b = id and quintet.batch(id):show()
+           return b and ('%d %d %s %s'):format(b.total, b.pending, b.open, id) or 'none'
+         end)";
+    std::fs::write(&rules, lua).unwrap();
+    let config =
+        format!("shards = 4\nhooks = {rules:?}\n[[queue]]\nname = 'e'\nmessages_max = 1\n");
+    let started = || Start {
+        listen: &["http=0", "beanstalk=0"],
+        config: Some(&config),
+        ..Start::default()
+    };
+    let mut server = Server::start_with(&data, started());
+    let order = |server: &Server, body: &str| {
+        let list = json!({ "messages": [{ "body": body }] }).to_string();
+        ask(server, "POST /queues/order/messages", "", &list)
+    };
+    let told = |server: &Server, body: &str| {
+        let mut client = server.client_of("beanstalk");
+        client.send(format!("ORDER {body}\r\n").as_bytes());
+        text(&client.until(b"\r\n"))
+    };
+    assert_eq!(order(&server, "7").status, 201);
+    let first = told(&server, "7");
+    assert!(first.starts_with("6 6 false b-"), "{first}");
+    // A part that finds no room refuses all of it, the batch too.
+    let refused = order(&server, "8");
+    assert_eq!(refused.status, 507, "{}", refused.json);
+    assert_eq!(told(&server, "8"), "none\r\n");
+    assert_eq!(listed(&server).len(), 1);
+    server.kill();
+    server = Server::start_with(&data, started());
+    assert_eq!(told(&server, "7"), first);
+    for queue in ["a", "b", "c", "d", "e", "order"] {
+        let none = taken(&server, "packed");
+        assert_eq!(none, Vec::<Value>::new(), "before {queue}");
+        let found = taken(&server, queue);
+        assert_eq!(found.len(), 1, "{queue}: {found:?}");
+        settle(&server, &found[0], "finish");
+    }
+    // A callback is carried to its queue's shard: it comes by itself.
+    for (queue, body) in [("ran", "all ran"), ("packed", "7")] {
+        let wait = json!({ "wait_ms": 60_000 }).to_string();
+        let path = format!("POST /queues/{queue}/reserve");
+        let reply = ask(&server, &path, "", &wait);
+        assert_eq!(reply.json["messages"][0]["body"], body, "{}", reply.json);
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
 fn bad_batches_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let more = "batches_max = 1\nbatch_bytes_max = \"100B\"\nshards = 1";

@@ -299,3 +299,53 @@ fn who_is_there_and_who_holds_what() {
         assert!(audit.contains(&line), "{line}: {audit}");
     }
 }
+
+#[test]
+fn what_became_of_tracked_messages_is_shown_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        listen: &["beanstalk=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let put = |name: &str| said(&server, &["put", "film", "x", "--name", name, "--tracked"]);
+    let state = |name: &str| {
+        let line = said(&server, &["track", "film", name, "--json"]);
+        let track: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            (&track["name"], &track["queue"]),
+            (&name.into(), &"film".into())
+        );
+        track["state"].clone()
+    };
+    put("order 1");
+    assert_eq!(state("order 1"), "waiting");
+    let mut client = server.client_of("beanstalk");
+    client.send(b"watch film\r\nreserve\r\n");
+    client.expect(b"WATCHING 2\r\n");
+    let reserved = text(&client.until(b"\r\n"));
+    let id = reserved.split(' ').nth(1).unwrap().to_owned();
+    client.until(b"\r\n");
+    client.send(format!("progress {id} 40 page 2\r\n").as_bytes());
+    client.expect(b"NOTED\r\n");
+    let shown = said(&server, &["track", "film", "order 1"]);
+    for cell in ["progress", "order 1", "reserved", "40 %", "page 2"] {
+        assert!(shown.contains(cell), "{cell}: {shown}");
+    }
+    client.send(format!("delete {id}\r\n").as_bytes());
+    client.expect(b"DELETED\r\n");
+    assert_eq!(state("order 1"), "done");
+    // Of those that are known the rest is told.
+    put("order 2");
+    said(&server, &["put", "film", "x", "--name", "order 3"]);
+    let some = run(&server, &["track", "film", "order 2", "order 3", "--json"]);
+    assert_eq!((some.0.lines().count(), some.2), (1, 4), "{some:?}");
+    let none = run(&server, &["track", "film", "order 3"]);
+    assert_eq!(none, (String::new(), String::new(), 4));
+    assert_eq!(run(&server, &["track", "film"]).2, 2);
+    let nameless = run(&server, &["put", "film", "x", "--tracked"]);
+    assert!(
+        nameless.2 == 2 && nameless.1.contains("--name"),
+        "{nameless:?}"
+    );
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 fn start(data: &Path, config: &str) -> Server {
     let start = Start {
-        listen: &["faktory=127.0.0.1:0"],
+        listen: &["faktory=127.0.0.1:0", "http=127.0.0.1:0"],
         config: Some(config),
         ..Start::default()
     };
@@ -54,6 +54,7 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
         ("pid", json!(7)),
         ("labels", json!(["a", "b"])),
         ("state", json!("running")),
+        ("jobs", json!(0)),
         ("connections", json!(1)),
     ] {
         assert_eq!(all[0][key], value, "{key}");
@@ -79,6 +80,28 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
     let job = text(&other.until(b"\r\n"));
     assert!(job.starts_with('$') && job != "$-1\r\n", "{job}");
     other.until(b"\r\n");
+    // Who holds how many, by each way it is asked.
+    let jobs = |all: &[Value]| {
+        let of = |wid: &str| {
+            let found = all.iter().find(|worker| worker["wid"] == wid);
+            found.expect("it is listed")["jobs"].clone()
+        };
+        (of("w1"), of("w2"))
+    };
+    assert_eq!(jobs(&listed(&server)), (json!(0), json!(1)));
+    let mut web = server.client_of("http");
+    let head = "host: localhost\r\nconnection: close\r\n";
+    web.send(format!("GET /api/v1/workers HTTP/1.1\r\n{head}\r\n").as_bytes());
+    // All of it: it closes.
+    let reply = text(&web.exact(1 << 20));
+    let (_, body) = reply.split_once("\r\n\r\n").expect("a reply");
+    let all: Vec<Value> = serde_json::from_str(body).expect("JSON");
+    assert_eq!(jobs(&all), (json!(0), json!(1)));
+    let shown = run(&server, &["workers"]);
+    let row = shown.lines().find(|row| row.starts_with("w2 "));
+    let behind = row.and_then(|row| row.split_once("running"));
+    let cell = behind.and_then(|(_, behind)| behind.split_whitespace().next());
+    assert_eq!(cell, Some("1"), "{shown}");
     run(&server, &["workers", "terminate", "w1"]);
     run(&server, &["workers", "quiet", "w1"]);
     let ends = "$21\r\n{\"state\":\"terminate\"}\r\n";

@@ -31,6 +31,13 @@ impl Model {
         let now = self.now;
         match ask {
             BatchAsk::New(new) => return self.new_batch(*new),
+            BatchAsk::Number { .. } => {
+                let id = BatchId(self.new_id(false).0);
+                return Ok(Outcome::Batch(Box::new(Batch {
+                    id,
+                    ..Batch::default()
+                })));
+            }
             BatchAsk::List { after, max, .. } => {
                 let mut found: Vec<Batch> = self.batches.iter().map(|b| b.batch.clone()).collect();
                 found.retain(|batch| batch.id > after);

@@ -41,6 +41,7 @@ pub(super) fn batch() -> impl Strategy<Value = BatchAsk> {
                 description: description.as_bytes().into(),
             }))
         }),
+        1 => Just(BatchAsk::Number { queue: Name::from("a"), parent: None }),
         1 => batch_pick().prop_map(BatchAsk::Open),
         6 => batch_pick().prop_map(BatchAsk::Commit),
         1 => batch_pick().prop_map(BatchAsk::Show),

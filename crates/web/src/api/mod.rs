@@ -37,6 +37,7 @@ use crate::visitor::Visitor;
 pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
 pub(crate) use bulk::{cursor, cursor_text};
 pub use cron::Cron;
+pub use names::track_line;
 pub(crate) use path::Path;
 pub(crate) use problem::Problem;
 pub(crate) use types::{Dedupe, NewMessage};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use quintet_engine::{By, ByName, Command, Name, NamedAct, Outcome};
+use quintet_engine::{By, ByName, Command, Name, NamedAct, Outcome, Track};
+use serde_json::{Value, json};
 
 use super::path::Path;
 use super::problem::Problem;
@@ -63,6 +64,11 @@ pub(super) async fn track(
         return Err(Problem::unexpected());
     };
     Ok(reply::document(&Tracked::from(*track)))
+}
+
+/// What became of a tracked message, as the API shows it.
+pub fn track_line(track: Track) -> Value {
+    json!(Tracked::from(track))
 }
 
 impl Api {

@@ -7,6 +7,7 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use quintet_door::WorkerAct;
+use tokio::sync::oneshot;
 
 use super::Api;
 use super::path::Path;
@@ -15,7 +16,8 @@ use super::server::must_operate;
 use crate::reply;
 use crate::visitor::Visitor;
 
-/// Workers that are known: their names, hosts, states, and when they last said something.
+/// Workers that are known: their names, hosts, states, how many jobs their connections hold, and
+/// when they last said something.
 #[utoipa::path(get, path = "/api/v1/workers", tag = "server",
     responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
@@ -23,7 +25,13 @@ pub(super) async fn list(
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
     must_operate(&visitor)?;
-    Ok(reply::written(api.door.workers()))
+    let (tell, told) = oneshot::channel();
+    api.door.workers(Box::new(move |list| {
+        // The client may have gone.
+        let _heard = tell.send(list);
+    }));
+    let list = told.await.map_err(|_| Problem::stopping())?;
+    Ok(reply::written(list))
 }
 
 /// `quiet`: it gets nothing more, and is asked to finish what it has; `terminate`: it is asked to

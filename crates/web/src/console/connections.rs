@@ -29,8 +29,6 @@ pub(super) struct Client {
     unread_bytes: u64,
     /// Over HTTP.
     asks: Option<String>,
-    /// The worker it is of, by its name.
-    pub(super) worker: Option<String>,
     /// Names as they are shown everywhere.
     waits_on: Vec<String>,
     pub(super) leases: u64,

@@ -1,8 +1,6 @@
 //! Workers of clients that say a name of their own (faktory): how they are; asked
 //! to be quiet, and to end.
 
-use std::collections::HashMap;
-
 use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
@@ -10,12 +8,13 @@ use hyper::StatusCode;
 use quintet_door::WorkerAct;
 use quintet_engine::Name;
 use serde::Deserialize;
+use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::{in_address, of_address, seen};
 use super::operate::must_operate;
 use super::overview::Figure;
-use super::{Asked, connections, words};
+use super::{Asked, words};
 use crate::api::{Path, Problem};
 use crate::pages;
 
@@ -32,6 +31,8 @@ struct Worker {
     pid: i64,
     labels: Vec<String>,
     state: String,
+    /// Jobs that its open connections hold.
+    jobs: u64,
     connections: u64,
     rss_kb: u64,
     age_ms: u64,
@@ -84,7 +85,7 @@ fn state(
 }
 
 impl Row {
-    fn new(worker: &Worker, jobs: u64) -> Self {
+    fn new(worker: &Worker) -> Self {
         let (word, tag, acts) = state(&worker.state);
         let labels: Vec<String> = worker.labels.iter().map(|label| seen(label)).collect();
         Self {
@@ -95,7 +96,7 @@ impl Row {
             state: word,
             tag,
             acts,
-            jobs: Figure::new(jobs),
+            jobs: Figure::new(worker.jobs),
             connections: Figure::new(worker.connections),
             memory: match worker.rss_kb {
                 0 => words::NONE.to_owned(),
@@ -129,26 +130,23 @@ struct Workers {
     more: bool,
 }
 
-/// All workers, and how many jobs the open connections of each have.
-async fn all(asked: &Asked) -> Result<(Vec<Worker>, HashMap<String, u64>), Problem> {
-    let told = asked.console.api.door().workers();
-    let workers = serde_json::from_str(&told);
-    let workers = workers.map_err(|error| Problem::internal(format!("workers: {error}")))?;
-    let mut jobs = HashMap::new();
-    for client in connections::list(asked).await?.unwrap_or_default() {
-        let leases = client.leases;
-        if let Some(wid) = client.worker {
-            *jobs.entry(wid).or_default() += leases;
-        }
-    }
-    Ok((workers, jobs))
+/// All workers.
+async fn all(asked: &Asked) -> Result<Vec<Worker>, Problem> {
+    let (tell, told) = oneshot::channel();
+    asked.console.api.door().workers(Box::new(move |list| {
+        // The client may have gone.
+        let _heard = tell.send(list);
+    }));
+    let list = told.await.map_err(|_| Problem::stopping())?;
+    let workers = serde_json::from_str(&list);
+    workers.map_err(|error| Problem::internal(format!("workers: {error}")))
 }
 
 /// `/workers`.
 pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
-    let (mut workers, jobs) = all(&asked).await?;
+    let mut workers = all(&asked).await?;
     let number = |is: &dyn Fn(&&Worker) -> bool| {
         let number = workers.iter().filter(is).count();
         words::count(number as u64)
@@ -158,7 +156,10 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         ("Running", number(&|worker| worker.state == "running")),
         ("Quiet", number(&|worker| worker.state == "quiet")),
         ("Ending", number(&|worker| worker.state == "terminate")),
-        ("Jobs held", words::count(jobs.values().sum())),
+        (
+            "Jobs held",
+            words::count(workers.iter().map(|worker| worker.jobs).sum()),
+        ),
     ];
     let none = workers.is_empty();
     workers.retain(|worker| worker.has(&has));
@@ -166,15 +167,11 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     workers.sort_by(|a, b| (&a.host, &a.wid).cmp(&(&b.host, &b.wid)));
     let more = workers.len() > ROWS;
     workers.truncate(ROWS);
-    let row = |worker: &Worker| {
-        let jobs = jobs.get(&worker.wid);
-        Row::new(worker, jobs.copied().unwrap_or(0))
-    };
     let page = Workers {
         frame: asked.frame.of("Workers", "workers").live(""),
         facts,
         has,
-        rows: workers.iter().map(row).collect(),
+        rows: workers.iter().map(Row::new).collect(),
         none,
         more,
     };
@@ -218,10 +215,10 @@ pub(super) async fn question(
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let (wid, wanted) = named(&part, &act)?;
-    let (workers, jobs) = all(&asked).await?;
-    let worker = workers.into_iter().find(|worker| worker.wid == wid);
+    let mut workers = all(&asked).await?.into_iter();
+    let worker = workers.find(|worker| worker.wid == wid);
     let worker = worker.ok_or_else(Problem::no_such_page)?;
-    let held = words::of(jobs.get(&wid).copied().unwrap_or(0), "job", "jobs");
+    let held = words::of(worker.jobs, "job", "jobs");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);

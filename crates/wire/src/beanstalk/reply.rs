@@ -47,6 +47,10 @@ pub(super) enum BeanstalkReply {
     /// how many more may be.
     Kicked(ListState, u64, u64),
     StatsJob,
+    /// The id of the batch that was made.
+    NewBatch,
+    StatsBatch,
+    StatsTrack,
     StatsTube(Name),
     Stats,
     /// The same, with the tubes found so far.
@@ -110,6 +114,10 @@ impl BeanstalkReply {
                 BeanstalkReply::Inserted | BeanstalkReply::InsertedUnique,
                 Outcome::Put { id, .. },
             ) => count(b"INSERTED ", id.0, output),
+            (BeanstalkReply::NewBatch, Outcome::Batch(batch)) => {
+                output.put(b"BATCH ");
+                output.line(batch.id.to_string().as_bytes());
+            }
             (BeanstalkReply::Kicked(_, kicked, _), _) => count(b"KICKED ", kicked, output),
             (BeanstalkReply::Watching(watched), _) => count(b"WATCHING ", watched as u64, output),
             (BeanstalkReply::Using(name), _) => {
@@ -137,6 +145,9 @@ impl BeanstalkReply {
                 | BeanstalkReply::Inserted
                 | BeanstalkReply::InsertedUnique
                 | BeanstalkReply::StatsJob
+                | BeanstalkReply::NewBatch
+                | BeanstalkReply::StatsBatch
+                | BeanstalkReply::StatsTrack
                 | BeanstalkReply::NowUsing(_)
                 | BeanstalkReply::NowWatching(_)
                 | BeanstalkReply::Stats
@@ -185,7 +196,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::LeaseOver
         | Refusal::BatchNotFound => NOT_FOUND,
         Refusal::BatchClosed => b"BATCH_CLOSED\r\n",
-        Refusal::MessageTooLarge => JOB_TOO_BIG,
+        Refusal::MessageTooLarge | Refusal::BatchTooLarge => JOB_TOO_BIG,
         Refusal::Draining => b"DRAINING\r\n",
         Refusal::QueueFull
         | Refusal::NoSpace
@@ -194,7 +205,6 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::TagsFull
         | Refusal::SnapshotFull
         | Refusal::BatchWithoutCallback
-        | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
         | Refusal::TooManyQueues
         | Refusal::UserQueues

@@ -1,8 +1,8 @@
 //! Reading a command line.
 
 use quintet_engine::{
-    BackTo, BatchAsk, BatchId, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name,
-    Peek, StatsOf, Wait, When,
+    BackTo, BatchAsk, BatchId, By, ByName, Command, Event, How, LeaseAsk, LeaseOwner, LeaseTime,
+    MESSAGE_NAME_BYTES_MAX, MessageId, Name, NamedAct, Peek, StatsOf, Wait, When,
 };
 
 use super::Count;
@@ -36,6 +36,10 @@ pub(super) enum Request<'a> {
     PutUnique(Announced, &'a [u8]),
     /// The same, of a member of this batch.
     PutMember(Announced, BatchId),
+    /// The same, of a job of this name of which it can be asked what became of it.
+    PutTracked(Announced, &'a [u8]),
+    /// A batch, of whose callbacks the bodies follow.
+    NewBatch(Callbacks),
     Reserve(Wait),
     /// So many jobs at most.
     ReserveBatch(u32, Wait),
@@ -58,6 +62,27 @@ pub(super) struct Announced {
     pub(super) rank: u32,
     pub(super) due: When,
     pub(super) ttr_ms: u64,
+    pub(super) len: u32,
+}
+
+/// The callbacks that a batch is announced with, in the order of their bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Callbacks {
+    pub(super) first: Announcement,
+    pub(super) second: Option<Announcement>,
+}
+
+impl Callbacks {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Announcement> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+}
+
+/// What a callback is announced with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Announcement {
+    pub(super) event: Event,
+    pub(super) tube: Name,
     pub(super) len: u32,
 }
 
@@ -84,7 +109,7 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
         (b"list-tubes-watched", None) => (Count::ListTubesWatched, Request::ListTubesWatched),
         (b"quit", None) => (Count::Other, Request::Quit),
         (_, None) => fault(unknown(line)),
-        (_, Some(rest)) => match arguments(verb, rest) {
+        (_, Some(rest)) => match arguments(verb, rest, used) {
             Some((count, Some(request))) => (count, request),
             Some((_, None)) => fault(reply::BAD_FORMAT),
             None => fault(unknown(line)),
@@ -96,14 +121,67 @@ fn batch_id(word: &[u8]) -> Option<BatchId> {
     BatchId::parse(std::str::from_utf8(word).ok()?)
 }
 
-fn commit_batch(word: &[u8]) -> Option<Request<'static>> {
-    let commit = Command::Batch(BatchAsk::Commit(batch_id(word)?));
-    Some(engine(commit, BeanstalkReply::Line(b"COMMITTED\r\n")))
+/// Something about the batch that the rest of a line names.
+fn of_batch(
+    word: &[u8],
+    ask: fn(BatchId) -> BatchAsk,
+    reply: BeanstalkReply,
+) -> Option<Request<'static>> {
+    Some(engine(Command::Batch(ask(batch_id(word)?)), reply))
+}
+
+/// What became of the tracked job of this name.
+fn track(queue: Name, name: &[u8]) -> Option<Request<'static>> {
+    let by_name = ByName {
+        queue: Some(queue),
+        name: message_name(name)?.into(),
+        by: By::Owner,
+        act: NamedAct::Track,
+    };
+    let ask = Command::ByName(Box::new(by_name));
+    Some(engine(ask, BeanstalkReply::StatsTrack))
+}
+
+/// A word that a job may have as its name.
+fn message_name(word: &[u8]) -> Option<&[u8]> {
+    let is_name = (1..=MESSAGE_NAME_BYTES_MAX).contains(&word.len()) && !word.contains(&b' ');
+    is_name.then_some(word)
+}
+
+/// `EVENT TUBE BYTES`, once or twice.
+fn callbacks(rest: &[u8]) -> Option<Callbacks> {
+    let mut words = rest.split(|&byte| byte == b' ');
+    let first = announcement(words.next()?, &mut words)?;
+    let second = match words.next() {
+        Some(event) => Some(announcement(event, &mut words)?),
+        None => None,
+    };
+    let twice = second
+        .as_ref()
+        .is_some_and(|second| second.event == first.event);
+    (!twice && words.next().is_none()).then_some(Callbacks { first, second })
+}
+
+fn announcement<'a>(
+    event: &[u8],
+    words: &mut impl Iterator<Item = &'a [u8]>,
+) -> Option<Announcement> {
+    let events = [Event::Complete, Event::Success];
+    let event = events
+        .into_iter()
+        .find(|known| known.word().as_bytes() == event)?;
+    let tube = Name::new(tube(words.next()?)?);
+    let len = Fields(words.next()?).last_small()?;
+    Some(Announcement { event, tube, len })
 }
 
 /// A command with arguments; `Some((_, None))` if they are bad, `None` if
 /// there is no such command.
-fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'a>>)> {
+fn arguments<'a>(
+    verb: &[u8],
+    rest: &'a [u8],
+    used: impl FnOnce() -> Name,
+) -> Option<(Count, Option<Request<'a>>)> {
     let fields = Fields(rest);
     let job = |fields: Fields<'a>, what: fn(MessageId) -> (Command, BeanstalkReply)| {
         let (command, reply) = what(MessageId(fields.last(u64::MAX)?));
@@ -113,7 +191,21 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
         b"put" => (Count::Put, fields.put()),
         b"put-unique" => (Count::Put, fields.put_unique()),
         b"put-member" => (Count::Put, fields.put_member()),
-        b"commit-batch" => (Count::Other, commit_batch(rest)),
+        b"put-tracked" => (Count::Put, fields.put_tracked()),
+        b"stats-track" => (Count::Other, track(used(), rest)),
+        b"new-batch" => (Count::Other, callbacks(rest).map(Request::NewBatch)),
+        b"open-batch" => {
+            let reply = BeanstalkReply::Line(b"OPENED\r\n");
+            (Count::Other, of_batch(rest, BatchAsk::Open, reply))
+        }
+        b"commit-batch" => {
+            let reply = BeanstalkReply::Line(b"COMMITTED\r\n");
+            (Count::Other, of_batch(rest, BatchAsk::Commit, reply))
+        }
+        b"stats-batch" => {
+            let reply = BeanstalkReply::StatsBatch;
+            (Count::Other, of_batch(rest, BatchAsk::Show, reply))
+        }
         b"reserve-with-timeout" => {
             let wait = fields.last(WAIT_MAX_S);
             let request = |seconds: u64| Request::Reserve(Wait::For(seconds * 1000));
@@ -276,6 +368,11 @@ impl<'a> Fields<'a> {
         Some(Request::PutMember(announced, batch_id(batch)?))
     }
 
+    fn put_tracked(self) -> Option<Request<'a>> {
+        let (announced, name) = self.put_with_word()?;
+        Some(Request::PutTracked(announced, message_name(name)?))
+    }
+
     /// What a put is announced with, and a word behind it.
     fn put_with_word(mut self) -> Option<(Announced, &'a [u8])> {
         let (rank, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
@@ -418,6 +515,42 @@ mod tests {
             ("commit-batch x", "BAD_FORMAT"),
             ("commit-batch b-00800000000000ab ", "BAD_FORMAT"),
             ("commit-batch", "UNKNOWN_COMMAND"),
+            ("stats-batch b-7", "BAD_FORMAT"),
+            ("open-batch b-00800000000000ab x", "BAD_FORMAT"),
+            (
+                "open-batch b-00800000000000ab",
+                "Batch(Open(BatchId(36028797018964139)))",
+            ),
+            ("new-batch", "UNKNOWN_COMMAND"),
+            ("new-batch ", "BAD_FORMAT"),
+            ("new-batch 1", "BAD_FORMAT"),
+            ("new-batch done t 1", "BAD_FORMAT"),
+            ("new-batch complete t", "BAD_FORMAT"),
+            ("new-batch complete t ", "BAD_FORMAT"),
+            ("new-batch complete -t 1", "BAD_FORMAT"),
+            ("new-batch complete t 1x", "BAD_FORMAT"),
+            ("new-batch complete t 1 ", "BAD_FORMAT"),
+            ("new-batch complete t 4294967296", "BAD_FORMAT"),
+            ("new-batch complete t 1 complete u 2", "BAD_FORMAT"),
+            ("new-batch complete t 1 success u", "BAD_FORMAT"),
+            ("new-batch complete t 1 success u 2 x", "BAD_FORMAT"),
+            (
+                "new-batch success u 2",
+                "NewBatch(Callbacks { first: Announcement { event: Success, tube: \"u\", len: 2 }, \
+                 second: None })",
+            ),
+            (
+                "new-batch success u 2 complete t 1",
+                "NewBatch(Callbacks { first: Announcement { event: Success, tube: \"u\", len: 2 }, \
+                 second: Some(Announcement { event: Complete, tube: \"t\", len: 1 }) })",
+            ),
+            ("put-tracked 1 0 1 2", "BAD_FORMAT"),
+            ("put-tracked 1 0 1 2 ", "BAD_FORMAT"),
+            ("put-tracked 1 0 1 2 a b", "BAD_FORMAT"),
+            // As everything that begins so, as beanstalkd reads it.
+            ("stats-track", "BAD_FORMAT"),
+            ("stats-track ", "BAD_FORMAT"),
+            ("stats-track a b", "BAD_FORMAT"),
             ("progress 1", "BAD_FORMAT"),
             ("progress 1 101", "BAD_FORMAT"),
             ("progress 1 5x", "BAD_FORMAT"),

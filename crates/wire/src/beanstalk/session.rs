@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
 use quintet_engine::{
-    BatchId, Body, Command, Dedupe, LargeBody, ListState, Outcome, Put, Refusal, Tie,
+    BatchAsk, BatchId, Body, Callback, Command, Dedupe, Event, LargeBody, ListState, NewBatch,
+    Outcome, Put, Refusal, Tie,
 };
 
 use super::reply::{self, BeanstalkReply, CRLF};
-use super::request::{Announced, LINE_MAX, Request, parse};
+use super::request::{Announced, Callbacks, LINE_MAX, Request, parse};
 use super::steps::{go_on, queues};
 use super::tubes::Referred;
 use super::{Count, Shared, stats};
@@ -18,7 +19,7 @@ use crate::foreign::{self, Foreign};
 use crate::login::{Logins, auth_line};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
 
 /// Protocol state of one connection.
 pub(super) struct BeanstalkSession {
@@ -40,6 +41,8 @@ enum Beside {
     Unique(Box<[u8]>),
     /// The batch it is counted in.
     Batch(BatchId),
+    /// Its name, by which it is asked what became of it.
+    Tracked(Arc<[u8]>),
 }
 
 /// What the input's front is.
@@ -49,6 +52,8 @@ enum BeanstalkState {
     /// The rest of a line that was too long.
     LongLine,
     Job(Coming<Announced>),
+    /// The bodies of a batch's callbacks, as one, with what ends the first.
+    Callbacks(Coming<Box<Callbacks>>),
     /// So many bytes of a job that is too long.
     TooBig(u64),
     /// Nothing more: the connection is closing.
@@ -134,6 +139,11 @@ impl BeanstalkSession {
                 self.beside = Some(Beside::Batch(batch));
                 return self.announced(input, end, put, env);
             }
+            Request::PutTracked(put, name) => {
+                self.beside = Some(Beside::Tracked(name.into()));
+                return self.announced(input, end, put, env);
+            }
+            Request::NewBatch(callbacks) => return self.batch(input, end, callbacks, env),
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
                 let take = Ask::Engine(self.tubes.reserve(1, wait));
@@ -203,6 +213,38 @@ impl BeanstalkSession {
         }
     }
 
+    /// A batch's callbacks are held until all are there: their bodies are short.
+    fn batch(&mut self, input: &[u8], end: usize, of: Callbacks, env: &Env<'_>) -> Step {
+        let lens = || of.all().map(|callback| u64::from(callback.len));
+        // What ends the last one is read behind it.
+        let len = lens().sum::<u64>() + CRLF.len() as u64 * (of.all().count() as u64 - 1);
+        if lens().any(|len| len > self.shared.job_max) || len > STREAM_OVER {
+            self.state = BeanstalkState::TooBig(len + CRLF.len() as u64);
+            return Step::Skip { used: end };
+        }
+        self.callbacks(Coming::new(Box::new(of), end, len), input, env)
+    }
+
+    fn callbacks(&mut self, coming: Coming<Box<Callbacks>>, input: &[u8], env: &Env<'_>) -> Step {
+        // None is so long that it goes to the log, and to a queue's limits.
+        let found = match coming.read(input, CRLF, |of| of.first.tube.clone()) {
+            Found::Part(coming, step) => {
+                self.state = BeanstalkState::Callbacks(coming);
+                return step;
+            }
+            Found::Whole(found) => found,
+        };
+        let bodies = found.body.as_ref().ok().and_then(Body::as_small);
+        let new = bodies.filter(|_| found.ended);
+        match new.and_then(|bodies| new_batch(&found.head, bodies)) {
+            Some(new) => {
+                let ask = Ask::Engine(Command::Batch(BatchAsk::New(Box::new(new))));
+                self.owed.ask(found.used, ask, BeanstalkReply::NewBatch)
+            }
+            None => self.fault(found.used, reply::EXPECTED_CRLF, env),
+        }
+    }
+
     fn put(&mut self, used: usize, announced: Announced, body: Body) -> Step {
         let mut put = Put {
             rank: Some(announced.rank),
@@ -225,6 +267,10 @@ impl BeanstalkSession {
             }
             Some(Beside::Batch(batch)) => {
                 put.more.get_or_insert_default().batch = Some(Tie::member(batch));
+            }
+            Some(Beside::Tracked(name)) => {
+                let more = put.more.get_or_insert_default();
+                (more.name, more.tracked) = (Some(name), true);
             }
         }
         self.owed.ask(used, Ask::Engine(Command::Put(put)), reply)
@@ -255,6 +301,29 @@ impl BeanstalkSession {
             }
         }
     }
+}
+
+/// A batch of these callbacks; `None`: the first body does not end where it should.
+fn new_batch(of: &Callbacks, bodies: &[u8]) -> Option<NewBatch> {
+    let mut new = NewBatch::default();
+    let mut rest = bodies;
+    for (at, of) in of.all().enumerate() {
+        if at > 0 {
+            rest = rest.strip_prefix(CRLF)?;
+        }
+        let (body, behind) = rest.split_at_checked(of.len as usize)?;
+        let callback = Callback {
+            queue: of.tube.clone(),
+            body: body.into(),
+            ..Callback::default()
+        };
+        match of.event {
+            Event::Complete => new.complete = Some(callback),
+            Event::Success => new.success = Some(callback),
+        }
+        rest = behind;
+    }
+    Some(new)
 }
 
 /// True if a line that begins so may say who the client is.
@@ -295,6 +364,7 @@ impl Session for BeanstalkSession {
             BeanstalkState::Line => self.line(input, env),
             BeanstalkState::LongLine => self.long_line(input),
             BeanstalkState::Job(coming) => self.job(coming, input, env),
+            BeanstalkState::Callbacks(coming) => self.callbacks(coming, input, env),
             BeanstalkState::TooBig(left) => self.too_big(input, left, env),
             BeanstalkState::Over => {
                 self.state = BeanstalkState::Over;
@@ -303,7 +373,7 @@ impl Session for BeanstalkSession {
         }
     }
 
-    fn encode(&mut self, given: &Given, _: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
         let done = matches!(
             given,
             Given::Engine(Outcome::Done | Outcome::Messages(_), _)
@@ -328,7 +398,7 @@ impl Session for BeanstalkSession {
                 if done && matches!(reply, BeanstalkReply::ReservedId) {
                     count_once(&mut self.is_worker, &self.shared.workers);
                 }
-                let about = (&*self.shared, &self.tubes);
+                let about = (&*self.shared, &self.tubes, env.now);
                 go_on(reply, given, about, &mut self.owed, output)
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{MessageStats, Name, QueueStats};
+use quintet_engine::{Batch, MessageStats, Ms, Name, QueueStats, Said, Track};
 
 use super::names::{DEFAULT, is_tube};
 use super::{Count, Shared, TALLY_NAMES};
@@ -146,6 +146,66 @@ pub(super) fn job(stats: &MessageStats, output: &mut Output) {
         yaml.pair("progress", percent);
     }
     yaml.send(output);
+}
+
+pub(super) fn batch(batch: &Batch, now: Ms, output: &mut Output) {
+    let progress = &batch.progress;
+    let said = |said| match said {
+        Said::No => "no",
+        Said::Put => "put",
+        Said::Done => "done",
+    };
+    let state = match progress.open {
+        true => "open",
+        false => "committed",
+    };
+    let mut yaml = Yaml::new();
+    yaml.pair("id", batch.id);
+    yaml.pair("state", state);
+    yaml.pair("age", seconds(now.since(batch.created)));
+    for (key, number) in [
+        ("total", progress.total),
+        ("pending", progress.pending),
+        ("failed", progress.failed),
+    ] {
+        yaml.pair(key, number);
+    }
+    yaml.text("complete", said(progress.complete));
+    yaml.text("success", said(progress.success));
+    yaml.send(output);
+}
+
+pub(super) fn track(track: &Track, now: Ms, output: &mut Output) {
+    let mut yaml = Yaml::new();
+    yaml.text("name", Quoted(&String::from_utf8_lossy(&track.name)));
+    yaml.text("tube", &track.queue);
+    yaml.pair("state", track.state.word());
+    yaml.pair("age", seconds(now.since(track.changed)));
+    if let Some(percent) = track.percent {
+        yaml.pair("progress", percent);
+    }
+    if !track.note.is_empty() {
+        yaml.text("status", Quoted(&String::from_utf8_lossy(&track.note)));
+    }
+    yaml.send(output);
+}
+
+/// A text as it stands between double quotes.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for char in self.0.chars() {
+            match char {
+                '"' | '\\' => write!(f, "\\{char}")?,
+                // What ends a line, also to YAML alone, or cannot be seen.
+                '\u{2028}' | '\u{2029}' | '\u{feff}' => write!(f, "\\u{:04x}", u32::from(char))?,
+                _ if char.is_control() => write!(f, "\\x{:02x}", u32::from(char))?,
+                _ => f.write_char(char)?,
+            }
+        }
+        Ok(())
+    }
 }
 
 fn jobs(yaml: &mut Yaml, held: &quintet_engine::QueueGauges) {

@@ -2,7 +2,7 @@
 //! tubes, which come page by page.
 
 use quintet_engine::{
-    Command, ListState, MESSAGES_PER_STEP, Outcome, QueuePage, StatsOf, StatsReply,
+    Command, ListState, MESSAGES_PER_STEP, Ms, Outcome, QueuePage, StatsOf, StatsReply,
 };
 
 use super::reply::BeanstalkReply;
@@ -22,7 +22,7 @@ pub(super) fn queues(from: (u8, u32)) -> Command {
 pub(super) fn go_on(
     reply: BeanstalkReply,
     given: &Given,
-    (shared, tubes): (&Shared, &Referred),
+    (shared, tubes, now): (&Shared, &Referred, Ms),
     owed: &mut Owed<BeanstalkReply>,
     output: &mut Output,
 ) -> Next {
@@ -58,6 +58,12 @@ pub(super) fn go_on(
                 return owed.again(reply, tubes.kick(state, left));
             }
             BeanstalkReply::Kicked(state, kicked, left).write(given, output);
+        }
+        (BeanstalkReply::StatsBatch, Given::Engine(Outcome::Batch(batch), _)) => {
+            stats::batch(batch, now, output);
+        }
+        (BeanstalkReply::StatsTrack, Given::Engine(Outcome::Tracked(track), _)) => {
+            stats::track(track, now, output);
         }
         (reply, given) => reply.write(given, output),
     }

@@ -12,6 +12,7 @@ mod pause;
 mod purge;
 mod retry;
 mod server;
+mod track;
 mod workers;
 
 pub(super) use batch::Batch;
@@ -26,6 +27,7 @@ pub(super) use pause::{Pause, Resume};
 pub(super) use purge::Purge;
 pub(super) use retry::{Kick, Redrive, Retry};
 pub(super) use server::{Drain, Reload, Undrain};
+pub(super) use track::Track;
 pub(super) use workers::Workers;
 
 pub(super) fn duration(text: &str) -> Result<u64, String> {

@@ -1,0 +1,112 @@
+//! Batches, and what became of tracked messages.
+//!
+//! The id of a batch that a step makes is given at once, so that the step can use it; the batch
+//! is there when the step is taken. One whose step is not taken never was: its id is used up.
+
+use mlua::{Lua, Result, Table, Value};
+use quintet_engine::{
+    Batch, BatchAsk, By, ByName, Caller, Command, Effect, NamedAct, Outcome, Said, Track,
+};
+
+use super::{Env, failed};
+use crate::fields::{batch_from, batch_id, message_name, name};
+use crate::step::Work;
+
+/// Asks as the server: what a hook does no client needs a right for.
+fn ask(work: &mut Work, command: Command) -> Option<Outcome> {
+    let caller = Caller::server(work.caller.party);
+    work.host.ask(caller, command).0
+}
+
+pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Result<()> {
+    let new = env.function(lua, "quintet.batch", |_, env, of: Table| {
+        let new = batch_from(&of)?;
+        let bytes = usize::try_from(new.bytes()).unwrap_or(usize::MAX);
+        env.work(|work| {
+            let first = new.callbacks().next();
+            let number = BatchAsk::Number {
+                queue: first.map(|first| first.queue.clone()).unwrap_or_default(),
+                parent: new.parent,
+            };
+            let id = match ask(work, Command::Batch(number)) {
+                Some(Outcome::Batch(batch)) => batch.id,
+                Some(Outcome::Refused(refusal)) => return Err(refusal.text().to_owned()),
+                _ => return Err("the server gives no ids".to_owned()),
+            };
+            let limits = work.limits;
+            let make = Effect::MakeBatch {
+                id,
+                new: Box::new(new),
+            };
+            work.step.add(make, bytes, &limits)?;
+            Ok(id.to_string())
+        })
+    })?;
+    raw.set("batch_new", new)?;
+    let commit = env.function(lua, "batch:commit", |_, env, id: Value| {
+        let commit = Effect::CommitBatch(batch_id("batch", &id)?);
+        env.work(|work| {
+            let limits = work.limits;
+            work.step.add(commit, 0, &limits)
+        })
+    })?;
+    raw.set("batch_commit", commit)?;
+    let show = env.function(lua, "batch:show", |lua, env, id: Value| {
+        let show = Command::Batch(BatchAsk::Show(batch_id("batch", &id)?));
+        match env.work(|work| Ok(ask(work, show)))? {
+            Some(Outcome::Batch(batch)) => shown(lua, &batch).map(Value::Table).map_err(failed),
+            _ => Ok(Value::Nil),
+        }
+    })?;
+    raw.set("batch_show", show)?;
+    let track = env.function(lua, "quintet.track", |lua, env, of: (Value, Value)| {
+        let by_name = ByName {
+            queue: Some(name("queue", &of.0)?),
+            name: message_name("name", &of.1)?.into(),
+            by: By::Owner,
+            act: NamedAct::Track,
+        };
+        let look = Command::ByName(Box::new(by_name));
+        match env.work(|work| Ok(ask(work, look)))? {
+            Some(Outcome::Tracked(track)) => tracked(lua, &track).map(Value::Table).map_err(failed),
+            _ => Ok(Value::Nil),
+        }
+    })?;
+    quintet.set("track", track)
+}
+
+fn shown(lua: &Lua, batch: &Batch) -> Result<Table> {
+    let said = |said| match said {
+        Said::No => "no",
+        Said::Put => "put",
+        Said::Done => "done",
+    };
+    let progress = &batch.progress;
+    let table = lua.create_table()?;
+    table.raw_set("id", batch.id.to_string())?;
+    table.raw_set("description", lua.create_string(&batch.made.description)?)?;
+    if let Some(parent) = batch.made.parent {
+        table.raw_set("parent", parent.to_string())?;
+    }
+    table.raw_set("created_ms", batch.created.0)?;
+    table.raw_set("open", progress.open)?;
+    table.raw_set("total", progress.total)?;
+    table.raw_set("pending", progress.pending)?;
+    table.raw_set("failed", progress.failed)?;
+    table.raw_set("complete", said(progress.complete))?;
+    table.raw_set("success", said(progress.success))?;
+    Ok(table)
+}
+
+fn tracked(lua: &Lua, track: &Track) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("name", lua.create_string(&*track.name)?)?;
+    table.raw_set("queue", lua.create_string(track.queue.as_bytes())?)?;
+    table.raw_set("state", track.state.word())?;
+    if let Some(percent) = track.percent {
+        table.raw_set("progress", percent)?;
+    }
+    table.raw_set("status", lua.create_string(&track.note)?)?;
+    table.raw_set("changed_ms", track.changed.0)?;
+    Ok(table)
+}

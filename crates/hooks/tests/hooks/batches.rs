@@ -1,0 +1,173 @@
+//! Batches that hooks make and look at, and what became of tracked messages.
+
+use quintet_engine::{Engine, Fact, Home, Settings};
+use quintet_hooks::HookReply;
+use quintet_hooks::trial::{Trial, client};
+
+use super::{log, put, take, trial};
+
+/// What a command that hooks have added answers.
+fn added(t: &mut Trial, line: &str) -> String {
+    match t.state.added(&client(1), line.as_bytes()) {
+        Some(HookReply::Text(text)) => String::from_utf8(text).expect("text"),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_hook_makes_a_batch_fills_and_commits_it_in_one_step_with_its_command() {
+    let mut t = trial(
+        "function before_put(msg)
+           if msg.queue ~= 'order' then return end
+           local b = quintet.batch{
+             complete = {queue = 'ran', body = 'all ran', name = 'r', attrs = {k = 'v'}},
+             success = {queue = 'packed', body = msg.body, rank = 3, ttr_ms = 5000},
+             description = 'an order',
+           }
+           b:commit()
+           assert(b:show() == nil)
+           for part in msg.body:gmatch('%a+') do
+             quintet.put{queue = 'parts', body = part, batch = b}
+           end
+           quintet.table('orders'):set('last', b.id)
+           msg.batch = b.id
+         end
+         function after_take(msg)
+           if msg.queue == 'ran' then
+             quintet.log.info(('%s %s %s %s'):format(
+               msg.name, msg.attrs.k, msg.attrs.batch_event,
+               msg.attrs.batch == quintet.table('orders'):get('last')))
+           end
+         end
+         quintet.command('LAST', function()
+           local b = quintet.batch(quintet.table('orders'):get('last')):show()
+           return ('%s %s %d %d %d %s %s'):format(
+             b.description, b.open, b.total, b.pending, b.failed, b.complete, b.success)
+         end)",
+    );
+    let first = put(&mut t, "order", "wheel bell");
+    assert!(first.parse::<u64>().is_ok(), "{first}: {:?}", log(&t));
+    assert_eq!(added(&mut t, "LAST"), "an order false 3 3 0 no no");
+    assert_eq!(take(&mut t, "parts"), "wheel");
+    assert_eq!(take(&mut t, "order"), "wheel bell");
+    assert_eq!(take(&mut t, "ran"), "empty");
+    assert_eq!(take(&mut t, "parts"), "bell");
+    assert_eq!(take(&mut t, "ran"), "all ran");
+    assert_eq!(log(&t), ["r v complete true"]);
+    assert_eq!(take(&mut t, "packed"), "wheel bell");
+    // Nothing of it needs the hooks again.
+    let mut engine = Engine::new(0, 1, Settings::default());
+    for fact in t.world.facts() {
+        engine.replay(fact, Home(0));
+    }
+    assert_eq!(engine.image(), t.world.image());
+}
+
+#[test]
+fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
+    let mut t = trial(
+        "function before_put(msg)
+           local done = {queue = 'done', body = 'x'}
+           local b
+           if msg.body == 'late' then b = quintet.batch{success = done} error('too late') end
+           if msg.body == 'none' then b = quintet.batch{description = 'x'} end
+           if msg.body == 'field' then b = quintet.batch{success = done, other = 1} end
+           if msg.body == 'text' then b = quintet.batch{success = 'done'} end
+           if msg.body == 'delay' then
+             b = quintet.batch{success = {queue = 'done', delay_ms = 5}}
+           end
+           if msg.body == 'queue' then b = quintet.batch{success = {body = 'x'}} end
+           if msg.body == 'id' then quintet.batch('b-7'):show() end
+           if msg.body == 'parent' then
+             b = quintet.batch{success = done, parent = 'b-00000000000000ff'}
+           end
+           if msg.body == 'many' then
+             for _ = 1, 2000 do b = quintet.batch{success = done} end
+           end
+           if msg.body == 'gone' then
+             assert(quintet.batch('b-00000000000000ff'):show() == nil)
+             quintet.batch('b-00000000000000ff'):commit()
+           end
+           if msg.body == 'good' then b = quintet.batch{success = done} end
+           if b then quintet.table('made'):set(msg.body, b.id) end
+         end",
+    );
+    for (body, why) in [
+        ("late", "too late"),
+        (
+            "none",
+            "quintet.batch: complete or success expected, a message each",
+        ),
+        (
+            "field",
+            "quintet.batch: a table of complete, success, description, parent expected",
+        ),
+        ("text", "success: a message expected, got string"),
+        (
+            "delay",
+            "success: a table of queue, body, rank, ttr_ms, name, attrs expected",
+        ),
+        ("queue", "success: queue: a name expected, got nil"),
+        (
+            "id",
+            "batch:show: batch: an id of a batch expected, b- and 16 hex digits",
+        ),
+        ("many", "one call can ask for 1000 things at most"),
+    ] {
+        put(&mut t, "q", body);
+        let told = log(&t).join("\n");
+        assert!(told.contains(why), "{body}: {told}");
+        // The put goes on as if there were no hook.
+        assert_eq!(take(&mut t, "q"), body);
+    }
+    // What the engine refuses refuses the put as well.
+    for body in ["gone", "parent"] {
+        let refused = put(&mut t, "q", body);
+        assert_eq!(refused, "refused: no such batch", "{:?}", log(&t));
+        assert_eq!(take(&mut t, "q"), "empty");
+    }
+    let batches = |t: &Trial| {
+        let facts = t.world.facts();
+        let is_made = |fact: &&Fact| matches!(fact, Fact::BatchMade(_));
+        facts.iter().filter(is_made).count()
+    };
+    assert_eq!(batches(&t), 0);
+    put(&mut t, "q", "good");
+    assert_eq!((batches(&t), log(&t)), (1, vec![]));
+}
+
+#[test]
+fn what_became_of_a_tracked_message_is_told_to_hooks() {
+    let mut t = trial(
+        "function before_put(msg)
+           msg.tracked, msg.name = msg.body ~= 'plain', msg.body
+           if msg.body == 'wrong' then msg.tracked = 'yes' end
+         end
+         function after_take(msg) assert(msg.tracked == (msg.body ~= 'plain')) end
+         quintet.command('TRACK', function(args)
+           local known = quintet.track('q', args[1])
+           if not known then return 'unknown' end
+           return ('%s %s %s %s'):format(known.name, known.queue, known.state, known.progress)
+         end)
+         quintet.command('BAD', function() quintet.track('q', '') end)",
+    );
+    let track = |t: &mut Trial, name: &str| added(t, &format!("TRACK {name}"));
+    put(&mut t, "q", "one");
+    put(&mut t, "q", "plain");
+    assert_eq!(track(&mut t, "one"), "one q waiting nil");
+    assert_eq!(track(&mut t, "plain"), "unknown");
+    assert_eq!(take(&mut t, "q"), "one");
+    assert_eq!(track(&mut t, "one"), "one q done nil");
+    assert_eq!(take(&mut t, "q"), "plain");
+    assert_eq!(log(&t), [""; 0]);
+    put(&mut t, "q", "wrong");
+    let told = log(&t).join("\n");
+    let why = "tracked: true or false expected, got string";
+    assert!(told.contains(why), "{told}");
+    added(&mut t, "BAD");
+    let told = log(&t).join("\n");
+    assert!(
+        told.contains("quintet.track: name: 1 byte at least"),
+        "{told}"
+    );
+}
