@@ -17,7 +17,7 @@ use crate::time::Ms;
 const STEPS: usize = 512;
 /// Messages that become ready, and that are kept no longer, per tick: more only
 /// by the share of one queue.
-const ALARM_STEPS: usize = 2048;
+const ALARM_STEPS: usize = 256;
 /// How long a wait goes on beyond its end for what is being read from a run.
 pub(crate) const COLD_WAIT_MS: u64 = 1000;
 /// From one block to the next of what is due, while memory is short, ms.

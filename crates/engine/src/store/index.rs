@@ -16,7 +16,7 @@ use crate::stats::QueueGauges;
 use crate::time::Ms;
 
 /// Messages of a queue that become ready in one step.
-const PROMOTED_AT_ONCE: usize = 1024;
+const PROMOTED_AT_ONCE: usize = 128;
 
 fn group_order(message: &Message) -> GroupOrder {
     (
