@@ -302,11 +302,12 @@ impl Sqs {
                 Some(rate) => (u64::from(rate), Duration::from_secs(1)),
             };
             let step = step.min(task.all.saturating_sub(task.moved));
+            // A queue that it looked at is not deleted before the step is over.
+            let changes = self.moves.lock().await;
             let came = match step {
                 0 => Ok(0),
                 step => move_some(&asker, &queue, task.to.as_deref(), step).await,
             };
-            let _begins = self.moves.lock().await;
             let mut there = match tasks(&asker, &queue).await {
                 Ok(there) => there,
                 // The queue is gone, and the move with it.
@@ -334,7 +335,7 @@ impl Sqs {
             if let Err(fault) = store(&asker, &queue, &there).await {
                 tracing::warn!("sqs: a move of messages is not kept: {}", fault.text);
             }
-            drop(_begins);
+            drop(changes);
             if task.status == Status::Running {
                 tokio::select! {
                     () = tokio::time::sleep_until(began + rest) => {}

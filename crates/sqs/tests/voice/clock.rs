@@ -1,65 +1,24 @@
 //! What depends on hours, over a door whose time the test sets.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::time::Duration;
-
-use quintet_engine::{Ms, QueueSettings, Settings as EngineSettings};
 use quintet_sim::door::SimDoor;
-use quintet_sqs::{Keys, Options, Secrets, Sqs};
-use quintet_web::{Settings, Socket, Web};
 use serde_json::{Value, json};
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
-const BEGIN: Ms = Ms(1_800_000_000_000);
+use crate::world::{BEGIN, Served, sim};
+
 const SECOND: u64 = 1000;
 
-/// The voice on a free port.
+/// The voice over such a door, and a queue `q.fifo`.
 struct World {
-    door: Arc<SimDoor>,
-    address: SocketAddr,
-    web: Option<Web>,
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        if let Some(web) = self.web.take() {
-            web.stop(Duration::ZERO);
-        }
-    }
+    door: std::sync::Arc<SimDoor>,
+    served: Served,
 }
 
 impl World {
     fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let door = SimDoor::new(EngineSettings::default(), BEGIN);
-        let options = Options {
-            account: "000000000000".to_owned(),
-            region: "us-east-1".to_owned(),
-            url: String::new(),
-            keys: Keys::default(),
-            auto_create: false,
-            open: false,
-            message_bytes_max: 1 << 20,
-            retry_window: Duration::ZERO,
-            purge_interval: Duration::ZERO,
-            recreate_after: Duration::ZERO,
-        };
-        let sqs = Sqs::new(
-            Settings::default(),
-            options,
-            Secrets::new(&[7; Secrets::BYTES]),
-            Arc::new(|_| QueueSettings::default()),
-            door.clone(),
-        );
-        let web = Web::start("sqs", vec![(Socket::Tcp(listener), sqs)]).expect("served");
+        let door = sim();
         Self {
+            served: Served::new(door.clone()),
             door,
-            address,
-            web: Some(web),
         }
     }
 
@@ -68,35 +27,14 @@ impl World {
         self.door.set_time(BEGIN + ms);
     }
 
-    /// Asks about the queue `q.fifo`; the status, and what came.
     fn ask(&self, action: &str, mut input: Value) -> (u16, Value) {
         input["QueueUrl"] = json!("q.fifo");
-        let body = input.to_string();
-        let request = format!(
-            "POST / HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-amz-json-1.0\r\n\
-             X-Amz-Target: AmazonSQS.{action}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n\
-             {body}",
-            self.address,
-            body.len()
-        );
-        let mut socket = TcpStream::connect(self.address).expect("connected");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
-        socket.write_all(request.as_bytes()).expect("sent");
-        let mut reader = BufReader::new(socket);
-        let mut line = String::new();
-        reader.read_line(&mut line).expect("a line");
-        let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
-        let mut rest = String::new();
-        reader.read_to_string(&mut rest).expect("all of it");
-        let (_, body) = rest.split_once("\r\n\r\n").expect("a head");
-        let body = serde_json::from_str(body).expect("JSON");
-        (status.expect("a status"), body)
+        self.served.ask(action, &input)
     }
 
-    fn yes(&self, action: &str, input: Value) -> Value {
-        let (status, body) = self.ask(action, input);
-        assert_eq!(status, 200, "{action}: {body}");
-        body
+    fn yes(&self, action: &str, mut input: Value) -> Value {
+        input["QueueUrl"] = json!("q.fifo");
+        self.served.yes(action, &input)
     }
 
     fn create(&self) {
