@@ -2,10 +2,10 @@
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use quintet_door::{Arrive, Door, OnOutcome, StoreError};
-use quintet_engine::{Body, Caller, Command, Ms, Name, Party, SweepAct};
+use quintet_engine::{Body, Caller, Command, Ms, Name, Party, StatsOf, SweepAct};
 use quintet_sim::door::SimDoor;
 use serde_json::json;
 
@@ -38,8 +38,12 @@ impl Gate {
         })
     }
 
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wait(&self, until: impl Fn(&Inside) -> bool) {
-        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = self.inside();
         let waited = self
             .changed
             .wait_timeout_while(inside, PATIENCE, |inside| !until(inside));
@@ -49,9 +53,7 @@ impl Gate {
 
     fn let_through(&self) {
         self.open.store(true, Ordering::SeqCst);
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = inside.kept.take();
-        drop(inside);
+        let kept = self.inside().kept.take();
         let (caller, command, reply) = kept.expect("one is kept");
         self.door.submit(caller, command, reply);
     }
@@ -81,7 +83,7 @@ impl Door for Gate {
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
         let moves = matches!(&command, Command::Sweep(sweep)
             if matches!(sweep.act, SweepAct::Redrive { .. }));
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = self.inside();
         if moves && !self.open.load(Ordering::SeqCst) {
             inside.kept = Some((caller, command, reply));
             self.changed.notify_all();
@@ -90,7 +92,7 @@ impl Door for Gate {
         if inside.kept.is_some() {
             match &command {
                 Command::Drop(queue) => inside.dropped.push(queue.clone()),
-                Command::Stats(quintet_engine::StatsOf::Queue(queue)) => {
+                Command::Stats(StatsOf::Queue(queue)) => {
                     inside.looked.push(queue.clone());
                 }
                 _ => {}
@@ -144,7 +146,7 @@ fn a_delete_waits_for_the_step_of_a_move_to_its_queue() {
         for _ in 0..3 {
             served.yes("ListQueues", &json!({}));
         }
-        gate.wait(|inside| inside.dropped.is_empty());
+        assert_eq!(gate.inside().dropped, [], "not before the step is over");
         gate.let_through();
         deletes.join().expect("answered");
     });
