@@ -42,7 +42,7 @@ mod trust;
 mod watchdog;
 
 /// Messages come and go by the thousand, many at once in sizes of their own: what takes them in
-/// turn from one heap and sorts its holes at each larger buffer (glibc) cost a third of the time
+/// turn from one heap and sorts its holes at each larger buffer (glibc) cost a fifth of the time
 /// of a receive and kept four times the memory when all were gone (docs/performance.md).
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
