@@ -136,6 +136,17 @@ coded! {
     }
 }
 
+impl Said {
+    /// As voices, hooks and the API call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Said::No => "no",
+            Said::Put => "put",
+            Said::Done => "done",
+        }
+    }
+}
+
 /// A message that is put when something has happened to a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Callback {

@@ -5,7 +5,7 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_engine::{
-    Batch, BatchAsk, By, ByName, Caller, Command, Effect, NamedAct, Outcome, Said, Track,
+    Batch, BatchAsk, By, ByName, Caller, Command, Effect, NamedAct, Outcome, Track,
 };
 
 use super::{Env, failed};
@@ -76,11 +76,6 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
 }
 
 fn shown(lua: &Lua, batch: &Batch) -> Result<Table> {
-    let said = |said| match said {
-        Said::No => "no",
-        Said::Put => "put",
-        Said::Done => "done",
-    };
     let progress = &batch.progress;
     let table = lua.create_table()?;
     table.raw_set("id", batch.id.to_string())?;
@@ -93,8 +88,8 @@ fn shown(lua: &Lua, batch: &Batch) -> Result<Table> {
     table.raw_set("total", progress.total)?;
     table.raw_set("pending", progress.pending)?;
     table.raw_set("failed", progress.failed)?;
-    table.raw_set("complete", said(progress.complete))?;
-    table.raw_set("success", said(progress.success))?;
+    table.raw_set("complete", progress.complete.word())?;
+    table.raw_set("success", progress.success.word())?;
     Ok(table)
 }
 

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
-use quintet_engine::{BatchAsk, BatchId, Command, Name, Outcome, Said};
+use quintet_engine::{BatchAsk, BatchId, Command, Name, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -148,18 +148,10 @@ impl From<quintet_engine::Batch> for Batch {
             total: progress.total,
             pending: progress.pending,
             failed: progress.failed,
-            complete: word(progress.complete),
-            success: word(progress.success),
+            complete: progress.complete.word(),
+            success: progress.success.word(),
             until_ms: progress.until.0,
         }
-    }
-}
-
-fn word(said: Said) -> &'static str {
-    match said {
-        Said::No => "no",
-        Said::Put => "put",
-        Said::Done => "done",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Batch, MessageStats, Ms, Name, QueueStats, Said, Track};
+use quintet_engine::{Batch, MessageStats, Ms, Name, QueueStats, Track};
 
 use super::names::{DEFAULT, is_tube};
 use super::{Count, Shared, TALLY_NAMES};
@@ -150,11 +150,6 @@ pub(super) fn job(stats: &MessageStats, output: &mut Output) {
 
 pub(super) fn batch(batch: &Batch, now: Ms, output: &mut Output) {
     let progress = &batch.progress;
-    let said = |said| match said {
-        Said::No => "no",
-        Said::Put => "put",
-        Said::Done => "done",
-    };
     let state = match progress.open {
         true => "open",
         false => "committed",
@@ -170,8 +165,8 @@ pub(super) fn batch(batch: &Batch, now: Ms, output: &mut Output) {
     ] {
         yaml.pair(key, number);
     }
-    yaml.text("complete", said(progress.complete));
-    yaml.text("success", said(progress.success));
+    yaml.text("complete", progress.complete.word());
+    yaml.text("success", progress.success.word());
     yaml.send(output);
 }
 
