@@ -482,50 +482,51 @@ pub const SHARDS_FILE: &str = "shards";
 /// # Errors
 /// It cannot be read.
 pub fn shards_of(dir: &Path) -> Result<usize> {
+    Ok(told_shards(dir)?.unwrap_or(1))
+}
+
+/// What the directory's file says, if there is one. Builds before 2026-11-26 left an empty one
+/// where the power went in the middle of their first start: nothing was made yet.
+fn told_shards(dir: &Path) -> Result<Option<usize>> {
     let path = dir.join(SHARDS_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => text
-            .trim()
-            .parse()
-            .with_context(|| format!("{} should hold a number", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(1),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    if text.trim().is_empty() && !has_segments(dir)? {
+        return Ok(None);
     }
+    let told = text.trim().parse();
+    told.map(Some)
+        .with_context(|| format!("{} should hold a number", path.display()))
+}
+
+fn has_segments(dir: &Path) -> Result<bool> {
+    let names = quintet_log::Storage::list(&Disk::new(dir))
+        .with_context(|| format!("cannot list {}", dir.display()))?;
+    Ok(names.iter().any(|name| name.starts_with("segment-")))
 }
 
 /// Queues are divided by the number of shards, so it cannot change.
 fn check_shards(dir: &Path, shards: usize) -> Result<()> {
-    let path = dir.join(SHARDS_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => match text.trim().parse::<usize>() {
-            Ok(made) if made == shards => Ok(()),
-            Ok(made) => bail!(
-                "{} was made with shards = {made}, not {shards}; set it back, or use another \
-                 directory",
-                dir.display()
-            ),
-            Err(_) => bail!("{} should hold a number", path.display()),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Directories of one shard need no such file; a full disk must not
-            // keep a server from starting.
-            if shards == 1 {
-                return Ok(());
-            }
-            let used = Disk::new(dir);
-            let segments = quintet_log::Storage::list(&used)?;
-            if segments.iter().any(|name| name.starts_with("segment-")) {
-                bail!(
-                    "{} was made with shards = 1, not {shards}; set it back, or use another \
-                     directory",
-                    dir.display()
-                );
-            }
-            std::fs::write(&path, format!("{shards}\n"))
-                .and_then(|()| std::fs::File::open(&path)?.sync_all())
-                .and_then(|()| std::fs::File::open(dir)?.sync_all())
-                .with_context(|| format!("cannot write {}", path.display()))
+    let made = match told_shards(dir)? {
+        Some(made) => made,
+        // Directories of one shard need no such file; a full disk must not
+        // keep a server from starting.
+        None if shards == 1 => return Ok(()),
+        None if has_segments(dir)? => 1,
+        None => {
+            let path = dir.join(SHARDS_FILE);
+            return quintet_log::replace_file(&path, format!("{shards}\n").as_bytes())
+                .with_context(|| format!("cannot write {}", path.display()));
         }
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    if made != shards {
+        bail!(
+            "{} was made with shards = {made}, not {shards}; set it back, or use another directory",
+            dir.display()
+        );
     }
+    Ok(())
 }

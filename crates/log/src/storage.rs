@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     hash::{BuildHasher, RandomState},
-    io,
+    io::{self, Write as _},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -100,6 +100,22 @@ pub(crate) fn read_full(
         }
     }
     Ok(done)
+}
+
+/// Writes a small file so that it is there whole or as it was before, whenever the power goes; it
+/// is durable when this returns. What is written on the way is beside it, under its name with
+/// `.tmp` behind.
+///
+/// # Errors
+/// Those of the file system; the old file is then still there.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut coming = path.as_os_str().to_owned();
+    coming.push(".tmp");
+    let mut file = File::create(&coming)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&coming, path)?;
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
 /// A directory of the real file system.

@@ -220,7 +220,7 @@ impl Repair {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let name = format!("repair-{}.json", now.map_or(0, |since| since.as_millis()));
         let path = self.data.join(name);
-        std::fs::write(&path, format!("{found}\n"))
+        quintet_log::replace_file(&path, format!("{found}\n").as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path.display().to_string())
     }

@@ -75,18 +75,41 @@ fn numbers(data: &Path) -> std::io::Result<Vec<u64>> {
 }
 
 /// The number of this data directory; `fresh`, if it had none.
+///
+/// # Errors
+/// What is there is no number; it cannot be read or written.
 pub(super) fn home(data: &Path, fresh: u64) -> Result<u64> {
     let path = data.join(HOME);
-    match fs::read_to_string(&path) {
-        Ok(text) => text
-            .trim()
-            .parse()
-            .with_context(|| format!("{} should hold a number", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            fs::write(&path, format!("{fresh}\n"))
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            Ok(fresh)
-        }
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    // Builds before 2026-11-26 left it empty where the power went soon after their first start.
+    if text.trim().is_empty() {
+        quintet_log::replace_file(&path, format!("{fresh}\n").as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(fresh);
+    }
+    text.trim()
+        .parse()
+        .with_context(|| format!("{} should hold a number", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HOME, home};
+
+    #[test]
+    fn a_directory_keeps_its_number_and_one_left_empty_gets_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        assert_eq!(home(dir.path(), 7).expect("made"), 7);
+        assert_eq!(home(dir.path(), 8).expect("kept"), 7);
+        let file = dir.path().join(HOME);
+        std::fs::write(&file, "").expect("written");
+        assert_eq!(home(dir.path(), 9).expect("made again"), 9);
+        std::fs::write(&file, "x\n").expect("written");
+        let error = home(dir.path(), 9).expect_err("no number").to_string();
+        assert!(error.contains("should hold a number"), "{error}");
     }
 }

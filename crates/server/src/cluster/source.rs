@@ -17,8 +17,12 @@ use super::runs;
 /// # Errors
 /// It cannot be written.
 pub(super) fn tell_shards(data: &Path, shards: u64) -> Result<()> {
+    // Once is enough; a full disk must not keep a node from starting.
+    if quintet_host::shards_of(data).is_ok_and(|told| told as u64 == shards) {
+        return Ok(());
+    }
     let path = data.join(quintet_host::SHARDS_FILE);
-    std::fs::write(&path, format!("{shards}\n"))
+    quintet_log::replace_file(&path, format!("{shards}\n").as_bytes())
         .with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -57,7 +57,16 @@ impl Server {
         Self::await_ready(data, Self::command_as_configured(data, &start))
     }
 
-    pub(crate) fn await_ready(data: &Path, mut command: Command) -> Self {
+    pub(crate) fn await_ready(data: &Path, command: Command) -> Self {
+        Self::ready_or_ended(data, command)
+            .unwrap_or_else(|(status, lines)| panic!("not ready: {status} after {lines:?}"))
+    }
+
+    /// The server, or how it ended before it was ready, and what it printed.
+    pub(crate) fn ready_or_ended(
+        data: &Path,
+        mut command: Command,
+    ) -> Result<Self, (ExitStatus, Vec<String>)> {
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
@@ -68,14 +77,14 @@ impl Server {
             let ready = line == "quintet ready";
             lines.push(line);
             if ready {
-                return Self {
+                return Ok(Self {
                     child,
                     lines,
                     data: data.to_owned(),
-                };
+                });
             }
         }
-        panic!("not ready: {:?} after {lines:?}", child.wait());
+        Err((child.wait().expect("waited"), lines))
     }
 
     pub(crate) fn command(data: &Path, start: &Start<'_>) -> Command {

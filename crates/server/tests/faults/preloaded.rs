@@ -340,6 +340,47 @@ fn no_sync_that_fails_is_passed_over() {
     }
 }
 
+/// The power goes at each call of a first start that could leave something by half, and the next
+/// start finds nothing that it cannot read.
+#[test]
+fn a_first_start_that_a_power_cut_ended_begins_again() {
+    let config = "shards = 4\n";
+    for (call, undo) in [
+        (Call::Sync, Undo::Pages),
+        (Call::Sync, Undo::PagesAndNames),
+        (Call::Rename, Undo::Pages),
+    ] {
+        let mut cuts = 0;
+        loop {
+            let dir = tempfile::tempdir().unwrap();
+            let data = dir.path().join("data");
+            let faults = faults(&data);
+            faults.undo(undo);
+            faults.rule(0, Rule::once(call, Action::CutBefore).after(cuts));
+            let first = Start {
+                config: Some(config),
+                ..Start::default()
+            };
+            let mut command = Server::command(&data, &first);
+            faults.attach(&mut command);
+            let first = Server::ready_or_ended(&data, command);
+            if first.is_ok() && faults.cuts() == 0 {
+                break;
+            }
+            // What comes after it is ready is cut, too.
+            drop(first);
+            cuts += 1;
+            faults.end_rules();
+            let server = start(&faults, &data, "always", config);
+            let mut client = server.client();
+            client.put("w", b"whole");
+            client.take("w", b"whole");
+            assert!(server.stop().success(), "after {cuts} of {call:?}");
+        }
+        assert!(cuts > 1, "{call:?} is not called");
+    }
+}
+
 /// The power goes in the moment in which a run's file is deleted: that nobody
 /// needs it was durable before, under every policy.
 #[test]
