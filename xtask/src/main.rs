@@ -17,6 +17,7 @@ mod plant;
 mod real;
 mod repeat;
 mod sbom;
+mod show;
 mod tidy;
 mod torment;
 
@@ -160,11 +161,10 @@ fn cargo_command() -> Command {
 fn run(command: &mut Command) -> Result<()> {
     let line = format!("{command:?}").replace('"', "");
     println!("xtask: {line}");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start: {line}"))?;
-    if !status.success() {
-        bail!("failed ({status}): {line}");
+    let (status, said) = show::shown(command).with_context(|| format!("cannot start: {line}"))?;
+    match said.is_empty() {
+        _ if status.success() => Ok(()),
+        true => bail!("failed ({status}): {line}"),
+        false => bail!("failed ({status}): {line}\nIt said:\n{said}"),
     }
-    Ok(())
 }

@@ -332,7 +332,9 @@ fn run_of(parts: &[&Part], root: &Path, out: &mut dyn Write) -> Result<()> {
         };
         let error = end.err().map(|error| format!("{error:#}"));
         if let Some(error) = &error {
-            writeln!(out, "xtask: {} failed: {error}", part.name)?;
+            // What it said stands above, and again in the summary.
+            let first = error.lines().next().unwrap_or_default();
+            writeln!(out, "xtask: {} failed: {first}", part.name)?;
         }
         ends.push(End {
             name: part.name,

@@ -1,0 +1,156 @@
+//! Runs a command, shows what it prints as it comes, and keeps the lines that say why it failed.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _, pipe};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+/// Lines kept from the end, and of those that tell of a failure before it; choices.
+const LAST: usize = 30;
+const TELLING: usize = 40;
+/// The longest line that is repeated.
+const LINE_CHARS: usize = 1_000;
+/// A process that the command left behind may hold its output open: it is not waited for.
+const LEFT_BEHIND: Duration = Duration::from_secs(2);
+
+/// What of an output is repeated where a summary tells of a failure.
+#[derive(Default)]
+struct Kept {
+    telling: Vec<String>,
+    last: VecDeque<String>,
+}
+
+impl Kept {
+    fn line(&mut self, line: &str) {
+        self.last.push_back(line.chars().take(LINE_CHARS).collect());
+        if self.last.len() <= LAST {
+            return;
+        }
+        let line = self.last.pop_front().unwrap_or_default();
+        if self.telling.len() < TELLING && tells(&line) {
+            self.telling.push(line);
+        }
+    }
+
+    fn text(self) -> String {
+        let mut lines = self.telling;
+        if !lines.is_empty() {
+            lines.push("...".to_owned());
+        }
+        lines.extend(self.last);
+        lines.join("\n")
+    }
+}
+
+/// Whether a line of a test runner, compiler or campaign says what went wrong.
+fn tells(line: &str) -> bool {
+    let line = line.trim_start();
+    let starts = ["error", "not ok ", "FAILED", "FAIL:", "ERROR:", "torment:"];
+    starts.iter().any(|start| line.starts_with(start))
+        || line.ends_with("... FAILED")
+        || line.contains("panicked at")
+        || line.contains("Error: ")
+}
+
+/// How it ended, and what it said if it did not end well. On a terminal it has the terminal, and
+/// nothing is kept.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn shown(command: &mut Command) -> Result<(ExitStatus, String)> {
+    if std::io::stdout().is_terminal() {
+        return Ok((command.status()?, String::new()));
+    }
+    let (output, end) = pipe()?;
+    command.stdout(end.try_clone()?).stderr(end);
+    let mut child = command.spawn()?;
+    // The command's own ends: the output ends with the last process that has one.
+    command.stdout(Stdio::null());
+    command.stderr(Stdio::null());
+    let (sender, kept) = channel();
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|read| read > 0)
+        {
+            // Nobody may read what is shown any more.
+            std::io::stdout().write_all(&line).ok();
+            let text = String::from_utf8_lossy(&line);
+            if sender.send(text.trim_end().to_owned()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    let mut said = Kept::default();
+    let mut looked = Instant::now();
+    let mut ended = None;
+    loop {
+        match kept.recv_timeout(LEFT_BEHIND) {
+            Ok(line) => said.line(&line),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if looked.elapsed() < LEFT_BEHIND {
+            continue;
+        }
+        // It had ended at the look before: what comes is of others.
+        if ended.is_some() {
+            break;
+        }
+        ended = child.try_wait()?;
+        looked = Instant::now();
+    }
+    let status = child.wait().context("it cannot be waited for")?;
+    let said = match status.success() {
+        true => String::new(),
+        false => said.text(),
+    };
+    Ok((status, said))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{Kept, LAST, shown};
+
+    fn sh(script: &str) -> (bool, String) {
+        let (status, said) = shown(Command::new("sh").args(["-c", script])).expect("sh");
+        (status.success(), said)
+    }
+
+    #[test]
+    fn what_failed_is_repeated_and_what_did_not_is_not() {
+        assert_eq!(sh("echo well"), (true, String::new()));
+        let (ended_well, said) = sh("echo out; echo err >&2; exit 3");
+        assert!(!ended_well);
+        assert_eq!(said, "out\nerr");
+    }
+
+    #[test]
+    fn a_process_left_behind_holds_nobody_up() {
+        let (ended_well, said) = sh("echo first; sleep 60 & exit 1");
+        assert!(!ended_well);
+        assert_eq!(said, "first");
+    }
+
+    #[test]
+    fn lines_that_tell_are_kept_from_long_before_the_end() {
+        let mut kept = Kept::default();
+        kept.line("test one ... ok");
+        kept.line("test two ... FAILED");
+        kept.line("thread 'two' panicked at src/two.rs:3:5:");
+        (0..LAST).for_each(|at| kept.line(&at.to_string()));
+        let text = kept.text();
+        assert!(text.starts_with(
+            "test two ... FAILED\nthread 'two' panicked at src/two.rs:3:5:\n...\n0\n1\n"
+        ));
+        assert!(text.ends_with(&(LAST - 1).to_string()));
+    }
+}
