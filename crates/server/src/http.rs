@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use quintet_door::{ByteBudget, Door};
+use quintet_door::Door;
+use quintet_host::locked;
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
 use quintet_web::{
@@ -13,8 +14,8 @@ use quintet_web::{
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
-use crate::http_counts::HttpCounts;
 use crate::io::Bound;
+use crate::server::Server;
 use crate::sockets::bind;
 
 /// Its name in the configuration.
@@ -253,13 +254,13 @@ impl Running {
     /// The system has no thread or file to give.
     pub(crate) fn start(
         open: Vec<Open>,
+        server: &Arc<Server>,
         rq: &Arc<Rq>,
         door: &Arc<dyn Door>,
         logins: &Logins,
         gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
-        memory: &Arc<ByteBudget>,
-        counts: &Arc<HttpCounts>,
     ) -> Result<Self> {
+        let counts = &server.http;
         let mut sites = Vec::new();
         let mut kept = Vec::new();
         for Open {
@@ -270,7 +271,7 @@ impl Running {
         {
             settings.gate = Some(gate(user, settings.users.clone()));
             settings.logins = Some(logins.clone());
-            settings.memory = Some(Arc::clone(memory));
+            settings.memory = Some(Arc::clone(&server.connection_memory));
             settings.stream_counts = Arc::clone(&counts.streams);
             settings.clients = Arc::clone(&counts.clients);
             settings.address = bound.address.to_string().into();
@@ -283,7 +284,8 @@ impl Running {
             sites.push((socket, site));
             kept.push(bound);
         }
-        let web = Web::start(NAME, sites).context("cannot serve http")?;
+        let threads = locked(&server.config).http_threads();
+        let web = Web::start(NAME, threads, sites).context("cannot serve http")?;
         Ok(Self { web, _bound: kept })
     }
 

@@ -80,12 +80,11 @@ impl Scripts {
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
             let logins = logins(server);
-            let (memory, counts) = (&server.connection_memory, &server.http);
             let gate = |user, users| HttpGate::of_listener(server, user, users);
             let door = &scripts.door;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
             open.iter_mut().for_each(|one| one.knows(&elsewhere));
-            let running = http::Running::start(open, &rq, door, &logins, gate, memory, counts)?;
+            let running = http::Running::start(open, server, &rq, door, &logins, gate)?;
             scripts.http = Some(running);
         }
         Ok(scripts)

@@ -288,7 +288,8 @@ impl Running {
             sites.push((socket, site));
             kept.push(bound);
         }
-        let web = Web::start(NAME, sites).context("cannot serve sqs")?;
+        let threads = locked(&server.config).http_threads();
+        let web = Web::start(NAME, threads, sites).context("cannot serve sqs")?;
         Ok(Self { web, _bound: kept })
     }
 

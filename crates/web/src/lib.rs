@@ -1,8 +1,8 @@
 //! HTTP: RQ's API at its old addresses and in its old forms, plain pages, and
 //! the built-in scripts that speak it to other servers.
 //!
-//! One thread runs the event loop; what waits for the shards or the disk runs
-//! in a few more. Bodies pass through in pieces. What RQ means is in
+//! A few threads run event loops; what waits for the shards or the disk runs
+//! in others. Bodies pass through in pieces. What RQ means is in
 //! `quintet-scripts`; here are only addresses, forms and answers
 //! (`docs/voices/http.md`).
 

@@ -1,4 +1,7 @@
-//! The thread HTTP lives in, its listeners and connections.
+//! The threads HTTP lives in, its listeners and connections.
+//!
+//! Each thread runs an event loop of its own. The first one accepts; a connection is served by
+//! one thread from its begin to its end.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +20,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use quintet_tls::{Identity, Opened, Secure, identity};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -157,31 +161,34 @@ impl Links {
     }
 }
 
-/// HTTP, being served in a thread of its own.
+/// HTTP, being served in threads of its own.
 #[derive(Debug)]
 pub struct Web {
     stop: oneshot::Sender<Duration>,
-    thread: JoinHandle<()>,
+    /// The first one, which waits for the others.
+    thread: JoinHandle<bool>,
     links: Links,
 }
 
 impl Web {
-    /// Serves each socket by its site, in a thread of this name. Connections are accepted from now
-    /// on.
+    /// Serves each socket by its site, in so many threads of this name, one at least. Connections
+    /// are accepted from now on.
     ///
     /// # Errors
     /// The system has no thread or no event queue to give.
-    pub fn start(name: &'static str, sites: Vec<(Socket, Arc<dyn Serve>)>) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(WORKERS_MAX)
-            .thread_name(format!("{name}-work"))
-            .build()?;
+    pub fn start(
+        name: &'static str,
+        threads: usize,
+        sites: Vec<(Socket, Arc<dyn Serve>)>,
+    ) -> io::Result<Self> {
+        let first = runtime(name)?;
+        let others = (1..threads).map(|_| Other::start(name));
+        let others: Vec<Other> = others.collect::<io::Result<_>>()?;
         let mut listeners = Vec::new();
         let mut links = Vec::new();
         {
             // Sockets become part of the runtime they are made in.
-            let _inside = runtime.enter();
+            let _inside = first.enter();
             for (socket, serve) in sites {
                 let site = Arc::new(Site {
                     serve,
@@ -196,8 +203,12 @@ impl Web {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
-            runtime.block_on(serve(listeners, stopped));
-            runtime.shutdown_timeout(LAST_WAIT);
+            let loads = others.iter().map(|other| Some(other.runtime.clone()));
+            let loads = std::iter::once(None).chain(loads).map(Load::new).collect();
+            first.block_on(serve(listeners, loads, stopped));
+            let ending: Vec<_> = others.into_iter().map(Other::end).collect();
+            first.shutdown_timeout(LAST_WAIT);
+            ending.into_iter().all(|thread| thread.join().is_ok())
         })?;
         Ok(Self {
             stop,
@@ -212,11 +223,101 @@ impl Web {
     }
 
     /// Accepts no more, lets requests under way end within `grace`, then cuts
-    /// what is left. Returns when all is over; false if the thread had failed.
+    /// what is left. Returns when all is over; false if a thread had failed.
     pub fn stop(self, grace: Duration) -> bool {
         // A thread that is gone needs no telling; joining it says how it went.
         let _gone = self.stop.send(grace);
-        self.thread.join().is_ok()
+        self.thread.join().unwrap_or(false)
+    }
+}
+
+fn runtime(name: &str) -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(WORKERS_MAX)
+        .thread_name(format!("{name}-work"))
+        .build()
+}
+
+/// A thread beside the first one.
+struct Other {
+    runtime: tokio::runtime::Handle,
+    /// Dropped: it ends.
+    go_on: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Other {
+    fn start(name: &str) -> io::Result<Self> {
+        let runtime = runtime(name)?;
+        let (go_on, over) = oneshot::channel::<()>();
+        let handle = runtime.handle().clone();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || {
+            // Told by being dropped.
+            let _over = runtime.block_on(over);
+            runtime.shutdown_timeout(LAST_WAIT);
+        })?;
+        Ok(Self {
+            runtime: handle,
+            go_on,
+            thread,
+        })
+    }
+
+    /// Cuts the connections that are left; it ends by itself from here on.
+    fn end(self) -> JoinHandle<()> {
+        drop(self.go_on);
+        self.thread
+    }
+}
+
+/// A thread as those see it who have connections to give away.
+struct Load {
+    /// `None`: the one that accepts.
+    runtime: Option<tokio::runtime::Handle>,
+    /// Each of its connections has a clone.
+    connections: Arc<()>,
+}
+
+impl Load {
+    fn new(runtime: Option<tokio::runtime::Handle>) -> Self {
+        Self {
+            runtime,
+            connections: Arc::default(),
+        }
+    }
+
+    /// The one with the fewest connections.
+    fn least(loads: &[Self]) -> Option<&Self> {
+        loads
+            .iter()
+            .min_by_key(|load| Arc::strong_count(&load.connections))
+    }
+
+    /// Serves a connection here.
+    fn take(
+        &self,
+        stream: Stream,
+        mut from: From,
+        site: Arc<Site>,
+        watcher: Watcher,
+        seat: Arc<Seat>,
+    ) {
+        from.load = Some(Arc::clone(&self.connections));
+        let Some(runtime) = &self.runtime else {
+            return serve_stream(stream, from, site, watcher, seat);
+        };
+        let taken = stream.into_std();
+        runtime.spawn(async move {
+            match taken.and_then(Stream::of) {
+                Ok(stream) => serve_stream(stream, from, site, watcher, seat),
+                Err(error) => {
+                    tracing::warn!("http: a connection cannot be served: {error}");
+                    seat.leave();
+                }
+            }
+        });
     }
 }
 
@@ -246,14 +347,19 @@ impl Listener {
     }
 }
 
-async fn serve(listeners: Vec<(Listeners, Arc<Site>)>, stopped: oneshot::Receiver<Duration>) {
+async fn serve(
+    listeners: Vec<(Listeners, Arc<Site>)>,
+    loads: Arc<[Load]>,
+    stopped: oneshot::Receiver<Duration>,
+) {
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = tokio::task::JoinSet::new();
     let mut sites = Vec::new();
     for (listener, site) in listeners {
         Arc::clone(&site.serve).begins();
         sites.push(Arc::clone(&site));
-        accepting.spawn(accept(listener, site, Arc::clone(&graceful)));
+        let (graceful, loads) = (Arc::clone(&graceful), Arc::clone(&loads));
+        accepting.spawn(accept(listener, site, graceful, loads));
     }
     // Dropped without a word counts as "at once".
     let grace = stopped.await.unwrap_or_default();
@@ -274,22 +380,15 @@ impl Listeners {
         tokio::select! {
             accepted = self.socket.accept() => accepted,
             Some(Linked { stream, peer, identity }) = self.linked.recv() => {
-                let stream = match stream {
-                    Connected::Tcp(stream) => {
-                        Stream::Tcp(tokio::net::TcpStream::from_std(stream)?)
-                    }
-                    Connected::Unix(stream) => {
-                        Stream::Unix(tokio::net::UnixStream::from_std(stream)?)
-                    }
-                };
                 let came = Came::Linked;
                 Ok((
-                    stream,
+                    Stream::of(stream)?,
                     From {
                         peer,
                         identity,
                         came,
                         counted: None,
+                        load: None,
                     },
                 ))
             }
@@ -314,51 +413,65 @@ impl Listener {
     }
 }
 
-async fn accept(mut listeners: Listeners, site: Arc<Site>, graceful: Arc<GracefulShutdown>) {
+async fn accept(
+    mut listeners: Listeners,
+    site: Arc<Site>,
+    graceful: Arc<GracefulShutdown>,
+    loads: Arc<[Load]>,
+) {
     let places = Places::new(site.settings().limits.connections_max);
     loop {
         let place = places.seat().await;
-        match places.watched(listeners.accept()).await {
-            Ok((Stream::Tcp(stream), mut from)) => {
-                match site.arrive(from.address()) {
-                    Ok(counted) => from.counted = counted,
-                    Err(why) => {
-                        let clear = site.settings().tls.is_none() || from.came == Came::Linked;
-                        if clear {
-                            tokio::spawn(refuse(stream, why, place));
-                        }
-                        continue;
-                    }
-                }
-                let seat = Seat::new(&places, place);
-                let watcher = graceful.watcher();
-                match (&site.settings().tls, from.came) {
-                    (Some(tls), Came::Direct) => {
-                        let (site, tls) = (Arc::clone(&site), tls.clone());
-                        let begun = begin(stream, from, site, tls, watcher, seat);
-                        tokio::spawn(begun);
-                    }
-                    (Some(_), Came::Linked) | (None, _) => {
-                        connection(stream, from, &site, watcher, seat, None);
-                    }
-                }
-            }
-            Ok((Stream::Unix(stream), from)) => {
-                let (watcher, seat) = (graceful.watcher(), Seat::new(&places, place));
-                connection(stream, from, &site, watcher, seat, None);
-            }
+        let (stream, mut from) = match places.watched(listeners.accept()).await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of files, mostly: those who hold them need time to end.
                 tracing::warn!("http: cannot accept: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        if let Stream::Tcp(_) = &stream {
+            match site.arrive(from.address()) {
+                Ok(counted) => from.counted = counted,
+                Err(why) => {
+                    let clear = site.settings().tls.is_none() || from.came == Came::Linked;
+                    if let (true, Stream::Tcp(stream)) = (clear, stream) {
+                        tokio::spawn(refuse(stream, why, place));
+                    }
+                    continue;
+                }
             }
         }
+        let seat = Seat::new(&places, place);
+        let Some(load) = Load::least(&loads) else {
+            continue;
+        };
+        load.take(stream, from, Arc::clone(&site), graceful.watcher(), seat);
     }
 }
 
+/// A socket of the runtime of this thread.
 enum Stream {
-    Tcp(tokio::net::TcpStream),
-    Unix(tokio::net::UnixStream),
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn of(connected: Connected) -> io::Result<Self> {
+        Ok(match connected {
+            Connected::Tcp(stream) => Self::Tcp(TcpStream::from_std(stream)?),
+            Connected::Unix(stream) => Self::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+
+    /// The same, of no runtime.
+    fn into_std(self) -> io::Result<Connected> {
+        Ok(match self {
+            Self::Tcp(stream) => Connected::Tcp(stream.into_std()?),
+            Self::Unix(stream) => Connected::Unix(stream.into_std()?),
+        })
+    }
 }
 
 /// Where a connection comes from.
@@ -369,6 +482,8 @@ struct From {
     came: Came,
     /// As long as it is there, it counts.
     counted: Counted,
+    /// The same, among those of its thread.
+    load: Option<Arc<()>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -386,6 +501,7 @@ impl From {
             identity: None,
             came: Came::Direct,
             counted: None,
+            load: None,
         }
     }
 }
@@ -398,11 +514,7 @@ impl From {
 }
 
 /// Tells a client of which there are too many so, and closes.
-async fn refuse(
-    mut stream: tokio::net::TcpStream,
-    why: &'static str,
-    _place: OwnedSemaphorePermit,
-) {
+async fn refuse(mut stream: TcpStream, why: &'static str, _place: OwnedSemaphorePermit) {
     let text = format!(
         "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
          Retry-After: 1\r\nConnection: close\r\n\r\n429 - {why}",
@@ -418,9 +530,21 @@ async fn refuse(
     let _told = timeout(REFUSAL_TIME, told).await;
 }
 
+/// Serves a connection by the runtime of this thread.
+fn serve_stream(stream: Stream, from: From, site: Arc<Site>, watcher: Watcher, seat: Arc<Seat>) {
+    match (stream, &site.settings().tls) {
+        (Stream::Tcp(stream), Some(tls)) if from.came == Came::Direct => {
+            let tls = tls.clone();
+            tokio::spawn(begin(stream, from, site, tls, watcher, seat));
+        }
+        (Stream::Tcp(stream), _) => connection(stream, from, &site, watcher, seat, None),
+        (Stream::Unix(stream), _) => connection(stream, from, &site, watcher, seat, None),
+    }
+}
+
 /// Sees to a handshake, then serves.
 async fn begin(
-    stream: tokio::net::TcpStream,
+    stream: TcpStream,
     mut from: From,
     site: Arc<Site>,
     tls: Secure,
@@ -459,7 +583,7 @@ fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let counted = from.counted.take();
+    let (counted, load) = (from.counted.take(), from.load.take());
     let settings = site.settings();
     let secret = opened.is_some();
     let present = settings
@@ -503,7 +627,7 @@ fn connection<S>(
         );
     let connection = watcher.watch(connection);
     tokio::spawn(async move {
-        let _until_it_ends = (opened, counted);
+        let _until_it_ends = (opened, counted, load);
         tokio::select! {
             ended = connection => {
                 if let Err(error) = ended {

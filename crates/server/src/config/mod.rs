@@ -54,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) shards: u64,
     /// 0: one for every two cores.
     pub(crate) io_threads: u64,
+    /// 0: one for each core, at most [`HTTP_THREADS_MAX`].
+    pub(crate) http_threads: u64,
     pub(crate) connections_max: u64,
     /// 0: as much as `memory`.
     pub(crate) connection_memory: u64,
@@ -193,6 +195,7 @@ impl Default for Config {
             sync: SyncPolicy::Always,
             shards: 1,
             io_threads: 0,
+            http_threads: 0,
             connections_max: 10_000,
             connection_memory: 0,
             metrics_queues: 1000,
@@ -371,7 +374,20 @@ impl Config {
         // a second where two serve 82,000 (docs/performance.md).
         std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, 64))
     }
+
+    /// The number of threads to serve http with, and sqs.
+    pub(crate) fn http_threads(&self) -> usize {
+        if self.http_threads > 0 {
+            return usize::try_from(self.http_threads).unwrap_or(usize::MAX);
+        }
+        // A request over HTTP takes several times what the network takes for it: here each
+        // thread is of use (docs/performance.md).
+        std::thread::available_parallelism().map_or(1, |n| n.get().min(HTTP_THREADS_MAX))
+    }
 }
+
+/// Of each of http and sqs, where nobody says how many.
+const HTTP_THREADS_MAX: usize = 8;
 
 /// Name of the control socket inside the data directory.
 pub(crate) const ADMIN_SOCKET: &str = "quintet.sock";

@@ -73,6 +73,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.io_threads, 0, 64),
     },
     Spec {
+        key: "http_threads",
+        help: "Threads that serve http, and as many that serve sqs, at most 64; 0: one for each \
+               core, at most 8.",
+        reload: false,
+        field: |c| Field::Number(&mut c.http_threads, 0, 64),
+    },
+    Spec {
         key: "connections_max",
         help: "Connections at most, over all listeners but http; more are closed as they come.",
         reload: true,
