@@ -58,7 +58,8 @@ pub(crate) fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> 
     }
     let shards = data.join(SHARDS_FILE);
     if fs::symlink_metadata(&shards).is_ok() {
-        fs::copy(&shards, source.log.join(SHARDS_FILE))
+        fs::read(&shards)
+            .and_then(|told| quintet_log::replace_file(&source.log.join(SHARDS_FILE), &told))
             .context("cannot copy the number of shards")?;
     }
     let sync = |dir: &Path| fs::File::open(dir).and_then(|dir| dir.sync_all());
