@@ -116,6 +116,58 @@ fn what_an_operator_ended_a_power_cut_does_not_bring_back() {
     assert!(server.stop().success());
 }
 
+/// Of a node of a cluster: repeated after a cut at any step of it, or not, its new directory has
+/// everything.
+#[test]
+fn a_detach_that_a_power_cut_ended_goes_on() {
+    for step in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let (node, data) = (dir.path().join("node"), dir.path().join("data"));
+        let alone = dir.path().join("alone");
+        let server = start(&alone, None);
+        server.client_of("memcache").put("w", b"kept");
+        let attached = attach(&server, "set");
+        assert!(server.stop().success());
+        // A node's directory, as far as a detach looks at it.
+        let mirror = node.join("mirror-1");
+        std::fs::create_dir_all(&mirror).unwrap();
+        for file in std::fs::read_dir(&alone).unwrap() {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            let to = match name.as_str() {
+                "rq" | "shards" => node.join(&name),
+                _ => mirror.join(&name),
+            };
+            std::fs::rename(alone.join(&name), to).unwrap();
+        }
+        let faults = faults(dir.path());
+        faults.undo(Undo::PagesAndNames);
+        // The number of shards, a note, the log, the scripts; and with the words that it is done.
+        let rule = match step {
+            4 => Rule::once(Call::Write, Action::CutAfter).on(files::OUTSIDE),
+            _ => Rule::once(Call::Rename, Action::CutAfter).after(step),
+        };
+        faults.rule(0, rule);
+        let detach = |faults: Option<&Faults>| {
+            let mut command = quintet(&["cluster", "detach", "--force", "--data"]);
+            command.arg(&node).arg("--to").arg(&data);
+            if let Some(faults) = faults {
+                faults.attach(&mut command);
+            }
+            command.output().expect("the binary runs")
+        };
+        assert_eq!(detach(Some(&faults)).status.signal(), Some(9), "{step}");
+        if step < 4 {
+            let again = detach(None);
+            assert!(again.status.success(), "{step}: {}", text(&again.stderr));
+        }
+        let server = start(&data, None);
+        server.client_of("memcache").take("w", b"kept");
+        let found = get(&server, &attached);
+        assert_eq!(found, (200, "attached".to_owned()), "{step}");
+        assert!(server.stop().success());
+    }
+}
+
 /// The power goes with the words that a backup is there.
 #[test]
 fn a_backup_that_says_it_is_there_survives_a_power_cut() {
