@@ -619,6 +619,35 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
     assert!(server.stop().success());
 }
 
+/// An address that failed too often waits for seconds, not until the wall clock is back where it was.
+#[test]
+fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
+    const YEAR: i64 = 366 * 86_400_000;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let token = quintet_trust::NewToken::of([2; 32]);
+    let config = format!("[[user]]\nname = 'bob'\ntokens = ['{}']\n", token.id.show());
+    let server = start(&faults, &data, "always", &config);
+    let told = |secret: &str| {
+        let mut client = server.client();
+        let words = format!("bob {secret}");
+        client.send(format!("set x 0 0 {}\r\n{words}\r\n", words.len()).as_bytes());
+        text(&client.until(b"\r\n"))
+    };
+    let began = Instant::now();
+    while !told("wrong").contains("too many failed logins") {
+        assert!(began.elapsed() < PATIENCE, "any number may fail");
+    }
+    faults.shift_clock(-YEAR);
+    let began = Instant::now();
+    while told(&token.text) != "STORED\r\n" {
+        assert!(began.elapsed() < PATIENCE, "it waits for the clock");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(server.stop().success());
+}
+
 /// A put on one I/O thread serves a taker on another. The taker's thread holds
 /// its reply until the put is durable; then the first one, which synced it,
 /// tells it. It matters when the sync ends while the taker's thread is asking
