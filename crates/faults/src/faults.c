@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -85,6 +86,7 @@ REAL(int, unlink, const char *)
 REAL(int, unlinkat, int, const char *, int)
 REAL(int, link, const char *, const char *)
 REAL(int, linkat, int, const char *, int, const char *, int)
+REAL(int, mkdirat, int, const char *, mode_t)
 REAL(int, accept4, int, struct sockaddr *, socklen_t *, int)
 REAL(ssize_t, recvfrom, int, void *, size_t, int, struct sockaddr *, socklen_t *)
 REAL(ssize_t, sendto, int, const void *, size_t, int, const struct sockaddr *, socklen_t)
@@ -167,7 +169,9 @@ struct file {
 struct name {
     struct name *older;
     uint64_t seq;
-    char *from, *to; /* `from` NULL: `to` was made */
+    char *from, *to; /* `from` NULL: `to` was made, or removed if there is `content` */
+    char *content;
+    size_t len;
 };
 static struct file *files;
 static struct name *names;
@@ -281,6 +285,28 @@ static void undo_record(const struct file *file, const struct record *one) {
     if (undo_page(file, -1)) get_ftruncate64()(file->fd, one->size);
 }
 
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *walk) {
+    (void)about, (void)kind, (void)walk;
+    remove(path);
+    return 0;
+}
+
+/* A name that was made is gone; of a directory all that is in it, as nothing
+ * leads there any more. One that was removed is back. */
+static void undo_name(const struct name *one) {
+    struct stat64 stat;
+    if (one->content) {
+        int fd = get_open64()(one->to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd >= 0) put_back(fd, one->content, one->len, 0);
+    } else if (one->from) {
+        get_rename()(one->to, one->from);
+    } else if (lstat64(one->to, &stat) == 0 && S_ISDIR(stat.st_mode)) {
+        nftw(one->to, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    } else {
+        get_unlinkat()(AT_FDCWD, one->to, 0);
+    }
+}
+
 /* The power goes. Does not return, and no other thread changes anything after. */
 static void cut(void) {
     lock();
@@ -289,12 +315,7 @@ static void cut(void) {
         for (struct file *file = files; file; file = file->next)
             for (struct record *one = file->newest; one; one = one->older) undo_record(file, one);
     if (undo & UNDO_NAMES)
-        for (struct name *one = names; one; one = one->older) {
-            if (one->from)
-                get_rename()(one->to, one->from);
-            else
-                get_unlink()(one->to);
-        }
+        for (struct name *one = names; one; one = one->older) undo_name(one);
     add(W_CUTS, 1);
     set(W_CUT, 0);
     kill(getpid(), SIGKILL);
@@ -326,7 +347,7 @@ static void names_synced(const char *dir, uint64_t through) {
         const char *slash = strrchr(one->to, '/');
         if (one->seq <= through && (size_t)(slash - one->to) == len && !strncmp(one->to, dir, len)) {
             *at = one->older;
-            free(one->from), free(one->to), free(one);
+            free(one->from), free(one->to), free(one->content), free(one);
         } else {
             at = &one->older;
         }
@@ -552,6 +573,17 @@ static int synced(int fd, int data) {
         drop_unused();
         if (kind == DIRECTORY && fd < FDS && fds[fd].path) names_synced(fds[fd].path, through);
         unlock();
+    } else if (result == 0 && (get(W_UNDO) & UNDO_NAMES)) {
+        /* Perhaps the directory that the data directory is in. */
+        char link[64], path[PATH_MAX];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(link, path, sizeof path - 1);
+        if (n > 0) {
+            path[n] = 0;
+            lock();
+            names_synced(path, through);
+            unlock();
+        }
     }
     errno = error;
     DONE(v, result);
@@ -580,6 +612,33 @@ static int truncated(int fd, off64_t len) {
 int ftruncate(int fd, off_t len) { return truncated(fd, len); }
 int ftruncate64(int fd, off64_t len) { return truncated(fd, len); }
 
+/* A file of at most `most` bytes that is about to lose its name, as it is now; NULL
+ * for any other. */
+static struct name *as_it_is(const char *path, off64_t most) {
+    int fd = get_open64()(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat64 stat;
+    struct name *one = NULL;
+    if (fd >= 0 && fstat64(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_size <= most) {
+        one = calloc(1, sizeof *one);
+        one->to = strdup(path);
+        one->content = malloc((size_t)stat.st_size + 1);
+        while (one->len < (size_t)stat.st_size) {
+            ssize_t n = get_pread64()(fd, one->content + one->len, (size_t)stat.st_size - one->len, (off64_t)one->len);
+            if (n <= 0) break;
+            one->len += (size_t)n;
+        }
+    }
+    if (fd >= 0) get_close()(fd);
+    return one;
+}
+
+/* Called locked. What `gone` says comes back unless the directory is synced. */
+static void name_lost(struct name *gone) { gone->seq = ++seq, gone->older = names, names = gone; }
+
+static void forget(struct name *gone) {
+    if (gone) free(gone->to), free(gone->content), free(gone);
+}
+
 int rename(const char *from, const char *to) {
     if (!active) return get_rename()(from, to);
     char one[PATH_MAX], two[PATH_MAX];
@@ -587,11 +646,18 @@ int rename(const char *from, const char *to) {
     unsigned kind = kind_of_path(from);
     struct verdict v = judge(C_RENAME, kind);
     REFUSE_IF(v);
+    enum { REPLACED = 16 << 20 };
+    int names_too = kind != OUTSIDE && (get(W_UNDO) & UNDO_NAMES);
+    struct name *gone = names_too ? as_it_is(to, REPLACED) : NULL;
     lock();
     int result = get_rename()(from, to);
     int error = errno;
+    if (gone && result == 0)
+        name_lost(gone);
+    else
+        forget(gone);
     if (result == 0 && kind != OUTSIDE) {
-        if (get(W_UNDO) & UNDO_NAMES) name_changed(from, to);
+        if (names_too) name_changed(from, to);
         for (int fd = 0; fd <= top_fd; fd++)
             if (fds[fd].path && strcmp(fds[fd].path, from) == 0) {
                 free(fds[fd].path);
@@ -604,24 +670,47 @@ int rename(const char *from, const char *to) {
     DONE(v, result);
 }
 
-/* A removed file is gone at once, name and content, power cut or not: that is
- * the worst a disk may do with it. */
+/* A removed file that is not small is gone at once, name and content, power cut
+ * or not; a small one comes back if its directory was not synced. */
 static int unlinked(int dir, const char *path, int flags) {
+    enum { SMALL = 4096 };
     char room[PATH_MAX];
-    struct verdict v = judge(C_UNLINK, kind_of_path(absolute(dir, path, room)));
+    const char *full = absolute(dir, path, room);
+    unsigned kind = kind_of_path(full);
+    struct verdict v = judge(C_UNLINK, kind);
     REFUSE_IF(v);
+    struct name *gone = kind == OUTSIDE || flags || !(get(W_UNDO) & UNDO_NAMES) ? NULL : as_it_is(full, SMALL);
+    lock();
     int result = get_unlinkat()(dir, path, flags);
+    int error = errno;
+    if (gone && result == 0)
+        name_lost(gone);
+    else
+        forget(gone);
+    unlock();
+    errno = error;
     DONE(v, result);
 }
 int unlink(const char *path) { return active ? unlinked(AT_FDCWD, path, 0) : get_unlink()(path); }
 int unlinkat(int dir, const char *path, int flags) {
     return active ? unlinked(dir, path, flags) : get_unlinkat()(dir, path, flags);
 }
+/* A call that gave `to` a name: it may be undone. */
+static void named(int result, const char *to) {
+    int error = errno;
+    if (result == 0 && kind_of_path(to) != OUTSIDE && (get(W_UNDO) & UNDO_NAMES)) {
+        lock();
+        name_changed(NULL, to);
+        unlock();
+    }
+    errno = error;
+}
 static int linked(int dir, const char *from, int to_dir, const char *to, int flags) {
-    char room[PATH_MAX];
+    char room[PATH_MAX], to_room[PATH_MAX];
     struct verdict v = judge(C_LINK, kind_of_path(absolute(dir, from, room)));
     REFUSE_IF(v);
     int result = get_linkat()(dir, from, to_dir, to, flags);
+    named(result, absolute(to_dir, to, to_room));
     DONE(v, result);
 }
 int link(const char *from, const char *to) {
@@ -630,6 +719,17 @@ int link(const char *from, const char *to) {
 int linkat(int dir, const char *from, int to_dir, const char *to, int flags) {
     return active ? linked(dir, from, to_dir, to, flags) : get_linkat()(dir, from, to_dir, to, flags);
 }
+
+/* Directories are made by no rule's leave: only that the name is undone. */
+static int made(int dir, const char *path, mode_t mode) {
+    if (!active) return get_mkdirat()(dir, path, mode);
+    char room[PATH_MAX];
+    int result = get_mkdirat()(dir, path, mode);
+    named(result, absolute(dir, path, room));
+    return result;
+}
+int mkdir(const char *path, mode_t mode) { return made(AT_FDCWD, path, mode); }
+int mkdirat(int dir, const char *path, mode_t mode) { return made(dir, path, mode); }
 
 /* ---- sockets ------------------------------------------------------------- */
 
@@ -677,15 +777,17 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
 
 /* ---- the wall clock ------------------------------------------------------ */
 
+static void shifted(struct timespec *time, int64_t ms) {
+    time->tv_sec += ms / 1000;
+    time->tv_nsec += ms % 1000 * 1000000;
+    if (time->tv_nsec < 0) time->tv_nsec += 1000000000, time->tv_sec--;
+    if (time->tv_nsec >= 1000000000) time->tv_nsec -= 1000000000, time->tv_sec++;
+}
 int clock_gettime(clockid_t which, struct timespec *into) {
     int result = get_clock_gettime()(which, into);
     if (!active || result != 0 || (which != CLOCK_REALTIME && which != CLOCK_REALTIME_COARSE)) return result;
     add(CALLS_AT + C_CLOCK * CALL_WORDS + N_CALLS, 1);
-    int64_t ms = (int64_t)get(W_CLOCK_MS);
-    into->tv_sec += ms / 1000;
-    into->tv_nsec += ms % 1000 * 1000000;
-    if (into->tv_nsec < 0) into->tv_nsec += 1000000000, into->tv_sec--;
-    if (into->tv_nsec >= 1000000000) into->tv_nsec -= 1000000000, into->tv_sec++;
+    shifted(into, (int64_t)get(W_CLOCK_MS));
     return 0;
 }
 int gettimeofday(struct timeval *restrict into, void *restrict zone) {
@@ -700,6 +802,19 @@ time_t time(time_t *into) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (into) *into = now.tv_sec;
     return now.tv_sec;
+}
+
+/* A wait until a moment of the wall clock, which the kernel knows by its own:
+ * the allocator's thread waits so, the server's by the monotonic clock. */
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+    static int (*real_wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    /* Of x86-64 there is an older one, which takes other condition variables. */
+    if (!real_wait) *(void **)&real_wait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    if (!real_wait) *(void **)&real_wait = real("pthread_cond_timedwait");
+    struct timespec then = *until;
+    if (active) shifted(&then, -(int64_t)get(W_CLOCK_MS));
+    return real_wait(cond, mutex, &then);
 }
 
 /* ---- the beginning ------------------------------------------------------- */

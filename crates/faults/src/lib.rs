@@ -17,9 +17,10 @@
 //! `crates/server/tests/faults/preloaded.rs` compares with what the kernel counted.
 //!
 //! Only a process whose executable is called `quintet` is meant; its children
-//! are not. Limits of the undoing: a removed file is gone at once, name and
-//! content; a file that a rename replaced does not come back; what `O_TRUNC`
-//! cut does not come back. Data directories are given as absolute paths.
+//! are not. Limits of the undoing: a removed file of more than 4 KiB is gone at
+//! once, name and content, as are a directory and a file of more than 16 MiB that
+//! a rename replaced; what `O_TRUNC` cut does not come back. Data directories are
+//! given as absolute paths.
 //!
 //! # The control file
 //!
@@ -32,7 +33,7 @@
 //! | 1 | process id of the server; set by the library |
 //! | 2 | seed |
 //! | 3 | what the wall clock is shifted by, ms, signed |
-//! | 4 | bits: 1 undo pages, 2 undo names (created, renamed), 4 only some pages, 8 syncs do not reach the disk (and are faster) |
+//! | 4 | bits: 1 undo pages, 2 undo names (created, linked, renamed, removed; also of directories), 4 only some pages, 8 syncs do not reach the disk (and are faster) |
 //! | 5 | not 0: cut the power now; 0 again when that is done |
 //! | 6 | how often the power was cut |
 //! | 7 | bytes undone, in all |
@@ -239,7 +240,7 @@ pub enum Undo {
     Nothing,
     /// Every byte that was not synced.
     Pages,
-    /// Those, and names created or given whose directory was not synced.
+    /// Those, and names created, given or removed whose directory was not synced.
     PagesAndNames,
     /// About half of the pages, by the seed: a disk that writes as it likes.
     SomePages,

@@ -49,7 +49,7 @@ pub use mem::{MemLog, MemStore};
 pub use recovery::{Cut, Recovery};
 pub use repair::{RepairSummary, repair};
 pub use spares::{SpareState, Spares};
-pub use storage::{Disk, Storage, StorageFile, replace_file};
+pub use storage::{Disk, Storage, StorageFile, make_dir, replace_file, sync_name};
 pub use survey::{Finding, LostRange};
 pub use traits::{
     BodyReader, Log, LogStore, ReadBodies, Replay, Retiring, Shared, SyncPoint, SyncWork,

@@ -1,12 +1,12 @@
 //! One process per data directory.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{File, OpenOptions, TryLockError},
     io::{Read, Seek, SeekFrom, Write},
     path::Path,
 };
 
-use crate::LogError;
+use crate::{LogError, make_dir};
 
 /// The exclusive right to a data directory, held until dropped or the process ends, however it
 /// ends. Children of the process do not inherit it.
@@ -32,7 +32,7 @@ impl DirLock {
         let path = dir.join("lock");
         let shown = path.display().to_string();
         let failed = |doing, source| LogError::io(doing, &shown, 0, source);
-        fs::create_dir_all(dir).map_err(|error| {
+        make_dir(dir).map_err(|error| {
             LogError::io("make the directory", &dir.display().to_string(), 0, error)
         })?;
         let mut file = OpenOptions::new()

@@ -115,7 +115,32 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&coming, path)?;
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    sync_name(path)
+}
+
+/// Makes a directory, and those it is in. Names of what was not there are durable when this
+/// returns; else all that is synced in it could be gone with it.
+///
+/// # Errors
+/// Those of the file system.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let made: Vec<&Path> = dir.ancestors().take_while(missing).collect();
+    std::fs::create_dir_all(dir)?;
+    made.into_iter().try_for_each(sync_name)
+}
+
+/// Makes the name of a file or directory durable.
+///
+/// # Errors
+/// Those of the file system.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => Path::new("/"),
+    };
+    File::open(parent)?.sync_all()
 }
 
 /// A directory of the real file system.

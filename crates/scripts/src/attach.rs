@@ -59,7 +59,7 @@ impl Rq {
             let _one_at_a_time = self.preparing(&message);
             let message = self.prepared(queue, id)?;
             std::fs::rename(&new, folder.join(name))?;
-            paths::sync_up(&folder, 4)?;
+            paths::sync_up(&folder)?;
             self.know(&dir, name, &stored);
             let mut files = attachments(&message);
             files.retain(|file| *file.name != *name.as_bytes());

@@ -131,7 +131,7 @@ impl Rq {
             attrs.extend(kept.map(|kept| record::set(&attribute(&name), &kept)));
             self.know(dir, &name, file);
         }
-        paths::sync_up(&target, 4)?;
+        paths::sync_up(&target)?;
         Ok(attrs)
     }
 

@@ -59,10 +59,8 @@ impl Rq {
         let file = self.admin_file(name, what);
         if there {
             paths::replace(&file, b"")?;
-        } else if let Err(error) = std::fs::remove_file(&file)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(error.into());
+        } else {
+            paths::remove(&file)?;
         }
         // Also for queues without a script, which nobody looks after.
         let deciding = lock(&self.deciding);
@@ -113,6 +111,7 @@ impl Rq {
         std::fs::create_dir_all(self.paths.queue(&config.name))?;
         std::os::unix::fs::symlink(path, &own)?;
         paths::sync_dir(&self.paths.queue(&config.name))?;
+        paths::sync_dir(&self.paths.queues())?;
         self.read_folders();
         Ok(())
     }
@@ -136,20 +135,11 @@ impl Rq {
         folders.remove(name);
         self.forget_queue(name);
         // First what would make it again after a crash.
-        let config = self.paths.queue_config(name);
-        if let Err(error) = std::fs::remove_file(&config)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(error.into());
-        }
+        paths::remove(&self.paths.queue_config(name))?;
         drop(folders);
         let _deciding = lock(&self.deciding);
         for what in ["down", "pause"] {
-            if let Err(error) = std::fs::remove_file(self.admin_file(name, what))
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                return Err(error.into());
-            }
+            paths::remove(&self.admin_file(name, what))?;
         }
         // Folders of messages go with the next sweep: some may run.
         done(self.ask(Command::Drop(Name::from(name))))

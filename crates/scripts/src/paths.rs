@@ -45,10 +45,20 @@ impl Drop for RootLock {
 }
 
 impl Paths {
-    /// Makes the folders that are not there.
+    /// Makes the folders that are not there, durably: what is kept in them is.
     pub(crate) fn make(root: &Path) -> io::Result<Self> {
-        for name in ["config", "log", "queue", "run", "scandir", "timers"] {
+        let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+        let made: Vec<&Path> = root.ancestors().take_while(missing).collect();
+        let folders = ["config", "log", "queue", "run", "scandir", "timers"];
+        let whole = folders.iter().all(|name| root.join(name).is_dir());
+        for name in folders {
             std::fs::create_dir_all(root.join(name))?;
+        }
+        if !whole {
+            sync_dir(root)?;
+        }
+        for folder in made {
+            sync_dir(folder.canonicalize()?.parent().unwrap_or(Path::new("/")))?;
         }
         // Scripts run elsewhere and are told full paths.
         let root = root.canonicalize()?;
@@ -287,12 +297,29 @@ pub(crate) fn sync_dir(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Makes a folder durable, and so many of those it is in.
-pub(crate) fn sync_up(folder: &Path, above: usize) -> io::Result<()> {
-    for folder in folder.ancestors().take(above + 1) {
-        sync_dir(folder)?;
+/// Makes names in `attach/` of a message's folder durable, and those of the folders that lead
+/// there from `queue/`, which [`Paths::make`] has made so.
+pub(crate) fn sync_up(attach: &Path) -> io::Result<()> {
+    /// `attach`, those of the message, its day, all messages and the queue, and `queue`.
+    const FOLDERS: usize = 6;
+    attach.ancestors().take(FOLDERS).try_for_each(sync_dir)
+}
+
+/// Removes a file for good, if it is there: a power cut does not bring it back.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let removed = std::fs::remove_file(path)
+        // Of one that is not there: it may have been removed a moment ago, by a call that failed.
+        .or_else(unless_gone)
+        .and_then(|()| sync_dir(path.parent().unwrap_or(Path::new("/"))));
+    // Nor need its folder be there.
+    removed.or_else(unless_gone)
+}
+
+fn unless_gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound {
+        return Ok(());
     }
-    Ok(())
+    Err(error)
 }
 
 /// Removes a folder with all in it; that it is gone already is fine.

@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -188,11 +189,18 @@ impl Audit {
         let (mut file, mut size) = match open.take() {
             Some(open) => open,
             None => {
-                let file = OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(&self.path)?;
+                let mut options = OpenOptions::new();
+                let options = options.create(true).append(true).read(true);
+                let file = options.open(&self.path)?;
                 let size = file.metadata()?.len();
+                let mut last = [b'\n'];
+                if let Some(at) = size.checked_sub(1) {
+                    file.read_exact_at(&mut last, at)?;
+                }
+                // A line that a crash or a full disk cut off takes no other with it.
+                if last != *b"\n" {
+                    line.insert(0, b'\n');
+                }
                 (file, size)
             }
         };
@@ -280,6 +288,12 @@ mod tests {
             acts[1].line()
         );
         assert_eq!(read(dir.path(), u64::MAX).expect("read"), []);
+        // It takes no other with it.
+        drop(audit);
+        Audit::new(dir.path()).note("bob", None, "stop", "", "ok");
+        let acts = read(dir.path(), 0).expect("read");
+        assert_eq!(acts.last().map(|act| &*act.who), Some("bob"));
+        assert_eq!(acts.len(), 3);
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod sockets;
 mod spans;
 mod sqs;
 mod stats;
+mod stuck;
 mod tls;
 mod trust;
 mod watchdog;

@@ -33,7 +33,7 @@ use crate::sockets::{bind, restrict};
 use crate::spans::Tracing;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
-use crate::{admin, again, http, logging, modes, notify, scripts, sqs, watchdog};
+use crate::{admin, again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -289,6 +289,9 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     tracing::info!("stopping");
     server.audit.tell_all_steps();
     server.audit.note("", None, "stop", "", "ok");
+    if server.node.is_none() {
+        stuck::watch_stop(&server)?;
+    }
     // They ask through the door, so it closes after them.
     if !scripts.stop(&server) {
         tracing::error!("the thread of http had ended before its time");
@@ -743,9 +746,7 @@ fn stop(server: &Server, mut threads: Threads) -> Result<()> {
         return Err(anyhow!("a thread ended before its time; see above"));
     }
     if !server.core.finish() {
-        return Err(anyhow!(
-            "the disk is full: what was decided last and not answered is lost"
-        ));
+        return Err(anyhow!(stuck::LOST));
     }
     Ok(())
 }

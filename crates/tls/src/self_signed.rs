@@ -55,5 +55,8 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .open(&new)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()?;
-    fs::rename(&new, file)
+    fs::rename(&new, file)?;
+    // So that there is no certificate whose key a power cut took.
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    fs::File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }

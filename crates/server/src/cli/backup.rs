@@ -41,18 +41,21 @@ impl Backup {
     pub(super) fn run(self) -> Result<ExitCode> {
         exists(&self.data)?;
         let target = &self.target;
-        fs::create_dir_all(target).with_context(|| format!("cannot make {}", target.display()))?;
+        quintet_log::make_dir(target)
+            .with_context(|| format!("cannot make {}", target.display()))?;
         if fs::read_dir(target)?.next().is_some() {
             bail!("{} is not empty: name a new directory", target.display());
         }
         let shards = self.data.join(SHARDS_FILE);
         if shards.exists() {
-            fs::copy(&shards, target.join(SHARDS_FILE))
+            fs::read(&shards)
+                .and_then(|told| quintet_log::replace_file(&target.join(SHARDS_FILE), &told))
                 .with_context(|| format!("cannot copy {}", shards.display()))?;
         }
         let files = script_files::copy(&self.data, target)?;
         let (log, runs) = copy(&self.data, target)?;
         let files = files + script_files::copy(&self.data, target)?;
+        script_files::sync(target)?;
         let mut out = stdout().lock();
         if self.json {
             let done = json!({

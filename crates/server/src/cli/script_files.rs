@@ -68,6 +68,33 @@ fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut u64) -> Result<()>
     Ok(())
 }
 
+/// Makes the names of all that was copied durable. What is in the files is already.
+///
+/// # Errors
+/// Names the folder.
+pub(super) fn sync(target: &Path) -> Result<()> {
+    let copied = target.join(FOLDER);
+    if copied.is_dir() {
+        sync_folder(&copied)?;
+        quintet_log::sync_name(&copied)
+            .with_context(|| format!("cannot sync {}", target.display()))?;
+    }
+    Ok(())
+}
+
+fn sync_folder(folder: &Path) -> Result<()> {
+    let cannot = || format!("cannot sync {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(cannot)? {
+        let entry = entry.with_context(cannot)?;
+        if entry.file_type().with_context(cannot)?.is_dir() {
+            sync_folder(&entry.path())?;
+        }
+    }
+    fs::File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .with_context(cannot)
+}
+
 fn make(folder: &Path) -> io::Result<()> {
     match fs::create_dir(folder) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use quintet_log::DirLock;
 
 use super::progress::Transfer;
-use crate::cluster::{Fill, Found, Source, ahead, detach, doubt, fill};
+use crate::cluster::{Fill, Found, Source, ahead, detach, doubt, fill, finish, is_unfinished};
 use crate::config::{Config, Given, load};
 
 /// Arguments of `cluster adopt`.
@@ -260,19 +260,27 @@ impl Reseed {
 impl Detach {
     pub(super) fn run(self) -> Result<ExitCode> {
         let _lock = lock(&self.data)?;
+        let (data, to) = (self.data.display(), self.to.display());
+        if is_unfinished(&self.to) {
+            finish(&self.data, &self.to)?;
+            writeln!(
+                stdout(),
+                "{to} is a single server's: a detach that was cut off is done. What else is in \
+                 {data} is not needed"
+            )?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let source = Source::of_node(&self.data)?;
         let found = source.look()?;
         if let Some(doubt) = doubt(&found).filter(|_| !self.force) {
             bail!("{doubt} (--force: all the same)");
         }
         detach(&self.data, &source, &found, &self.to)
-            .with_context(|| format!("{} is not detached", self.data.display()))?;
+            .with_context(|| format!("{data} is not detached"))?;
         writeln!(
             stdout(),
-            "{} is a single server's: {}. What else is in {} is not needed",
-            self.to.display(),
-            said(&found),
-            self.data.display()
+            "{to} is a single server's: {}. What else is in {data} is not needed",
+            said(&found)
         )?;
         Ok(ExitCode::SUCCESS)
     }

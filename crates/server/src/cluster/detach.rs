@@ -10,6 +10,8 @@ use super::source::{Found, Source};
 
 /// The folder of scripts, in a data directory.
 const SCRIPTS: &str = "rq";
+/// A file in the new directory until it has everything.
+const UNFINISHED: &str = "detaching";
 
 /// Why a node's directory is not what the cluster had in the end, if it is not.
 pub(crate) fn doubt(found: &Found) -> Option<String> {
@@ -33,7 +35,8 @@ pub(crate) fn doubt(found: &Found) -> Option<String> {
 /// file system.
 ///
 /// # Errors
-/// It cannot; `to` is not there then, and it may be tried again.
+/// It cannot; `to` is not there then, and it may be tried again; or it is there and
+/// [`is_unfinished`].
 pub(crate) fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> Result<()> {
     if fs::symlink_metadata(to).is_ok() {
         bail!("{} is there already", to.display());
@@ -58,11 +61,11 @@ pub(crate) fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> 
     }
     let shards = data.join(SHARDS_FILE);
     if fs::symlink_metadata(&shards).is_ok() {
-        fs::copy(&shards, source.log.join(SHARDS_FILE))
+        fs::read(&shards)
+            .and_then(|told| quintet_log::replace_file(&source.log.join(SHARDS_FILE), &told))
             .context("cannot copy the number of shards")?;
     }
-    let sync = |dir: &Path| fs::File::open(dir).and_then(|dir| dir.sync_all());
-    sync(&source.log).context("cannot sync the mirror")?;
+    quintet_log::replace_file(&source.log.join(UNFINISHED), b"").context("cannot write a note")?;
     fs::rename(&source.log, to).with_context(|| {
         format!(
             "cannot rename {} to {}: it must be on the same file system",
@@ -70,6 +73,24 @@ pub(crate) fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> 
             to.display()
         )
     })?;
+    finish(data, to)
+}
+
+/// Whether a detach to `to` was cut off when all but the files of scripts was there.
+pub(crate) fn is_unfinished(to: &Path) -> bool {
+    fs::symlink_metadata(to.join(UNFINISHED)).is_ok()
+}
+
+/// Brings the files of scripts as well.
+///
+/// # Errors
+/// It cannot, and may be tried again.
+pub(crate) fn finish(data: &Path, to: &Path) -> Result<()> {
+    let sync = |dir: &Path| {
+        let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
+        synced.with_context(|| format!("cannot sync {}", dir.display()))
+    };
+    quintet_log::sync_name(to).with_context(|| format!("cannot sync {}", to.display()))?;
     let scripts = data.join(SCRIPTS);
     if fs::symlink_metadata(&scripts).is_ok() {
         fs::rename(&scripts, to.join(SCRIPTS)).with_context(|| {
@@ -80,6 +101,9 @@ pub(crate) fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> 
             )
         })?;
     }
-    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync(parent.unwrap_or(Path::new("."))).context("cannot sync the directory")
+    sync(to)?;
+    sync(data)?;
+    let note = to.join(UNFINISHED);
+    fs::remove_file(&note).with_context(|| format!("cannot remove {}", note.display()))?;
+    sync(to)
 }

@@ -45,7 +45,7 @@ impl Mirrors {
     pub(super) fn next(&self) -> Result<Arc<dyn Storage>, LogError> {
         let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
         let path = self.data.join(format!("{PREFIX}{number}"));
-        fs::create_dir_all(&path)
+        quintet_log::make_dir(&path)
             .map_err(|error| LogError::io("make", &path.display().to_string(), 0, error))?;
         Ok(Arc::new(Disk::new(&path)))
     }

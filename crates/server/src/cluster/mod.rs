@@ -47,7 +47,7 @@ use teller::Teller;
 
 pub(crate) use quintet_front::Door;
 
-pub(crate) use detach::{detach, doubt};
+pub(crate) use detach::{detach, doubt, finish, is_unfinished};
 pub(crate) use fill::{Fill, ahead, fill};
 pub(crate) use orders::{DRAIN, Fault, Heir, MOVE, REPORT_OF, Reply, UNDRAIN};
 pub(crate) use report::{ClusterReport, NodeReport};

@@ -38,7 +38,7 @@ impl Runs {
     /// The folder cannot be made; there is no thread to be had.
     pub(super) fn open(data: &Path, objects: Objects) -> Result<Self> {
         let folder = data.join(FOLDER);
-        std::fs::create_dir_all(&folder)
+        quintet_log::make_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let disk: Arc<dyn Storage> = Arc::new(Disk::new(folder));
         let cached = Arc::new(CachedRuns::new(disk, Arc::new(objects)));

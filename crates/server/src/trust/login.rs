@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use quintet_engine::Principal;
@@ -68,6 +69,8 @@ struct Job {
 
 /// What is remembered between logins, and the way to the threads.
 pub(crate) struct Checker {
+    /// What is remembered is told the time since then: the wall clock may be set back, by a year.
+    began: Instant,
     throttle: Mutex<Throttle>,
     fits: Mutex<Fits>,
     jobs: SyncSender<Job>,
@@ -90,14 +93,19 @@ impl Checker {
                 .context("cannot start a thread")?;
         }
         Ok(Self {
+            began: Instant::now(),
             throttle: Mutex::default(),
             fits: Mutex::new(Fits::new(random()?)),
             jobs,
         })
     }
 
-    fn is_throttled(&self, address: Option<IpAddr>, now_ms: u64) -> bool {
-        let may = |at| locked(&self.throttle).may_try(at, now_ms);
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn is_throttled(&self, address: Option<IpAddr>) -> bool {
+        let may = |at| locked(&self.throttle).may_try(at, self.now_ms());
         address.is_some_and(|at| may(at).is_err())
     }
 }
@@ -113,7 +121,7 @@ impl Server {
         let now = wall_ms();
         let checker = &self.trust.checker;
         let (name, secret, address) = (comes.name, comes.secret, comes.address);
-        if checker.is_throttled(address, now) {
+        if checker.is_throttled(address) {
             return Begun::Now(self.end_login(comes, Err(LoginRefused::Throttled)));
         }
         let (against, is, unknown) = match self.trust.table().claim(name, secret, now) {
@@ -125,7 +133,7 @@ impl Server {
             Claim::Unknown(against) => (against, None, true),
         };
         if let Some(principal) = is
-            && locked(&checker.fits).know(&against, secret, now)
+            && locked(&checker.fits).know(&against, secret, checker.now_ms())
         {
             return Begun::Now(self.known_login(comes, principal));
         }
@@ -166,7 +174,7 @@ impl Server {
             own: false,
             with_each_request: false,
         };
-        let outcome = if self.trust.checker.is_throttled(address, wall_ms()) {
+        let outcome = if self.trust.checker.is_throttled(address) {
             Err(LoginRefused::Throttled)
         } else if met {
             Ok(Principal::ANONYMOUS)
@@ -180,7 +188,7 @@ impl Server {
     pub(crate) fn bear(&self, token: &[u8], address: Option<IpAddr>) -> Told {
         let now = wall_ms();
         let table = self.trust.table();
-        let throttled = self.trust.checker.is_throttled(address, now);
+        let throttled = self.trust.checker.is_throttled(address);
         let whose = match throttled {
             true => Err(LoginRefused::Throttled),
             false => table.bearer(token, now).ok_or(LoginRefused::Wrong),
@@ -227,10 +235,11 @@ impl Server {
             self.quotas.failed(address);
         }
         if let Some(address) = address {
-            let mut throttle = locked(&self.trust.checker.throttle);
+            let checker = &self.trust.checker;
+            let mut throttle = locked(&checker.throttle);
             match outcome {
                 Ok(_) => throttle.succeeded(address),
-                Err(LoginRefused::Wrong) => throttle.failed(address, wall_ms()),
+                Err(LoginRefused::Wrong) => throttle.failed(address, checker.now_ms()),
                 // Not looked at, so it did not fail.
                 Err(_) => {}
             }
@@ -277,7 +286,7 @@ fn check_all(inbox: &Mutex<Receiver<Job>>) {
 
 fn check(server: &Arc<Server>, job: &Job) -> Result<Principal, LoginRefused> {
     // Of many at once the first failures count for those behind them.
-    if server.trust.checker.is_throttled(job.address, wall_ms()) {
+    if server.trust.checker.is_throttled(job.address) {
         return Err(LoginRefused::Throttled);
     }
     if job.unknown
@@ -293,8 +302,9 @@ fn check(server: &Arc<Server>, job: &Job) -> Result<Principal, LoginRefused> {
     let fits = job.against.fits(&job.secret);
     match job.is.filter(|_| fits) {
         Some(principal) => {
-            let mut fits = locked(&server.trust.checker.fits);
-            fits.learn(&job.against, &job.secret, wall_ms());
+            let checker = &server.trust.checker;
+            let mut fits = locked(&checker.fits);
+            fits.learn(&job.against, &job.secret, checker.now_ms());
             Ok(principal)
         }
         None => Err(LoginRefused::Wrong),

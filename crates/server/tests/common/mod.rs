@@ -100,7 +100,7 @@ impl Server {
         command
     }
 
-    fn command_as_configured(data: &Path, start: &Start<'_>) -> Command {
+    pub(crate) fn command_as_configured(data: &Path, start: &Start<'_>) -> Command {
         let mut command = quintet(&["serve", "--data"]);
         command.arg(data);
         if let Some(sync) = start.sync {

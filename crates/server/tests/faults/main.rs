@@ -5,4 +5,5 @@ mod common;
 
 mod crash;
 mod cron;
+mod names;
 mod preloaded;

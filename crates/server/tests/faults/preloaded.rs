@@ -340,6 +340,47 @@ fn no_sync_that_fails_is_passed_over() {
     }
 }
 
+/// Scripts' takers wait for an answer when they leave their lines, which does not come while the disk
+/// is full: a stop ends all the same, and says what that means.
+#[test]
+fn a_stop_ends_also_while_nothing_can_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let settings = Start {
+        sync: Some("always"),
+        listen: &["memcache=127.0.0.1:0", "http=127.0.0.1:0"],
+        config: Some("stop_wait = '100ms'\nscript_grace = '100ms'\n"),
+    };
+    let log = data.with_extension("stderr");
+    let mut command = Server::command(&data, &settings);
+    faults.attach(&mut command);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::await_ready(&data, command);
+    let mut client = server.client();
+    client.put("w", b"kept");
+    let full = Rule::every(Call::Write, Action::Fail(errno::ENOSPC));
+    faults.rule(0, full.on(files::SEGMENT));
+    client.send(b"set w 0 0 4\r\nlost\r\n");
+    let began = Instant::now();
+    // Until all that goes on by itself has come to wait for it.
+    while faults.fired(0).1 < 80 {
+        assert!(began.elapsed() < PATIENCE, "nothing is written");
+    }
+    server.signal(rustix::process::Signal::TERM);
+    let status = server.ended();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the disk is full: what was decided"),
+        "{said}"
+    );
+    faults.end_rules();
+    let server = Server::start_under(&faults, &data, &settings);
+    server.client().take("w", b"kept");
+    assert!(server.stop().success());
+}
+
 /// The power goes at each call of a first start that could leave something by half, and the next
 /// start finds nothing that it cannot read.
 #[test]
@@ -575,6 +616,35 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
         beans.expect(b"TIMED_OUT\r\n");
         server.client().take_nothing("rated");
         assert!(!put("once"), "a repeat");
+    }
+    assert!(server.stop().success());
+}
+
+/// An address that failed too often waits for seconds, not until the wall clock is back where it was.
+#[test]
+fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
+    const YEAR: i64 = 366 * 86_400_000;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let token = quintet_trust::NewToken::of([2; 32]);
+    let config = format!("[[user]]\nname = 'bob'\ntokens = ['{}']\n", token.id.show());
+    let server = start(&faults, &data, "always", &config);
+    let told = |secret: &str| {
+        let mut client = server.client();
+        let words = format!("bob {secret}");
+        client.send(format!("set x 0 0 {}\r\n{words}\r\n", words.len()).as_bytes());
+        text(&client.until(b"\r\n"))
+    };
+    let began = Instant::now();
+    while !told("wrong").contains("too many failed logins") {
+        assert!(began.elapsed() < PATIENCE, "any number may fail");
+    }
+    faults.shift_clock(-YEAR);
+    let began = Instant::now();
+    while told(&token.text) != "STORED\r\n" {
+        assert!(began.elapsed() < PATIENCE, "it waits for the clock");
+        std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(server.stop().success());
 }
