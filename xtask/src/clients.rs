@@ -98,11 +98,39 @@ pub(crate) fn node(root: &Path) -> Result<()> {
 /// As [`python`].
 pub(crate) fn rust(root: &Path) -> Result<()> {
     let binary = binary(root)?;
-    run(Command::new("cargo")
-        .args(["test", "--quiet", "--locked"])
-        .env("QUINTET", &binary)
+    run(in_rust(root, &["test", "--quiet", "--locked"]).env("QUINTET", &binary))
+}
+
+/// Builds those tests, and has clippy look at them.
+///
+/// # Errors
+/// They do not build, or clippy finds something.
+pub(crate) fn rust_clippy(root: &Path) -> Result<()> {
+    run(&mut in_rust(
+        root,
+        &["test", "--quiet", "--locked", "--no-run"],
+    ))
+}
+
+/// Looks at how they are formatted.
+///
+/// # Errors
+/// Otherwise than rustfmt does it.
+pub(crate) fn rust_format(root: &Path) -> Result<()> {
+    run(&mut in_rust(root, &["fmt", "--check"]))
+}
+
+/// Cargo in the workspace of those tests. Clippy stands in for the compiler of what is their own,
+/// so that what is built for it is what is run: `cargo clippy` would build the crates they take
+/// once more. That its warnings are errors says their Cargo.toml.
+fn in_rust(root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .args(args)
+        .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
         .env("CARGO_TARGET_DIR", crate::target(root).join("clients"))
-        .current_dir(root.join("clients/rust")))
+        .current_dir(root.join("clients/rust"));
+    command
 }
 
 /// Clicks through the console in Chromium; the packages are those of the lock

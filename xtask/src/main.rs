@@ -35,7 +35,8 @@ Tasks:
             for before it is installed, or not with --yes or where CI is set.
             cargo xtask test --list tells the parts, how long each takes and what
             is missing; cargo xtask test NAME... runs some
-  lint      Of these: format check, house rules, clippy, crates of others
+  lint      Of these: format check, house rules, clippy (both also of clients/rust),
+            crates of others
   clients   Of these: real client libraries against the real binary
   tidy, unit, ...  Each part is a task of its own too
   repeat    Tests that wait or race, 200 times on a busy machine;

@@ -102,19 +102,25 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "format",
-        what: "cargo fmt --check",
+        what: "cargo fmt --check, also of clients/rust",
         minutes: 0,
         needs: &[],
         fetches: "",
-        run: |_| cargo(&["fmt", "--all", "--check"]),
+        run: |root| cargo(&["fmt", "--all", "--check"]).and_then(|()| clients::rust_format(root)),
     },
     Part {
         name: "clippy",
-        what: "its lints, all of them errors, also of a server without the feature cluster",
-        minutes: 5,
+        what: "its lints, all of them errors, also of a server without the feature cluster, and of \
+               clients/rust",
+        minutes: 6,
         needs: &[BUILD],
         fetches: "",
-        run: |_| cargo(&CLIPPY).and_then(|()| cargo(&CLIPPY_ALONE)),
+        run: |root| {
+            cargo(&CLIPPY)
+                .and_then(|()| cargo(&CLIPPY_ALONE))
+                // What it builds the part rust runs.
+                .and_then(|()| clients::rust_clippy(root))
+        },
     },
     Part {
         name: "crates",
@@ -183,7 +189,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "rust",
         what: "the crates faktory and aws-sdk-sqs against the real binary",
-        minutes: 2,
+        minutes: 1,
         needs: &[BUILD],
         fetches: "",
         run: clients::rust,

@@ -2,10 +2,11 @@
 //!
 //! Time inside begins at the larger of the wall clock and the newest frame's
 //! time, and goes on with the machine's monotonic clock, which counts
-//! suspension and cannot be set. The wall clock is looked at once in a second:
-//! to know how far it is ahead ([`WallAhead`], for times that clients give by
-//! it), to tell when somebody has set it, and to come back to it by one
-//! millisecond a second. So no wait, lease or delay stands still or ends early
+//! suspension and cannot be set. The wall clock is looked at when something is
+//! due, no sooner than a second after the last look: to know how far it is
+//! ahead ([`WallAhead`], for times that clients give by it), to tell when
+//! somebody has set it, and to come back to it by one millisecond for each
+//! second that passed. So no wait, lease or delay stands still or ends early
 //! because a clock was set, and a small error heals.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -18,7 +18,8 @@ pub(crate) struct Timer {
     changed: Condvar,
 }
 
-/// Longest sleep: the wall clock may have been set, or the machine suspended.
+/// Longest sleep: the machine may have been suspended, which a sleep does not count. Whoever only
+/// woke for that does not look at the wall clock.
 const SLEEP_MAX_MS: u64 = 1000;
 /// A change of the distance between the clocks up to this, ms, is not worth
 /// locking the shards for: what clients give by the wall clock is in seconds.

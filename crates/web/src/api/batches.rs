@@ -223,7 +223,7 @@ pub(super) async fn list(
 }
 
 /// Makes a batch. Messages are added by their `batch` until it is committed.
-#[utoipa::path(post, path = "/api/v1/batches", tag = "batches", request_body = NewBatch,
+#[utoipa::path(post, path = "/api/v1/batches", operation_id = "make_batch", tag = "batches", request_body = NewBatch,
     responses((status = 201, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
     State(api): State<Arc<Api>>,
@@ -266,7 +266,7 @@ pub(super) async fn forget(
 
 /// `commit`: no messages are added any more, and callbacks are put when it is time; `open`: they
 /// may be added again.
-#[utoipa::path(post, path = "/api/v1/batches/{id}/{act}", tag = "batches",
+#[utoipa::path(post, path = "/api/v1/batches/{id}/{act}", operation_id = "act_on_batch", tag = "batches",
     params(("id" = String, Path), ("act" = String, Path, description = "commit or open")),
     responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(

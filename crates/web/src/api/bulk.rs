@@ -45,7 +45,7 @@ pub(crate) fn cursor_text(cursor: Cursor) -> String {
 /// Does something to many messages, in slices that hold nobody up: `purge`,
 /// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
 /// A long act ends with a cursor, to go on with.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", tag = "acts",
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", operation_id = "act_on_queue", tag = "acts",
     params(("queue" = String, Path), ("act" = String, Path, description = "purge, kick, redrive or move")),
     request_body = Act,
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]

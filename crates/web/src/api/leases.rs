@@ -82,7 +82,7 @@ pub(super) async fn list(
 /// `Idempotency-Key` a repeat within five minutes gets the same messages and
 /// leases, whose time begins anew, as long as all of them last as they were
 /// given.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", tag = "leases",
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", operation_id = "reserve_messages", tag = "leases",
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Reserve,
     responses((status = 200, body = Page, description = "no messages: there were none in time"),
@@ -237,7 +237,7 @@ pub(super) async fn bury(
 }
 
 /// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/progress", tag = "leases",
+#[utoipa::path(post, path = "/api/v1/leases/{token}/progress", operation_id = "report_progress", tag = "leases",
     params(("token" = String, Path)), request_body = Progress,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn progress(

@@ -317,7 +317,7 @@ pub(super) async fn show(
 }
 
 /// A message's body as it is, of any length.
-#[utoipa::path(get, path = "/api/v1/messages/{id}/body", tag = "messages",
+#[utoipa::path(get, path = "/api/v1/messages/{id}/body", operation_id = "show_body", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -410,7 +410,7 @@ pub(super) async fn kick(
 }
 
 /// Moves a message that is not reserved to the end of a queue.
-#[utoipa::path(post, path = "/api/v1/messages/{id}/move", tag = "messages",
+#[utoipa::path(post, path = "/api/v1/messages/{id}/move", operation_id = "move_message", tag = "messages",
     params(("id" = u64, Path)), request_body = Target,
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn transfer(

@@ -31,7 +31,7 @@ fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Command {
 
 /// The reserved message of this name; of several the one whose lease has run
 /// longest. Those in other states are listed by `name` of `GET messages`.
-#[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}", tag = "leases",
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}", operation_id = "show_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)),
     responses((status = 200, body = Shown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
@@ -50,7 +50,7 @@ pub(super) async fn show(
 
 /// What became of the tracked message of this name; of several the one that was put last. It is
 /// known for `track_keep` after the last thing that happened to it, also when it is gone.
-#[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", tag = "messages",
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", operation_id = "show_track", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path)),
     responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn track(

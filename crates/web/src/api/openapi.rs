@@ -72,14 +72,17 @@ struct Document;
 
 /// `/api/v1/openapi.json`.
 pub(super) async fn document() -> Response {
-    static TEXT: LazyLock<String> = LazyLock::new(|| {
-        let document = serde_json::to_value(Document::openapi());
-        let mut document = document.expect("the document is JSON");
-        whole_numbers(&mut document);
-        optional_bodies(&mut document);
-        document.to_string()
-    });
+    static TEXT: LazyLock<String> = LazyLock::new(|| whole().to_string());
     reply::written(TEXT.clone())
+}
+
+fn whole() -> Value {
+    let document = serde_json::to_value(Document::openapi());
+    let mut document = document.expect("the document is JSON");
+    whole_numbers(&mut document);
+    optional_bodies(&mut document);
+    telling_ids(&mut document);
+    document
 }
 
 /// The types say `int64` of numbers up to 2^64, which would end at half of that.
@@ -113,6 +116,93 @@ fn optional_bodies(document: &mut Value) {
             && !needs(body)
         {
             body["required"] = Value::Bool(false);
+        }
+    }
+}
+
+/// Generated clients name their functions by the ids of operations, so no two
+/// have one. An id is the handler's name, and if that is one word, such as
+/// `list`, what it is done to by the address: `listQueues`. Where that tells
+/// nothing `operation_id` beside the handler says the words.
+fn telling_ids(document: &mut Value) {
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    for (path, operations) in paths {
+        for operation in operations.as_object_mut().into_iter().flatten() {
+            let id = &mut operation.1["operationId"];
+            let name = id.as_str().unwrap_or_default();
+            *id = match name.contains('_') {
+                true => camel_case(name),
+                false => camel_case(&format!("{name}_{}", thing(path, name))),
+            }
+            .into();
+        }
+    }
+}
+
+/// What an operation is done to: the last word of its address but for the `act`
+/// itself, of one where a parameter says which.
+fn thing(path: &str, act: &str) -> String {
+    let words: Vec<&str> = path.split('/').collect();
+    let is_word = |word: &&str| !word.starts_with('{') && *word != act;
+    let Some(last) = words.iter().rposition(is_word) else {
+        return String::new();
+    };
+    let one = words
+        .get(last + 1)
+        .is_some_and(|next| next.starts_with('{'));
+    let word = words[last];
+    let single = word.strip_suffix("es").filter(|word| word.ends_with("ch"));
+    match one {
+        true => single.or(word.strip_suffix('s')).unwrap_or(word).to_owned(),
+        false => word.to_owned(),
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut id, word| {
+        let mut letters = word.chars();
+        id.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        id.push_str(letters.as_str());
+        id
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::whole;
+
+    #[test]
+    fn no_two_operations_have_one_id() {
+        let document = whole();
+        let mut ids = BTreeMap::new();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap().to_owned();
+                let telling = id.chars().any(|letter| letter.is_ascii_uppercase());
+                let word = id.chars().all(|letter| letter.is_ascii_alphabetic());
+                assert!(telling && word, "{method} {path}: {id}");
+                let here = format!("{method} {path}");
+                if let Some(there) = ids.insert(id.clone(), here.clone()) {
+                    panic!("{id}: {there} and {here}");
+                }
+            }
+        }
+        for (id, operation) in [
+            ("listQueues", "get /api/v1/queues"),
+            ("showQueue", "get /api/v1/queues/{queue}"),
+            ("pauseQueue", "post /api/v1/queues/{queue}/pause"),
+            ("listLeases", "get /api/v1/queues/{queue}/leases"),
+            ("forgetBatch", "delete /api/v1/batches/{id}"),
+            (
+                "finishNamed",
+                "post /api/v1/queues/{queue}/names/{name}/finish",
+            ),
+        ] {
+            assert_eq!(ids.get(id).map(String::as_str), Some(operation));
         }
     }
 }

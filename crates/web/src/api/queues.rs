@@ -66,7 +66,7 @@ pub(super) async fn show(
 /// How a queue's numbers were: the last hour by the minute, the last day by
 /// the quarter of an hour. Empty for one that has not moved since the server
 /// started, and beyond `history_queues`.
-#[utoipa::path(get, path = "/api/v1/queues/{queue}/history", tag = "queues",
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/history", operation_id = "show_history", tag = "queues",
     params(("queue" = String, Path)),
     responses((status = 200, body = PastOfQueue), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn history(
@@ -87,7 +87,7 @@ pub(super) async fn history(
 
 /// The settings of a queue that are in force, who gets copies of its puts, and
 /// whose puts it gets.
-#[utoipa::path(get, path = "/api/v1/queues/{queue}/settings", tag = "queues",
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/settings", operation_id = "show_settings", tag = "queues",
     params(("queue" = String, Path)),
     responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn settings(

@@ -17,7 +17,7 @@ use crate::reply;
 use crate::visitor::Visitor;
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
-#[utoipa::path(get, path = "/api/v1/stats", tag = "server",
+#[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
     responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stats(
     State(api): State<Arc<Api>>,
@@ -42,7 +42,7 @@ pub(super) fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
 }
 
 /// Connections of all voices and of HTTP: who, where, since when silent, what each waits for or asks.
-#[utoipa::path(get, path = "/api/v1/connections", tag = "server",
+#[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
     responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn connections(
     State(api): State<Arc<Api>>,
@@ -86,7 +86,7 @@ pub(super) async fn close(
 
 /// `drain` (puts are refused), `undrain`, or `reload` (the configuration is
 /// read again).
-#[utoipa::path(post, path = "/api/v1/server/{act}", tag = "server",
+#[utoipa::path(post, path = "/api/v1/server/{act}", operation_id = "act_on_server", tag = "server",
     params(("act" = String, Path, description = "drain, undrain or reload")),
     responses((status = 202, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(

@@ -36,7 +36,7 @@ pub(super) async fn list(
 
 /// `quiet`: it gets nothing more, and is asked to finish what it has; `terminate`: it is asked to
 /// end as well. What it was asked for before is not taken back.
-#[utoipa::path(post, path = "/api/v1/workers/{wid}/{act}", tag = "server",
+#[utoipa::path(post, path = "/api/v1/workers/{wid}/{act}", operation_id = "act_on_worker", tag = "server",
     params(("wid" = String, Path), ("act" = String, Path, description = "quiet or terminate")),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(
