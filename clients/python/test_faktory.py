@@ -10,8 +10,10 @@ import faktory
 import pytest
 from conftest import PATIENCE_S, until
 from faktory._proto import Connection
-from pyfaktory import Client, Consumer, Job, JobFilter, MutateOperation, Producer
+from pyfaktory import Batch, Client, Consumer, Job, JobFilter, MutateOperation, Producer
+from pyfaktory.models import TargetJob
 from pyfaktory.util.enums import State
+from pyfaktory.util.helper import RESP
 
 CONFIG = """
 [[listen]]
@@ -25,10 +27,13 @@ fetch_wait_ms = 200
 
 @pytest.fixture
 def server(start, tmp_path):
-    config = tmp_path / "quintet.toml"
-    config.write_text(CONFIG)
-    config.chmod(0o600)
-    return lambda: start("--config", str(config))
+    def starter(options=""):
+        config = tmp_path / "quintet.toml"
+        config.write_text(CONFIG + options)
+        config.chmod(0o600)
+        return start("--config", str(config))
+
+    return starter
 
 
 def url(server, password="swordfish"):
@@ -236,6 +241,70 @@ def test_pyfaktory_pauses_and_removes_queues(server):
         client.queue_remove(queues=["one", "absent"])
         assert client._fetch(["one"]) is None
         assert "one" not in client.info()["faktory"]["queues"]
+
+
+def test_pyfaktory_makes_batches_whose_callbacks_come_when_their_jobs_have_run(server):
+    with Client(faktory_url=url(server("ent = true\n")), role="both") as client:
+        producer = Producer(client=client)
+
+        def new(name, parent=None):
+            tells = {
+                event: TargetJob(jobtype=f"{name} {event}", args=[name], queue="told")
+                for event in ("complete", "success")
+            }
+            told = producer.batch_new(Batch(parent_bid=parent, description=name, **tells))
+            return RESP.parse_bulk_string(told)[1]
+
+        def status(bid):
+            return json.loads(RESP.parse_bulk_string(client._batch_status(bid))[1])
+
+        def push(bid, *numbers):
+            jobs = [Job(jobtype="adds", args=(n,), custom={"bid": bid}) for n in numbers]
+            assert producer.push_bulk(jobs) == {}
+
+        def told():
+            """The callbacks that came, each acknowledged."""
+            names = []
+            while job := client._fetch(["told"]):
+                names.append((job["jobtype"], job["args"], job["custom"]["_bid"]))
+                client._ack(job["jid"])
+            return names
+
+        outer = new("outer")
+        inner = new("inner", outer)
+        push(outer, 1)
+        push(inner, 2)
+        assert producer.batch_commit(inner)
+        # It is opened again by one of its jobs, say.
+        assert producer.batch_open(inner)
+        push(inner, 3)
+        assert producer.batch_commit(inner)
+        assert producer.batch_commit(outer)
+        with pytest.raises(Exception, match="batch is committed"):
+            producer.push(Job(jobtype="adds", args=(4,), custom={"bid": outer}))
+        waits = status(inner)
+        assert (waits["parent_bid"], waits["description"]) == (outer, "inner")
+        assert (waits["total"], waits["pending"], waits["failed"]) == (2, 2, 0)
+        assert (waits["complete_st"], waits["success_st"]) == ("", "")
+        jobs = [client._fetch(["default"]) for _ in range(3)]
+        assert [(job["args"], job["custom"]["bid"]) for job in jobs] == [
+            ([1], outer),
+            ([2], inner),
+            ([3], inner),
+        ]
+        client._ack(jobs[0]["jid"])
+        client._ack(jobs[1]["jid"])
+        assert told() == []
+        client._fail(jobs[2]["jid"], "Wrong", "not today", [])
+        assert told() == [("inner complete", ["inner"], inner), ("outer complete", ["outer"], outer)]
+        assert (status(inner)["pending"], status(inner)["failed"]) == (1, 1)
+        mutate(client, "requeue", "retries", jids=[jobs[2]["jid"]])
+        client._ack(client._fetch(["default"])["jid"])
+        assert told() == [("inner success", ["inner"], inner), ("outer success", ["outer"], outer)]
+        ended = status(outer)
+        assert (ended["total"], ended["pending"], ended["success_st"]) == (1, 0, "2")
+        with pytest.raises(Exception, match="No such batch"):
+            producer.batch_commit("b-00000000000000ff")
 
 
 def test_pyfaktory_is_asked_to_be_quiet_and_to_end(server, tmp_path):

@@ -165,11 +165,16 @@ impl Engine {
         Some(shard_of_queue(callback.queue.as_bytes(), shards))
     }
 
-    /// Whether a message could be moved to the queue of this name.
+    /// Whether `command` of another shard could move messages to the queue of this name.
     ///
     /// # Errors
-    /// Why the queue, which does not exist, cannot be made.
-    pub fn may_receive(&mut self, name: &Name) -> Result<(), Refusal> {
+    /// Why the queue, which does not exist, cannot be made; or that it has to be there.
+    pub fn may_receive(&mut self, name: &Name, command: &Command) -> Result<(), Refusal> {
+        if let Command::Sweep(sweep) = command
+            && sweep.act.must_exist()
+        {
+            return self.existing(name).map(drop);
+        }
         let queue = self.find_or_make(name)?;
         self.forget_unused(queue);
         Ok(())

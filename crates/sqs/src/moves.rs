@@ -1,7 +1,7 @@
 //! Moves of dead letters back to where they came from: durable, in a tag of
 //! the queue they are moved out of, so they go on after a restart.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::input::{CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMove
 use crate::names;
 use crate::queue::TASKS;
 use crate::queues::{Listed, listed};
+use crate::receive::DEAD_FROM;
 use crate::reply::{self, Reply};
 use crate::voice::{Sqs, Visit, stopped};
 
@@ -302,12 +303,10 @@ impl Sqs {
                 Some(rate) => (u64::from(rate), Duration::from_secs(1)),
             };
             let step = step.min(task.all.saturating_sub(task.moved));
-            // A queue that it looked at is not deleted before the step is over.
             let changes = self.moves.lock().await;
-            let came = match step {
-                0 => Ok(0),
-                step => move_some(&asker, &queue, task.to.as_deref(), step).await,
-            };
+            let mut moved = 0;
+            let to = task.to.as_deref();
+            let came = move_some(&asker, &queue, to, step, &mut moved).await;
             let mut there = match tasks(&asker, &queue).await {
                 Ok(there) => there,
                 // The queue is gone, and the move with it.
@@ -316,9 +315,9 @@ impl Sqs {
             let Some(stored) = there.iter_mut().find(|stored| stored.id == task.id) else {
                 return;
             };
+            stored.moved += moved;
             match came {
-                Ok(moved) => {
-                    stored.moved += moved;
+                Ok(()) => {
                     if stored.status == Status::Running
                         && (moved < step || stored.moved >= stored.all)
                     {
@@ -346,69 +345,97 @@ impl Sqs {
     }
 }
 
-/// Moves so many of the oldest ready messages. Answers how many there were.
-async fn move_some(asker: &Asker, from: &Name, to: Option<&str>, max: u64) -> Result<u64, Fault> {
-    let queue = from.clone();
-    let to = to.map(|name| Name::new(name.as_bytes()));
-    if let Some(to) = &to {
-        asker.numbers(to).await?;
+/// Moves so many of the oldest ready messages, and counts them in `moved`: to a queue, or each to
+/// where it came from.
+///
+/// # Errors
+/// A queue they would go to is not there. The step itself says so, as whoever else deletes it, by
+/// any voice, may do so at any time.
+async fn move_some(
+    asker: &Asker,
+    from: &Name,
+    to: Option<&str>,
+    max: u64,
+    moved: &mut u64,
+) -> Result<(), Fault> {
+    if let Some(to) = to {
+        let to = Name::new(to.as_bytes());
+        return move_into(asker, from, to, Filter::default(), max, moved).await;
     }
-    if to.is_none() {
-        sources_are_there(asker, from, max).await?;
-    }
-    let act = SweepAct::Redrive { to };
-    let mut sweep = Sweep {
-        queue,
-        state: ListState::Ready,
-        filter: Filter::default(),
-        act,
-        after: None,
-        max: u32::try_from(max).unwrap_or(u32::MAX),
-    };
-    let mut moved = 0;
-    loop {
-        let Outcome::Swept(swept) = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?
-        else {
-            return Err(unexpected());
+    for (source, messages) in sources(asker, from, max).await? {
+        let came_from = (DEAD_FROM.into(), source.as_bytes().into());
+        let filter = Filter {
+            attrs: vec![came_from],
+            dead: true,
+            ..Filter::default()
         };
-        moved += swept.matched;
-        match swept.next {
-            Some(next) if moved < max => {
-                sweep.after = Some(next);
-                sweep.max = u32::try_from(max - moved).unwrap_or(u32::MAX);
-            }
-            _ => return Ok(moved),
-        }
+        move_into(asker, from, source, filter, messages, moved).await?;
     }
+    Ok(())
 }
 
-/// The queues that so many of the oldest ready messages came from are there: a redrive would make
-/// those that are not.
-async fn sources_are_there(asker: &Asker, from: &Name, max: u64) -> Result<(), Fault> {
+async fn move_into(
+    asker: &Asker,
+    queue: &Name,
+    to: Name,
+    filter: Filter,
+    max: u64,
+    moved: &mut u64,
+) -> Result<(), Fault> {
+    let mut left = max;
     let mut sweep = Sweep {
-        queue: from.clone(),
+        queue: queue.clone(),
         state: ListState::Ready,
-        filter: Filter::default(),
-        act: SweepAct::Show,
+        filter,
+        act: SweepAct::RedriveInto(to),
         after: None,
-        max: u32::try_from(max).unwrap_or(u32::MAX),
+        max: 0,
     };
-    let mut sources = BTreeSet::new();
-    let mut shown = 0;
-    while shown < max {
+    while left > 0 {
+        sweep.max = u32::try_from(left).unwrap_or(u32::MAX);
         let Outcome::Swept(swept) = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?
         else {
             return Err(unexpected());
         };
-        shown += swept.looked;
-        sources.extend(swept.messages.iter().filter_map(Message::came_from));
+        *moved += swept.matched;
+        left = left.saturating_sub(swept.matched);
         sweep.after = swept.next;
         if swept.next.is_none() {
             break;
         }
     }
-    for source in sources {
-        asker.numbers(&source).await?;
-    }
     Ok(())
+}
+
+/// The queues that so many of the oldest dead letters came from, and how many of these each.
+async fn sources(asker: &Asker, from: &Name, max: u64) -> Result<BTreeMap<Name, u64>, Fault> {
+    let mut sweep = Sweep {
+        queue: from.clone(),
+        state: ListState::Ready,
+        filter: Filter {
+            dead: true,
+            ..Filter::default()
+        },
+        act: SweepAct::Show,
+        after: None,
+        max: 0,
+    };
+    let mut sources = BTreeMap::new();
+    let mut left = max;
+    while left > 0 {
+        sweep.max = u32::try_from(left).unwrap_or(u32::MAX);
+        let Outcome::Swept(swept) = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?
+        else {
+            return Err(unexpected());
+        };
+        left = left.saturating_sub(swept.matched);
+        for source in swept.messages.iter().filter_map(Message::came_from) {
+            *sources.entry(source).or_default() += 1;
+        }
+        sweep.after = swept.next;
+        if swept.next.is_none() {
+            break;
+        }
+    }
+    Ok(sources)
 }

@@ -269,8 +269,6 @@ impl Sqs {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
         visit.asker.as_server().numbers(&queue).await?;
-        // A step of a move that has found it would make it again.
-        let _changes = self.moves.lock().await;
         visit.asker.ask(Command::Drop(queue.clone())).await?;
         remember(&self.recent.deleted, &queue, self.options.recreate_after);
         Ok(Reply::Done)

@@ -38,7 +38,7 @@ pub(crate) const OPEN_VISIBILITY_MAX_S: i64 = i64::MAX / 4000;
 /// The attribute of a message whose body SQS could not carry as it is.
 const ENCODING: &str = "Quintet.Encoding";
 /// What tells where a dead letter came from, and how often it had been tried there.
-const DEAD_FROM: &[u8] = b"dead_letter_queue";
+pub(crate) const DEAD_FROM: &[u8] = b"dead_letter_queue";
 const DEAD_ATTEMPTS: &[u8] = b"dead_letter_attempts";
 
 /// What is asked for.

@@ -80,7 +80,7 @@ pub struct Sqs {
     pub(crate) door: Arc<dyn Door>,
     pub(crate) once: Arc<Once>,
     pub(crate) recent: Recent,
-    /// Held by whoever changes what moves there are, takes a step of one, or deletes a queue.
+    /// Held by whoever changes what moves there are, or takes a step of one.
     pub(crate) moves: tokio::sync::Mutex<()>,
     /// Of the log, for as long as this process writes it.
     pub(crate) epoch: u64,

@@ -244,7 +244,9 @@ fn sweep_about(sweep: &Sweep) -> (Verb, Subject<'_>) {
         SweepAct::Kick => (Verb::Kick, queue),
         SweepAct::Move(to) => (Verb::Move, Subject::Between(&sweep.queue, to)),
         // Where each message goes is looked at with the message.
-        SweepAct::Redrive { to: Some(to) } => (Verb::Move, Subject::Between(&sweep.queue, to)),
+        SweepAct::Redrive { to: Some(to) } | SweepAct::RedriveInto(to) => {
+            (Verb::Move, Subject::Between(&sweep.queue, to))
+        }
         SweepAct::Redrive { to: None } => (Verb::Move, queue),
     }
 }

@@ -43,6 +43,9 @@ pub enum SweepAct {
     /// queue cannot be made for, or that the caller may not put into. `to`: all go to this queue
     /// instead, wherever they came from.
     Redrive { to: Option<Name> },
+    /// All go to this queue as by [`SweepAct::Redrive`], but the queue is not made: where it is
+    /// not there nothing goes, and the sweep is refused.
+    RedriveInto(Name),
 }
 
 impl SweepAct {
@@ -52,7 +55,7 @@ impl SweepAct {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => state != ListState::Reserved,
             SweepAct::Kick => matches!(state, ListState::Buried | ListState::Delayed),
-            SweepAct::Move(_) | SweepAct::Redrive { .. } => {
+            SweepAct::Move(_) | SweepAct::Redrive { .. } | SweepAct::RedriveInto(_) => {
                 !matches!(state, ListState::Reserved | ListState::Prepared)
             }
         }
@@ -61,6 +64,20 @@ impl SweepAct {
     /// True if it changes anything.
     pub fn changes(&self) -> bool {
         !matches!(self, SweepAct::Show | SweepAct::Count)
+    }
+
+    /// The one queue that they go to.
+    pub(crate) fn goes_to(&self) -> Option<&Name> {
+        match self {
+            SweepAct::Move(to) | SweepAct::RedriveInto(to) => Some(to),
+            SweepAct::Redrive { to } => to.as_ref(),
+            SweepAct::Show | SweepAct::Count | SweepAct::Delete | SweepAct::Kick => None,
+        }
+    }
+
+    /// True if that queue has to be there.
+    pub(crate) fn must_exist(&self) -> bool {
+        matches!(self, SweepAct::RedriveInto(_))
     }
 }
 

@@ -37,10 +37,13 @@ impl Engine {
         };
         let slots = self.slots_behind(queue, sweep.state, sweep.after, looks)?;
         // Where they go is found good before the first goes.
-        if let SweepAct::Move(to) | SweepAct::Redrive { to: Some(to) } = &sweep.act
+        if let Some(to) = sweep.act.goes_to()
             && !self.belongs_elsewhere(to)
         {
-            let to = self.find_or_make_ours(to)?;
+            let to = match sweep.act.must_exist() {
+                true => self.existing(to)?,
+                false => self.find_or_make_ours(to)?,
+            };
             if to == queue {
                 return Ok(Outcome::Swept(Box::new(done)));
             }
@@ -69,7 +72,7 @@ impl Engine {
                 done.matched += 1;
             }
         }
-        if let SweepAct::Move(to) | SweepAct::Redrive { to: Some(to) } = &sweep.act
+        if let Some(to) = sweep.act.goes_to()
             && let Some(to) = self.store.find(to)
         {
             self.forget_unused(to);
@@ -115,7 +118,9 @@ impl Engine {
                     true
                 });
             }
-            SweepAct::Redrive { to } => return self.redrive(cx, caller, id, to.as_ref()),
+            SweepAct::Redrive { .. } | SweepAct::RedriveInto(_) => {
+                return self.redrive(cx, caller, id, act.goes_to());
+            }
         }
         true
     }

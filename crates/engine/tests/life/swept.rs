@@ -129,6 +129,35 @@ fn dead_letters_go_back_to_where_they_came_from_and_others_stay() {
 }
 
 #[test]
+fn what_goes_back_makes_a_queue_only_where_it_may() {
+    let mut w = World::default();
+    put(&mut w, "dead", "one");
+    let into = || {
+        let act = SweepAct::RedriveInto(Name::from("gone"));
+        Command::Sweep(Box::new(sweep("dead", ListState::Ready, act)))
+    };
+    let refused = Some(Outcome::Refused(Refusal::QueueNotFound));
+    assert_eq!(w.ask(1, into()), refused);
+    let gone = Command::Stats(StatsOf::Queue(Name::from("gone")));
+    assert_eq!(w.ask(1, gone.clone()), refused);
+    put(&mut w, "gone", "is back");
+    let swept = w.ask(1, into());
+    assert!(matches!(&swept, Some(Outcome::Swept(swept)) if swept.matched == 1));
+    let count = |w: &mut World, queue| all(w, sweep(queue, ListState::Ready, SweepAct::Count)).1;
+    assert_eq!((count(&mut w, "dead"), count(&mut w, "gone")), (0, 2));
+    // What may make it does.
+    assert_eq!(
+        w.ask(1, Command::Drop(Name::from("gone"))),
+        Some(Outcome::Done)
+    );
+    put(&mut w, "dead", "two");
+    let to = Some(Name::from("gone"));
+    let may = sweep("dead", ListState::Ready, SweepAct::Redrive { to });
+    assert_eq!(all(&mut w, may).1, 1);
+    assert_eq!(count(&mut w, "gone"), 1);
+}
+
+#[test]
 fn what_somebody_works_on_is_left_alone() {
     let mut w = World::default();
     put(&mut w, "work", "held");

@@ -104,7 +104,7 @@ impl Access<'_> {
         command: Command,
     ) -> Decided {
         self.hold_all([from, into]);
-        let decided = match self.step(into, |at| at.engine.may_receive(to)) {
+        let decided = match self.step(into, |at| at.engine.may_receive(to, &command)) {
             Err(refusal) => self.refused(into, refusal),
             Ok(()) => match self.ask(from, caller, command) {
                 Decided::Now(outcome, name, need) => {

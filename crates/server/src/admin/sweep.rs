@@ -101,7 +101,8 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
         | SweepAct::Delete
         | SweepAct::Kick
         | SweepAct::Move(_)
-        | SweepAct::Redrive { .. } => ask.max,
+        | SweepAct::Redrive { .. }
+        | SweepAct::RedriveInto(_) => ask.max,
     };
     let command = Command::Sweep(Box::new(Sweep {
         queue: name(&ask.queue),

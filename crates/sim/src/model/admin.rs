@@ -80,7 +80,7 @@ impl Model {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => !reserved,
             SweepAct::Kick => matches!(sweep.state, ListState::Buried | ListState::Delayed),
-            SweepAct::Move(_) | SweepAct::Redrive { .. } => {
+            SweepAct::Move(_) | SweepAct::Redrive { .. } | SweepAct::RedriveInto(_) => {
                 !reserved && sweep.state != ListState::Prepared
             }
         };
@@ -89,6 +89,7 @@ impl Model {
         }
         let to = match &sweep.act {
             SweepAct::Move(to) | SweepAct::Redrive { to: Some(to) } => Some(self.find_or_make(to)?),
+            SweepAct::RedriveInto(to) => Some(self.find(to).ok_or(Refusal::QueueNotFound)?),
             _ => None,
         };
         if to == Some(from) {
@@ -108,7 +109,9 @@ impl Model {
                 }
                 (SweepAct::Kick, _) => self.kick_one(id),
                 (SweepAct::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
-                (SweepAct::Redrive { .. }, Some(to)) => self.transfer(id, to, Transfer::Redriven),
+                (SweepAct::Redrive { .. } | SweepAct::RedriveInto(_), Some(to)) => {
+                    self.transfer(id, to, Transfer::Redriven);
+                }
                 (SweepAct::Redrive { .. }, None) => {
                     let extra = message.extra.unwrap_or_default();
                     let mut attrs = extra.attrs.iter();

@@ -547,6 +547,7 @@ fn sweep() -> impl Strategy<Value = Sweep> {
         1 => Just(SweepAct::Kick),
         1 => name().prop_map(SweepAct::Move),
         2 => prop::option::weighted(0.3, name()).prop_map(|to| SweepAct::Redrive { to }),
+        1 => name().prop_map(SweepAct::RedriveInto),
     ];
     let filter = (
         prop::option::weighted(0.2, text()),

@@ -2,17 +2,17 @@
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Instant;
 
 use quintet_door::{Arrive, Door, OnOutcome, StoreError};
-use quintet_engine::{Body, Caller, Command, Ms, Name, Party, StatsOf, SweepAct};
+use quintet_engine::{Body, Caller, Command, Ms, Name, Outcome, Party, SweepAct};
 use quintet_sim::door::SimDoor;
 use serde_json::json;
 
 use crate::world::{PATIENCE, Served, sim};
 
-/// A door that keeps the steps of moves until it is told to let them through, and notes what
-/// comes meanwhile.
+/// A door that keeps the steps of moves until it is told to let them through.
 struct Gate {
     door: Arc<SimDoor>,
     open: AtomicBool,
@@ -23,9 +23,6 @@ struct Gate {
 #[derive(Default)]
 struct Inside {
     kept: Option<(Caller, Command, OnOutcome)>,
-    /// Queues whose numbers were looked at, and that were dropped, while a step is kept.
-    looked: Vec<Name>,
-    dropped: Vec<Name>,
 }
 
 impl Gate {
@@ -49,6 +46,15 @@ impl Gate {
             .wait_timeout_while(inside, PATIENCE, |inside| !until(inside));
         let (inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
         assert!(until(&inside), "it did not come");
+    }
+
+    fn drop_queue(&self, name: &str) {
+        let (tell, told) = mpsc::channel();
+        let caller = Caller::server(self.door.enter(Box::new(|_, _| {})));
+        let drop = Command::Drop(Name::from(name));
+        let reply = Box::new(move |outcome, _| tell.send(outcome).expect("somebody listens"));
+        self.door.submit(caller, drop, reply);
+        assert_eq!(told.recv(), Ok(Outcome::Done));
     }
 
     fn let_through(&self) {
@@ -82,22 +88,12 @@ impl Door for Gate {
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
         let moves = matches!(&command, Command::Sweep(sweep)
-            if matches!(sweep.act, SweepAct::Redrive { .. }));
+            if matches!(sweep.act, SweepAct::Redrive { .. } | SweepAct::RedriveInto(_)));
         let mut inside = self.inside();
         if moves && !self.open.load(Ordering::SeqCst) {
             inside.kept = Some((caller, command, reply));
             self.changed.notify_all();
             return;
-        }
-        if inside.kept.is_some() {
-            match &command {
-                Command::Drop(queue) => inside.dropped.push(queue.clone()),
-                Command::Stats(StatsOf::Queue(queue)) => {
-                    inside.looked.push(queue.clone());
-                }
-                _ => {}
-            }
-            self.changed.notify_all();
         }
         drop(inside);
         self.door.submit(caller, command, reply);
@@ -112,49 +108,70 @@ impl Door for Gate {
     }
 }
 
-/// A queue that is deleted while a step puts messages back into it is deleted behind that step,
-/// and not made again by it.
+/// A queue that somebody else drops when a move has looked at it, and has not yet put anything
+/// into it, is gone, and not made again by that step.
 #[test]
-fn a_delete_waits_for_the_step_of_a_move_to_its_queue() {
-    let gate = Gate::new();
-    let served = Served::new(gate.clone());
-    let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
-    let policy = json!({"deadLetterTargetArn": arn("dead"), "maxReceiveCount": 1}).to_string();
-    served.yes("CreateQueue", &json!({"QueueName": "dead"}));
-    let attributes = json!({"RedrivePolicy": policy});
-    served.yes(
-        "CreateQueue",
-        &json!({"QueueName": "source", "Attributes": attributes}),
-    );
-    served.yes(
-        "SendMessage",
-        &json!({"QueueUrl": "source", "MessageBody": "x"}),
-    );
-    // The second receive finds it dead.
-    for _ in 0..2 {
-        served.yes(
-            "ReceiveMessage",
-            &json!({"QueueUrl": "source", "VisibilityTimeout": 0}),
-        );
-    }
-    served.yes("StartMessageMoveTask", &json!({"SourceArn": arn("dead")}));
-    gate.wait(|inside| inside.kept.is_some());
-    std::thread::scope(|scope| {
-        let deletes = scope.spawn(|| served.yes("DeleteQueue", &json!({"QueueUrl": "source"})));
-        gate.wait(|inside| inside.looked.contains(&Name::from("source")));
-        // One thread serves all: when others were answered the delete has gone as far as it can.
-        for _ in 0..3 {
-            served.yes("ListQueues", &json!({}));
+fn what_was_dropped_is_not_made_again_by_a_step_of_a_move() {
+    for to in [None, Some("to")] {
+        let gate = Gate::new();
+        let served = Served::new(gate.clone());
+        let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+        let policy = json!({"deadLetterTargetArn": arn("dead"), "maxReceiveCount": 1}).to_string();
+        for name in ["dead", "to"] {
+            served.yes("CreateQueue", &json!({"QueueName": name}));
         }
-        assert_eq!(gate.inside().dropped, [], "not before the step is over");
+        for name in ["source", "other"] {
+            let attributes = json!({"RedrivePolicy": policy});
+            let input = json!({"QueueName": name, "Attributes": attributes});
+            served.yes("CreateQueue", &input);
+        }
+        served.yes(
+            "SendMessage",
+            &json!({"QueueUrl": "source", "MessageBody": "x"}),
+        );
+        // The second receive finds it dead.
+        for _ in 0..2 {
+            served.yes(
+                "ReceiveMessage",
+                &json!({"QueueUrl": "source", "VisibilityTimeout": 0}),
+            );
+        }
+        let mut input = json!({"SourceArn": arn("dead")});
+        if let Some(to) = to {
+            input["DestinationArn"] = json!(arn(to));
+        }
+        served.yes("StartMessageMoveTask", &input);
+        gate.wait(|inside| inside.kept.is_some());
+        // As `quintet drop` does, or the HTTP API.
+        let goes = to.unwrap_or("source");
+        gate.drop_queue(goes);
         gate.let_through();
-        deletes.join().expect("answered");
-    });
-    let left = served.yes("ListQueues", &json!({}));
-    let urls = left["QueueUrls"].as_array().expect("one is left");
-    assert_eq!(urls.len(), 1, "{left}");
-    assert!(
-        urls[0].as_str().is_some_and(|url| url.ends_with("/dead")),
-        "{left}"
-    );
+        let began = Instant::now();
+        let task = loop {
+            let tasks = served.yes("ListMessageMoveTasks", &json!({"SourceArn": arn("dead")}));
+            let task = tasks["Results"][0].clone();
+            if task["Status"] != "RUNNING" {
+                break task;
+            }
+            assert!(began.elapsed() < PATIENCE, "{task}");
+        };
+        assert_eq!(task["Status"], "FAILED", "{task}");
+        assert_eq!(
+            task["FailureReason"],
+            "AWS.SimpleQueueService.NonExistentQueue"
+        );
+        let left = served.yes("ListQueues", &json!({}));
+        let mut names: Vec<&str> = left["QueueUrls"]
+            .as_array()
+            .expect("some are left")
+            .iter()
+            .filter_map(|url| url.as_str()?.rsplit('/').next())
+            .collect();
+        names.sort_unstable();
+        let mut wanted = vec!["dead", "other", "source", "to"];
+        wanted.retain(|name| *name != goes);
+        assert_eq!(names, wanted);
+        let got = served.yes("ReceiveMessage", &json!({"QueueUrl": "dead"}));
+        assert_eq!(got["Messages"][0]["Body"], "x");
+    }
 }

@@ -65,11 +65,14 @@ pub(super) struct Announced {
     pub(super) len: u32,
 }
 
-/// The callbacks that a batch is announced with, in the order of their bodies.
+/// What a batch is announced with: its callbacks, in the order of their bodies, and
+/// what else the line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Callbacks {
     pub(super) first: Announcement,
     pub(super) second: Option<Announcement>,
+    pub(super) parent: Option<BatchId>,
+    pub(super) description: Box<[u8]>,
 }
 
 impl Callbacks {
@@ -148,8 +151,15 @@ fn message_name(word: &[u8]) -> Option<&[u8]> {
     is_name.then_some(word)
 }
 
-/// `EVENT TUBE BYTES`, once or twice.
+/// `EVENT TUBE BYTES`, once or twice; behind them, if they are there, `parent=BATCH`, and
+/// `description=` with all that is left of the line. No tube's name has a `=`.
 fn callbacks(rest: &[u8]) -> Option<Callbacks> {
+    let (rest, description) = cut(rest, b" description=");
+    let (rest, parent) = cut(rest, b" parent=");
+    let parent = match parent {
+        Some(batch) => Some(batch_id(batch)?),
+        None => None,
+    };
     let mut words = rest.split(|&byte| byte == b' ');
     let first = announcement(words.next()?, &mut words)?;
     let second = match words.next() {
@@ -159,7 +169,20 @@ fn callbacks(rest: &[u8]) -> Option<Callbacks> {
     let twice = second
         .as_ref()
         .is_some_and(|second| second.event == first.event);
-    (!twice && words.next().is_none()).then_some(Callbacks { first, second })
+    (!twice && words.next().is_none()).then(|| Callbacks {
+        first,
+        second,
+        parent,
+        description: description.unwrap_or_default().into(),
+    })
+}
+
+/// What stands before `word`, and behind it if it is there.
+fn cut<'a>(line: &'a [u8], word: &[u8]) -> (&'a [u8], Option<&'a [u8]>) {
+    match memchr::memmem::find(line, word) {
+        Some(at) => (&line[..at], Some(&line[at + word.len()..])),
+        None => (line, None),
+    }
 }
 
 fn announcement<'a>(
@@ -201,6 +224,10 @@ fn arguments<'a>(
         b"commit-batch" => {
             let reply = BeanstalkReply::Line(b"COMMITTED\r\n");
             (Count::Other, of_batch(rest, BatchAsk::Commit, reply))
+        }
+        b"forget-batch" => {
+            let reply = BeanstalkReply::Line(b"FORGOTTEN\r\n");
+            (Count::Other, of_batch(rest, BatchAsk::Forget, reply))
         }
         b"stats-batch" => {
             let reply = BeanstalkReply::StatsBatch;
@@ -534,15 +561,38 @@ mod tests {
             ("new-batch complete t 1 complete u 2", "BAD_FORMAT"),
             ("new-batch complete t 1 success u", "BAD_FORMAT"),
             ("new-batch complete t 1 success u 2 x", "BAD_FORMAT"),
+            ("new-batch complete t 1 parent=", "BAD_FORMAT"),
+            ("new-batch complete t 1 parent=b-7", "BAD_FORMAT"),
+            ("new-batch complete t 1 x description=y", "BAD_FORMAT"),
+            ("new-batch complete t 1  description=y", "BAD_FORMAT"),
+            ("new-batch parent=b-00800000000000ab", "BAD_FORMAT"),
+            ("new-batch description=", "BAD_FORMAT"),
+            (
+                "new-batch complete t 1 parent=b-00800000000000ab parent=b-00800000000000ab",
+                "BAD_FORMAT",
+            ),
+            ("forget-batch b-7", "BAD_FORMAT"),
+            ("forget-batch", "UNKNOWN_COMMAND"),
+            (
+                "forget-batch b-00800000000000ab",
+                "Batch(Forget(BatchId(36028797018964139)))",
+            ),
             (
                 "new-batch success u 2",
                 "NewBatch(Callbacks { first: Announcement { event: Success, tube: \"u\", len: 2 }, \
-                 second: None })",
+                 second: None, parent: None, description: [] })",
+            ),
+            (
+                "new-batch success u 2 parent=b-00800000000000ab description=a  parent=b",
+                "NewBatch(Callbacks { first: Announcement { event: Success, tube: \"u\", len: 2 }, \
+                 second: None, parent: Some(BatchId(36028797018964139)), \
+                 description: [97, 32, 32, 112, 97, 114, 101, 110, 116, 61, 98] })",
             ),
             (
                 "new-batch success u 2 complete t 1",
                 "NewBatch(Callbacks { first: Announcement { event: Success, tube: \"u\", len: 2 }, \
-                 second: Some(Announcement { event: Complete, tube: \"t\", len: 1 }) })",
+                 second: Some(Announcement { event: Complete, tube: \"t\", len: 1 }), \
+                 parent: None, description: [] })",
             ),
             ("put-tracked 1 0 1 2", "BAD_FORMAT"),
             ("put-tracked 1 0 1 2 ", "BAD_FORMAT"),

@@ -305,7 +305,11 @@ impl BeanstalkSession {
 
 /// A batch of these callbacks; `None`: the first body does not end where it should.
 fn new_batch(of: &Callbacks, bodies: &[u8]) -> Option<NewBatch> {
-    let mut new = NewBatch::default();
+    let mut new = NewBatch {
+        description: of.description.clone(),
+        parent: of.parent,
+        ..NewBatch::default()
+    };
     let mut rest = bodies;
     for (at, of) in of.all().enumerate() {
         if at > 0 {

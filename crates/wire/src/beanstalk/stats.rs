@@ -156,6 +156,13 @@ pub(super) fn batch(batch: &Batch, now: Ms, output: &mut Output) {
     };
     let mut yaml = Yaml::new();
     yaml.pair("id", batch.id);
+    if let Some(parent) = batch.made.parent {
+        yaml.pair("parent", parent);
+    }
+    let description = &batch.made.description;
+    if !description.is_empty() {
+        yaml.text("description", Quoted(&String::from_utf8_lossy(description)));
+    }
     yaml.pair("state", state);
     yaml.pair("age", seconds(now.since(batch.created)));
     for (key, number) in [

@@ -92,8 +92,8 @@ fn new(rest: &str) -> Result<New, String> {
                     new.parent = Some(parent.ok_or_else(|| "No such batch".to_owned())?);
                 }
             }
-            "success" => new.success = Some(Job::read(value).map_err(|refused| refused.text())?),
-            "complete" => new.complete = Some(Job::read(value).map_err(|refused| refused.text())?),
+            "success" => new.success = Some(callback_of(value)?),
+            "complete" => new.complete = Some(callback_of(value)?),
             _ => {}
         }
     }
@@ -123,13 +123,17 @@ impl Batches {
     }
 }
 
+fn callback_of(value: json::Value<'_>) -> Result<Job, String> {
+    Job::read_callback(value).map_err(|refused| refused.text())
+}
+
 fn callback(job: &Job, now: Ms, dead_ttl_ms: u64) -> Callback {
     Callback {
         queue: Name::from(&*job.queue),
         body: job.body(now).into_bytes().into(),
         rank: None,
         ttr_ms: job.ttr_ms(),
-        name: Some(job.jid.as_bytes().into()),
+        name: (!job.jid.is_empty()).then(|| job.jid.as_bytes().into()),
         retry: Some(failure::retry(
             job.retry.unwrap_or(RETRY),
             job.failed,
@@ -401,6 +405,10 @@ mod tests {
             ),
             (
                 r#"NEW {"success":{}}"#,
+                "jobs must have a jobtype parameter",
+            ),
+            (
+                r#"NEW {"success":{"jid":"short","jobtype":"S","args":[]}}"#,
                 "jobs must have a reasonable jid parameter",
             ),
             ("OPEN b-7", "No such batch"),

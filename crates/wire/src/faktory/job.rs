@@ -69,6 +69,23 @@ impl Job {
     /// Reads a job and looks at its members in the order of the original.
     pub(super) fn read(value: Value<'_>) -> Result<Self, Refused> {
         let mut job = Self::typed(value).map_err(Refused::Json)?;
+        let why = match JID.contains(&job.jid.len()) {
+            true => job.fault(),
+            false => Some("jobs must have a reasonable jid parameter".to_owned()),
+        };
+        match why {
+            Some(why) => Err(Refused::Job(job.jid, why)),
+            None => Ok(job),
+        }
+    }
+
+    /// The callback of a batch, which need not have a `jid`: it is told one when it is fetched, as
+    /// what was put elsewhere is.
+    pub(super) fn read_callback(value: Value<'_>) -> Result<Self, Refused> {
+        let mut job = Self::typed(value).map_err(Refused::Json)?;
+        if !job.jid.is_empty() {
+            return Self::read(value);
+        }
         match job.fault() {
             Some(why) => Err(Refused::Job(job.jid, why)),
             None => Ok(job),
@@ -146,11 +163,8 @@ impl Job {
         }
     }
 
-    /// Why it cannot be stored. A time to come is filled in.
+    /// Why it cannot be stored, whatever its `jid`. A time to come is filled in.
     fn fault(&mut self) -> Option<String> {
-        if !JID.contains(&self.jid.len()) {
-            return Some("jobs must have a reasonable jid parameter".to_owned());
-        }
         if self.jobtype.is_empty() {
             return Some("jobs must have a jobtype parameter".to_owned());
         }
@@ -199,7 +213,9 @@ impl Job {
         if let Some(custom) = &self.custom {
             member("custom", custom, &mut out);
         }
-        string_member("jid", &self.jid, &mut out);
+        if !self.jid.is_empty() {
+            string_member("jid", &self.jid, &mut out);
+        }
         string_member("queue", &self.queue, &mut out);
         string_member("jobtype", &self.jobtype, &mut out);
         match &self.created_at {
