@@ -48,7 +48,15 @@ impl Kept {
 /// Whether a line of a test runner, compiler or campaign says what went wrong.
 fn tells(line: &str) -> bool {
     let line = line.trim_start();
-    let starts = ["error", "not ok ", "FAILED", "FAIL:", "ERROR:", "torment:"];
+    // A campaign's progress is no failure; how it ended begins with its seed.
+    let starts = [
+        "error",
+        "not ok ",
+        "FAILED",
+        "FAIL:",
+        "ERROR:",
+        "torment: seed ",
+    ];
     starts.iter().any(|start| line.starts_with(start))
         || line.ends_with("... FAILED")
         || line.contains("panicked at")
@@ -144,6 +152,7 @@ mod tests {
     fn lines_that_tell_are_kept_from_long_before_the_end() {
         let mut kept = Kept::default();
         kept.line("test one ... ok");
+        kept.line("torment:    18 s  round    6: 7340 acknowledged, lost 0, twice 0");
         kept.line("test two ... FAILED");
         kept.line("thread 'two' panicked at src/two.rs:3:5:");
         (0..LAST).for_each(|at| kept.line(&at.to_string()));

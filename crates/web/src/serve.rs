@@ -31,8 +31,8 @@ use crate::places::{Busy, Places, Seat};
 use crate::secure;
 use crate::settings::Settings;
 
-/// Threads that wait for the shards and the disk; further requests wait for
-/// one. Uploads hold one each, so there are more of these than of those.
+/// Threads that wait for the shards and the disk, of each thread that serves;
+/// further requests wait for one. Uploads hold one each, so there are more of these than of those.
 const WORKERS_MAX: usize = 64;
 
 /// How long a thread in the middle of something is waited for in the end.
