@@ -136,10 +136,11 @@ impl Server {
     }
 
     /// Starts with its standard error in a file, for [`Server::said`].
-    pub fn start_logged(data: &Path, mut command: Command) -> Self {
-        let log = log_to(&mut command, &data.with_extension("stderr"));
-        let mut server = Self::await_ready(data, command);
-        server.log = Some(log.expect("a file"));
+    pub fn start_logged(data: &Path, command: Command) -> Self {
+        let log = data.with_extension("stderr");
+        let mut server = Self::spawn_logged(data, command, &log).expect("the binary starts");
+        let ended = server.try_ready().expect("ready or ended");
+        assert!(ended.is_none(), "not ready: {}", server.said());
         server
     }
 
@@ -154,12 +155,9 @@ impl Server {
         command: Command,
     ) -> Result<Self, (ExitStatus, Vec<String>)> {
         let mut server = Self::spawn(data, command).expect("the binary starts");
-        match server.find_line(READY).expect("ready or ended") {
-            Some(_) => Ok(server),
-            None => {
-                let status = server.child.wait().expect("waited");
-                Err((status, std::mem::take(&mut server.lines)))
-            }
+        match server.try_ready().expect("ready or ended") {
+            None => Ok(server),
+            Some(status) => Err((status, std::mem::take(&mut server.lines))),
         }
     }
 
@@ -188,24 +186,26 @@ impl Server {
         })
     }
 
-    /// Starts the command with its standard error behind what is in `log`; none: it ended before
-    /// it was ready.
+    /// Starts the command with its standard error behind what is in `log`, and does not wait.
     ///
     /// # Errors
-    /// It cannot be started, or neither is ready nor ends in time.
-    pub fn spawn_ready(
-        data: &Path,
-        mut command: Command,
-        log: &Path,
-    ) -> io::Result<(Self, Option<ExitStatus>)> {
+    /// It cannot be started.
+    pub fn spawn_logged(data: &Path, mut command: Command, log: &Path) -> io::Result<Self> {
         let log = log_to(&mut command, log)?;
         let mut server = Self::spawn(data, command)?;
         server.log = Some(log);
-        let ended = match server.find_line(READY)? {
-            Some(_) => None,
-            None => Some(server.child.wait()?),
-        };
-        Ok((server, ended))
+        Ok(server)
+    }
+
+    /// Waits until it is ready, or has ended with this status before.
+    ///
+    /// # Errors
+    /// Neither comes in time.
+    pub fn try_ready(&mut self) -> io::Result<Option<ExitStatus>> {
+        match self.find_line(READY)? {
+            Some(_) => Ok(None),
+            None => self.child.wait().map(Some),
+        }
     }
 
     pub fn command(data: &Path, start: &Start<'_>) -> Command {
@@ -412,6 +412,11 @@ impl Server {
 
     /// It has ended by itself, or by a cut.
     pub fn ended(mut self) -> ExitStatus {
+        self.wait()
+    }
+
+    /// The status with which it ends.
+    pub fn wait(&mut self) -> ExitStatus {
         self.end().expect("the server ends")
     }
 
