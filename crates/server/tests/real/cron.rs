@@ -1,7 +1,6 @@
 //! `[[cron]]` tables where the owner changes: the wall clocks of the nodes are set, so nobody waits
 //! for midnight.
 
-
 use quintet_faults::Faults;
 use serde_json::Value;
 
