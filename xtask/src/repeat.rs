@@ -16,8 +16,7 @@ const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet-bench", None),
     ("quintet-hooks", None),
     ("quintet-host", None),
-    ("quintet-log", Some("limits")),
-    ("quintet-log", Some("run")),
+    ("quintet-log", Some("log")),
     ("quintet-scripts", None),
     ("quintet-web", None),
 ];
@@ -31,12 +30,12 @@ of their names, as for cargo test.
 
   --times N    how often each is run [default: 200]
   --load N     busy loops beside them [default: 8]
-  --test NAME  a test file (limits), or PACKAGE:FILE (quintet-web:lib); any number
+  --test NAME  a test program (voices), or PACKAGE:PROGRAM (quintet-web:lib); any number
 
 What a run that failed printed is kept in target/repeat.
 
   cargo xtask repeat                                       every one, 200 times under a load of 8
-  cargo xtask repeat --times 20 --test quintet-log:limits  one file; builds no more
+  cargo xtask repeat --times 20 --test quintet-log:log limits::  one file; builds no more
   cargo xtask repeat --times 500 backups_beside_a_busy     one test
 ";
 
@@ -301,7 +300,7 @@ mod tests {
     fn what_is_asked_for() {
         let all = asked("");
         assert_eq!((all.times, all.load), (200, 8));
-        assert!(all.wants("quintet-log", "limits") && !all.wants("quintet-log", "corpus"));
+        assert!(all.wants("quintet-log", "log") && !all.wants("quintet-log", "lib"));
         let some = asked("--times 3 --load 0 --test limits --test quintet-web:lib a_b c");
         assert_eq!((some.times, some.load), (3, 0));
         assert_eq!(some.filters, ["a_b", "c"]);
@@ -363,7 +362,7 @@ mod tests {
                 "{package}"
             );
             if let Some(file) = file {
-                let file = folder.join("tests").join(format!("{file}.rs"));
+                let file = folder.join("tests").join(file).join("main.rs");
                 assert!(file.is_file(), "{}", file.display());
             }
         }
