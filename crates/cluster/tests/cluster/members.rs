@@ -25,6 +25,7 @@ use quintet_sim::{
     cluster::{Clocks, Connection, Faults, Link, Process, SimStream, SimWorld},
     disk::SimDisk,
     log_tests::facts,
+    seeds,
 };
 
 const NODES: usize = 3;
@@ -493,14 +494,10 @@ impl Run {
     }
 }
 
-fn seeds(default: u64) -> u64 {
-    std::env::var("SEEDS").map_or(default, |seeds| seeds.parse().expect("a number"))
-}
-
 #[test]
 fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
     let mut total = Seen::default();
-    for seed in 0..seeds(200) {
+    for seed in seeds(200) {
         eprintln!("seed {seed}");
         let seen = Run::new(seed, None, Without::Nothing).run(60);
         total.answered += seen.answered;
@@ -518,7 +515,7 @@ fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
 
 #[test]
 fn elections_of_the_stream_alone_depose_nobody() {
-    for seed in 0..seeds(30) {
+    for seed in seeds(30) {
         let faults = Faults {
             leader: 10,
             ..Faults::none()
@@ -548,7 +545,7 @@ fn handed_over(run: &mut Run) -> (u64, Option<usize>) {
 
 #[test]
 fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_come() {
-    for seed in 0..seeds(20) {
+    for seed in seeds(20) {
         let mut run = Run::new(seed, Some(Faults::none()), Without::Nothing);
         run.pass(6_000);
         assert_eq!(run.owner(), Some(0), "the others wait longer");
@@ -665,7 +662,7 @@ fn a_node_that_could_not_serve_claims_nothing_until_it_could() {
 
 #[test]
 fn an_owner_that_answers_without_a_lease_is_found() {
-    let found = (0..seeds(200)).any(|seed| {
+    let found = (0..200).any(|seed| {
         let run = || Run::new(seed, None, Without::Lease).run(60);
         std::panic::catch_unwind(run).is_err()
     });

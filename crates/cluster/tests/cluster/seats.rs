@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quintet_cluster::{Action, Claimed, Ends, Event, Heir, Seat, Seq, Timing};
 use quintet_log::Epoch;
-use quintet_sim::Random;
+use quintet_sim::{Random, seeds};
 
 const STEP: u64 = 5;
 const NODES: usize = 3;
@@ -288,13 +288,9 @@ impl World {
     }
 }
 
-fn seeds(default: u64) -> u64 {
-    std::env::var("SEEDS").map_or(default, |seeds| seeds.parse().expect("a number"))
-}
-
 #[test]
 fn somebody_owns_soon_and_elections_of_the_stream_depose_nobody() {
-    for seed in 0..seeds(30) {
+    for seed in seeds(30) {
         let mut world = World::new(seed, 0);
         world.run(6_000);
         let owner = world
@@ -316,7 +312,7 @@ fn somebody_owns_soon_and_elections_of_the_stream_depose_nobody() {
 
 #[test]
 fn a_dead_owner_is_replaced() {
-    for seed in 0..seeds(30) {
+    for seed in seeds(30) {
         let mut world = World::new(seed, 0);
         world.run(6_000);
         let owner = world
@@ -331,7 +327,7 @@ fn a_dead_owner_is_replaced() {
 
 #[test]
 fn an_owner_that_says_farewell_is_replaced_before_its_silence_would_be() {
-    for seed in 0..seeds(30) {
+    for seed in seeds(30) {
         for named in [true, false] {
             let mut world = World::new(seed, 0);
             world.run(6_000);
@@ -363,7 +359,7 @@ fn any(seed: u64, no_lease: bool) -> World {
 #[test]
 fn no_two_answer_whatever_happens_and_afterwards_one_owns() {
     let mut claims = 0;
-    for seed in 0..seeds(150) {
+    for seed in seeds(150) {
         let mut world = any(seed, false);
         world.heal();
         world.run(15_000);
@@ -383,7 +379,7 @@ fn no_two_answer_whatever_happens_and_afterwards_one_owns() {
 
 #[test]
 fn an_owner_that_answers_without_a_lease_is_found() {
-    let found = (0..seeds(150)).any(|seed| {
+    let found = (0..150).any(|seed| {
         let run = std::panic::catch_unwind(|| any(seed, true));
         run.is_err()
     });

@@ -41,8 +41,7 @@ fn over_simulated(seed: u64) {
 
 #[test]
 fn a_log_over_a_simulated_stream_conforms() {
-    let seeds = std::env::var("SEEDS").map_or(100, |seeds| seeds.parse().expect("a number"));
-    for seed in 0..seeds {
+    for seed in quintet_sim::seeds(100) {
         eprintln!("seed {seed}");
         over_simulated(seed);
     }

@@ -16,6 +16,7 @@ use quintet_log::{Log, LogError, SegmentNumber, Shared, Stamp};
 use quintet_sim::{
     Random,
     cluster::{Faults, Link, SimStream, SimWorld},
+    seeds,
 };
 
 /// What one seed came by.
@@ -237,14 +238,10 @@ impl Run {
     }
 }
 
-fn seeds(default: u64) -> u64 {
-    std::env::var("SEEDS").map_or(default, |seeds| seeds.parse().expect("a number"))
-}
-
 #[test]
 fn what_was_acknowledged_survives_any_owner() {
     let mut total = Seen::default();
-    for seed in 0..seeds(500) {
+    for seed in seeds(500) {
         eprintln!("seed {seed}");
         let seen = Run::new(seed, Without::Nothing).run();
         let seen = seen.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -259,7 +256,7 @@ fn what_was_acknowledged_survives_any_owner() {
 
 /// The first seed that finds out.
 fn found(without: Without) -> Option<u64> {
-    (0..seeds(500)).find(|seed| {
+    (0..500).find(|seed| {
         let run = catch_unwind(AssertUnwindSafe(|| Run::new(*seed, without).run()));
         match run {
             Ok(Ok(_)) => false,
