@@ -152,7 +152,13 @@ const ALLOWED: &[Edges] = &[
         None,
     ),
     edges("crates/faults", &[], Some(&[])),
-    edges("crates/torment", &["quintet-faults", "quintet-sim"], None),
+    edges("crates/testkit", &["quintet-faults", "quintet-tls"], None),
+    // Nothing depends on the stress test.
+    edges(
+        "crates/torment",
+        &["quintet-faults", "quintet-sim", "quintet-testkit"],
+        None,
+    ),
     edges("bench", &["quintet-tls"], None),
     edges("xtask", &[], None),
 ];
@@ -350,7 +356,7 @@ fn links(root: &Path, file: &Path, text: &str, breaches: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::edges_of;
+    use super::{ALLOWED, edges_of};
 
     fn breaches(krate: &str, manifest: &str) -> Vec<String> {
         let mut breaches = Vec::new();
@@ -376,6 +382,15 @@ mod tests {
             }
         }
         assert_eq!(breaches("crates/new", fine).len(), 1);
+        // No product crate has the test kit.
+        let mut with_testkit = ALLOWED
+            .iter()
+            .filter(|edges| edges.ours.contains(&"quintet-testkit"));
+        assert_eq!(
+            with_testkit.next().map(|edges| edges.krate),
+            Some("crates/torment")
+        );
+        assert!(with_testkit.next().is_none());
         assert_eq!(breaches("crates/wire", "[dependencies.mio]\n").len(), 1);
     }
 }

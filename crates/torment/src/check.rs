@@ -80,7 +80,7 @@ impl Checker {
         let began = Instant::now();
         let failed = loop {
             let asked = Client::open(node, HTTP)
-                .and_then(|mut client| client.ask(&format!("GET /q/{SCRIPTED}.txt"), ""));
+                .and_then(|mut client| client.page(&format!("GET /q/{SCRIPTED}.txt"), ""));
             let page = asked.unwrap_or_default();
             let number = |key: &str| {
                 let mut lines = page.lines();

@@ -1,15 +1,13 @@
 //! The server under test: settings, start, end.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use quintet_faults::Faults;
 use quintet_sim::Random;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 
 use crate::ledger::VOICES;
 use crate::load::{MOVED_FROM, MOVED_TO, REFUSED_BYTES};
@@ -127,10 +125,8 @@ pub(crate) fn listeners(address: impl Fn(usize) -> String) -> String {
 
 /// A running server.
 pub(crate) struct Server {
-    child: Child,
+    process: quintet_testkit::Server,
     pub(crate) addresses: Addresses,
-    log: PathBuf,
-    log_from: u64,
 }
 
 /// How a start went.
@@ -146,76 +142,28 @@ impl Server {
         let config = era.folder().join("quintet.toml");
         std::fs::write(&config, era.config(sync))?;
         let log = era.folder().join("server.log");
-        let to = OpenOptions::new().create(true).append(true).open(&log)?;
-        let log_from = to.metadata()?.len();
         let mut command = Command::new(binary);
         command
             .args(["serve", "--config"])
             .arg(&config)
             .env_remove("NOTIFY_SOCKET")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(to);
+            .stdin(Stdio::null());
         faults.attach(&mut command);
-        let mut child = command.spawn().context("the server cannot be started")?;
-        let output = child.stdout.take().context("no standard output")?;
-        let mut addresses = Addresses {
-            of: Default::default(),
-            binary: binary.to_owned(),
-            data: era.data.clone(),
+        let started = quintet_testkit::Server::spawn_ready(&era.data, command, &log);
+        let (process, ended) = started.context("it neither starts nor ends")?;
+        let server = Self {
+            addresses: process.addresses(binary),
+            process,
         };
-        let began = Instant::now();
-        // A start that never ends is ended: its output ends then.
-        let pid = pid_of(&child)?;
-        let (ready, awaited) = std::sync::mpsc::channel::<()>();
-        let guard = std::thread::spawn(move || {
-            use std::sync::mpsc::RecvTimeoutError;
-            if awaited.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                kill_process(pid, Signal::KILL).ok();
-            }
-        });
-        let mut is_ready = false;
-        for line in BufReader::new(output).lines() {
-            let line = line?;
-            if line == "quintet ready" {
-                is_ready = true;
-                break;
-            }
-            let mut words = line.split(' ').skip(1);
-            if let (Some(voice), Some(address)) = (words.next(), words.next())
-                && let Some(at) = VOICES.iter().position(|name| *name == voice)
-            {
-                addresses.of[at] = address.to_owned();
-            }
-        }
-        drop(ready);
-        guard.join().ok();
-        let mut server = Self {
-            child,
-            addresses,
-            log,
-            log_from,
-        };
-        if is_ready {
-            return Ok(Started::Ready(Box::new(server)));
-        }
-        let status = server.child.wait()?;
-        if began.elapsed() >= PATIENCE {
-            bail!("no start within {PATIENCE:?}:\n{}", server.said());
-        }
-        let said = server.said();
-        Ok(Started::Ended(status, said))
+        Ok(match ended {
+            None => Started::Ready(Box::new(server)),
+            Some(status) => Started::Ended(status, server.said()),
+        })
     }
 
-    /// What it wrote to standard error.
+    /// The end of what it wrote to standard error.
     pub(crate) fn said(&self) -> String {
-        let mut bytes = Vec::new();
-        let read = File::open(&self.log).and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.log_from))?;
-            file.read_to_end(&mut bytes)
-        });
-        read.ok();
-        let text = String::from_utf8_lossy(&bytes);
+        let text = self.process.said();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
@@ -223,14 +171,12 @@ impl Server {
     pub(crate) fn signal(&self, signal: Signal) {
         // It may have ended: then there is nothing to signal, and the pid is
         // ours until it is reaped.
-        if let Ok(pid) = pid_of(&self.child) {
-            kill_process(pid, signal).ok();
-        }
+        self.process.try_signal(signal).ok();
     }
 
     /// Whether it has ended, and how.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        Ok(self.child.try_wait()?)
+        Ok(self.process.child.try_wait()?)
     }
 
     /// Waits for its end, which something has caused.
@@ -238,24 +184,8 @@ impl Server {
     /// # Errors
     /// It goes on.
     pub(crate) fn end(&mut self) -> Result<ExitStatus> {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            if began.elapsed() > PATIENCE {
-                bail!("it does not end within {PATIENCE:?}:\n{}", self.said());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Errors: it is gone already.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        let ended = self.process.end();
+        ended.with_context(|| format!("it does not end:\n{}", self.said()))
     }
 }
 

@@ -13,11 +13,7 @@ const LEAP: i64 = 1461 * 86_400_000;
 const CRON: &str = "[[cron]]\nname = 'c'\nschedule = '0 0 29 2 *'\nqueue = 'w'\nbody = 'due'\n";
 
 fn start(faults: &Faults, data: &Path, config: &str) -> Server {
-    let start = Start {
-        sync: Some("always"),
-        config: Some(config),
-        ..Start::default()
-    };
+    let start = Start::of(config).sync("always");
     Server::start_under(faults, data, &start)
 }
 
@@ -99,9 +95,8 @@ fn a_reload_counts() {
     let data = dir.path().join("data");
     let faults = faults(&data);
     let server = start(&faults, &data, "crons_max = 1\n");
-    let file = data.with_extension("toml");
     let reload = |text: &str| {
-        std::fs::write(&file, text).expect("written");
+        server.configure(&text);
         server.signal(rustix::process::Signal::HUP);
     };
     reload(&format!("{CRON}missed = 'once'\n"));
@@ -224,9 +219,8 @@ fn a_pause_is_as_long_as_its_table() {
     let faults = faults(&data);
     let server = start(&faults, &data, CRON);
     steer(&server, "pause", "c");
-    let file = data.with_extension("toml");
     let reload = |text: &str, is: &dyn Fn(&[Value]) -> bool| {
-        std::fs::write(&file, text).expect("written");
+        server.configure(&text);
         server.signal(rustix::process::Signal::HUP);
         let began = Instant::now();
         loop {

@@ -13,11 +13,7 @@ const CONFIG: &str = "shards = 2\n[[queue]]\nname = 'set'\nscript = '/bin/true'\
                       [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nallow_new_queue = true\n";
 
 fn start(data: &Path, faults: Option<&Faults>) -> Server {
-    let settings = Start {
-        sync: Some("always"),
-        config: Some(CONFIG),
-        ..Start::default()
-    };
+    let settings = Start::of(CONFIG).sync("always");
     let mut command = Server::command_as_configured(data, &settings);
     if let Some(faults) = faults {
         faults.undo(Undo::PagesAndNames);

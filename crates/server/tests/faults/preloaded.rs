@@ -11,15 +11,7 @@ use quintet_faults::{Action, Call, Faults, Rule, Undo, errno, files};
 const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'\nmemory = '32MiB'\n";
 
 fn start(faults: &Faults, data: &Path, sync: &str, config: &str) -> Server {
-    Server::start_under(
-        faults,
-        data,
-        &Start {
-            sync: Some(sync),
-            config: Some(config),
-            ..Start::default()
-        },
-    )
+    Server::start_under(faults, data, &Start::of(config).sync(sync))
 }
 
 /// The power has gone, at a rule's or the test's word.
@@ -347,11 +339,9 @@ fn a_stop_ends_also_while_nothing_can_be_written() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let faults = faults(&data);
-    let settings = Start {
-        sync: Some("always"),
-        listen: &["memcache=127.0.0.1:0", "http=127.0.0.1:0"],
-        config: Some("stop_wait = '100ms'\nscript_grace = '100ms'\n"),
-    };
+    let settings = Start::of("stop_wait = '100ms'\nscript_grace = '100ms'\n")
+        .sync("always")
+        .listen(&["memcache=0", "http=0"]);
     let log = data.with_extension("stderr");
     let mut command = Server::command(&data, &settings);
     faults.attach(&mut command);
@@ -398,10 +388,7 @@ fn a_first_start_that_a_power_cut_ended_begins_again() {
             let faults = faults(&data);
             faults.undo(undo);
             faults.rule(0, Rule::once(call, Action::CutBefore).after(cuts));
-            let first = Start {
-                config: Some(config),
-                ..Start::default()
-            };
+            let first = Start::of(config);
             let mut command = Server::command(&data, &first);
             faults.attach(&mut command);
             let first = Server::ready_or_ended(&data, command);
@@ -522,11 +509,9 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let faults = faults(&data);
-    let beans = Start {
-        sync: Some("always"),
-        listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
-        config: None,
-    };
+    let beans = Start::default()
+        .sync("always")
+        .listen(&["memcache=0", "beanstalk=0"]);
     let mut put = 0;
     for steps in [[0, YEAR, 0], [-30_000, 0, 30_000], [YEAR, -YEAR, 0]] {
         let server = Server::start_under(&faults, &data, &beans);
@@ -576,15 +561,13 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let faults = faults(&data);
-    let start = Start {
-        sync: Some("always"),
-        listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
-        config: Some(
-            "[[queue]]\nname = 'rests'\nretry_delay = '1h'\n\
+    let start = Start::of(
+        "[[queue]]\nname = 'rests'\nretry_delay = '1h'\n\
              [[queue]]\nname = 'rated'\ntake_rate = '1/h'\n\
              [[queue]]\nname = 'once'\nunique_by_body = true\nunique_for = '1h'\n",
-        ),
-    };
+    )
+    .sync("always")
+    .listen(&["memcache=0", "beanstalk=0"]);
     let server = Server::start_under(&faults, &data, &start);
     let put = |queue: &str| server.run(&["put", queue, "x"]).status.success();
     for queue in ["rests", "rated", "rated", "once"] {

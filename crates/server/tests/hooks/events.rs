@@ -57,11 +57,7 @@ impl Place {
 
     fn start(&self) -> Server {
         let config = self.config();
-        let start = Start {
-            listen: LISTEN,
-            config: Some(&config),
-            ..Start::default()
-        };
+        let start = Start::of(&config).listen(LISTEN);
         Server::start_with(&self.data(), start)
     }
 }
@@ -299,10 +295,7 @@ fn connections_are_refused_and_counted() {
 fn a_mistake_at_the_start_is_named_and_later_leaves_the_old_hooks() {
     let place = Place::new("function before_put(msg)\n  msg.body = \nend");
     let config = place.config();
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
+    let start = Start::of(&config);
     let started = Server::command(&place.data(), &start)
         .stdout(Stdio::null())
         .output()
@@ -446,13 +439,7 @@ fn what_hooks_decided_is_in_the_log_and_needs_no_hooks_again() {
     server.kill();
     // Without the hooks the same is there.
     std::fs::remove_file(place.file()).expect("removed");
-    let server = Server::start_with(
-        &place.data(),
-        Start {
-            listen: LISTEN,
-            ..Start::default()
-        },
-    );
+    let server = Start::default().listen(LISTEN).serve_at(&place.data());
     let after = [
         listed(&server, "q", &files("c")),
         listed(&server, "thirds", &files("d")),
@@ -515,12 +502,9 @@ fn a_trace_is_among_the_attributes_that_hooks_see() {
          function after_take(msg) msg.body = msg.body .. ', of ' .. (msg.attrs.tracestate or 'none') end",
     );
     let config = place.config();
-    let start = Start {
-        listen: &["http=127.0.0.1:0", "memcache=127.0.0.1:0"],
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&place.data(), start);
+    let server = Start::of(&config)
+        .listen(&["http=0", "memcache=0"])
+        .serve_at(&place.data());
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     for (trace, body) in [
         (
@@ -552,12 +536,9 @@ fn who_logs_in_and_what_comes_over_http_and_from_scripts_is_seen_too() {
          function before_put(msg) if msg.body == 'bad' then return false, 'no bad ones' end end",
     );
     let config = place.config();
-    let start = Start {
-        listen: &["http=127.0.0.1:0", "memcache=127.0.0.1:0"],
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&place.data(), start);
+    let server = Start::of(&config)
+        .listen(&["http=0", "memcache=0"])
+        .serve_at(&place.data());
     // anna:right, anna:wrong, bert:right; and nobody, of whom no hook says anything.
     for (login, status) in [
         ("Authorization: Basic YW5uYTpyaWdodA==\r\n", "200"),

@@ -12,12 +12,8 @@ pub(crate) struct Reply {
     pub(crate) json: Value,
 }
 
-fn served(dir: &tempfile::TempDir) -> Server {
-    let start = Start {
-        listen: &["memcache=0", "http=0"],
-        ..Start::default()
-    };
-    Server::start_with(&dir.path().join("data"), start)
+fn served() -> Server {
+    Start::default().listen(&["memcache=0", "http=0"]).serve()
 }
 
 pub(crate) fn ask(server: &Server, head: &str, headers: &str, body: &str) -> Reply {
@@ -77,8 +73,7 @@ fn number(server: &Server, queue: &str, what: &str) -> u64 {
 
 #[test]
 fn a_message_goes_in_is_reserved_and_finished_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     put(&server, "work", &["one", "two", "three"]);
     // What came in here leaves by another voice.
     server.client().take("work", b"one");
@@ -95,13 +90,7 @@ fn a_message_goes_in_is_reserved_and_finished_once() {
     assert_eq!(end(&lease(0), "finish"), 204);
     assert_eq!(end(&lease(0), "finish"), 409);
     // A lease outlives the server; what it was for does not come twice.
-    let data = server.data.clone();
-    server.kill();
-    let start = Start {
-        listen: &["memcache=0", "http=0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&data, start);
+    let server = server.kill_and_start(Start::default().listen(&["memcache=0", "http=0"]));
     assert_eq!(number(&server, "work", "reserved"), 1);
     let path = format!("POST /leases/{}/release", lease(1));
     assert_eq!(ask(&server, &path, "", "{\"rank\": 5}").status, 204);
@@ -122,20 +111,10 @@ fn a_message_goes_in_is_reserved_and_finished_once() {
 
 #[test]
 fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
     let config = "[[queue]]\nname = \"work\"\nretry_delay = \"1h\"\nretry_delay_max = \"1h\"\n\
                   retry_max = 1\ndead_letter = \"dead\"\n";
-    let start = |stop: Option<Server>| {
-        drop(stop);
-        let start = Start {
-            listen: &["memcache=0", "http=0", "beanstalk=0"],
-            config: Some(config),
-            ..Start::default()
-        };
-        Server::start_with(&data, start)
-    };
-    let server = start(None);
+    let start = Start::of(config).listen(&["memcache=0", "http=0", "beanstalk=0"]);
+    let server = start.serve();
     let id = put(&server, "work", &["a"])[0];
     // Without a delay of its own: the queue says how long.
     let mut client = server.client_of("beanstalk");
@@ -149,7 +128,7 @@ fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
         (&json!("delayed"), &json!(1))
     );
     let due = rests["due_ms"].as_u64().expect("it rests");
-    let server = start(Some(server));
+    let server = server.kill_and_start(start);
     let kept = get(&server, &format!("/messages/{id}")).json;
     assert_eq!(
         (kept["due_ms"].as_u64(), &kept["failures"]),
@@ -190,8 +169,7 @@ fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
 
 #[test]
 fn a_reserve_waits_for_what_another_voice_puts() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     let waits = "POST /api/v1/queues/work/reserve HTTP/1.1\r\nhost: localhost\r\n\
                  content-type: application/json\r\ncontent-length: 18\r\n\r\n{\"wait_ms\": 60000}";
     let mut client = server.client_of("http");
@@ -208,8 +186,7 @@ fn a_reserve_waits_for_what_another_voice_puts() {
 
 #[test]
 fn a_reserve_that_is_sent_again_gets_the_same_leases() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     put(&server, "work", &["a", "b", "c"]);
     let reserve = |key: &str| {
         let head = format!("idempotency-key: {key}\r\n");
@@ -230,8 +207,7 @@ fn a_reserve_that_is_sent_again_gets_the_same_leases() {
 
 #[test]
 fn a_repeat_stores_nothing_and_an_old_version_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     let body = "{\"messages\": [{\"body\": \"a\", \"headers\": {\"to\": \"7\"}, \"key\": \"k\"}]}";
     let once = || {
         ask(
@@ -274,8 +250,7 @@ fn a_repeat_stores_nothing_and_an_old_version_changes_nothing() {
 
 #[test]
 fn acts_lists_and_the_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     let bodies: Vec<String> = (0..30)
         .map(|n| format!("number {n} of {}", n % 3))
         .collect();
@@ -338,8 +313,7 @@ fn acts_lists_and_the_server() {
 
 #[test]
 fn connections_of_http_are_listed_and_closed_as_others_are() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     let mut waits = server.client_of("http");
     let body = r#"{"wait_ms":60000}"#;
     let request = format!(
@@ -378,8 +352,7 @@ fn connections_of_http_are_listed_and_closed_as_others_are() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     for (head, body, status, field) in [
         ("POST /queues/q/messages", "{", 400, None),
         ("POST /queues/q/messages", "{}", 400, Some("messages")),
@@ -466,14 +439,9 @@ fn what_is_wrong_is_named() {
 
 #[test]
 fn rights_are_those_of_every_voice() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek']\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     put(&server, "mine", &["x"]);
     let message = json!({ "messages": [{}] });
     for (path, body) in [
@@ -507,8 +475,7 @@ fn rights_are_those_of_every_voice() {
 /// Needs a minute to end: how fast a queue moves is told of whole ones.
 #[test]
 fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_rates() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     assert_eq!(get(&server, "/queues/work/history").status, 404);
     put(&server, "work", &["one"]);
     let before = get(&server, "/queues/work/history");
@@ -539,13 +506,10 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
 
 #[test]
 fn a_queue_tells_its_settings_its_leases_and_its_children() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        listen: &["memcache=0", "beanstalk=0", "http=0"],
-        config: Some("shards = 4\n[[queue]]\nname = 'work'\nretry_on = ['lost']\nttl = '1h'\n"),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server =
+        Start::of("shards = 4\n[[queue]]\nname = 'work'\nretry_on = ['lost']\nttl = '1h'\n")
+            .listen(&["memcache=0", "beanstalk=0", "http=0"])
+            .serve();
     assert_eq!(get(&server, "/queues/work/settings").status, 404);
     put(&server, "work", &["one", "two", "three"]);
     let setup = get(&server, "/queues/work/settings").json;
@@ -627,8 +591,7 @@ fn a_queue_tells_its_settings_its_leases_and_its_children() {
 
 #[test]
 fn a_body_of_any_length_comes_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     let large = "0123456789abcdef".repeat(20_000);
     let ids = put(&server, "work", &[&large, "small"]);
     let held = reserve(&server, &json!({}));
@@ -662,12 +625,9 @@ fn a_trace_goes_with_the_message_to_whoever_takes_it_and_into_its_script() {
         "[[queue]]\nname = 'traced'\nscript = '{}'\nexec_prefix = ''\n",
         script.display()
     );
-    let start = Start {
-        listen: &["memcache=0", "http=0"],
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(&config)
+        .listen(&["memcache=0", "http=0"])
+        .serve_at(&dir.path().join("data"));
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let sent = |queue: &str, headers: &str, message: Value| {
         let body = json!({ "messages": [message] }).to_string();
@@ -732,8 +692,7 @@ fn a_trace_goes_with_the_message_to_whoever_takes_it_and_into_its_script() {
 
 #[test]
 fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = served(&dir);
+    let server = served();
     put(&server, "work", &["one"]);
     put(&server, "work", &["two"]);
     let lease = reserve(&server, &json!({}))[0]["lease"]

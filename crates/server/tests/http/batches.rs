@@ -11,11 +11,7 @@ const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
 
 fn start(data: &Path, more: &str) -> Server {
     let config = format!("{more}\n{LISTEN}");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    Server::start_as_configured(data, start)
+    Server::start_as_configured(data, Start::of(&config))
 }
 
 fn make(server: &Server) -> String {
@@ -210,11 +206,7 @@ fn beanstalk_and_hooks_put_into_a_batch_of_any_shard() {
          end";
     std::fs::write(&rules, lua).unwrap();
     let config = format!("shards = 4\nhooks = {rules:?}\n");
-    let started = || Start {
-        listen: &["http=0", "beanstalk=0"],
-        config: Some(&config),
-        ..Start::default()
-    };
+    let started = || Start::of(&config).listen(&["http=0", "beanstalk=0"]);
     let mut server = Server::start_with(&data, started());
     let batch = make(&server);
     let total = |server: &Server| shown(server, &batch)["total"].clone();
@@ -285,11 +277,7 @@ fn a_hook_makes_a_batch_over_shards_in_the_step_of_its_put_and_over_a_kill() {
     std::fs::write(&rules, lua).unwrap();
     let config =
         format!("shards = 4\nhooks = {rules:?}\n[[queue]]\nname = 'e'\nmessages_max = 1\n");
-    let started = || Start {
-        listen: &["http=0", "beanstalk=0"],
-        config: Some(&config),
-        ..Start::default()
-    };
+    let started = || Start::of(&config).listen(&["http=0", "beanstalk=0"]);
     let mut server = Server::start_with(&data, started());
     let order = |server: &Server, body: &str| {
         let list = json!({ "messages": [{ "body": body }] }).to_string();

@@ -25,15 +25,10 @@ fn send(server: &Server, from: &str, path: &str) -> u16 {
 
 #[test]
 fn a_visitor_sees_and_does_what_was_granted_and_no_more() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'take', 'settle']\n\
                   [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     // The operator's own way in.
     let put = |queue: &str, body: &str| text(&server.run(&["put", queue, body]).stdout);
     let (seen, hidden) = (put("mine", "open"), put("theirs", "unseen"));
@@ -136,13 +131,8 @@ const HTML: &str = "accept: text/html,*/*\r\n";
 
 #[test]
 fn a_browser_logs_in_and_out() {
-    let dir = tempfile::tempdir().unwrap();
     let config = with_logins("hush");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(&config).serve_as_configured();
     assert!(server.run(&["put", "mine", "body"]).status.success());
     let get = |path: &str, headers: &str| whole_page(&server, path, headers);
 
@@ -215,19 +205,12 @@ fn a_browser_logs_in_and_out() {
 
 #[test]
 fn a_session_ends_with_its_user_s_password() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
     let config = with_logins("hush");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&data, start);
+    let server = Start::of(&config).serve_as_configured();
     let (_, ann) = log_in(&server, "name=ann&secret=hush");
     let get = || whole_page(&server, "/", &ann);
     assert!(get().starts_with("HTTP/1.1 200"));
-    let path = data.with_extension("toml");
-    std::fs::write(&path, with_logins("other")).expect("written");
+    server.configure(&with_logins("other"));
     server.signal(rustix::process::Signal::HUP);
     let began = std::time::Instant::now();
     while !get().starts_with("HTTP/1.1 401") {
@@ -243,14 +226,9 @@ fn says(client: &mut Client, line: &str, reply: &str) {
 
 #[test]
 fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
                   [[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     let (status, none) = page(&server, "/workers");
     assert!(
         status == 200 && none.contains("No worker is known"),
@@ -324,15 +302,10 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
 
 #[test]
 fn workers_and_batches_are_for_those_who_may() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek']\n\
                   [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     let make = |queue: &str| {
         let made = server.run(&["batch", "new", "--success", &format!("{queue}=all done")]);
         text(&made.stdout).trim().to_owned()
@@ -381,19 +354,13 @@ fn workers_and_batches_are_for_those_who_may() {
 
 #[test]
 fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[queue]]\nname = 'orders.fifo'\ngroups = 'ordered'\nattempts_max = 4\n\
                   dead_letter = 'dead.fifo'\ntags = { team = 'blue' }\n\
                   [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
     let with = format!("{config}[[listen]]\nvoice = 'sqs'\naddress = '127.0.0.1:0'\n");
+    let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let begin = |config: &str| {
-        let start = Start {
-            config: Some(config),
-            ..Start::default()
-        };
-        Server::start_as_configured(&data, start)
-    };
+    let begin = |config: &str| Server::start_as_configured(&data, Start::of(config));
     let server = begin(&with);
     for (queue, key) in [("orders.fifo", "a"), ("orders.fifo", "b"), ("a b", "c")] {
         let put = server.run(&["put", queue, "x", "--with-key", key]);

@@ -9,18 +9,13 @@ const CRON: &str = "[[cron]]\nname = 'nightly'\nschedule = '30 2 29 2 *'\nqueue 
                     [[cron]]\nname = 'a/b'\nschedule = '0 0 29 2 *'\nqueue = 'w'\n";
 const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
 
-fn start(dir: &tempfile::TempDir, config: &str) -> Server {
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    Server::start_as_configured(&dir.path().join("data"), start)
+fn start(config: &str) -> Server {
+    Start::of(config).serve_as_configured()
 }
 
 #[test]
 fn tables_are_seen_and_steered_over_the_api() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = start(&dir, &format!("{CRON}{LISTEN}"));
+    let server = start(&format!("{CRON}{LISTEN}"));
     let steer = |path: &str| {
         let reply = ask(&server, &format!("POST /cron/{path}"), "", "");
         (reply.status, reply.json)
@@ -85,10 +80,9 @@ fn tables_are_seen_and_steered_over_the_api() {
 
 #[test]
 fn who_may_not_operate_neither_sees_nor_steers() {
-    let dir = tempfile::tempdir().unwrap();
     let users = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
                  rights = ['put', 'peek', 'take', 'settle', 'admin']\n";
-    let server = start(&dir, &format!("{CRON}{users}{LISTEN}user = 'ann'\n"));
+    let server = start(&format!("{CRON}{users}{LISTEN}user = 'ann'\n"));
     for head in [
         "GET /cron",
         "POST /cron/nightly/pause",

@@ -21,12 +21,9 @@ key_in_flight_max = 1
 ";
 
 fn served(dir: &tempfile::TempDir) -> Server {
-    let start = Start {
-        listen: &["memcache=0", "http=0", "beanstalk=0"],
-        config: Some(CONFIG),
-        ..Start::default()
-    };
-    Server::start_with(&dir.path().join("data"), start)
+    Start::of(CONFIG)
+        .listen(&["memcache=0", "http=0", "beanstalk=0"])
+        .serve_at(&dir.path().join("data"))
 }
 
 /// Puts bodies with keys.
@@ -172,9 +169,8 @@ fn limits_of_keys_are_counted_and_configured() {
     assert_eq!(said("queue_keys{"), "1");
     assert_eq!(said("queue_keys_limited{"), "1");
     assert_eq!(said("queue_limited_takes_total{"), "1");
-    let path = dir.path().join("data").with_extension("toml");
     let raised = CONFIG.replace("key_in_flight_max = 1", "key_in_flight_max = 2");
-    std::fs::write(&path, raised).unwrap();
+    server.configure(&raised);
     server.signal(rustix::process::Signal::HUP);
     // It waits for the settings as for a message.
     let waits = json!({ "lease_ms": 30_000, "wait_ms": 20_000 });

@@ -99,11 +99,7 @@ fn config(script: &str, more: &str) -> String {
 }
 
 fn start(data: &Path, config: &str) -> Server {
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    Server::start_as_configured(data, start)
+    Server::start_as_configured(data, Start::of(config))
 }
 
 #[test]
@@ -139,7 +135,7 @@ fn a_queue_of_the_settings_runs_its_script() {
         "{ GREETING = 'hello' }",
         "{ GREETING = 'bye' }\nnum_workers = 2",
     );
-    std::fs::write(data.with_extension("toml"), changed).expect("written");
+    server.configure(&changed);
     server.signal(rustix::process::Signal::HUP);
     eventually("it counts", || {
         let config = get(&server, "/q/test/config").json();
@@ -237,11 +233,9 @@ fn others_need_a_login_or_a_word() {
 #[test]
 fn readiness_ends_with_draining_and_health_does_not() {
     let folder = tempfile::tempdir().expect("a folder");
-    let start = Start {
-        listen: &["http=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
+    let server = Start::default()
+        .listen(&["http=0"])
+        .serve_at(&folder.path().join("data"));
     let ok = (200, "ok".to_owned());
     assert_eq!(crate::common::page(&server, "/readyz"), ok);
     server.signal(rustix::process::Signal::USR1);
@@ -257,12 +251,9 @@ fn readiness_ends_with_draining_and_health_does_not() {
 #[test]
 fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
     let folder = tempfile::tempdir().expect("a folder");
-    let start = Start {
-        listen: &["http=127.0.0.1:0", "memcache=127.0.0.1:0"],
-        config: Some("metrics_queues = 2\n"),
-        ..Start::default()
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
+    let server = Start::of("metrics_queues = 2\n")
+        .listen(&["http=0", "memcache=0"])
+        .serve_at(&folder.path().join("data"));
     let mut client = server.client_of("memcache");
     for (queue, bytes) in [("small", 1), ("mail:out", 30), ("large", 200)] {
         client.put(queue, "x".repeat(bytes).as_bytes());
@@ -322,12 +313,7 @@ fn messages_of_rq_are_not_passed_over_in_silence() {
     }
     let settings = format!("script_root = '{}'\n", root.display());
     let data = folder.path().join("data");
-    let start = Start {
-        listen: &["http=127.0.0.1:0"],
-        config: Some(&settings),
-        ..Start::default()
-    };
-    let refused = Server::command(&data, &start).output().expect("it runs");
+    let refused = Start::of(&settings).listen(&["http=0"]).output(&data);
     let told = crate::common::text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{told}");
     assert!(
@@ -336,13 +322,7 @@ fn messages_of_rq_are_not_passed_over_in_silence() {
     );
     assert!(told.contains("ignore_rq_messages = true"), "{told}");
     let settings = format!("ignore_rq_messages = true\n{settings}");
-    let server = Server::start_with(
-        &data,
-        Start {
-            config: Some(&settings),
-            ..start
-        },
-    );
+    let server = Start::of(&settings).listen(&["http=0"]).serve_at(&data);
     assert_eq!(crate::common::page(&server, "/healthz").0, 200);
 }
 
@@ -351,11 +331,9 @@ fn a_unix_socket_is_served_and_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("http.sock");
     let listen = format!("http=unix:{}", socket.display());
-    let start = Start {
-        listen: &[&listen],
-        ..Start::default()
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
+    let server = Start::default()
+        .listen(&[&listen])
+        .serve_at(&folder.path().join("data"));
     let stream = std::os::unix::net::UnixStream::connect(&socket).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
     let reply = ask(stream, "GET /healthz", b"");

@@ -9,11 +9,7 @@ use crate::common::{Server, Start, page, text};
 fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let start = || Start {
-        listen: &["http=0", "beanstalk=0"],
-        config: Some("shards = 4\n"),
-        ..Start::default()
-    };
+    let start = || Start::of("shards = 4\n").listen(&["http=0", "beanstalk=0"]);
     let server = Server::start_with(&data, start());
     let put = |name: &str| {
         let messages = json!({"messages": [{"body": name, "name": name}]});
@@ -105,11 +101,7 @@ fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
 fn what_became_of_a_tracked_message_is_told_also_when_it_is_gone_and_over_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let start = |keep: &'static str| Start {
-        listen: &["http=0", "beanstalk=0"],
-        config: Some(keep),
-        ..Start::default()
-    };
+    let start = |keep: &'static str| Start::of(keep).listen(&["http=0", "beanstalk=0"]);
     let hour = "shards = 4\ntrack_keep = \"1h\"\n";
     let server = Server::start_with(&data, start(hour));
     let put = |name: &str| {
@@ -171,12 +163,7 @@ fn what_became_of_a_tracked_message_is_told_also_when_it_is_gone_and_over_a_kill
 
 #[test]
 fn what_an_address_has_that_is_no_text_is_a_problem() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        listen: &["http=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::default().listen(&["http=0"]).serve();
     for (head, field) in [
         ("GET /queues/%FF", "queue"),
         ("GET /queues/%FF/messages", "queue"),

@@ -6,11 +6,7 @@ const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
 
 fn start(dir: &tempfile::TempDir, config: &str) -> Server {
     let config = format!("{config}{LISTEN}");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    Server::start_as_configured(&dir.path().join("data"), start)
+    Server::start_as_configured(&dir.path().join("data"), Start::of(&config))
 }
 
 fn shown(server: &Server, path: &str) -> String {
@@ -196,15 +192,10 @@ fn a_server_that_is_alone_says_so_where_its_cluster_would_be() {
 
 #[test]
 fn who_may_not_operate_sees_none_of_it() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'take', 'settle', 'admin']\n";
     let config = format!("{config}{LISTEN}user = 'ann'\n");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(&config).serve_as_configured();
     for path in [
         "/settings",
         "/hooks",

@@ -6,12 +6,9 @@ use super::api::{ask, get, post};
 use crate::common::{PATIENCE, Server, Start, text};
 
 fn start(data: &std::path::Path) -> Server {
-    let start = Start {
-        listen: &["memcache=0", "http=0", "beanstalk=0"],
-        config: Some("[[queue]]\nname = \"film\"\nretention = \"1h\"\n"),
-        ..Start::default()
-    };
-    Server::start_with(data, start)
+    Start::of("[[queue]]\nname = \"film\"\nretention = \"1h\"\n")
+        .listen(&["memcache=0", "http=0", "beanstalk=0"])
+        .serve_at(data)
 }
 
 fn reserve(server: &Server) -> (u64, String) {
@@ -147,12 +144,9 @@ fn a_script_says_it_while_it_runs() {
         "[[queue]]\nname = \"film\"\nscript = \"{}\"\nexec_prefix = \"\"\n",
         script.display()
     );
-    let start = Start {
-        listen: &["memcache=0", "http=0"],
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(&config)
+        .listen(&["memcache=0", "http=0"])
+        .serve_at(&dir.path().join("data"));
     let put = json!({"messages": [{"body": "one"}]});
     let stored = post(&server, "/queues/film/messages", &put).json;
     let id = stored["ids"][0].as_u64().expect("an id");

@@ -21,11 +21,7 @@ const TROUBLE: u32 = 60;
 
 fn start(data: &Path, address: &str, config: &str) -> Server {
     let text = format!("{config}\n[[listen]]\nvoice = 'http'\naddress = '{address}'\n");
-    let start = Start {
-        config: Some(&text),
-        ..Start::default()
-    };
-    Server::start_as_configured(data, start)
+    Server::start_as_configured(data, Start::of(&text))
 }
 
 fn address(server: &Server) -> SocketAddr {
@@ -173,10 +169,7 @@ fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
     let far_config = "[[queue]]\nname = 'in'\nscript = '/bin/true'\n\
                       [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
                       [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\ntls = 'self-signed'\n";
-    let start = Start {
-        config: Some(far_config),
-        ..Start::default()
-    };
+    let start = Start::of(far_config);
     let to = Server::start_as_configured(&far, start);
     let secret = to.lines.iter().rev();
     let mut secret = secret.filter_map(|line| line.strip_prefix("listening http "));
@@ -190,10 +183,7 @@ fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
             "relay_hosts = '127.0.0.1'\nrelay_ca = '{trusts}'\n[[queue]]\nname = 'relay'\n\
              script = 'builtin:relay'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n"
         );
-        let start = Start {
-            config: Some(&config),
-            ..Start::default()
-        };
+        let start = Start::of(&config);
         let from = Server::start_as_configured(&near, start);
         let dest = format!("https://{secret}/q/in");
         let fields = json!({"_method": "commit", "dest": dest, "param1": "hello"});

@@ -72,12 +72,9 @@ fn serve(stream: TcpStream, status: &str, tell: &Sender<(String, Value)>) {
 
 fn start(data: &Path, endpoint: &str, more: &str) -> Server {
     let config = format!("otlp_endpoint = 'http://{endpoint}'\n{more}");
-    let start = Start {
-        listen: &["memcache=0", "beanstalk=0", "http=0"],
-        config: Some(&config),
-        ..Start::default()
-    };
-    Server::start_with(data, start)
+    Start::of(&config)
+        .listen(&["memcache=0", "beanstalk=0", "http=0"])
+        .serve_at(data)
 }
 
 /// Puts a message over the API as a part of the trace.

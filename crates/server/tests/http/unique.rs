@@ -26,12 +26,9 @@ unique_repeat = \"replace\"
 ";
 
 fn served(dir: &tempfile::TempDir) -> Server {
-    let start = Start {
-        listen: &["memcache=0", "http=0", "beanstalk=0"],
-        config: Some(CONFIG),
-        ..Start::default()
-    };
-    Server::start_with(&dir.path().join("data"), start)
+    Start::of(CONFIG)
+        .listen(&["memcache=0", "http=0", "beanstalk=0"])
+        .serve_at(&dir.path().join("data"))
 }
 
 fn said(server: &Server, args: &[&str]) -> Result<String, String> {

@@ -7,8 +7,7 @@ use crate::common::{Server, Start, noise, quintet, text};
 
 #[test]
 fn put_peek_take() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let put = server.run(&["put", "work", "hello"]);
     assert_eq!(text(&put.stdout), "1\n", "{}", text(&put.stderr));
     assert_eq!(text(&server.run(&["peek", "work"]).stdout), "hello");
@@ -54,8 +53,7 @@ fn standard_input_and_files_of_any_bytes_and_size() {
 
 #[test]
 fn delays_ranks_and_counts() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     server.run(&["put", "work", "later", "--delay", "1h"]);
     server.run(&["put", "work", "plain"]);
     server.run(&["put", "work", "urgent", "--rank", "0"]);
@@ -83,8 +81,7 @@ fn delays_ranks_and_counts() {
 
 #[test]
 fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     server.run(&["put", "work", "one"]);
     let stats = text(&server.run(&["stats", "--json"]).stdout);
     let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
@@ -136,8 +133,7 @@ fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
 
 #[test]
 fn a_take_waits_for_a_put() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let take = quintet(&["take", "work", "--wait", "1h", "--data"])
         .arg(&server.data)
         .stdout(Stdio::piped())
@@ -226,12 +222,7 @@ fn completions_for_every_shell() {
 
 #[test]
 fn messages_move_to_another_queue() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        config: Some("shards = 2\n"),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of("shards = 2\n").serve();
     let said = |args: &[&str]| {
         let done = server.run(args);
         (text(&done.stdout), text(&done.stderr))

@@ -14,13 +14,9 @@ fn it_tells_where_it_listens_then_that_it_is_ready() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("m.sock");
     let unix = format!("memcache=unix:{}", socket.display());
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            listen: &["memcache=0", &unix, "memcache=127.0.0.1:0"],
-            ..Start::default()
-        },
-    );
+    let server = Start::default()
+        .listen(&["memcache=0", &unix, "memcache=0"])
+        .serve_at(&dir.path().join("data"));
     let [first, second, third, ready] = &server.lines[..] else {
         panic!("{:?}", server.lines);
     };
@@ -46,16 +42,7 @@ fn messages_survive_stop_and_kill_in_every_sync_mode() {
     for (sync, threads) in modes.into_iter().flatten() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
-        let start = || {
-            Server::start_with(
-                &data,
-                Start {
-                    sync: Some(sync),
-                    config: Some(threads),
-                    ..Start::default()
-                },
-            )
-        };
+        let start = || Start::of(threads).sync(sync).serve_at(&data);
         let server = start();
         let mut client = server.client();
         client.put("w", b"one");
@@ -99,7 +86,7 @@ fn a_directory_serves_one_server() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = Server::start(&data);
-    let second = Server::command(&data, &Start::default()).output().unwrap();
+    let second = Start::default().output(&data);
     assert!(!second.status.success());
     let error = text(&second.stderr);
     assert!(
@@ -115,13 +102,9 @@ fn a_port_in_use_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("a"));
     let listen = format!("memcache={}", server.address());
-    let start = Start {
-        listen: &[&listen],
-        ..Start::default()
-    };
-    let second = Server::command(&dir.path().join("b"), &start)
-        .output()
-        .unwrap();
+    let second = Start::default()
+        .listen(&[&listen])
+        .output(&dir.path().join("b"));
     assert_eq!(second.status.code(), Some(1));
     let error = text(&second.stderr);
     assert!(
@@ -151,12 +134,7 @@ fn wrong_settings_are_refused_by_name() {
         ("", "memcache=nowhere", "HOST:PORT"),
         ("", "smtp=25", "unknown voice"),
     ] {
-        let start = Start {
-            listen: &[listen],
-            config: Some(config),
-            ..Start::default()
-        };
-        let output = Server::command(&data, &start).output().unwrap();
+        let output = Start::of(config).listen(&[listen]).output(&data);
         assert_eq!(output.status.code(), Some(1), "{config}");
         assert!(
             text(&output.stderr).contains(says),
@@ -175,13 +153,7 @@ fn the_printed_configuration_starts_the_server() {
         .unwrap();
     assert!(printed.status.success());
     let data = dir.path().join("data");
-    let server = Server::start_with(
-        &data,
-        Start {
-            config: Some(&text(&printed.stdout)),
-            ..Start::default()
-        },
-    );
+    let server = Start::of(&text(&printed.stdout)).serve_at(&data);
     server.client().put("w", b"x");
 }
 
@@ -189,22 +161,12 @@ fn the_printed_configuration_starts_the_server() {
 fn sighup_reloads_queue_settings_and_keeps_connections() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = Server::start_with(
-        &data,
-        Start {
-            config: Some("[[queue]]\nname = 'w'\nmessages_max = 1"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("[[queue]]\nname = 'w'\nmessages_max = 1").serve_at(&data);
     let mut client = server.client();
     client.put("w", b"1");
     client.send(b"set w 0 0 1\r\n2\r\n");
     client.expect(b"NOT_STORED\r\n");
-    std::fs::write(
-        data.with_extension("toml"),
-        "[[queue]]\nname = 'w'\nmessages_max = 2",
-    )
-    .unwrap();
+    server.configure("[[queue]]\nname = 'w'\nmessages_max = 2");
     server.signal(Signal::HUP);
     // The reload is an event of the server's own; asking is how a client sees it.
     let began = std::time::Instant::now();
@@ -221,8 +183,7 @@ fn sighup_reloads_queue_settings_and_keeps_connections() {
 
 #[test]
 fn sigusr1_drains() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut client = server.client();
     let mut other = server.client();
     client.put("w", b"before");
@@ -242,8 +203,7 @@ fn sigusr1_drains() {
 
 #[test]
 fn a_stop_answers_what_was_decided_and_ends_waits() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut waiting = server.client();
     waiting.send(b"version\r\nget w/t=3600000\r\n");
     waiting.until(b"\r\n");
@@ -315,10 +275,7 @@ fn systemd_hands_over_sockets_and_keeps_them() {
         format!("beanstalk=unix:{}", path.display()),
     ];
     let listen = [listen[0].as_str(), listen[1].as_str()];
-    let start = Start {
-        listen: &listen,
-        ..Start::default()
-    };
+    let start = Start::default().listen(&listen);
     let data = dir.path().join("data");
     // Who comes before the server does is served.
     let mut early = Client::tcp(&address.to_string());
@@ -432,7 +389,7 @@ fn damage_stops_the_start_and_repair_helps() {
     bytes[at] ^= 1;
     std::fs::write(&segment, &bytes).unwrap();
 
-    let refused = Server::command(&data, &Start::default()).output().unwrap();
+    let refused = Start::default().output(&data);
     assert_eq!(refused.status.code(), Some(1));
     let error = text(&refused.stderr);
     let name = segment.file_name().unwrap().to_string_lossy().into_owned();
@@ -460,13 +417,7 @@ fn queues_divide_over_shards() {
     let data = dir.path().join("data");
     let start = || {
         let config = "shards = 3\nsync = '50ms'";
-        Server::start_with(
-            &data,
-            Start {
-                config: Some(config),
-                ..Start::default()
-            },
-        )
+        Start::of(config).serve_at(&data)
     };
     let server = start();
     let mut client = server.client();
@@ -497,11 +448,7 @@ fn queues_divide_over_shards() {
     assert_eq!(client.stat("curr_items"), 0);
     assert!(server.stop().success());
 
-    let other = Start {
-        config: Some("shards = 2"),
-        ..Start::default()
-    };
-    let refused = Server::command(&data, &other).output().unwrap();
+    let refused = Start::of("shards = 2").output(&data);
     let error = text(&refused.stderr);
     assert!(error.contains("shards = 3"), "{error}");
 }
@@ -520,10 +467,7 @@ fn what_the_server_writes_is_its_own() {
         "[[queue]]\nname = 's'\nexec_prefix = ''\nscript = '{}'\n",
         script.display()
     );
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
+    let start = Start::of(&config);
     let serve = Server::command(&data, &start);
     let mut loose = std::process::Command::new("sh");
     loose.args(["-c", "umask 013 && exec \"$@\"", "sh"]);
@@ -595,14 +539,9 @@ fn only_sockets_make_way_for_listeners() {
         ),
     ] {
         std::fs::write(&precious, "mine").unwrap();
-        let start = Start {
-            listen: &[&listen],
-            config: Some(&config),
-            ..Start::default()
-        };
-        let refused = Server::command(&dir.path().join("data"), &start)
-            .output()
-            .unwrap();
+        let refused = Start::of(&config)
+            .listen(&[&listen])
+            .output(&dir.path().join("data"));
         let told = text(&refused.stderr);
         assert!(
             !refused.status.success() && told.contains("no socket"),
@@ -614,11 +553,9 @@ fn only_sockets_make_way_for_listeners() {
     std::fs::remove_file(&precious).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&precious).unwrap());
     let listen = format!("memcache=unix:{}", precious.display());
-    let start = Start {
-        listen: &[&listen],
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::default()
+        .listen(&[&listen])
+        .serve_at(&dir.path().join("data"));
     Client::unix(&precious).put("w", b"x");
     // Nor is what somebody puts there meanwhile removed in the end.
     std::fs::remove_file(&precious).unwrap();
@@ -634,11 +571,7 @@ fn no_voice_shows_a_secret() {
                   [[listen]]\nvoice = 'memcache'\naddress = '127.0.0.1:0'\n\
                   [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
                   [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nusers = 'ann:hush'\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Server::start_as_configured(&dir.path().join("data"), Start::of(config));
     let mut client = server.client();
     client.send(b"dump_config\r\n");
     let dumped = text(&client.until(b"END\r\n"));

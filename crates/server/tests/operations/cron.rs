@@ -1,7 +1,5 @@
 //! `quintet cron`: tables are listed and steered, and that is written down.
 
-use std::path::Path;
-
 use crate::common::{Server, Start, text};
 use serde_json::Value;
 
@@ -10,12 +8,8 @@ const CONFIG: &str = "[[cron]]\nname = 'nightly'\nschedule = '30 2 29 2 *'\nzone
                       queue = 'reports'\nbody = 'all'\n\
                       [[cron]]\nname = 'a b'\nschedule = '0 0 29 2 *'\nqueue = 'w'\nmissed = 'once'\n";
 
-fn start(data: &Path, config: &str) -> Server {
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    Server::start_with(data, start)
+fn start(config: &str) -> Server {
+    Start::of(config).serve()
 }
 
 /// What a command printed, on both sides, and its exit code.
@@ -41,8 +35,7 @@ fn listed(server: &Server) -> Vec<Value> {
 
 #[test]
 fn tables_are_listed_paused_resumed_and_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = start(&dir.path().join("data"), CONFIG);
+    let server = start(CONFIG);
     let all = listed(&server);
     assert_eq!(all.len(), 2);
     let nightly = &all[0];
@@ -139,9 +132,8 @@ fn tables_are_listed_paused_resumed_and_run() {
 
 #[test]
 fn a_run_that_is_refused_says_why_and_leaves_no_mark() {
-    let dir = tempfile::tempdir().unwrap();
     let config = format!("{CONFIG}[[queue]]\nname = 'w'\nmessages_max = 1\n");
-    let server = start(&dir.path().join("data"), &config);
+    let server = start(&config);
     server.client().put("w", b"first");
     let (_, why, code) = run(&server, &["cron", "run", "a b"]);
     assert_eq!(code, 1);
@@ -163,8 +155,7 @@ fn a_run_that_is_refused_says_why_and_leaves_no_mark() {
 
 #[test]
 fn where_there_are_no_tables_the_list_is_empty() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = start(&dir.path().join("data"), "");
+    let server = start("");
     assert_eq!(listed(&server), [] as [Value; 0]);
     let (_, why, code) = run(&server, &["cron", "run", "a"]);
     assert_eq!(code, 1);
@@ -175,9 +166,7 @@ fn where_there_are_no_tables_the_list_is_empty() {
 /// pauses included.
 #[test]
 fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let server = start(&data, CONFIG);
+    let server = start(CONFIG);
     said(&server, &["cron", "pause", "nightly"]);
     let before = listed(&server);
     let wrong = [
@@ -190,7 +179,7 @@ fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
     for (at, (right, wrong)) in wrong.into_iter().enumerate() {
         let text = CONFIG.replace(right, wrong);
         assert_ne!(text, CONFIG, "{right}");
-        std::fs::write(data.with_extension("toml"), text).unwrap();
+        server.configure(&text);
         let (_, why, code) = run(&server, &["reload"]);
         assert_eq!(code, 1, "{wrong}");
         assert!(why.contains("not reloaded"), "{wrong}: {why}");
@@ -208,15 +197,12 @@ fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let log = data.with_extension("stderr");
-    let with = Start {
-        config: Some(CONFIG),
-        ..Start::default()
-    };
+    let with = Start::of(CONFIG);
     let mut command = Server::command(&data, &with);
     command.stderr(std::fs::File::create(&log).unwrap());
     let server = Server::await_ready(&data, command);
     let reload = |text: &str| {
-        std::fs::write(data.with_extension("toml"), text).unwrap();
+        server.configure(&text);
         said(&server, &["reload"])
     };
     said(&server, &["cron", "pause", "nightly"]);

@@ -1,13 +1,12 @@
 //! The server as it is without a configuration, but for its ports: all voices,
 //! HTTP, and the queues it makes for itself.
 
-use std::path::Path;
 use std::time::Instant;
 
 use crate::common::{PATIENCE, Server, Start, quintet, text};
 
 /// A server with every default, listening on free ports.
-fn start(data: &Path) -> Server {
+fn start() -> Server {
     let printed = quintet(&["serve", "--print-config"]).output().unwrap();
     let config = text(&printed.stdout);
     let mut ports = 0;
@@ -20,11 +19,7 @@ fn start(data: &Path) -> Server {
     });
     let config: String = lines.collect();
     assert!(ports > 5, "{config}");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    Server::start_as_configured(data, start)
+    Start::of(&config).serve_as_configured()
 }
 
 /// Waits until one of the server's numbers is as it should be.
@@ -42,8 +37,7 @@ fn await_number(server: &Server, key: &str, value: u64) {
 
 #[test]
 fn queues_of_the_server_alone_are_no_tubes() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = start(&folder.path().join("data"));
+    let server = start();
     // The takers of `relay` and `webhook`.
     await_number(&server, "lookers", 2);
     let mut client = server.client_of("beanstalk");

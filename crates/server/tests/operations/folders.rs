@@ -44,11 +44,7 @@ fn server(dir: &Path) -> Server {
     std::fs::write(&script, "#!/bin/sh\necho done >&3\n").unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let config = format!("[[queue]]\nname = \"mail\"\nscript = {script:?}\nexec_prefix = \"\"\n");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    Server::start_with(&data, start)
+    Start::of(&config).serve_at(&data)
 }
 
 /// All files below a folder, with their bytes.

@@ -1,6 +1,5 @@
 //! What is written to standard error, in the form of `log_format`.
 
-use std::fs::{self, File};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -8,10 +7,10 @@ use serde_json::Value;
 use crate::common::{PATIENCE, Server, Start};
 
 /// Waits for a line whose `key` is this.
-fn line_with(log: &std::path::Path, key: &str, value: &str) -> Value {
+fn line_with(server: &Server, key: &str, value: &str) -> Value {
     let began = Instant::now();
     loop {
-        let text = fs::read_to_string(log).expect("read");
+        let text = server.said();
         // The last one may be half written.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let lines = whole.lines().map(|line| {
@@ -28,18 +27,15 @@ fn line_with(log: &std::path::Path, key: &str, value: &str) -> Value {
 
 #[test]
 fn each_line_is_an_object_that_names_the_client() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (data, log) = (dir.path().join("data"), dir.path().join("log"));
-    let voices = ["beanstalk", "memcache", "lineup", "jobqueue", "http"];
-    let listen = voices.map(|voice| format!("{voice}=127.0.0.1:0"));
-    let start = Start {
-        listen: &listen.each_ref().map(String::as_str),
-        config: Some("log_format = 'json'\nlog_level = 'debug'\n"),
-        ..Start::default()
-    };
-    let mut command = Server::command(&data, &start);
-    command.stderr(File::create(&log).expect("made"));
-    let server = Server::await_ready(&data, command);
+    let mut server = Start::of("log_format = 'json'\nlog_level = 'debug'\n")
+        .listen(&[
+            "beanstalk=0",
+            "memcache=0",
+            "lineup=0",
+            "jobqueue=0",
+            "http=0",
+        ])
+        .serve_logged();
     let mut seen = Vec::new();
     for (voice, sent, reason) in [
         ("beanstalk", "fly\r\n", "UNKNOWN_COMMAND"),
@@ -51,7 +47,7 @@ fn each_line_is_an_object_that_names_the_client() {
         let told = client.until(b"\r\n");
         let told = String::from_utf8_lossy(told.trim_ascii_end()).into_owned();
         assert!(told.starts_with(reason), "{told}");
-        let line = line_with(&log, "reason", &told);
+        let line = line_with(&server, "reason", &told);
         assert_eq!(line["level"], "DEBUG");
         assert_eq!(line["voice"], voice);
         assert!(
@@ -70,14 +66,14 @@ fn each_line_is_an_object_that_names_the_client() {
     let mut http = server.client_of("http");
     http.send(b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n");
     http.expect(b"HTTP/1.1 404 ");
-    let line = line_with(&log, "voice", "http");
+    let line = line_with(&server, "voice", "http");
     assert_eq!(
         (&line["reason"], &line["peer"]),
         (&404.into(), &"127.0.0.1".into())
     );
-    server.stop();
-    assert_eq!(line_with(&log, "act", "stop")["target"], "audit");
-    let text = fs::read_to_string(&log).expect("read");
+    server.terminate();
+    assert_eq!(line_with(&server, "act", "stop")["target"], "audit");
+    let text = server.said();
     assert!(
         !text.contains("TIMED_OUT") && !text.contains("USING"),
         "{text}"

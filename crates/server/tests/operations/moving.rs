@@ -171,8 +171,7 @@ fn between(
 
 #[test]
 fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let old = Beanstalkd::start(&["-z", "3000000"]);
     let mut client = old.client();
     put(&mut client, "7 0 60", b"second");
@@ -267,8 +266,7 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
 
 #[test]
 fn one_tube_moves_into_a_queue_of_another_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
     let mut client = old.client();
     put(&mut client, "1 0 1", b"stays");
@@ -344,14 +342,9 @@ fn a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later() {
 
 #[test]
 fn what_is_refused_here_stays_there_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[queue]]\nname = \"work\"\nmessages_max = 300\n[[queue]]\nname = \"cellar\"\n\
                   messages_max = 1\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(config).serve();
     let old = Beanstalkd::start(&[]);
     let mut client = old.client();
     fill(&mut client, 1000);
@@ -409,8 +402,7 @@ fn what_is_refused_here_stays_there_as_it_was() {
 #[test]
 fn interrupted_it_gives_back_what_it_holds() {
     const JOBS: usize = 3000;
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
     fill(&mut old.client(), JOBS);
     let (known, pid) = std::sync::mpsc::channel::<i32>();
@@ -448,8 +440,7 @@ fn interrupted_it_gives_back_what_it_holds() {
 
 #[test]
 fn a_job_of_one_second_is_stored_before_its_time_is_over() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
     let mut client = old.client();
     // As long as one is held, beanstalkd says DEADLINE_SOON for an empty tube.
@@ -464,8 +455,7 @@ fn a_job_of_one_second_is_stored_before_its_time_is_over() {
 
 #[test]
 fn somebody_else_is_named_and_nothing_there_is_not_an_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
     let output = import(&server, &old.from(), &[]);
     done(&output);
@@ -603,11 +593,7 @@ fn a_kestrel_that_dies_or_is_refused_loses_nothing_and_keeps_its_order() {
 
     let old = Server::start(&dir.path().join("old"));
     let config = "[[queue]]\nname = \"work\"\nmessages_max = 100\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_at(&dir.path().join("data"));
     fill_items(&mut old.client(), "work", ITEMS);
     let from = format!("darner://{}", old.address());
     let output = import(&server, &from, &[]);
@@ -621,10 +607,7 @@ fn a_kestrel_that_dies_or_is_refused_loses_nothing_and_keeps_its_order() {
 #[test]
 fn another_quintet_moves_by_its_beanstalk_listener() {
     let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        listen: &["beanstalk=127.0.0.1:0"],
-        ..Start::default()
-    };
+    let start = Start::default().listen(&["beanstalk=0"]);
     let old = Server::start_with(&dir.path().join("old"), start);
     let server = Server::start(&dir.path().join("data"));
     let mut client = old.client();

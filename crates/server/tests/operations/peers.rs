@@ -188,11 +188,7 @@ fn a_quintet_that_dies_or_is_refused_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let old = served(&dir, None);
     let config = "[[queue]]\nname = \"work\"\nmessages_max = 300\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_at(&dir.path().join("data"));
     many(&old, ALL);
     let output = import(&server, &from(&old), &[]);
     assert_eq!(output.status.code(), Some(1));
@@ -263,10 +259,7 @@ fn another_quintet_is_asked_as_a_user_and_under_tls() {
         cert.display(),
         key.display()
     );
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
+    let start = Start::of(&config);
     let old = Server::start_as_configured(&dir.path().join("old"), start);
     old.client_of("memcache").put("work", b"hello");
     let server = Server::start(&dir.path().join("data"));
@@ -308,16 +301,9 @@ fn a_server_does_not_import_its_own_messages_to_where_they_are() {
         ("kestrel", "memcache"),
         ("beanstalk", "beanstalk"),
     ];
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        listen: &[
-            "memcache=127.0.0.1:0",
-            "http=127.0.0.1:0",
-            "beanstalk=127.0.0.1:0",
-        ],
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::default()
+        .listen(&["memcache=0", "http=0", "beanstalk=0"])
+        .serve();
     put(&server, "work", &json!([{"body": "a"}, {"body": "b"}]));
     for (scheme, voice) in VOICES {
         let from = format!("{scheme}://{}/work", server.address_of(voice));

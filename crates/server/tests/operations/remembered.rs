@@ -12,14 +12,7 @@ const LISTEN: &[&str] = &[
 ];
 
 fn start(data: &std::path::Path, sync: &str, config: &str) -> Server {
-    Server::start_with(
-        data,
-        Start {
-            sync: Some(sync),
-            config: Some(config),
-            listen: LISTEN,
-        },
-    )
+    Start::of(config).sync(sync).listen(LISTEN).serve_at(data)
 }
 
 fn len(bytes: &[u8]) -> [u8; 2] {

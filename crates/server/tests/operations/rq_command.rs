@@ -38,10 +38,7 @@ impl Rq {
             format!("[[queue]]\nname = {name:?}\nscript = {script:?}\nexec_prefix = \"\"\n")
         };
         let config = queue("test");
-        let start = Start {
-            config: Some(&config),
-            ..Start::default()
-        };
+        let start = Start::of(&config);
         Self {
             server: Server::start_with(&data, start),
             root,

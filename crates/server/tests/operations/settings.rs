@@ -16,14 +16,10 @@ fn words(line: &str) -> Vec<&str> {
 
 #[test]
 fn a_queues_settings_and_who_says_so_and_the_servers() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        config: Some(
-            "queues_max = 77\n[defaults]\nttl = '1h'\n[[queue]]\nname = 'work*'\nattempts_max = 3\n",
-        ),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(
+        "queues_max = 77\n[defaults]\nttl = '1h'\n[[queue]]\nname = 'work*'\nattempts_max = 3\n",
+    )
+    .serve();
     said(&server, &["put", "work", "a"]);
     let shown = said(&server, &["settings", "work"]);
     let lines: Vec<Vec<&str>> = shown.lines().map(words).collect();
@@ -44,12 +40,7 @@ fn a_queues_settings_and_who_says_so_and_the_servers() {
 
 #[test]
 fn fan_out_is_made_and_shown_by_a_command_and_ends_with_the_child() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        config: Some("shards = 4\n"),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of("shards = 4\n").serve();
     let made = said(&server, &["fanout", "orders", "audit", "billing"]);
     assert_eq!(made, "orders+audit\norders+billing\n");
     said(&server, &["put", "orders", "a"]);
@@ -78,8 +69,7 @@ fn fan_out_is_made_and_shown_by_a_command_and_ends_with_the_child() {
 
 #[test]
 fn a_put_brings_a_key_attributes_and_an_id_that_is_not_repeated() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let put = [
         "put",
         "work",

@@ -17,14 +17,7 @@ fn start(data: &Path, more: &str) -> Server {
 
 fn start_with(data: &Path, sync: &str, more: &str) -> Server {
     let config = format!("shards = {SHARDS}\nio_threads = 4\nlog_level = \"warn\"\n{more}");
-    Server::start_with(
-        data,
-        Start {
-            config: Some(&config),
-            sync: Some(sync),
-            ..Start::default()
-        },
-    )
+    Start::of(&config).sync(sync).serve_at(data)
 }
 
 /// A queue name that begins with `stem` and lives in this shard.

@@ -295,8 +295,7 @@ fn bodies(server: &Server) -> Vec<String> {
 
 #[test]
 fn all_of_sqs_moves_with_attributes_groups_and_times() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let old = Sqs::start();
     let attributes = json!({"MessageAttributes": {
         "colour": {"DataType": "String", "StringValue": "r\u{f6}t"},
@@ -380,11 +379,7 @@ fn an_sqs_that_dies_or_refuses_is_named_and_loses_nothing() {
 
     let dir = tempfile::tempdir().unwrap();
     let config = "[[queue]]\nname = \"work\"\nmessages_max = 300\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_at(&dir.path().join("data"));
     let old = Sqs::start();
     old.many("work", ALL, None);
     let output = import(&server, &old.address, "work", &[]);

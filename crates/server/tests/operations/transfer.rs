@@ -342,13 +342,8 @@ fn what_is_taken_while_an_export_runs_does_not_end_it() {
 fn a_full_queue_refuses_the_rest_and_a_repeat_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = file_of(dir.path(), 700, "binary");
-    let server = Server::start_with(
-        &dir.path().join("target"),
-        Start {
-            config: Some("[[queue]]\nname = \"work\"\nmessages_max = 600\n"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("[[queue]]\nname = \"work\"\nmessages_max = 600\n")
+        .serve_at(&dir.path().join("target"));
     let full = import(&server, &path);
     let why = text(&full.stderr);
     assert_eq!(full.status.code(), Some(1), "{why}");
@@ -372,13 +367,8 @@ fn a_queue_that_knows_keys_refuses_repeats_and_takes_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("keys.jsonl");
     let line = |key: &str| json!({"queue": "work", "key": key, "body": key}).to_string();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some("[[queue]]\nname = \"work\"\ndedupe_by_key = \"1h\"\n"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("[[queue]]\nname = \"work\"\ndedupe_by_key = \"1h\"\n")
+        .serve_at(&dir.path().join("data"));
     std::fs::write(&path, line("b")).unwrap();
     done(&import(&server, &path));
     let mut many: Vec<String> = ["a", "b", "c"].iter().map(|key| line(key)).collect();

@@ -1,7 +1,5 @@
 //! Users, logins and rights of the real binary, over real sockets.
 
-use std::path::Path;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_trust::{NewToken, Password};
@@ -42,13 +40,8 @@ fn token() -> String {
     NewToken::of([2; 32]).text
 }
 
-fn start(data: &Path) -> Server {
-    let start = Start {
-        listen: LISTEN,
-        config: Some(&users("ann")),
-        ..Start::default()
-    };
-    Server::start_with(data, start)
+fn start() -> Server {
+    Start::of(&users("ann")).listen(LISTEN).serve()
 }
 
 /// Says this and is told that.
@@ -66,8 +59,7 @@ fn memcache(server: &Server) -> Client {
 
 #[test]
 fn memcache_logs_in_with_a_password() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir.path().join("data"));
+    let server = start();
     let mut client = server.client_of("memcache");
     let refused = "CLIENT_ERROR unauthenticated\r\n";
     says(&mut client, "get work\r\nversion\r\n", &refused.repeat(2));
@@ -115,8 +107,7 @@ fn memcache_logs_in_with_a_password() {
 
 #[test]
 fn beanstalk_logs_in_with_a_token_and_acts_by_id() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir.path().join("data"));
+    let server = start();
     let mut ann = server.client_of("beanstalk");
     says(&mut ann, "put 0 0 9 2\r\nhi\r\n", "NOT_PERMITTED\r\n");
     says(&mut ann, "auth ann nope\r\n", "NOT_PERMITTED\r\n");
@@ -157,8 +148,7 @@ fn beanstalk_logs_in_with_a_token_and_acts_by_id() {
 
 #[test]
 fn each_voice_has_its_way() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir.path().join("data"));
+    let server = start();
     let mut lineup = server.client_of("lineup");
     says(&mut lineup, "POP\r\n", "-NOT_PERMITTED\r\n");
     says(&mut lineup, "AUTH ann hush\r\n", "+OK\r\n");
@@ -197,8 +187,7 @@ fn each_voice_has_its_way() {
 
 #[test]
 fn failures_slow_whoever_fails() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir.path().join("data"));
+    let server = start();
     let mut client = server.client_of("memcache");
     let began = std::time::Instant::now();
     loop {
@@ -225,9 +214,7 @@ fn failures_slow_whoever_fails() {
 
 #[test]
 fn a_user_that_goes_loses_its_rights_and_not_its_connection() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let data = dir.path().join("data");
-    let server = start(&data);
+    let server = start();
     let mut worker = memcache(&server);
     worker.put("work", b"one");
     let mut waits = server.client_of("beanstalk");
@@ -238,12 +225,11 @@ fn a_user_that_goes_loses_its_rights_and_not_its_connection() {
     );
     waits.send(b"reserve\r\n");
     // A configuration that is wrong changes nothing.
-    let path = data.with_extension("toml");
-    std::fs::write(&path, "[[grant]]\nuser = 'zoe'\nrights = ['put']\n").expect("written");
+    server.configure("[[grant]]\nuser = 'zoe'\nrights = ['put']\n");
     server.signal(Signal::HUP);
     await_audit(&server, "reloaded - failed");
     worker.put("work", b"two");
-    std::fs::write(&path, users("zoe")).expect("written");
+    server.configure(&users("zoe"));
     server.signal(Signal::HUP);
     await_audit(&server, "reloaded - ok");
     says(
@@ -280,8 +266,7 @@ fn await_audit(server: &Server, line: &str) {
 
 #[test]
 fn what_operators_do_is_written_down() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir.path().join("data"));
+    let server = start();
     let _ann = memcache(&server);
     let mut bob = server.client_of("memcache");
     let word = format!("bob {}", token());
@@ -328,11 +313,7 @@ fn a_start_that_would_let_everybody_in_is_refused() {
         );
     }
     let open = ["memcache=0.0.0.0:0,insecure"];
-    let start = Start {
-        listen: &open,
-        ..Start::default()
-    };
-    let server = Server::start_with(&data, start);
+    let server = Start::default().listen(&open).serve_at(&data);
     let port = server
         .address()
         .rsplit(':')
@@ -363,12 +344,7 @@ fn passwords_and_tokens_are_made_and_pasted() {
     let (secret, line) = token.split_once('\n').expect("lines");
     let grant = "[[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = ['put']\n";
     let config = format!("{made}{line}{grant}");
-    let dir = tempfile::tempdir().expect("a folder");
-    let start = Start {
-        config: Some(&config),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(&config).serve();
     for word in ["ann hush".to_owned(), format!("ann {secret}")] {
         let login = format!("set x 0 0 {}\r\n{word}\r\n", word.len());
         says(&mut server.client(), &login, "STORED\r\n");

@@ -49,8 +49,7 @@ fn bury(server: &Server, queue: &str, count: usize) {
 
 #[test]
 fn purge_counts_asks_filters_and_leaves_the_rest() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut client = server.client();
     for n in 0..2_500 {
         client.put("work", format!("job {n} of {}", n % 5).as_bytes());
@@ -82,16 +81,10 @@ fn purge_counts_asks_filters_and_leaves_the_rest() {
 
 #[test]
 fn what_failed_is_tried_again() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[queue]]\nname = \"fragile\"\nattempts_max = 1\ndead_letter = \"dead\"\n";
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some(config),
-            listen: &["memcache=0", "beanstalk=0"],
-            ..Start::default()
-        },
-    );
+    let server = Start::of(config)
+        .listen(&["memcache=0", "beanstalk=0"])
+        .serve();
     for queue in ["fragile", "fragile", "work", "work"] {
         said(&server, &["put", queue, "x"]);
     }
@@ -189,8 +182,7 @@ fn one_message_is_deleted_edited_and_found_again() {
 
 #[test]
 fn pages_of_a_browse_follow_each_other() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut client = server.client();
     for n in 0..30 {
         client.put("work", format!("number {n}").as_bytes());
@@ -210,8 +202,7 @@ fn pages_of_a_browse_follow_each_other() {
 
 #[test]
 fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     said(&server, &["put", "work", "x"]);
     assert_eq!(said(&server, &["pause", "work"]), "work paused\n");
     assert_eq!(run(&server, &["take", "work"]).2, 4);
@@ -240,14 +231,9 @@ fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
 
 #[test]
 fn who_is_there_and_who_holds_what() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            listen: &["memcache=0", "beanstalk=0"],
-            ..Start::default()
-        },
-    );
+    let server = Start::default()
+        .listen(&["memcache=0", "beanstalk=0"])
+        .serve();
     said(&server, &["put", "work", "x"]);
     let mut holder = server.client_of("beanstalk");
     holder.send(b"watch work\r\nreserve\r\n");
@@ -302,12 +288,7 @@ fn who_is_there_and_who_holds_what() {
 
 #[test]
 fn what_became_of_tracked_messages_is_shown_by_their_names() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        listen: &["beanstalk=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::default().listen(&["beanstalk=0"]).serve();
     let put = |name: &str| said(&server, &["put", "film", "x", "--name", name, "--tracked"]);
     let state = |name: &str| {
         let line = said(&server, &["track", "film", name, "--json"]);

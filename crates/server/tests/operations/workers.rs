@@ -7,12 +7,9 @@ use crate::common::{Client, Server, Start, text};
 use serde_json::{Value, json};
 
 fn start(data: &Path, config: &str) -> Server {
-    let start = Start {
-        listen: &["faktory=127.0.0.1:0", "http=127.0.0.1:0"],
-        config: Some(config),
-        ..Start::default()
-    };
-    Server::start_with(data, start)
+    Start::of(config)
+        .listen(&["faktory=0", "http=0"])
+        .serve_at(data)
 }
 
 fn says(client: &mut Client, line: &str, reply: &str) {
@@ -128,16 +125,11 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
 
 #[test]
 fn who_may_not_operate_neither_sees_workers_nor_asks_them() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
                   rights = ['put', 'peek', 'take', 'settle', 'admin']\n\
                   [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n\
                   [[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     let mut worker = server.client_of("faktory");
     worker.expect(b"+HI {\"v\":2}\r\n");
     says(&mut worker, r#"HELLO {"v":2,"wid":"w1"}"#, "+OK\r\n");
@@ -161,14 +153,9 @@ fn who_may_not_operate_neither_sees_workers_nor_asks_them() {
 
 #[test]
 fn wrong_passwords_make_an_address_wait() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'x'\n\
                   hash_rounds = 1\n";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     // Who knows it is let in.
     let salted = |client: &mut Client| {
         let hi = text(&client.until(b"\r\n"));
@@ -211,10 +198,7 @@ fn jobs_of_a_faktory_are_moved() {
     // Another Quintet speaks as a Faktory does.
     let config = "[[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'swordfish'\n\
                   fetch_wait_ms = 50\n[[listen]]\nvoice = 'beanstalk'\naddress = '127.0.0.1:0'\n";
-    let other = Start {
-        config: Some(config),
-        ..Start::default()
-    };
+    let other = Start::of(config);
     let other = Server::start_as_configured(&dir.path().join("other"), other);
     for number in 0..250 {
         let queue = if number % 2 == 0 { "even" } else { "odd" };

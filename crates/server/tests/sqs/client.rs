@@ -123,11 +123,8 @@ impl Sqs {
     /// With the listener http beside it, which makes a queue of its own.
     pub(crate) fn start_with_http() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let start = Start {
-            config: None,
-            listen: &[&listener(""), "http=127.0.0.1:0"],
-            sync: None,
-        };
+        let listen = ["sqs=127.0.0.1:0", "http=127.0.0.1:0"];
+        let start = Start::default().listen(&listen);
         let server = Server::start_with(&dir.path().join("data"), start);
         Self {
             address: server.address_of("sqs").to_owned(),

@@ -42,26 +42,17 @@ fn a_full_disk_refuses_puts_and_recovers() {
         let mount = dir.path().join(sync);
         std::fs::create_dir(&mount).unwrap();
         let data = mount.join("data");
-        let config = dir.path().join("small.toml");
-        std::fs::write(
-            &config,
-            "segment_bytes = '4MiB'\nspare_segments = 1\nlog_bytes = '8MiB'\n",
-        )
-        .unwrap();
         let script = "mount -t tmpfs -o size=24m tmpfs \"$1\" && shift && exec \"$@\"";
         let mut command = Command::new("unshare");
         command
             .args(&unshare)
             .args(["sh", "-c", script, "sh"])
             .arg(&mount);
-        let start = Start {
-            sync: Some(sync),
-            listen: &["memcache=127.0.0.1:0", "http=127.0.0.1:0"],
-            ..Start::default()
-        };
-        let serve = Server::command(&data, &start);
+        let start = Start::of("log_bytes = '8MiB'\n")
+            .sync(sync)
+            .listen(&["memcache=0", "http=0"]);
+        let serve = Server::command_at(&data, &dir.path().join("small.toml"), &start);
         command.arg(serve.get_program()).args(serve.get_args());
-        command.arg("--config").arg(&config);
         let server = Server::await_ready(&data, command);
 
         let body = noise(50_000);
@@ -135,23 +126,16 @@ impl Small {
     fn start(dir: &Path, mib: u64, sync: &str, config: &str, listen: &[&str]) -> Self {
         let mount = dir.join(sync);
         std::fs::create_dir(&mount).unwrap();
-        let file = dir.join("small.toml");
-        std::fs::write(&file, config).unwrap();
         let script = format!("mount -t tmpfs -o size={mib}m tmpfs \"$1\" && shift && exec \"$@\"");
         let mut command = Command::new("unshare");
         command
             .args(unshare(dir))
             .args(["sh", "-c", &script, "sh"])
             .arg(&mount);
-        let start = Start {
-            sync: Some(sync),
-            listen,
-            ..Start::default()
-        };
+        let start = Start::of(config).sync(sync).listen(listen);
         let data = mount.join("data");
-        let serve = Server::command(&data, &start);
+        let serve = Server::command_at(&data, &dir.join("small.toml"), &start);
         command.arg(serve.get_program()).args(serve.get_args());
-        command.arg("--config").arg(&file);
         let server = Server::await_ready(&data, command);
         let root = PathBuf::from(format!("/proc/{}/root", server.child.id()));
         let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap());
@@ -274,14 +258,11 @@ fn a_limit_on_the_length_of_files_is_a_full_disk() {
     let dir = tempfile::tempdir().unwrap();
     for (mib, serves) in [(2, false), (5, true)] {
         let data = dir.path().join(format!("{mib}"));
-        let file = dir.path().join("small.toml");
-        std::fs::write(&file, "segment_bytes = '4MiB'\nlog_bytes = '8MiB'\n").unwrap();
-        let serve = Server::command(&data, &Start::default());
+        let serve = Server::command(&data, &Start::of("log_bytes = '8MiB'\n"));
         let mut command = Command::new("bash");
         let limit = format!("ulimit -f {} && exec \"$@\"", mib * 1024);
         command.args(["-c", &limit, "bash"]);
         command.arg(serve.get_program()).args(serve.get_args());
-        command.arg("--config").arg(&file);
         let server = Server::await_ready(&data, command);
         let mut client = server.client();
         let body = noise(40_000);

@@ -11,13 +11,7 @@ use crate::common::{Server, Start, noise, quintet, text};
 const CONFIG: &str = "segment_bytes = '4MiB'\nlog_bytes = '64MiB'\nspare_segments = 1\n";
 
 fn start(data: &Path) -> Server {
-    Server::start_with(
-        data,
-        Start {
-            config: Some(CONFIG),
-            ..Start::default()
-        },
-    )
+    Start::of(CONFIG).serve_at(data)
 }
 
 /// The segments, oldest first.
@@ -194,13 +188,9 @@ fn directories_of_an_earlier_version_open() {
         for _ in 0..2 {
             assert!(start(&data).stop().success());
         }
-        let server = Server::start_with(
-            &data,
-            Start {
-                listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
-                ..Start::default()
-            },
-        );
+        let server = Start::default()
+            .listen(&["memcache=0", "beanstalk=0"])
+            .serve_at(&data);
         let mut client = server.client();
         for number in 1..5 {
             client.take("work", format!("body-{number}").as_bytes());
@@ -242,11 +232,7 @@ fn a_directory_of_a_newer_version_is_refused_by_naming_the_program_and_stays_as_
         // First: it ends also where a server would start.
         let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
         assert!(!check.status.success());
-        let of_its_shards = Start {
-            config: Some("shards = 2\n"),
-            ..Start::default()
-        };
-        let start = Server::command(&data, &of_its_shards).output().unwrap();
+        let start = Start::of("shards = 2\n").output(&data);
         assert!(!start.status.success());
         for said in [
             text(&start.stderr),
@@ -313,11 +299,7 @@ fn a_directory_with_runs_of_an_earlier_commit_opens() {
         "{said}"
     );
     let start = || {
-        let start = Start {
-            listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
-            config: Some("shards = 2\n"),
-            ..Start::default()
-        };
+        let start = Start::of("shards = 2\n").listen(&["memcache=0", "beanstalk=0"]);
         Server::start_with(&data, start)
     };
     // What is taken in the first life stays away in the second.

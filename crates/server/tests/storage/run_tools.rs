@@ -11,14 +11,7 @@ use serde_json::Value;
 const LITTLE: &str = "memory = \"32MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
 
 fn start(data: &Path) -> Server {
-    Server::start_with(
-        data,
-        Start {
-            sync: Some("50ms"),
-            config: Some(LITTLE),
-            ..Start::default()
-        },
-    )
+    Start::of(LITTLE).sync("50ms").serve_at(data)
 }
 
 fn body(number: u64) -> String {
@@ -192,13 +185,7 @@ fn a_run_that_is_gone_is_named_and_given_up_by_a_repair_only() {
         let (code, says) = tool(&["check"], &data);
         assert_eq!(code, 3, "{says}");
         assert!(says.contains("missing: run-"), "{says}");
-        let mut refused = Server::command(
-            &data,
-            &Start {
-                config: Some(LITTLE),
-                ..Start::default()
-            },
-        );
+        let mut refused = Server::command(&data, &Start::of(LITTLE));
         let refused = refused.output().expect("runs");
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused.stderr).contains("quintet repair"));

@@ -12,14 +12,7 @@ const LITTLE: &str = "memory = \"32MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = 
 const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"];
 
 fn start(data: &Path) -> Server {
-    Server::start_with(
-        data,
-        Start {
-            sync: Some("50ms"),
-            listen: LISTEN,
-            config: Some(LITTLE),
-        },
-    )
+    Start::of(LITTLE).sync("50ms").listen(LISTEN).serve_at(data)
 }
 
 fn body(number: u64) -> Vec<u8> {
@@ -149,14 +142,10 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
     let start = || {
         let config =
             "shards = 4\nmemory = \"56MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
-        Server::start_with(
-            &data,
-            Start {
-                sync: Some("50ms"),
-                listen: LISTEN,
-                config: Some(config),
-            },
-        )
+        Start::of(config)
+            .sync("50ms")
+            .listen(LISTEN)
+            .serve_at(&data)
     };
     let body = noise(8000);
     let put = |client: &mut Client, queue: &str| {

@@ -85,13 +85,10 @@ fn commands_behind_a_reserve_that_waits_come_after_it() {
 /// never come.
 #[test]
 fn jobs_in_memory_are_handed_out_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let start = Start {
-        sync: Some("always"),
-        listen: &["beanstalk=127.0.0.1:0"],
-        config: Some("[defaults]\nmemory = true\n"),
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
+    let server = Start::of("[defaults]\nmemory = true\n")
+        .sync("always")
+        .listen(&["beanstalk=0"])
+        .serve();
     let mut client = server.client();
     for (request, reply) in [
         ("put 2 0 60 1\r\na\r\n", "INSERTED 1\r\n"),

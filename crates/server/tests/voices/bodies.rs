@@ -9,13 +9,7 @@ const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'";
 fn items_of_every_size_round_trip() {
     let dir = tempfile::tempdir().unwrap();
     for sync in ["always", "never"] {
-        let server = Server::start_with(
-            &dir.path().join(sync),
-            Start {
-                sync: Some(sync),
-                ..Start::default()
-            },
-        );
+        let server = Start::default().sync(sync).serve_at(&dir.path().join(sync));
         let mut client = server.client();
         // Around every boundary: streaming, chunks, reads.
         let k = 1 << 10;
@@ -73,8 +67,7 @@ fn large_items_survive_a_kill() {
 
 #[test]
 fn an_item_that_ends_wrong_is_not_stored() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut client = server.client();
     client.send(b"set w 0 0 200000\r\n");
     client.send(&noise(200_000));
@@ -86,14 +79,7 @@ fn an_item_that_ends_wrong_is_not_stored() {
 
 #[test]
 fn an_item_too_large_is_swallowed() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some("[defaults]\nmessage_bytes_max = '100KiB'"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("[defaults]\nmessage_bytes_max = '100KiB'").serve();
     let mut client = server.client();
     client.send(b"set w 0 0 200000\r\n");
     client.send(&noise(200_000));
@@ -108,16 +94,7 @@ fn an_item_too_large_is_swallowed() {
 fn old_messages_move_out_of_old_segments() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let start = || {
-        Server::start_with(
-            &data,
-            Start {
-                sync: Some("never"),
-                config: Some(SMALL_LOG),
-                ..Start::default()
-            },
-        )
-    };
+    let start = || Start::of(SMALL_LOG).sync("never").serve_at(&data);
     let large = noise(700_000);
     let server = start();
     let mut client = server.client();
@@ -161,16 +138,7 @@ fn old_messages_move_out_of_old_segments() {
 fn no_segment_is_retired_with_chunks_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let start = || {
-        Server::start_with(
-            &data,
-            Start {
-                sync: Some("never"),
-                config: Some(SMALL_LOG),
-                ..Start::default()
-            },
-        )
-    };
+    let start = || Start::of(SMALL_LOG).sync("never").serve_at(&data);
     let large = noise(10 << 20);
     let server = start();
     let mut holder = server.client();

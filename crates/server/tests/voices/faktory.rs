@@ -6,16 +6,9 @@ use std::path::Path;
 use crate::common::{Client, Server, Start, text};
 
 fn start(data: &Path) -> Server {
-    let start = Start {
-        listen: &[
-            "memcache=127.0.0.1:0",
-            "beanstalk=127.0.0.1:0",
-            "faktory=127.0.0.1:0",
-        ],
-        config: Some("[defaults]\nretry_delay = \"15s\"\n"),
-        ..Start::default()
-    };
-    Server::start_with(data, start)
+    Start::of("[defaults]\nretry_delay = \"15s\"\n")
+        .listen(&["memcache=0", "beanstalk=0", "faktory=0"])
+        .serve_at(data)
 }
 
 fn hello(server: &Server) -> Client {

@@ -1,34 +1,15 @@
 //! Clients that speak something else: answered or closed at once, and told of
 //! in the log once for each listener.
 
-use std::fs::File;
-
-use crate::common::{Server, Start};
-
-const VOICES: [&str; 6] = [
-    "memcache",
-    "lineup",
-    "jobqueue",
-    "beanstalk",
-    "pinpriq",
-    "http",
-];
+use crate::common::Start;
+use crate::tls::{ALL as VOICES, LISTEN};
 
 /// The head of a ClientHello: all that a client sends before it waits.
 const HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
 #[test]
 fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let listen = VOICES.map(|voice| format!("{voice}=127.0.0.1:0"));
-    let start = Start {
-        listen: &listen.each_ref().map(String::as_str),
-        ..Start::default()
-    };
-    let mut command = Server::command(&folder.path().join("data"), &start);
-    command.stderr(File::create(&log).unwrap());
-    let server = Server::await_ready(&folder.path().join("data"), command);
+    let mut server = Start::default().listen(&LISTEN).serve_logged();
     for _ in 0..3 {
         for voice in VOICES {
             for hello in [HELLO, &HELLO[..1]] {
@@ -44,8 +25,8 @@ fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
             }
         }
     }
-    assert!(server.stop().success());
-    let log = std::fs::read_to_string(log).unwrap();
+    assert!(server.terminate().success());
+    let log = server.said();
     let about = |voice: &str, what: &str| {
         let lines = log.lines().filter(|line| line.contains(what));
         lines.filter(|line| line.contains(voice)).count()
@@ -75,17 +56,8 @@ fn posts() -> Vec<Vec<u8>> {
 
 #[test]
 fn a_web_page_puts_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
     let voices = &VOICES[..5];
-    let listen: Vec<_> = voices.iter().map(|v| format!("{v}=127.0.0.1:0")).collect();
-    let start = Start {
-        listen: &listen.iter().map(String::as_str).collect::<Vec<_>>(),
-        ..Start::default()
-    };
-    let mut command = Server::command(&folder.path().join("data"), &start);
-    command.stderr(File::create(&log).unwrap());
-    let server = Server::await_ready(&folder.path().join("data"), command);
+    let mut server = Start::default().listen(&LISTEN[..5]).serve_logged();
     let mut sent = 0;
     for voice in voices {
         for post in posts() {
@@ -106,17 +78,14 @@ fn a_web_page_puts_nothing() {
         client.expect_end();
         sent += 1;
     }
-    let stats = server.run(&["stats", "--json"]).stdout;
-    let stats: serde_json::Value = serde_json::from_slice(&stats).unwrap();
-    let number = |name: &str| stats[name].as_u64();
-    assert_eq!(number("connections_spoke_http"), Some(sent), "{stats}");
-    assert_eq!(number("total_puts"), Some(0), "{stats}");
+    assert_eq!(server.number("connections_spoke_http"), sent);
+    assert_eq!(server.number("total_puts"), 0);
     // What only begins like it is for the voice to answer.
     let mut client = server.client_of("beanstalk");
     client.send(b"DELETE /1\r\nput 1 0 60 2\r\nhi\r\n");
     client.expect(b"UNKNOWN_COMMAND\r\nINSERTED 1\r\n");
-    assert!(server.stop().success());
-    let log = std::fs::read_to_string(log).unwrap();
+    assert!(server.terminate().success());
+    let log = server.said();
     for voice in voices {
         let lines = log.lines().filter(|line| line.contains("speaks HTTP"));
         let about = lines.filter(|line| line.contains(&format!("{voice} at")));

@@ -2,41 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use crate::common::{Client, PATIENCE, Server, Start, noise};
-
-/// A number of `quintet stats`.
-fn number(server: &Server, key: &str) -> u64 {
-    let output = server.run(&["stats", "--json"]);
-    let stats: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    stats[key]
-        .as_u64()
-        .unwrap_or_else(|| panic!("no {key} in {stats}"))
-}
-
-#[track_caller]
-fn eventually(server: &Server, key: &str, right: impl Fn(u64) -> bool) {
-    let began = Instant::now();
-    loop {
-        let value = number(server, key);
-        if right(value) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{key} stays {value}");
-    }
-}
+use crate::common::{Client, Server, Start, noise};
 
 const BUDGET: u64 = 8 << 20;
 
-fn tight(data: &std::path::Path) -> Server {
-    Server::start_with(
-        data,
-        Start {
-            config: Some("connection_memory = '8MiB'\nsync = '50ms'\n"),
-            ..Start::default()
-        },
-    )
+fn tight() -> Server {
+    Start::of("connection_memory = '8MiB'\nsync = '50ms'\n").serve()
 }
 
 /// Somebody who does nothing special, beside others who do.
@@ -51,8 +23,7 @@ fn goes_on(server: &Server) {
 
 #[test]
 fn half_sent_bodies_keep_to_the_budget() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = tight(&dir.path().join("data"));
+    let server = tight();
     let body = noise(60_000);
     let mut greedy = Vec::new();
     for _ in 0..400 {
@@ -62,18 +33,17 @@ fn half_sent_bodies_keep_to_the_budget() {
         greedy.push(client);
     }
     goes_on(&server);
-    eventually(&server, "connections_closed_for_memory", |n| n >= 1);
-    eventually(&server, "connections_memory_bytes", |n| n <= BUDGET);
+    server.await_number("connections_closed_for_memory", |n| n >= 1);
+    server.await_number("connections_memory_bytes", |n| n <= BUDGET);
     goes_on(&server);
     drop(greedy);
-    eventually(&server, "connections_memory_bytes", |n| n == 0);
+    server.await_number("connections_memory_bytes", |n| n == 0);
     goes_on(&server);
 }
 
 #[test]
 fn unread_replies_keep_to_the_budget() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = tight(&dir.path().join("data"));
+    let server = tight();
     server.client().put("w", &noise(60_000));
     let peeks = b"get w/peek\r\n".repeat(200);
     let mut greedy = Vec::new();
@@ -83,11 +53,11 @@ fn unread_replies_keep_to_the_budget() {
         greedy.push(client);
     }
     goes_on(&server);
-    eventually(&server, "connections_closed_for_memory", |n| n >= 1);
-    eventually(&server, "connections_memory_bytes", |n| n <= BUDGET);
+    server.await_number("connections_closed_for_memory", |n| n >= 1);
+    server.await_number("connections_memory_bytes", |n| n <= BUDGET);
     goes_on(&server);
     drop(greedy);
-    eventually(&server, "connections_memory_bytes", |n| n == 0);
+    server.await_number("connections_memory_bytes", |n| n == 0);
 }
 
 /// Queues with long names, so that listings of them are long.
@@ -111,15 +81,9 @@ fn listed(n: usize) -> String {
 /// little; others do not wait for it.
 #[test]
 fn unread_listings_keep_to_the_budget() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some("connection_memory = '8MiB'\nsync = '50ms'\n"),
-            listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
-            ..Start::default()
-        },
-    );
+    let server = Start::of("connection_memory = '8MiB'\nsync = '50ms'\n")
+        .listen(&["memcache=0", "beanstalk=0"])
+        .serve();
     many_queues(&server, 5000);
     let mut greedy = Vec::new();
     for n in 0..20 {
@@ -135,26 +99,20 @@ fn unread_listings_keep_to_the_budget() {
         greedy.push(client);
     }
     goes_on(&server);
-    eventually(&server, "connections_closed_for_memory", |n| n >= 1);
-    eventually(&server, "connections_memory_bytes", |n| n <= BUDGET);
+    server.await_number("connections_closed_for_memory", |n| n >= 1);
+    server.await_number("connections_memory_bytes", |n| n <= BUDGET);
     goes_on(&server);
     drop(greedy);
-    eventually(&server, "connections_memory_bytes", |n| n == 0);
+    server.await_number("connections_memory_bytes", |n| n == 0);
 }
 
 /// Pages of a listing are of different moments, and what is there all the time
 /// is in it once.
 #[test]
 fn listings_are_whole_while_queues_come_and_go() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some("shards = 2\nsync = '50ms'\n"),
-            listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
-            ..Start::default()
-        },
-    );
+    let server = Start::of("shards = 2\nsync = '50ms'\n")
+        .listen(&["memcache=0", "beanstalk=0"])
+        .serve();
     many_queues(&server, 3000);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -220,18 +178,12 @@ fn listings_are_whole_while_queues_come_and_go() {
 /// HTTP has no memory of its own.
 #[test]
 fn http_keeps_to_the_budget() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_as_configured(
-        &dir.path().join("data"),
-        Start {
-            config: Some(
-                "connection_memory = '8MiB'\nsync = '50ms'\n\
+    let server = Start::of(
+        "connection_memory = '8MiB'\nsync = '50ms'\n\
                  [[listen]]\nvoice = 'memcache'\naddress = '127.0.0.1:0'\n\
                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nmax_form = '4MiB'\n",
-            ),
-            ..Start::default()
-        },
-    );
+    )
+    .serve_as_configured();
     let post = |server: &Server, len: usize| {
         let mut client = server.client_of("http");
         let head = format!(
@@ -243,31 +195,25 @@ fn http_keeps_to_the_budget() {
         client
     };
     let mut greedy: Vec<Client> = (0..2).map(|_| post(&server, 3_500_000)).collect();
-    eventually(&server, "connections_memory_bytes", |n| n >= 6_000_000);
+    server.await_number("connections_memory_bytes", |n| n >= 6_000_000);
     for _ in 0..5 {
         post(&server, 3_500_000).until(b"connection_memory");
     }
-    eventually(&server, "connections_closed_for_memory", |n| n >= 5);
+    server.await_number("connections_closed_for_memory", |n| n >= 5);
     goes_on(&server);
     greedy.clear();
-    eventually(&server, "connections_memory_bytes", |n| n == 0);
+    server.await_number("connections_memory_bytes", |n| n == 0);
 }
 
 /// Connections that say nothing, or half a head, make way for who speaks.
 #[test]
 fn silent_connections_keep_no_probe_out() {
-    let dir = tempfile::tempdir().unwrap();
     // Without making way they would stay for an hour.
-    let server = Server::start_as_configured(
-        &dir.path().join("data"),
-        Start {
-            config: Some(
-                "sync = '50ms'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
+    let server = Start::of(
+        "sync = '50ms'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
                  timeout = '1h'\n",
-            ),
-            ..Start::default()
-        },
-    );
+    )
+    .serve_as_configured();
     let probe = |path: &str| {
         let mut client = server.client_of("http");
         client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
@@ -291,8 +237,7 @@ fn silent_connections_keep_no_probe_out() {
 /// Near the bound, who holds something waits, and goes on when others left.
 #[test]
 fn who_waits_for_memory_goes_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = tight(&dir.path().join("data"));
+    let server = tight();
     let body = noise(60_000);
     let half = |server: &Server| {
         let mut client = server.client();
@@ -301,7 +246,7 @@ fn who_waits_for_memory_goes_on() {
         client
     };
     let mut clients: Vec<Client> = (0..20).map(|_| half(&server)).collect();
-    eventually(&server, "connections_memory_bytes", |n| n >= 20 * 50_000);
+    server.await_number("connections_memory_bytes", |n| n >= 20 * 50_000);
     for client in &mut clients {
         client.send(&body[50_000..]);
         client.send(b"\r\n");
@@ -309,7 +254,7 @@ fn who_waits_for_memory_goes_on() {
     for client in &mut clients {
         client.expect(b"STORED\r\n");
     }
-    assert_eq!(number(&server, "connections_closed_for_memory"), 0);
+    assert_eq!(server.number("connections_closed_for_memory"), 0);
 }
 
 #[test]
@@ -317,21 +262,16 @@ fn an_address_without_a_connection_gets_one_and_so_does_an_operator() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let unix = format!("memcache=unix:{}", socket.display());
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some("connections_max = 3\n"),
-            listen: &["memcache=127.0.0.1:0", &unix],
-            ..Start::default()
-        },
-    );
+    let server = Start::of("connections_max = 3\n")
+        .listen(&["memcache=0", &unix])
+        .serve_at(&dir.path().join("data"));
     let mut first = server.client();
     let mut others = [server.client(), server.client()];
     first.put("w", b"one");
     others[0].put("w", b"two");
     others[1].put("w", b"three");
     server.client().expect_end();
-    assert_eq!(number(&server, "connections_refused"), 1);
+    assert_eq!(server.number("connections_refused"), 1);
     let mut elsewhere = Client::unix(&socket);
     elsewhere.take("w", b"one");
     Client::unix(&socket).expect_end();
@@ -341,19 +281,12 @@ fn an_address_without_a_connection_gets_one_and_so_does_an_operator() {
 
 #[test]
 fn uploads_keep_to_their_share_of_the_disk_and_end_with_their_connection() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some("upload_bytes_max = '1MiB'\n"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("upload_bytes_max = '1MiB'\n").serve();
     let body = noise(1 << 20);
     let mut first = server.client();
     first.send(b"set w 0 0 600000\r\n");
     first.send(&body[..400_000]);
-    eventually(&server, "connections_upload_bytes", |n| n == 600_000);
+    server.await_number("connections_upload_bytes", |n| n == 600_000);
     let mut second = server.client();
     let put = |client: &mut Client| {
         client.send(b"set w 0 0 500000\r\n");
@@ -363,9 +296,9 @@ fn uploads_keep_to_their_share_of_the_disk_and_end_with_their_connection() {
     put(&mut second);
     let refused = crate::common::text(&second.until(b"\r\n"));
     assert!(refused.contains("disk full"), "{refused}");
-    assert_eq!(number(&server, "connections_uploads_refused"), 1);
+    assert_eq!(server.number("connections_uploads_refused"), 1);
     drop(first);
-    eventually(&server, "connections_upload_bytes", |n| n == 0);
+    server.await_number("connections_upload_bytes", |n| n == 0);
     // What a body was refused to is closed.
     let mut second = server.client();
     put(&mut second);

@@ -1,7 +1,6 @@
 //! Go Job Queue on the real binary: replies that never leave, and lengths that
 //! are only announced.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::{Client, Server, Start, noise, text};
@@ -9,13 +8,11 @@ use crate::common::{Client, Server, Start, noise, text};
 /// Longer than a busy machine keeps a server from going on.
 const QUIET: Duration = Duration::from_secs(3);
 
-fn start(data: &Path, config: &str) -> Server {
-    let start = Start {
-        sync: Some("never"),
-        config: Some(config),
-        listen: &["memcache=127.0.0.1:0", "jobqueue=127.0.0.1:0"],
-    };
-    Server::start_with(data, start)
+fn start(config: &str) -> Server {
+    Start::of(config)
+        .sync("never")
+        .listen(&["memcache=0", "jobqueue=0"])
+        .serve()
 }
 
 fn add(queue: &str, ttp: u32, data: &[u8]) -> Vec<u8> {
@@ -49,8 +46,7 @@ fn number(server: &Server, queue: &str, key: &str) -> usize {
 #[test]
 fn a_reservation_nobody_could_hear_of_is_undone() {
     for shards in [1, 4] {
-        let dir = tempfile::tempdir().unwrap();
-        let server = start(&dir.path().join("data"), &format!("shards = {shards}"));
+        let server = start(&format!("shards = {shards}"));
         let mut memcache = server.client();
         let mut client = server.client_of("jobqueue");
         // More than the system holds for a client that does not read.
@@ -86,8 +82,7 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
 /// Announced lengths take no memory before their bytes are there.
 #[test]
 fn announced_lengths_take_no_memory() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = start(&dir.path().join("data"), "");
+    let server = start("");
     let mut client = server.client_of("jobqueue");
     client.send(b"CONNECT\0");
     client.expect(b"OK\0");

@@ -18,12 +18,9 @@ const VOICES: [&str; 6] = [
 
 fn start(dir: &tempfile::TempDir, config: &str) -> Server {
     let listen = VOICES.map(|voice| format!("{voice}=127.0.0.1:0"));
-    let start = Start {
-        listen: &listen.each_ref().map(String::as_str),
-        config: Some(config),
-        ..Start::default()
-    };
-    Server::start_with(&dir.path().join("data"), start)
+    Start::of(config)
+        .listen(&listen.each_ref().map(String::as_str))
+        .serve_at(&dir.path().join("data"))
 }
 
 /// Each address of this machine may use so much.
@@ -75,8 +72,7 @@ fn one_connection_too_many_is_refused_in_its_voice_s_words() {
     let mut third = comes_in(&server, "memcache", "get q\r\n", "END\r\n");
     third.put("q", b"hi");
     // Another number counts from the next connection on.
-    let file = server.data.with_extension("toml");
-    std::fs::write(file, here("connections_max = 3")).expect("written");
+    server.configure(&here("connections_max = 3"));
     server.signal(Signal::HUP);
     comes_in(
         &server,
@@ -355,8 +351,7 @@ fn a_user_makes_so_many_queues_and_stores_so_much_also_after_a_restart() {
     ann.until(b"\r\n");
     ann.put("q4", b"z");
     // Another limit counts at once.
-    let file = server.data.with_extension("toml");
-    std::fs::write(file, config(4)).expect("written");
+    server.configure(&config(4));
     server.signal(Signal::HUP);
     let began = Instant::now();
     loop {

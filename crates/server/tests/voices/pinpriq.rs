@@ -2,7 +2,6 @@
 //! with subscribers that vanish.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
@@ -10,15 +9,8 @@ use crate::common::{Client, Server, Start, noise, text};
 
 const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "pinpriq=127.0.0.1:0"];
 
-fn start(data: &Path, config: &str) -> Server {
-    Server::start_with(
-        data,
-        Start {
-            sync: Some("never"),
-            config: Some(config),
-            listen: LISTEN,
-        },
-    )
+fn start(config: &str) -> Server {
+    Start::of(config).sync("never").listen(LISTEN).serve()
 }
 
 fn len(bytes: &[u8]) -> [u8; 2] {
@@ -57,8 +49,7 @@ fn settle(client: &mut Client) {
 
 #[test]
 fn what_cannot_be_framed_is_skipped_and_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = start(&dir.path().join("data"), "");
+    let server = start("");
     let mut memcache = server.client();
     let long = noise(65_536);
     memcache.put("w", &long);
@@ -80,9 +71,8 @@ fn what_cannot_be_framed_is_skipped_and_counted() {
 
 #[test]
 fn pushes_that_are_dropped_are_counted() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[queue]]\nname = 'full'\nmessages_max = 1";
-    let server = start(&dir.path().join("data"), config);
+    let server = start(config);
     let mut client = server.client_of("pinpriq");
     for payload in [b"1", b"2", b"3"] {
         client.send(&push("full", 1, b"k", payload));
@@ -104,8 +94,7 @@ fn pushes_that_are_dropped_are_counted() {
 #[test]
 fn a_group_for_a_subscriber_that_is_gone_goes_back() {
     for shards in [1, 4] {
-        let dir = tempfile::tempdir().unwrap();
-        let server = start(&dir.path().join("data"), &format!("shards = {shards}"));
+        let server = start(&format!("shards = {shards}"));
         let mut memcache = server.client();
         let mut client = server.client_of("pinpriq");
         // More than the system holds for a client that does not read.
@@ -140,13 +129,8 @@ fn a_group_for_a_subscriber_that_is_gone_goes_back() {
 
 #[test]
 fn a_subscriber_that_is_ready_is_not_idle() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[listen]]\nvoice = 'pinpriq'\naddress = 0\nidle = '1s'";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     let mut ready = server.client();
     ready.send(&named(0x73, "q"));
     ready.send(&[0x41]);
@@ -178,9 +162,8 @@ fn every_packet_reaches_one_subscriber() {
     const PACKETS: usize = 3000;
     const QUEUES: usize = 8;
     for shards in [1, 4] {
-        let dir = tempfile::tempdir().unwrap();
         let config = format!("shards = {shards}\nio_threads = 3");
-        let server = start(&dir.path().join("data"), &config);
+        let server = start(&config);
         let (tell, told) = mpsc::channel();
         thread::scope(|scope| {
             for number in 0..SUBSCRIBERS {

@@ -6,13 +6,7 @@ use crate::common::{Client, Server, Start, noise, text};
 fn pipelined_requests_are_answered_in_order() {
     let dir = tempfile::tempdir().unwrap();
     for sync in ["always", "never"] {
-        let server = Server::start_with(
-            &dir.path().join(sync),
-            Start {
-                sync: Some(sync),
-                ..Start::default()
-            },
-        );
+        let server = Start::default().sync(sync).serve_at(&dir.path().join(sync));
         let mut client = server.client();
         let mut requests = Vec::new();
         // More than one turn decides, and more than one read takes in.
@@ -34,8 +28,7 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn requests_cut_anywhere_are_understood() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut client = server.client();
     for byte in b"set w 0 0 5\r\nhello\r\nget w\r\n" {
         client.send(&[*byte]);
@@ -46,8 +39,7 @@ fn requests_cut_anywhere_are_understood() {
 
 #[test]
 fn a_waiting_get_holds_back_what_follows() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut taker = server.client();
     taker.send(b"get w/t=3600000\r\nversion\r\nget w\r\n");
     let mut putter = server.client();
@@ -60,8 +52,7 @@ fn a_waiting_get_holds_back_what_follows() {
 
 #[test]
 fn a_dead_waiter_is_passed_over() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut client = server.client();
     let mut first = server.client();
     first.send(b"get w/t=3600000\r\n");
@@ -77,8 +68,7 @@ fn a_dead_waiter_is_passed_over() {
 
 #[test]
 fn open_reads_end_with_their_connection() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut client = server.client();
     client.put("w", b"one");
     client.put("w", b"two");
@@ -97,13 +87,7 @@ fn open_reads_end_with_their_connection() {
 fn a_half_closed_client_gets_its_answers() {
     let dir = tempfile::tempdir().unwrap();
     for sync in ["always", "never"] {
-        let server = Server::start_with(
-            &dir.path().join(sync),
-            Start {
-                sync: Some(sync),
-                ..Start::default()
-            },
-        );
+        let server = Start::default().sync(sync).serve_at(&dir.path().join(sync));
         let mut client = server.client();
         client.send(b"set w 0 0 2\r\nhi\r\nget w\r\nget w\r\nset w 0 0 5\r\nhal");
         client.half_close();
@@ -117,15 +101,9 @@ fn a_half_closed_client_gets_its_answers() {
 
 #[test]
 fn a_slow_reader_is_not_read_from_and_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            sync: Some("never"),
-            config: Some("output_bytes_max = '64KiB'"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("output_bytes_max = '64KiB'")
+        .sync("never")
+        .serve();
     let body = noise(60_000);
     let mut putter = server.client();
     const MESSAGES: usize = 400;
@@ -153,15 +131,9 @@ fn a_slow_reader_is_not_read_from_and_loses_nothing() {
 
 #[test]
 fn takes_for_a_client_that_is_gone_are_undone() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            sync: Some("never"),
-            config: Some("output_bytes_max = '64KiB'"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("output_bytes_max = '64KiB'")
+        .sync("never")
+        .serve();
     let body = noise(60_000);
     let mut putter = server.client();
     const MESSAGES: u64 = 300;
@@ -184,14 +156,7 @@ fn takes_for_a_client_that_is_gone_are_undone() {
 
 #[test]
 fn more_connections_than_allowed_are_closed() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            config: Some("connections_max = 2"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("connections_max = 2").serve();
     let mut first = server.client();
     first.put("w", b"1");
     let mut second = server.client();
@@ -205,15 +170,7 @@ fn more_connections_than_allowed_are_closed() {
 
 #[test]
 fn many_connections_over_all_threads() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        Start {
-            sync: Some("50ms"),
-            config: Some("io_threads = 4"),
-            ..Start::default()
-        },
-    );
+    let server = Start::of("io_threads = 4").sync("50ms").serve();
     let mut clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
     for client in &mut clients {
         client.send(b"get w/t=3600000\r\n");
@@ -235,13 +192,8 @@ fn many_connections_over_all_threads() {
 
 #[test]
 fn idle_connections_are_closed_where_told() {
-    let dir = tempfile::tempdir().unwrap();
     let config = "[[listen]]\nvoice = 'memcache'\naddress = 0\nidle = '2s'";
-    let start = Start {
-        config: Some(config),
-        ..Start::default()
-    };
-    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let server = Start::of(config).serve_as_configured();
     let mut idle = server.client();
     let mut waiting = server.client();
     waiting.send(b"get w/t=3600000\r\n");
@@ -255,8 +207,7 @@ fn idle_connections_are_closed_where_told() {
 
 #[test]
 fn running_out_of_files_is_survived() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = Server::fresh();
     let mut first = server.client();
     first.put("w", b"before");
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id()));
@@ -293,14 +244,10 @@ fn running_out_of_files_is_survived() {
 /// What the log needs of the system is there, or waited for.
 #[test]
 fn without_a_file_to_be_had_the_log_goes_on_or_waits() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        config: Some(
-            "segment_bytes = '4MiB'\nspare_segments = 1\nlog_bytes = '8MiB'\nmemory = '32MiB'\n",
-        ),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(
+        "segment_bytes = '4MiB'\nspare_segments = 1\nlog_bytes = '8MiB'\nmemory = '32MiB'\n",
+    )
+    .serve();
     let body = crate::common::noise(60_000);
     let mut client = server.client();
     client.put("w", &body);
@@ -376,12 +323,7 @@ fn connections_fit_the_limit_on_open_files() {
 #[test]
 fn a_set_with_sync_waits_for_the_disk() {
     for sync in ["60s", "never"] {
-        let dir = tempfile::tempdir().unwrap();
-        let start = Start {
-            sync: Some(sync),
-            ..Start::default()
-        };
-        let server = Server::start_with(&dir.path().join("data"), start);
+        let server = Start::default().sync(sync).serve();
         let number = |name: &str| {
             let stats = text(&server.run(&["stats", "--json"]).stdout);
             let (_, after) = stats

@@ -1,20 +1,18 @@
 //! Every voice under TLS, its certificates, and what goes wrong with them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use quintet_tls::rustls::version::{TLS12, TLS13};
-use quintet_tls::rustls::{
-    ClientConfig, ClientConnection, ConnectionTrafficSecrets, StreamOwned, SupportedProtocolVersion,
-};
+use quintet_tls::rustls::{ClientConfig, ConnectionTrafficSecrets, SupportedProtocolVersion};
 use quintet_tls::{certificates, private_key, roots};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-use crate::common::{Client, PATIENCE, Server, Start, noise, quintet, text};
+use crate::common::{Client, Server, Start, eventually, noise, quintet, text, tls};
 
 /// An authority, and what it signs.
 pub(crate) struct Authority {
@@ -53,6 +51,51 @@ impl Authority {
         fs::set_permissions(file("key"), fs::Permissions::from_mode(0o600)).unwrap();
         (file("crt"), file("key"))
     }
+
+    /// Settings of a server that shows a certificate of the name `localhost`.
+    pub(crate) fn settings(&self) -> String {
+        let (cert, key) = self.sign("localhost", 2100);
+        format!(
+            "tls_cert = '{}'\ntls_key = '{}'\n",
+            cert.display(),
+            key.display()
+        )
+    }
+
+    /// The same of one to which clients have to show theirs.
+    pub(crate) fn asking(&self) -> String {
+        format!(
+            "tls_client_ca = '{}'\n{}",
+            self.ca().display(),
+            self.settings()
+        )
+    }
+
+    /// A file with the password `hush`.
+    pub(crate) fn secret(&self) -> PathBuf {
+        let secret = self.dir.path().join("secret");
+        replace(&secret, "hush\n");
+        secret
+    }
+
+    /// A command for the listener `admin` of a server, with this certificate shown to it.
+    pub(crate) fn remote(
+        &self,
+        server: &Server,
+        words: &[&str],
+        shown: Option<&(PathBuf, PathBuf)>,
+    ) -> Command {
+        let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
+        let mut command = quintet(words);
+        // Two names of one option.
+        let option = ["--host", "--server"][usize::from(shown.is_some())];
+        command.args([option, &format!("tls://{admin}"), "--ca"]);
+        command.arg(self.ca());
+        if let Some((cert, key)) = shown {
+            command.arg("--cert").arg(cert).arg("--key").arg(key);
+        }
+        command
+    }
 }
 
 /// Another file in its place, as tools that renew certificates do.
@@ -84,35 +127,34 @@ fn config(
 }
 
 const BOTH: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];
-const VOICES: [&str; 5] = ["memcache", "lineup", "jobqueue", "pinpriq", "beanstalk"];
+/// Every protocol with a listener, HTTP last.
+pub(crate) const ALL: [&str; 6] = [
+    "memcache",
+    "lineup",
+    "jobqueue",
+    "pinpriq",
+    "beanstalk",
+    "http",
+];
+pub(crate) const LISTEN: [&str; 6] = [
+    "memcache=0",
+    "lineup=0",
+    "jobqueue=0",
+    "pinpriq=0",
+    "beanstalk=0",
+    "http=0",
+];
 
 /// A server all of whose listeners have made their own certificate.
 struct SelfSigned {
     server: Server,
-    log: PathBuf,
-    _folder: tempfile::TempDir,
 }
 
 impl SelfSigned {
     fn start(more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-        let voices = VOICES.iter().chain(&["http"]);
-        let listen: Vec<_> = voices.map(|voice| format!("{voice}=127.0.0.1:0")).collect();
         let config = format!("tls = 'self-signed'\nlog_level = 'debug'\n{more}");
-        let start = Start {
-            listen: &listen.iter().map(String::as_str).collect::<Vec<_>>(),
-            config: Some(&config),
-            ..Start::default()
-        };
-        let mut command = Server::command(&data, &start);
-        command.stderr(File::create(&log).unwrap());
-        let server = Server::await_ready(&data, command);
-        Self {
-            server,
-            log,
-            _folder: folder,
-        }
+        let server = Start::of(&config).listen(&LISTEN).serve_logged();
+        Self { server }
     }
 
     pub(crate) fn ca(&self) -> PathBuf {
@@ -130,7 +172,7 @@ impl SelfSigned {
 
     /// What is logged of clients that were refused.
     fn logged(&self) -> String {
-        let log = fs::read_to_string(&self.log).unwrap();
+        let log = self.server.said();
         let lines = log.lines().filter(|line| line.contains("TLS refused"));
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -197,12 +239,8 @@ fn waits_and_halves_are_as_in_the_clear() {
 #[test]
 fn a_hello_a_byte_at_a_time_and_bytes_a_record_each_are_understood() {
     let own = SelfSigned::start("");
-    let socket = TcpStream::connect(own.server.address()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.set_nodelay(true).unwrap();
-    let name = quintet_tls::server_name("localhost:1").unwrap();
     let config = Arc::new(config(&own.ca(), BOTH, None));
-    let mut tls = StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket);
+    let mut tls = tls(own.server.address(), config);
     let mut hello = Vec::new();
     tls.conn.write_tls(&mut hello).unwrap();
     for byte in hello {
@@ -250,7 +288,7 @@ fn plain_text_is_answered_in_the_voice_s_own_words_and_counted() {
     own.server
         .await_number("tls_failures_plain", |count| count == 11);
     let logged = own.logged();
-    for voice in VOICES.iter().chain(&["http"]) {
+    for voice in ALL {
         let listener = format!("listener=\"{voice}\"");
         let mut about = logged.lines().filter(|line| line.contains(&listener));
         let says = about.any(|line| line.contains(" peer=\"127.0.0.1:"));
@@ -300,11 +338,8 @@ fn broken_records_end_their_connection_alone() {
     let mut client = own.server.client();
     client.send(b"\x16\x03\x01\x00\x05nonse");
     while !client.some().is_empty() {}
-    let socket = TcpStream::connect(own.server.address()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let name = quintet_tls::server_name("localhost:1").unwrap();
     let config = Arc::new(config(&own.ca(), BOTH, None));
-    let mut tls = StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket);
+    let mut tls = tls(own.server.address(), config);
     tls.write_all(b"set q 0 0 1\r\n2\r\n").unwrap();
     let mut reply = [0; 8];
     tls.read_exact(&mut reply).unwrap();
@@ -348,13 +383,7 @@ fn nobody_negotiates_again() {
     let own = SelfSigned::start("");
     let mut config = config(&own.ca(), &[&TLS12], None);
     config.enable_secret_extraction = true;
-    let socket = TcpStream::connect(own.server.address()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let name = quintet_tls::server_name("localhost:1").unwrap();
-    let mut tls = StreamOwned::new(
-        ClientConnection::new(Arc::new(config), name).unwrap(),
-        socket,
-    );
+    let mut tls = tls(own.server.address(), Arc::new(config));
     while tls.conn.is_handshaking() || tls.conn.wants_write() {
         tls.conn.complete_io(&mut tls.sock).unwrap();
     }
@@ -407,24 +436,9 @@ fn who_never_finishes_a_handshake_is_closed_and_harms_nobody() {
 #[test]
 fn a_client_s_certificate_has_to_count() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let (cert, key) = authority.sign("localhost", 2100);
-    let folder = tempfile::tempdir().unwrap();
-    let config_text = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\ntls_client_ca = '{}'\n",
-        cert.display(),
-        key.display(),
-        authority.ca().display()
-    );
-    let start = Start {
-        config: Some(&config_text),
-        listen: &[
-            "memcache=127.0.0.1:0",
-            "admin=127.0.0.1:0",
-            "http=127.0.0.1:0",
-        ],
-        ..Start::default()
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
+    let server = Start::of(&authority.asking())
+        .listen(&["memcache=0", "admin=0", "http=0"])
+        .serve();
     let good = authority.sign("worker-7", 2100);
     let ended = authority.sign("worker-6", 2020);
     let foreign = other.sign("worker-5", 2100);
@@ -432,11 +446,7 @@ fn a_client_s_certificate_has_to_count() {
         let of = |shown| config(&authority.ca(), &[version], shown);
         for refused in [None, Some(&ended), Some(&foreign)] {
             for voice in ["memcache", "http"] {
-                let socket = TcpStream::connect(server.address_of(voice)).unwrap();
-                socket.set_read_timeout(Some(PATIENCE)).unwrap();
-                let name = quintet_tls::server_name("localhost:1").unwrap();
-                let connection = ClientConnection::new(Arc::new(of(refused)), name).unwrap();
-                let mut tls = StreamOwned::new(connection, socket);
+                let mut tls = tls(server.address_of(voice), Arc::new(of(refused)));
                 let sent = tls.write_all(b"version\r\n");
                 // An alert, or a reset where it crossed the request.
                 let told = sent.and_then(|()| tls.read(&mut [0; 64]));
@@ -450,43 +460,23 @@ fn a_client_s_certificate_has_to_count() {
     assert_eq!(server.number("tls_failures_certificate"), 12);
 
     // The command line, from elsewhere.
-    let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
-    let remote = |words: &[&str], shown: Option<&(PathBuf, PathBuf)>| {
-        let mut command = quintet(words);
-        command.args(["--server", &format!("tls://{admin}")]);
-        command.arg("--ca").arg(authority.ca());
-        if let Some((cert, key)) = shown {
-            command.arg("--cert").arg(cert).arg("--key").arg(key);
-        }
-        command.output().unwrap()
-    };
+    let remote = |words: &[&str], shown| authority.remote(&server, words, shown).output().unwrap();
     let put = remote(&["put", "far", "hello"], Some(&good));
     assert!(put.status.success(), "{put:?}");
     let taken = remote(&["take", "far"], Some(&good));
     assert_eq!(text(&taken.stdout), "hello", "{taken:?}");
     assert!(!remote(&["stats"], None).status.success());
     assert!(!remote(&["stats"], Some(&ended)).status.success());
-    let bench = quintet(&[
-        "bench",
-        "--count",
-        "200",
-        "--connections",
-        "3",
-        "--openings",
-        "20",
-    ])
-    .args([
-        "--target",
-        &server.address().replace("127.0.0.1", "tls://localhost"),
-    ])
-    .arg("--ca")
-    .arg(authority.ca())
-    .arg("--cert")
-    .arg(&good.0)
-    .arg("--key")
-    .arg(&good.1)
-    .output()
-    .unwrap();
+    let target = server.address().replace("127.0.0.1", "tls://localhost");
+    let bench = quintet(&["bench", "--count", "200", "--connections", "3"])
+        .args(["--openings", "20", "--target", &target, "--ca"])
+        .arg(authority.ca())
+        .arg("--cert")
+        .arg(&good.0)
+        .arg("--key")
+        .arg(&good.1)
+        .output()
+        .unwrap();
     assert!(bench.status.success(), "{bench:?}");
     assert!(text(&bench.stdout).contains("under TLS"), "{bench:?}");
 }
@@ -496,49 +486,35 @@ fn a_client_s_certificate_has_to_count() {
 #[test]
 fn a_certificate_s_name_is_the_user_on_every_voice() {
     let authority = Authority::new();
-    let (cert, key) = authority.sign("localhost", 2100);
-    let folder = tempfile::tempdir().unwrap();
-    let secret = folder.path().join("secret");
-    fs::write(&secret, "hush\n").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let config_text = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\ntls_client_ca = '{}'\n\
-         [[user]]\nname = 'worker-7'\n[[user]]\nname = 'bob'\nsecret_file = '{}'\n\
+        "{}[[user]]\nname = 'worker-7'\n[[user]]\nname = 'bob'\nsecret_file = '{}'\n\
          [[grant]]\nuser = 'worker-7'\nqueues = ['work']\nrights = ['put', 'take', 'peek']\n\
          [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['peek', 'server']\n",
-        cert.display(),
-        key.display(),
-        authority.ca().display(),
-        secret.display()
+        authority.asking(),
+        authority.secret().display()
     );
-    let start = Start {
-        config: Some(&config_text),
-        listen: &["memcache=127.0.0.1:0", "http=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
+    let server = Start::of(&config_text)
+        .listen(&["memcache=0", "http=0"])
+        .serve();
     let worker = authority.sign("worker-7", 2100);
     let stranger = authority.sign("worker-8", 2100);
     let of = |shown: &(PathBuf, PathBuf)| Arc::new(config(&authority.ca(), BOTH, Some(shown)));
     let status = |shown: &(PathBuf, PathBuf), path: &str, headers: &str| {
-        let mut client = Client::tls(server.address_of("http"), of(shown));
-        let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
-        client.send(format!("GET {path} {head}{headers}\r\n").as_bytes());
-        let line = text(&client.until(b"\r\n"));
-        line.split(' ').nth(1).unwrap().to_owned()
+        let client = Client::tls(server.address_of("http"), of(shown));
+        client.page(&format!("GET {path}"), headers).status
     };
     let mut memcache = Client::tls(server.address(), of(&worker));
     memcache.put("work", b"hi");
     memcache.take("work", b"hi");
-    assert_eq!(status(&worker, "/q/work.txt", ""), "200");
-    assert_eq!(status(&worker, "/q/other.txt", ""), "403");
-    assert_eq!(status(&worker, "/metrics", ""), "403");
+    assert_eq!(status(&worker, "/q/work.txt", ""), 200);
+    assert_eq!(status(&worker, "/q/other.txt", ""), 403);
+    assert_eq!(status(&worker, "/metrics", ""), 403);
     // Bob, by basic authentication.
     let login = "authorization: Basic Ym9iOmh1c2g=\r\n";
-    assert_eq!(status(&worker, "/metrics", login), "200");
+    assert_eq!(status(&worker, "/metrics", login), 200);
     let wrong = "authorization: Basic Ym9iOndyb25n\r\n";
-    assert_eq!(status(&worker, "/q/work.txt", wrong), "401");
-    assert_eq!(status(&stranger, "/q/work.txt", ""), "401");
+    assert_eq!(status(&worker, "/q/work.txt", wrong), 401);
+    assert_eq!(status(&stranger, "/q/work.txt", ""), 401);
     let mut memcache = Client::tls(server.address(), of(&stranger));
     memcache.send(b"get work\r\n");
     memcache.expect(b"CLIENT_ERROR unauthenticated\r\n");
@@ -546,11 +522,7 @@ fn a_certificate_s_name_is_the_user_on_every_voice() {
 
 /// Bytes of the certificate that a new client is shown.
 fn shown(server: &Server, ca: &Path) -> Vec<u8> {
-    let socket = TcpStream::connect(server.address()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let name = quintet_tls::server_name("localhost:1").unwrap();
-    let config = Arc::new(config(ca, BOTH, None));
-    let mut tls = StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket);
+    let mut tls = tls(server.address(), Arc::new(config(ca, BOTH, None)));
     while tls.conn.is_handshaking() {
         tls.conn.complete_io(&mut tls.sock).unwrap();
     }
@@ -560,35 +532,16 @@ fn shown(server: &Server, ca: &Path) -> Vec<u8> {
 #[test]
 fn new_files_count_by_themselves_and_by_sighup_and_connections_stay() {
     let authority = Authority::new();
-    let (cert, key) = authority.sign("localhost", 2100);
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let config_text = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\n",
-        cert.display(),
-        key.display()
-    );
-    let start = Start {
-        config: Some(&config_text),
-        ..Start::default()
-    };
-    let data = folder.path().join("data");
-    let mut command = Server::command(&data, &start);
-    command.stderr(File::create(&log).unwrap());
-    let server = Server::await_ready(&data, command);
+    let server = Start::of(&authority.settings()).serve_logged();
+    let cert = authority.dir.path().join("localhost.crt");
     let mut stays = Client::tls(
         server.address(),
         Arc::new(config(&authority.ca(), BOTH, None)),
     );
     stays.put("q", b"1");
     let await_shown = |right: &dyn Fn(&[u8]) -> bool| {
-        let began = std::time::Instant::now();
-        while !right(&shown(&server, &authority.ca())) {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "the old certificate is still shown"
-            );
-        }
+        let seen = || shown(&server, &authority.ca());
+        eventually("another certificate", || right(&seen()).then_some(()));
     };
     let der = |file: &Path| certificates(file).unwrap()[0].to_vec();
     let first = der(&cert);
@@ -599,18 +552,12 @@ fn new_files_count_by_themselves_and_by_sighup_and_connections_stay() {
     await_shown(&|seen| seen == second);
     // Nonsense is said and does not count.
     replace(&cert, "nonsense");
-    let began = std::time::Instant::now();
-    while !fs::read_to_string(&log)
-        .unwrap()
-        .contains("goes on with the certificate it has")
-    {
-        assert!(began.elapsed() < PATIENCE, "nothing is said");
-    }
+    let goes_on = "goes on with the certificate it has";
+    eventually(goes_on, || server.said().contains(goes_on).then_some(()));
     assert_eq!(shown(&server, &authority.ca()), second);
     // Other files, by name.
-    let (cert, key) = authority.sign("localhost.localdomain", 2100);
-    drop((cert, key));
-    let elsewhere = folder.path().join("elsewhere");
+    authority.sign("localhost.localdomain", 2100);
+    let elsewhere = authority.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     authority.sign("localhost", 2102);
     for end in ["crt", "key"] {
@@ -624,7 +571,7 @@ fn new_files_count_by_themselves_and_by_sighup_and_connections_stay() {
         moved.display(),
         moved.with_extension("key").display()
     );
-    fs::write(data.with_extension("toml"), text).unwrap();
+    server.configure(&text);
     server.signal(rustix::process::Signal::HUP);
     await_shown(&|seen| seen == third);
     stays.take("q", b"1");
@@ -674,13 +621,9 @@ fn the_help_s_example_is_a_server_that_asks_for_a_login_over_tls() {
     stdin.write_all(b"hush\n").unwrap();
     drop(stdin);
     let user = text(&passwd.wait_with_output().unwrap().stdout);
-    let dir = tempfile::tempdir().unwrap();
-    let start = Start {
-        listen: &[&listen],
-        config: Some(&format!("{user}[[grant]]{grant}\n")),
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = Start::of(&format!("{user}[[grant]]{grant}\n"))
+        .listen(&[&listen])
+        .serve();
     let ca = server.data.join(quintet_tls::CERTIFICATE);
     let client = || {
         let config = config(&ca, BOTH, None);

@@ -1,45 +1,25 @@
 //! The control channel under TLS: who may come, by a certificate or a login.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-
-use crate::common::{PATIENCE, Server, Start, quintet, text};
-use crate::tls::{Authority, replace};
+use crate::common::{Server, Start, eventually, text};
+use crate::tls::Authority;
 
 /// Without certificates the control channel is for users who log in, with
 /// their rights; it is closed to everybody else, also where nobody is left.
 #[test]
 fn the_command_line_logs_in_from_elsewhere() {
     let authority = Authority::new();
-    let (cert, key) = authority.sign("localhost", 2100);
-    let folder = tempfile::tempdir().unwrap();
-    let secret = folder.path().join("secret");
-    fs::write(&secret, "hush\n").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    let files = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\n",
-        cert.display(),
-        key.display()
-    );
+    let (files, secret) = (authority.settings(), authority.secret());
     let user = format!(
         "[[user]]\nname = 'ann'\nsecret_file = '{}'\n\
          [[grant]]\nuser = 'ann'\nqueues = ['work']\nrights = ['put', 'take']\n",
         secret.display()
     );
-    let config_file = folder.path().join("nobody.toml");
     let with_user = format!("{files}{user}");
-    let start = Start {
-        config: Some(&with_user),
-        listen: &["memcache=127.0.0.1:0", "admin=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
-    let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
+    let server = Start::of(&with_user)
+        .listen(&["memcache=0", "admin=0"])
+        .serve();
     let remote = |words: &[&str], user: Option<&str>, token: Option<&str>| {
-        let mut command = quintet(words);
-        command.args(["--host", &format!("tls://{admin}")]);
-        command.arg("--ca").arg(authority.ca());
+        let mut command = authority.remote(&server, words, None);
         if let Some(user) = user {
             command.args(["--user", user]);
         }
@@ -98,14 +78,10 @@ fn the_command_line_logs_in_from_elsewhere() {
             "{words:?} {user:?}: {out}{why}"
         );
     }
-    drop(server);
     // Nobody to log in as: not begun with.
-    fs::write(&config_file, &files).unwrap();
-    let started = quintet(&["serve", "--config"])
-        .arg(&config_file)
-        .arg("--data")
-        .arg(folder.path().join("other"))
-        .args(["--listen", "admin=127.0.0.1:0"])
+    let nobody = Start::of(&files).listen(&["admin=0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let started = Server::command(&folder.path().join("data"), &nobody)
         .output()
         .unwrap();
     let why = text(&started.stderr);
@@ -120,42 +96,24 @@ fn the_command_line_logs_in_from_elsewhere() {
 #[test]
 fn the_control_channel_goes_on_asking_for_certificates_whatever_is_reloaded() {
     let authority = Authority::new();
-    let (cert, key) = authority.sign("localhost", 2100);
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let with_user = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\n[[user]]\nname = 'ann'\n",
-        cert.display(),
-        key.display()
-    );
+    let with_user = format!("{}[[user]]\nname = 'ann'\n", authority.settings());
     let asks = format!(
         "tls_client_ca = '{}'\n{with_user}",
         authority.ca().display()
     );
-    let start = Start {
-        config: Some(&asks),
-        listen: &["memcache=127.0.0.1:0", "admin=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&data, start);
+    let server = Start::of(&asks).listen(&["memcache=0", "admin=0"]).serve();
     let operator = authority.sign("operator", 2100);
-    let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
-    let drains = |shown: Option<&(PathBuf, PathBuf)>| {
-        let mut command = quintet(&["drain", "--host", &format!("tls://{admin}")]);
-        command.arg("--ca").arg(authority.ca());
-        if let Some((cert, key)) = shown {
-            command.arg("--cert").arg(cert).arg("--key").arg(key);
-        }
-        command.output().unwrap().status.success()
+    let drains = |shown| {
+        let drain = authority.remote(&server, &["drain"], shown).output();
+        drain.unwrap().status.success()
     };
     assert!(drains(Some(&operator)) && !drains(None));
-    replace(&data.with_extension("toml"), &with_user);
+    server.configure(&with_user);
     server.signal(rustix::process::Signal::HUP);
-    let began = std::time::Instant::now();
-    let reloaded = |audit: &str| audit.contains("\"reloaded\"");
-    while !reloaded(&fs::read_to_string(data.join("audit.log")).unwrap_or_default()) {
-        assert!(began.elapsed() < PATIENCE, "it was not reloaded");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    let audit = server.data.join("audit.log");
+    eventually("a reload", || {
+        let audit = std::fs::read_to_string(&audit).unwrap_or_default();
+        audit.contains("\"reloaded\"").then_some(())
+    });
     assert!(drains(Some(&operator)) && !drains(None));
 }

@@ -249,11 +249,7 @@ impl Fleet {
     ) -> Result<()> {
         let name = NODES[at];
         let data = self.folder.join(name);
-        let mut addresses = Addresses {
-            of: Default::default(),
-            binary: quintet.to_owned(),
-            data: data.clone(),
-        };
+        let mut addresses = Addresses::new(quintet, &data);
         for voice in (0..VOICES.len()).filter(|voice| *voice != CONTROL) {
             addresses.of[voice] = format!("127.0.0.1:{}", port()?);
         }

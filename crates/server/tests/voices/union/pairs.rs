@@ -233,7 +233,7 @@ fn a_time_to_live_counts_for_every_voice() {
                     1
                 }
                 "Beanstalk" => {
-                    let id = holder.held();
+                    let id = holder.held_id();
                     let release = format!("release {id} 0 0\r\n");
                     holder.ask(release.as_bytes(), b"RELEASED\r\n");
                     1

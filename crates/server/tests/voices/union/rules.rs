@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::voices::{FIFO, House, LEASING, PATIENT, VOICES, Voice, in_houses, reserve};
-use crate::common::text;
+use super::voices::{FIFO, House, LEASING, PATIENT, VOICES, Voice, in_houses};
+use crate::common::{reserve, text};
 
 #[test]
 fn rule_1_priority_0_of_pinpriq_is_held_back_and_rank_0_is_first() {
@@ -156,7 +156,7 @@ fn rule_4_back_to_the_old_place_or_before_all_of_the_rank() {
         let mut first = house.guest(Voice::Memcache, queue);
         assert_eq!(first.take(), "1");
         assert_eq!(beanstalk.hold().as_deref(), Some("2"));
-        let release = format!("release {} 1024 0\r\n", beanstalk.held());
+        let release = format!("release {} 1024 0\r\n", beanstalk.held_id());
         put(&["4"]);
         beanstalk.ask(release.as_bytes(), b"RELEASED\r\n");
         expect(&["2", "3", "4"]);
@@ -234,7 +234,7 @@ fn rule_6_the_holder_finishes_except_that_jobqueue_deletes_any() {
         house.guest(Voice::Lineup, queue).put("a");
         let mut worker = house.guest(Voice::Beanstalk, queue);
         assert_eq!(worker.hold().as_deref(), Some("a"));
-        let id = worker.held();
+        let id = worker.held_id();
         let commands = [
             format!("delete {id}\r\n"),
             format!("release {id} 0 0\r\n"),
@@ -277,7 +277,7 @@ fn rule_7_delete_drops_for_everybody_and_flush_leaves_what_is_reserved() {
             let mut beanstalk = house.guest(Voice::Beanstalk, queue);
             beanstalk.job(0, 0, 60, "buried");
             assert_eq!(beanstalk.hold().as_deref(), Some("buried"));
-            let bury = format!("bury {} 0\r\n", beanstalk.held());
+            let bury = format!("bury {} 0\r\n", beanstalk.held_id());
             beanstalk.ask(bury.as_bytes(), b"BURIED\r\n");
             beanstalk.job(0, 600, 60, "delayed");
             house.guest(Voice::Jobqueue, queue).add(0, 60, "reserved");
@@ -306,7 +306,7 @@ fn rule_7_delete_drops_for_everybody_and_flush_leaves_what_is_reserved() {
         memcache.ask(delete.as_bytes(), b"DELETED\r\n");
         assert_eq!(numbers(), [0, 0, 0, 0, 0]);
         // What is reserved vanishes when it is released; it can be finished.
-        let release = format!("release {} 0 0\r\n", worker.held());
+        let release = format!("release {} 0 0\r\n", worker.held_id());
         worker.ask(release.as_bytes(), b"RELEASED\r\n");
         holder.finish();
         house.expect_nothing(queue);
@@ -317,7 +317,7 @@ fn rule_7_delete_drops_for_everybody_and_flush_leaves_what_is_reserved() {
         let [ready, delayed, _, held_back, reserved] = numbers();
         assert_eq!([ready, delayed, held_back, reserved], [0, 0, 0, 2]);
         // What is reserved comes back if it is given back.
-        let release = format!("release {} 0 0\r\n", worker.held());
+        let release = format!("release {} 0 0\r\n", worker.held_id());
         worker.ask(release.as_bytes(), b"RELEASED\r\n");
         assert_eq!(memcache.take(), "worked on");
         holder.finish();
@@ -445,7 +445,7 @@ fn rule_10_what_a_message_lacks_is_shown_as_a_default() {
         lineup();
         let mut beanstalk = house.guest(Voice::Beanstalk, queue);
         assert_eq!(beanstalk.hold().as_deref(), Some("plain"));
-        let stats = format!("stats-job {}\r\n", beanstalk.held());
+        let stats = format!("stats-job {}\r\n", beanstalk.held_id());
         beanstalk.wire().send(stats.as_bytes());
         let stats = text(&beanstalk.wire().until(b"\n\r\n"));
         let left = |line: &str| line.strip_prefix("time-left: ")?.parse::<u64>().ok();
@@ -568,7 +568,7 @@ fn rule_13_a_second_is_never_less() {
                     let peek = format!("get {ttl}/peek\r\n");
                     loop {
                         memcache.wire().send(peek.as_bytes());
-                        if memcache.value().is_none() {
+                        if memcache.wire().value().expect("a reply").is_none() {
                             break;
                         }
                     }

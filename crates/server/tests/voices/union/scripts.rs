@@ -79,23 +79,14 @@ fn a_killed_server_ends_the_script_before_it_runs_again() {
         ),
     );
     let data = folder.path().join("data");
-    let start = || Start {
-        config: Some(&config),
-        ..Start::default()
-    };
+    let start = || Start::of(&config);
     let config_with_grace = format!("script_grace = \"200ms\"\n{config}");
     let first = Server::start_with(&data, start());
     first.client().put("a", b"x");
     let lines = lines_of(&log, 1);
     assert!(lines[0].ends_with(" no 0 x"), "{lines:?}");
     first.kill();
-    let second = Server::start_with(
-        &data,
-        Start {
-            config: Some(&config_with_grace),
-            ..Start::default()
-        },
-    );
+    let second = Start::of(&config_with_grace).serve_at(&data);
     let lines = lines_of(&log, 2);
     assert!(lines[1].ends_with(" no 0 x"), "{lines:?}");
     drop(second);

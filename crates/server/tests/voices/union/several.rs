@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Instant;
 
-use super::voices::{Guest, House, PATIENT, QUEUES, VOICES, Voice, reserve};
-use crate::common::{PATIENCE, text};
+use super::voices::{Guest, House, PATIENT, QUEUES, VOICES, Voice};
+
+use crate::common::{PATIENCE, reserve, text};
 
 /// Messages of the long test.
 const MESSAGES: usize = 4000;
 
 /// A beanstalk client that watches all queues.
-fn watcher(house: &House) -> Guest<'_> {
+fn watcher(house: &House) -> Guest {
     let mut guest = house.guest(Voice::Beanstalk, QUEUES[0]);
     for (queue, watched) in QUEUES[1..].iter().zip(2..) {
         let reply = format!("WATCHING {watched}\r\n");
@@ -22,7 +23,7 @@ fn watcher(house: &House) -> Guest<'_> {
 }
 
 /// A pinpriq client that has subscribed to all queues and is not ready.
-fn subscriber(house: &House) -> Guest<'_> {
+fn subscriber(house: &House) -> Guest {
     let mut guest = house.guest(Voice::Pinpriq, QUEUES[0]);
     for queue in QUEUES {
         let len = u16::try_from(queue.len()).expect("short").to_be_bytes();
@@ -34,7 +35,7 @@ fn subscriber(house: &House) -> Guest<'_> {
     guest
 }
 
-fn next_of(subscriber: &mut Guest<'_>) -> String {
+fn next_of(subscriber: &mut Guest) -> String {
     subscriber.wire().send(b"\x41");
     subscriber.waited()
 }

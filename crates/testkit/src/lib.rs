@@ -1,0 +1,82 @@
+//! The server under test and its clients, for tests and the stress test. No product crate
+//! depends on this one.
+//!
+//! [`Connection`] and [`QueueClient`] return errors, because the stress test breaks connections
+//! on purpose. [`Server`] and [`Client`] panic where a test would fail.
+
+mod client;
+pub mod http;
+mod protocol;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub use client::{Client, Connection, tls};
+pub use protocol::{Addresses, Protocol, Put, QueueClient, Taken, named, reserve};
+pub use server::{Server, Start, small_files};
+
+/// The longest wait for a healthy server on a busy machine. No test passes by reaching it.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The folder into which Cargo builds: `target/debug`.
+fn built() -> PathBuf {
+    let program = std::env::current_exe().expect("the path of this program");
+    let folder = program.ancestors().skip(1);
+    let mut folder = folder.skip_while(|folder| folder.ends_with("deps"));
+    folder.next().expect("a folder").to_owned()
+}
+
+/// The server's binary, which Cargo builds beside the test program.
+pub fn binary() -> PathBuf {
+    built().join("quintet")
+}
+
+/// A command of the binary.
+pub fn quintet(args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(args).env_remove("NOTIFY_SOCKET");
+    command
+}
+
+/// Faults for servers on `data`, which is absolute; the control file is beside it.
+pub fn faults(data: &Path) -> quintet_faults::Faults {
+    let build = built().with_file_name("tmp");
+    std::fs::create_dir_all(&build).expect("a folder to build in");
+    quintet_faults::Faults::new(&build, &data.with_extension("faults"), data)
+        .expect("a C compiler, and a folder to write to")
+}
+
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// After [`PATIENCE`].
+#[track_caller]
+pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The text of a file or a reply.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Bytes that are the same in every run and do not repeat.
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
