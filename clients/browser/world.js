@@ -38,7 +38,8 @@ async function serve() {
   const scripted = Object.entries(scripts).map(([name, file]) => `[[queue]]\nname = "${name}"\nscript = "${file}"\nexec_prefix = ""\n`);
   const tables = ["http", "beanstalk", "faktory", "sqs"].map((voice) => `[[listen]]\nvoice = "${voice}"\naddress = "127.0.0.1:0"\n`);
   const config = path.join(data, "quintet.toml");
-  writeFileSync(config, `${scripted.join("")}${FRAGILE}${tables.join("")}`);
+  // Small files: a server under test writes little.
+  writeFileSync(config, `segment_bytes = "4MiB"\nspare_segments = 1\n${scripted.join("")}${FRAGILE}${tables.join("")}`);
   const binary = process.env.QUINTET || "quintet";
   const args = ["serve", "--config", config, "--data", path.join(data, "data"), "--sync", "50ms"];
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });

@@ -3,15 +3,23 @@
 
 const assert = require("node:assert/strict");
 const { spawn } = require("node:child_process");
-const { mkdtempSync, rmSync } = require("node:fs");
+const { mkdtempSync, rmSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
 const path = require("node:path");
 const readline = require("node:readline");
+
+/** Small files: a server under test writes little. */
+const SMALL = 'segment_bytes = "4MiB"\nspare_segments = 1\n';
 
 /** Starts the binary; resolves with its process and where it listens when it is ready. */
 async function launch(data, listen, more) {
   const binary = process.env.QUINTET || "quintet";
   const args = ["serve", "--data", data, "--sync", "50ms", ...listen, ...more];
+  if (!more.includes("--config")) {
+    const config = `${data}.toml`;
+    writeFileSync(config, SMALL);
+    args.push("--config", config);
+  }
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
   let address;
   for await (const line of readline.createInterface({ input: child.stdout })) {
@@ -47,6 +55,7 @@ async function start(voice, ...more) {
     async stop() {
       assert.equal(await end(running, "SIGTERM"), 0);
       rmSync(data, { recursive: true });
+      rmSync(`${data}.toml`, { force: true });
     },
   };
 }

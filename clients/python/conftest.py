@@ -1,6 +1,7 @@
 """A server for each test: the real binary on a fresh directory and a free port."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -9,6 +10,9 @@ import pytest
 
 # Longer than anything takes on a busy machine.
 PATIENCE_S = 120
+
+# Small files: a server under test writes little.
+SMALL = 'segment_bytes = "4MiB"\nspare_segments = 1\n'
 
 # What ann may, and nobody else.
 USERS = """
@@ -36,6 +40,14 @@ class Server:
     def __init__(self, data, *arguments, under=()):
         binary = os.environ.get("QUINTET", "quintet")
         self.data = data
+        if "--config" in arguments:
+            config = pathlib.Path(arguments[arguments.index("--config") + 1])
+        else:
+            config = data.with_suffix(".small.toml")
+            config.touch()
+            arguments = (*arguments, "--config", str(config))
+        if "segment_bytes" not in config.read_text():
+            config.write_text(SMALL + config.read_text())
         self.process = subprocess.Popen(
             [*under, binary, "serve", "--data", str(data), "--sync", "50ms", *arguments],
             stdout=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/wire/tests/decoder/mod.rs"]
+#[path = "../../crates/wire/tests/wire/decoder/mod.rs"]
 mod decoder;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| decoder::check_voice(

@@ -3,9 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 
-use crate::{cargo, run};
+use crate::parts::Run;
+use crate::programs::binary;
+use crate::run;
+use crate::show::{say, shown};
+use crate::timings::of_line;
 
 fn venv(root: &Path) -> PathBuf {
     root.join(".tests/venv")
@@ -36,59 +40,119 @@ fn pip_into(venv: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// Builds the binary that is tested.
+/// Installs Python's packages in private folders under `.tests`.
 ///
 /// # Errors
-/// It does not build.
-fn binary(root: &Path) -> Result<PathBuf> {
-    cargo(&["build", "--package", "quintet"])?;
-    Ok(crate::target(root).join("debug/quintet"))
+/// A package cannot be had.
+pub(crate) fn python_libraries(root: &Path) -> Result<()> {
+    for (folder, file) in [
+        ("venv", "requirements.txt"),
+        // An older boto3, which others of the packages would not have beside them.
+        ("venv-query", "requirements-query.txt"),
+        // AWS's command line, which wants a botocore of its own.
+        ("venv-aws", "requirements-aws.txt"),
+    ] {
+        let wanted = root.join("clients/python").join(file);
+        pip_into(&root.join(".tests").join(folder), &wanted, &[])?;
+    }
+    Ok(())
 }
 
-/// Installs Python's packages in a private folder under `.tests` and runs their
-/// tests against the real binary.
+/// Runs the tests of Python's packages against the real binary.
 ///
 /// # Errors
-/// A package cannot be had, or a build or a test fails.
-pub(crate) fn python(root: &Path) -> Result<()> {
-    let python = pip(root, &root.join("clients/python/requirements.txt"), &[])?.join("python");
-    // An older boto3, which others of the packages would not have beside them.
-    let older = pip_into(
-        &root.join(".tests/venv-query"),
-        &root.join("clients/python/requirements-query.txt"),
-        &[],
-    )?;
-    // AWS's command line, which wants a botocore of its own.
-    let aws = pip_into(
-        &root.join(".tests/venv-aws"),
-        &root.join("clients/python/requirements-aws.txt"),
-        &[],
-    )?;
-    let binary = binary(root)?;
-    run(Command::new(&python)
+/// A build or a test fails.
+pub(crate) fn python(run: &Run) -> Result<()> {
+    let root = &run.root;
+    let tests = root.join(".tests");
+    let mut command = Command::new(venv(root).join("bin/python"));
+    command
         // What passed leaves no data directory behind: they are 200 MB each.
-        .args([
-            "-m",
-            "pytest",
-            "-q",
-            "-o",
-            "tmp_path_retention_policy=failed",
-        ])
+        .args(["-m", "pytest", "-q", "--durations=0", "--durations-min=1"])
+        .args(["-o", "tmp_path_retention_policy=failed"])
         .arg("clients/python")
-        .env("QUINTET_QUERY_PYTHON", older.join("python"))
-        .env("QUINTET_AWS", aws.join("aws"))
-        .env("QUINTET", &binary)
-        .current_dir(root))
+        .env("QUINTET_QUERY_PYTHON", tests.join("venv-query/bin/python"))
+        .env("QUINTET_AWS", tests.join("venv-aws/bin/aws"))
+        .env("QUINTET", binary(root)?)
+        .current_dir(root);
+    for test in run.left_out("python")? {
+        let option = if test.contains("::") {
+            "--deselect"
+        } else {
+            "--ignore"
+        };
+        command.arg(format!("{option}={test}"));
+    }
+    timed(run, &mut command)
 }
 
-/// Installs Node's packages in a private folder and runs their tests against
-/// the real binary.
+/// # Errors
+/// A package cannot be had.
+pub(crate) fn node_libraries(root: &Path) -> Result<()> {
+    npm(
+        &root.join("clients/node"),
+        &["install", "--no-package-lock"],
+    )
+}
+
+/// Runs the tests of Node's packages against the real binary.
 ///
 /// # Errors
 /// As [`python`].
-pub(crate) fn node(root: &Path) -> Result<()> {
-    let how = ["install", "--no-package-lock"];
-    node_tests(root, &root.join("clients/node"), &how)
+pub(crate) fn node(run: &Run) -> Result<()> {
+    node_tests(run, &run.root.join("clients/node"))
+}
+
+/// The packages are those of the lock file.
+///
+/// # Errors
+/// A package cannot be had.
+pub(crate) fn browser_libraries(root: &Path) -> Result<()> {
+    npm(&root.join("clients/browser"), &["ci"])
+}
+
+/// Clicks through the console in Chromium.
+///
+/// # Errors
+/// As [`python`].
+pub(crate) fn browser(run: &Run) -> Result<()> {
+    node_tests(run, &run.root.join("clients/browser"))
+}
+
+fn npm(folder: &Path, install: &[&str]) -> Result<()> {
+    crate::run(
+        Command::new("npm")
+            .args(install)
+            .args(["--silent", "--no-audit", "--no-fund"])
+            .current_dir(folder),
+    )
+}
+
+fn node_tests(run: &Run, folder: &Path) -> Result<()> {
+    let mut command = Command::new("node");
+    command
+        .args(["--test", "--test-reporter=spec", "."])
+        .env("QUINTET", binary(&run.root)?)
+        .current_dir(folder);
+    timed(run, &mut command)
+}
+
+/// Runs a test runner, shows its output and notes how long its tests took.
+fn timed(run: &Run, command: &mut Command) -> Result<()> {
+    let line = format!("{command:?}").replace('"', "");
+    say(&format!("xtask: {line}"));
+    let mut tests = Vec::new();
+    let (status, said) = shown(command, &mut |line| {
+        tests.extend(of_line(line));
+        true
+    })
+    .with_context(|| format!("cannot start: {line}"))?;
+    run.timings().tests.append(&mut tests);
+    ensure!(
+        status.success(),
+        "failed ({status}): {line}\nIt said:\n{said}"
+    );
+    Ok(())
 }
 
 /// Runs the tests of crates that are clients against the real binary. They are a
@@ -96,20 +160,9 @@ pub(crate) fn node(root: &Path) -> Result<()> {
 ///
 /// # Errors
 /// As [`python`].
-pub(crate) fn rust(root: &Path) -> Result<()> {
-    let binary = binary(root)?;
-    run(in_rust(root, &["test", "--quiet", "--locked"]).env("QUINTET", &binary))
-}
-
-/// Builds those tests, and has clippy look at them.
-///
-/// # Errors
-/// They do not build, or clippy finds something.
-pub(crate) fn rust_clippy(root: &Path) -> Result<()> {
-    run(&mut in_rust(
-        root,
-        &["test", "--quiet", "--locked", "--no-run"],
-    ))
+pub(crate) fn rust(run: &Run) -> Result<()> {
+    let mut command = in_rust(&run.root, &["test", "--quiet", "--locked"]);
+    crate::run(command.env("QUINTET", binary(&run.root)?))
 }
 
 /// Looks at how they are formatted.
@@ -117,7 +170,7 @@ pub(crate) fn rust_clippy(root: &Path) -> Result<()> {
 /// # Errors
 /// Otherwise than rustfmt does it.
 pub(crate) fn rust_format(root: &Path) -> Result<()> {
-    run(&mut in_rust(root, &["fmt", "--check"]))
+    crate::run(&mut in_rust(root, &["fmt", "--check"]))
 }
 
 /// Cargo in the workspace of those tests. Clippy stands in for the compiler of what is their own,
@@ -131,25 +184,4 @@ fn in_rust(root: &Path, args: &[&str]) -> Command {
         .env("CARGO_TARGET_DIR", crate::target(root).join("clients"))
         .current_dir(root.join("clients/rust"));
     command
-}
-
-/// Clicks through the console in Chromium; the packages are those of the lock
-/// file.
-///
-/// # Errors
-/// As [`python`].
-pub(crate) fn browser(root: &Path) -> Result<()> {
-    node_tests(root, &root.join("clients/browser"), &["ci"])
-}
-
-fn node_tests(root: &Path, folder: &Path, install: &[&str]) -> Result<()> {
-    run(Command::new("npm")
-        .args(install)
-        .args(["--silent", "--no-audit", "--no-fund"])
-        .current_dir(folder))?;
-    let binary = binary(root)?;
-    run(Command::new("node")
-        .args(["--test", "."])
-        .env("QUINTET", &binary)
-        .current_dir(folder))
 }

@@ -14,27 +14,38 @@ mod package;
 mod pages;
 mod parts;
 mod plant;
+mod programs;
 mod real;
 mod repeat;
 mod sbom;
 mod show;
 mod tidy;
+mod timings;
+mod tool;
 mod torment;
+mod unit;
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 const HELP: &str = "\
 Usage: cargo xtask <task>
 
 Tasks:
-  test      Run all tests: what CI runs. A part that fails stops no other; the end
-            says how to repeat what failed. What they need of the system is asked
-            for before it is installed, or not with --yes or where CI is set.
-            cargo xtask test --list tells the parts, how long each takes and what
-            is missing; cargo xtask test NAME... runs some
+  test      Run all tests, as CI does. A part that fails stops no other; the end says
+            how to repeat the parts that failed, and names the slowest tests. It asks
+            before it installs packages of the system; --yes, or CI in the
+            environment, installs them without a question. Where something stays
+            missing, the tests that need it are left out, and the end names them.
+              cargo xtask test --list           the parts, their times, missing programs
+              cargo xtask test unit torment     some parts
+              cargo xtask test --timings FILE   writes all times as JSON
+              cargo xtask test --seed N         random choices of another run
+              cargo xtask test --long           more seeds and faults, planted defects,
+                                                mutants: some hours, as every night
   lint      Of these: format check, house rules, clippy (both also of clients/rust),
             crates of others
   clients   Of these: real client libraries against the real binary
@@ -161,8 +172,15 @@ fn cargo_command() -> Command {
 /// If it cannot be started or does not end well.
 fn run(command: &mut Command) -> Result<()> {
     let line = format!("{command:?}").replace('"', "");
-    println!("xtask: {line}");
-    let (status, said) = show::shown(command).with_context(|| format!("cannot start: {line}"))?;
+    show::say(&format!("xtask: {line}"));
+    let context = || format!("cannot start: {line}");
+    // A person at a terminal sees its colours and its progress, unless parts run beside each other.
+    if std::thread::current().name() == Some("main") && std::io::stdout().is_terminal() {
+        let status = command.status().with_context(context)?;
+        ensure!(status.success(), "failed ({status}): {line}");
+        return Ok(());
+    }
+    let (status, said) = show::shown(command, &mut |_| true).with_context(context)?;
     match said.is_empty() {
         _ if status.success() => Ok(()),
         true => bail!("failed ({status}): {line}"),

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{cargo_command, target};
+use crate::{target, tool};
 
 const HELP: &str = "\
 Usage: cargo xtask mutants [--minutes N] [--seed S]
 
-Changes functions one by one (cargo mutants, which has to be installed), by
+Changes functions one by one (by cargo-mutants, which is built first), by
 turns of the engine, the log and the host, and runs the tests of that
 crate. Ends with those that no test noticed, which is no failure: each has to
 get a test or a reason in docs/reliability.md.
@@ -20,6 +20,9 @@ get a test or a reason in docs/reliability.md.
   --minutes N  How long at most, building included [60]
   --seed S     Which; without it one is chosen and printed
 ";
+
+/// Of cargo-mutants.
+const VERSION: &str = "27.1.0";
 
 /// Where mutants are made, and which tests are to notice.
 struct Room {
@@ -114,18 +117,14 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         return Ok(());
     };
     println!("xtask: mutants: seed {seed}, {minutes} minutes");
-    let there = cargo_command().args(["mutants", "--version"]).output()?;
-    ensure!(
-        there.status.success(),
-        "there is no cargo mutants: cargo install --locked cargo-mutants"
-    );
+    let program = tool::installed(root, "cargo-mutants", VERSION)?;
     let mut rows = Vec::new();
     let mut counts = [0; 4];
     for (number, room) in ROOMS.iter().enumerate() {
         let time = Duration::from_secs(minutes * 60 / ROOMS.len() as u64);
         let out = target(root).join("mutants").join(number.to_string());
         let of = seed.wrapping_add(number as u64);
-        let (ends, left) = one_room(root, room, &out, time, of)?;
+        let (ends, left) = one_room(root, &program, room, &out, time, of)?;
         println!(
             "xtask: mutants: {}: {left} of them were not tried",
             room.name
@@ -155,12 +154,13 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 /// How each ended, and how many were not come to.
 fn one_room(
     root: &Path,
+    program: &Path,
     room: &Room,
     out: &Path,
     time: Duration,
     seed: u64,
 ) -> Result<(Vec<(&'static str, String)>, usize)> {
-    let listed = cargo_command()
+    let listed = Command::new(program)
         .args(["mutants", "--workspace", "--list", "--file", room.files])
         .current_dir(root)
         .output()?;
@@ -185,13 +185,8 @@ fn one_room(
     command
         .args(["--signal=INT", "--kill-after=30"])
         .arg(time.as_secs().to_string())
-        .args([
-            "cargo",
-            "mutants",
-            "--workspace",
-            "--no-shuffle",
-            "--baseline=skip",
-        ])
+        .arg(program)
+        .args(["mutants", "--workspace", "--no-shuffle", "--baseline=skip"])
         .args(["--timeout=300", "--colors=never", "--file", room.files])
         .arg(format!("--re={}", pattern(&chosen)))
         .arg("--output")

@@ -145,6 +145,12 @@ pub(crate) fn names(needs: &[Need]) -> String {
     names.join(", ")
 }
 
+/// Their names, and how to install them.
+pub(crate) fn how_to_get(needs: &[Need]) -> String {
+    let (names, packages) = (names(needs), packages(needs).join(" "));
+    format!("needs {names}: apt-get install {packages}")
+}
+
 fn packages(needs: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<&str> = needs.iter().map(|need| need.package).collect();
     packages.dedup();

@@ -1,34 +1,112 @@
-//! `cargo xtask test`: its parts, one after the other, and what failed.
+//! `cargo xtask test`: its parts, which run beside each other, and how they ended.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::cluster::PIP;
+use crate::cluster::{self, PIP};
 use crate::needs::{self, Need, library, program};
-use crate::{book, cargo, clients, crates, package, real, tidy, torment};
+use crate::programs::{self, built};
+use crate::show::say;
+use crate::timings::Timings;
+use crate::{book, cargo, clients, crates, mutants, package, plant, real, tidy, torment, unit};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     /// For `cargo xtask test --list`.
     what: &'static str,
-    /// What it should take from nothing on two cores, in minutes: the first
-    /// build and what it fetches are in it; 0 is for seconds. The summary tells
-    /// who took longer.
-    minutes: u64,
-    /// Programs of the system that it takes.
+    /// The most seconds that it should take on two cores once everything is built, beside the
+    /// others. The summary names a part that took longer.
+    seconds: u64,
+    lane: Lane,
+    /// Programs of the system without which it cannot run.
     needs: &'static [&'static [Need]],
+    /// Tests of it that need more: they are left out where that is missing.
+    extras: &'static [Extra],
     /// What it gets into the working copy, below folders that git ignores.
     fetches: &'static str,
-    run: fn(&Path) -> Result<()>,
+    /// Gets that; runs beside the build.
+    fetch: fn(&Path) -> Result<()>,
+    run: fn(&Run) -> Result<()>,
 }
 
-/// All parts from nothing on two cores: no more minutes than this.
-#[cfg(test)]
-const MINUTES: u64 = 51;
+/// Parts of one lane run one after the other, and the lanes beside each other: most tests wait
+/// for something most of the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lane {
+    /// Before all others: seconds.
+    Checks,
+    /// Behind those and before all others: the build.
+    Build,
+    Unit,
+    Torment,
+    Cluster,
+    Clients,
+    /// Behind all others, alone: only with `--long`.
+    Long,
+}
+
+/// Lanes that run beside each other.
+const BESIDE: [Lane; 4] = [Lane::Unit, Lane::Torment, Lane::Cluster, Lane::Clients];
+
+/// Tests that need something of the system that many machines have not.
+pub(crate) struct Extra {
+    needs: &'static [Need],
+    /// Parts of their names, or for pytest their files.
+    pub(crate) tests: &'static [&'static str],
+}
+
+/// What the parts are told, and what they tell.
+pub(crate) struct Run {
+    pub(crate) root: PathBuf,
+    /// `--long`: everything many times.
+    pub(crate) long: bool,
+    /// By which tests choose at random.
+    pub(crate) seed: u64,
+    /// A missing program or library is a failure: all were to be installed.
+    strict: bool,
+    timings: Mutex<Timings>,
+    left_out: Mutex<Vec<String>>,
+}
+
+impl Run {
+    pub(crate) fn timings(&self) -> MutexGuard<'_, Timings> {
+        self.timings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tests of the part `name` that are left out, as something that they need is missing. The
+    /// summary says so.
+    ///
+    /// # Errors
+    /// What they need was to be installed.
+    pub(crate) fn left_out(&self, name: &str) -> Result<Vec<&'static str>> {
+        let mut left_out = Vec::new();
+        let part = PARTS.iter().find(|part| part.name == name);
+        for extra in part.into_iter().flat_map(|part| part.extras) {
+            let missing = needs::missing(extra.needs.iter().copied());
+            if missing.is_empty() {
+                continue;
+            }
+            ensure!(!self.strict, "please install: {}", needs::names(&missing));
+            self.leaves_out(&format!("{name}: {}", extra.tests.join(", ")), &missing);
+            left_out.extend(extra.tests);
+        }
+        Ok(left_out)
+    }
+
+    fn leaves_out(&self, what: &str, missing: &[Need]) {
+        self.note_left_out(format!("{what}: {}", needs::how_to_get(missing)));
+    }
+
+    fn note_left_out(&self, line: String) {
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        left_out.push(line);
+    }
+}
 
 /// The C compiler is for Lua, the allocator, which also takes make, and the faults; without them
 /// nothing is built.
@@ -46,8 +124,6 @@ const LANGUAGES: &[Need] = &[
     program("node", "nodejs"),
     program("xxd", "xxd"),
 ];
-/// The servers that messages are imported from.
-const OLD: &[Need] = &[program("beanstalkd", "beanstalkd")];
 const PEERS: &[Need] = &[
     program("memccat", "libmemcached-tools"),
     library(
@@ -59,6 +135,13 @@ const PEERS: &[Need] = &[
     ),
     program("promtool", "prometheus"),
 ];
+const RUBY_DALLI: Need = library(
+    "ruby",
+    "-e",
+    "require 'dalli'",
+    "the library dalli",
+    "ruby-dalli",
+);
 /// The quick starts of docs/clients.
 const QUICK: &[Need] = &[
     program("ruby", "ruby"),
@@ -69,13 +152,7 @@ const QUICK: &[Need] = &[
         "the library beaneater",
         "ruby-beaneater",
     ),
-    library(
-        "ruby",
-        "-e",
-        "require 'dalli'",
-        "the library dalli",
-        "ruby-dalli",
-    ),
+    RUBY_DALLI,
     program("php", "php-cli"),
     library(
         "php",
@@ -86,226 +163,415 @@ const QUICK: &[Need] = &[
     ),
     program("go", "golang-go"),
 ];
+/// Tests of the part unit that need more than the compiler.
+const UNIT_EXTRAS: &[Extra] = &[
+    Extra {
+        needs: LANGUAGES,
+        tests: &[
+            "the_readmes_sessions_work_from_top_to_bottom",
+            "the_api_pages_session_works",
+            "the_first_pages_session_works",
+            "the_tls_pages_session_works",
+            "the_tutorial_works_and_prints_its_files",
+            "the_outbox_pages_session_works",
+            "the_faktory_tutorials_session_works",
+            "the_batches_pages_session_works",
+            "the_hooks_pages_session_works",
+            "the_sessions_of_the_pages_of_voices_work",
+        ],
+    },
+    Extra {
+        needs: &[program("python3", "python3")],
+        tests: &["examples::python"],
+    },
+    Extra {
+        needs: &[program("ruby", "ruby")],
+        tests: &["examples::ruby"],
+    },
+    Extra {
+        needs: &[program("node", "nodejs")],
+        tests: &["examples::node"],
+    },
+    Extra {
+        needs: &[program("beanstalkd", "beanstalkd")],
+        tests: &[
+            "all_of_a_beanstalkd_moves_with_states_priorities_and_times",
+            "one_tube_moves_into_a_queue_of_another_name",
+            "a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later",
+            "what_is_refused_here_stays_there_as_it_was",
+            "interrupted_it_gives_back_what_it_holds",
+            "a_job_of_one_second_is_stored_before_its_time_is_over",
+            "somebody_else_is_named_and_nothing_there_is_not_an_error",
+            "all_of_a_kestrel_moves_in_order_with_flags",
+        ],
+    },
+];
+const PYTHON_EXTRAS: &[Extra] = &[
+    Extra {
+        needs: PEERS,
+        tests: &[
+            "clients/python/test_libmemcached.py",
+            "clients/python/test_metrics.py",
+        ],
+    },
+    Extra {
+        needs: &[program("ruby", "ruby"), RUBY_DALLI],
+        tests: &["clients/python/test_dalli.py"],
+    },
+    Extra {
+        needs: QUICK,
+        tests: &["clients/python/test_quick_starts.py"],
+    },
+];
 const DEBIAN: &[Need] = &[program("dpkg-deb", "dpkg"), program("strip", "binutils")];
 const CHROMIUM: &[Need] = &[program("chromium", "chromium")];
 const NODE: &[Need] = &[program("node", "nodejs"), program("npm", "npm")];
 
-/// All there are, in the order in which they are run. A new one is a line here.
+/// What most parts fetch.
+const NOTHING: fn(&Path) -> Result<()> = |_| Ok(());
+
+/// All there are. A new one is a line here.
 pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "tidy",
         what: "the house rules",
-        minutes: 1,
+        seconds: 10,
+        lane: Lane::Checks,
         needs: &[],
+        extras: &[],
         fetches: "",
-        run: tidy::run,
+        fetch: NOTHING,
+        run: |run| tidy::run(&run.root),
     },
     Part {
         name: "format",
         what: "cargo fmt --check, also of clients/rust",
-        minutes: 0,
+        seconds: 20,
+        lane: Lane::Checks,
         needs: &[],
+        extras: &[],
         fetches: "",
-        run: |root| cargo(&["fmt", "--all", "--check"]).and_then(|()| clients::rust_format(root)),
-    },
-    Part {
-        name: "clippy",
-        what: "its lints, all of them errors, also of a server without the feature cluster, and of \
-               clients/rust",
-        minutes: 6,
-        needs: &[BUILD],
-        fetches: "",
-        run: |root| {
-            cargo(&CLIPPY)
-                .and_then(|()| cargo(&CLIPPY_ALONE))
-                // What it builds the part rust runs.
-                .and_then(|()| clients::rust_clippy(root))
+        fetch: NOTHING,
+        run: |run| {
+            cargo(&["fmt", "--all", "--check"]).and_then(|()| clients::rust_format(&run.root))
         },
     },
     Part {
         name: "crates",
-        what: "licences, duplicates and sources of crates of others, by deny.toml",
-        minutes: 0,
+        what: "licences, duplicates and sources of third-party crates, by deny.toml",
+        seconds: 20,
+        lane: Lane::Checks,
         needs: &[],
+        extras: &[],
         fetches: "",
-        run: crates::check,
+        fetch: NOTHING,
+        run: |run| crates::check(&run.root),
     },
     Part {
-        name: "book",
-        what: "the site of docs/, built; its links lead somewhere",
-        minutes: 1,
+        name: "clippy",
+        what: "the build of everything, also without the feature cluster, by clippy; warnings are errors",
+        seconds: 600,
+        lane: Lane::Build,
         needs: &[BUILD],
+        extras: &[],
         fetches: "",
-        run: book::build,
+        fetch: NOTHING,
+        // The whole server is built last, and is the one that is tested.
+        run: |run| programs::alone(&run.root).and(built(&run.root)).map(drop),
     },
     Part {
         name: "unit",
-        what: "the workspace's own tests (cargo test)",
-        minutes: 20,
-        needs: &[BUILD, LANGUAGES, OLD],
+        what: "the workspace's own tests",
+        seconds: 480,
+        lane: Lane::Unit,
+        needs: &[BUILD],
+        extras: UNIT_EXTRAS,
         fetches: "",
-        run: |_| cargo(&["test", "--workspace", "--no-fail-fast"]),
-    },
-    Part {
-        name: "packages",
-        what: "the Debian package and the container's script, unpacked and started",
-        minutes: 1,
-        needs: &[BUILD, DEBIAN],
-        fetches: "",
-        run: package::try_out,
+        fetch: NOTHING,
+        run: unit::run,
     },
     Part {
         name: "torment",
-        what: "the real binary under load, faults, kills and hostile clients, for five minutes",
-        minutes: 7,
+        what: "the real binary under load, faults, kills and hostile clients",
+        seconds: 330,
+        lane: Lane::Torment,
         needs: &[BUILD],
+        extras: &[],
         fetches: "",
-        run: |root| torment::run(root, &FIVE_MINUTES.map(str::to_owned)),
+        fetch: NOTHING,
+        run: |run| torment::run(&run.root, &torment_words(run)),
     },
     Part {
         name: "cluster",
         what: "the log and three nodes over real NATS servers; killed, frozen and cut off",
-        minutes: 8,
+        seconds: 480,
+        lane: Lane::Cluster,
         needs: &[BUILD, PIP],
+        extras: &[],
         fetches: "nats-server by pip",
-        run: |root| real::run(root, &ONCE.map(str::to_owned)),
+        fetch: |root| {
+            cluster::program(root)
+                .and(cluster::next_program(root))
+                .map(drop)
+        },
+        run: |run| real::run(run, &cluster_words(run)),
     },
     Part {
         name: "python",
         what: "Python's client libraries, and quick starts in Ruby, PHP and Go, against the real binary",
-        minutes: 4,
-        needs: &[BUILD, PIP, PEERS, QUICK],
+        seconds: 240,
+        lane: Lane::Clients,
+        needs: &[BUILD, PIP],
+        extras: PYTHON_EXTRAS,
         fetches: "client libraries by pip",
+        fetch: clients::python_libraries,
         run: clients::python,
     },
     Part {
         name: "node",
         what: "Node's client libraries against the real binary",
-        minutes: 1,
+        seconds: 60,
+        lane: Lane::Clients,
         needs: &[BUILD, NODE],
+        extras: &[],
         fetches: "client libraries by npm",
+        fetch: clients::node_libraries,
         run: clients::node,
-    },
-    Part {
-        name: "rust",
-        what: "the crates faktory and aws-sdk-sqs against the real binary",
-        minutes: 1,
-        needs: &[BUILD],
-        fetches: "",
-        run: clients::rust,
     },
     Part {
         name: "browser",
         what: "the console, clicked through in Chromium, and read by axe",
-        minutes: 1,
+        seconds: 120,
+        lane: Lane::Clients,
         needs: &[BUILD, NODE, CHROMIUM],
+        extras: &[],
         fetches: "puppeteer-core and axe-core by npm",
+        fetch: clients::browser_libraries,
         run: clients::browser,
+    },
+    Part {
+        name: "rust",
+        what: "the crates faktory and aws-sdk-sqs against the real binary, with clippy",
+        seconds: 180,
+        lane: Lane::Clients,
+        needs: &[BUILD],
+        extras: &[],
+        fetches: "",
+        fetch: NOTHING,
+        run: clients::rust,
+    },
+    Part {
+        name: "packages",
+        what: "the Debian package and the container's script, unpacked and started",
+        seconds: 60,
+        lane: Lane::Clients,
+        needs: &[BUILD, DEBIAN],
+        extras: &[],
+        fetches: "",
+        fetch: NOTHING,
+        run: |run| package::try_out(&run.root),
+    },
+    Part {
+        name: "book",
+        what: "the site of docs/, built; its links lead somewhere",
+        seconds: 120,
+        lane: Lane::Clients,
+        needs: &[BUILD],
+        extras: &[],
+        fetches: "",
+        fetch: NOTHING,
+        run: |run| book::build(&run.root),
+    },
+    Part {
+        name: "plant",
+        what: "planted defects, which the tests must find; only with --long",
+        seconds: 3_600,
+        lane: Lane::Long,
+        needs: &[BUILD],
+        extras: &[],
+        fetches: "",
+        fetch: NOTHING,
+        run: |run| plant::run(&run.root, &[]),
+    },
+    Part {
+        name: "mutants",
+        what: "random changes to functions, which the tests should find; only with --long",
+        seconds: 3_900,
+        lane: Lane::Long,
+        needs: &[BUILD],
+        extras: &[],
+        fetches: "",
+        fetch: NOTHING,
+        run: |run| mutants::run(&run.root, &[]),
     },
 ];
 
-/// Of torment: each voice, fault and deed ten times, or it fails.
-const FIVE_MINUTES: [&str; 4] = ["--minutes", "5", "--at-least", "10"];
+/// Each fault once, 60 kills and a million messages; or with `--long` ten minutes, and each fault
+/// twenty times.
+fn torment_words(run: &Run) -> Vec<String> {
+    let words = match run.long {
+        true => "--minutes 10 --at-least 20",
+        false => "--minutes 5 --at-least 1 --kills 60 --puts 1000000 --early",
+    };
+    with_seed(words, run)
+}
 
-/// Of a cluster: every kind of fault once, which a slow machine may take nine minutes for.
-const ONCE: [&str; 4] = ["--minutes", "3", "--at-least", "1"];
+/// Every kind of fault once, or with `--long` twenty times.
+fn cluster_words(run: &Run) -> Vec<String> {
+    let words = match run.long {
+        true => "--minutes 30 --at-least 20 --early",
+        false => "--minutes 3 --at-least 1 --early",
+    };
+    with_seed(words, run)
+}
 
-const CLIPPY: [&str; 6] = [
-    "clippy",
-    "--workspace",
-    "--all-targets",
-    "--",
-    "-D",
-    "warnings",
-];
-
-/// The server that knows no clusters.
-const CLIPPY_ALONE: [&str; 7] = [
-    "clippy",
-    "--package",
-    "quintet",
-    "--no-default-features",
-    "--",
-    "-D",
-    "warnings",
-];
+fn with_seed(words: &str, run: &Run) -> Vec<String> {
+    let words = words.split(' ').map(str::to_owned);
+    words
+        .chain(["--seed".to_owned(), run.seed.to_string()])
+        .collect()
+}
 
 /// What `cargo xtask lint` runs.
-pub(crate) const LINT: [&str; 4] = ["tidy", "format", "clippy", "crates"];
+pub(crate) const LINT: [&str; 4] = ["tidy", "format", "crates", "clippy"];
 /// What `cargo xtask clients` runs.
 pub(crate) const CLIENTS: [&str; 3] = ["python", "node", "rust"];
 
-/// Runs the parts of these names, or all if there are none; `--list` lists them,
-/// `--yes` installs what they need without a question.
+/// What the command line asks for.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Asked {
+    names: Vec<String>,
+    list: bool,
+    yes: bool,
+    long: bool,
+    seed: Option<u64>,
+    timings: Option<PathBuf>,
+}
+
+impl Asked {
+    fn parse(words: &[&str]) -> Result<Self> {
+        let mut asked = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || {
+                words
+                    .next()
+                    .with_context(|| format!("{word} needs a value"))
+            };
+            match *word {
+                "--list" => asked.list = true,
+                needs::YES => asked.yes = true,
+                "--long" => asked.long = true,
+                "--seed" => asked.seed = Some(value()?.parse().context("--seed takes a number")?),
+                "--timings" => asked.timings = Some(value()?.into()),
+                option if option.starts_with('-') => bail!(
+                    "no option {option}; there are --list, --yes, --long, --seed N, --timings FILE"
+                ),
+                name => asked.names.push(name.to_owned()),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Runs the parts that `words` name, or all if they name none.
 ///
 /// # Errors
-/// There is no such part; parts failed, which are then named.
+/// There is no such part or option; parts failed, which are then named.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let mut out = std::io::stdout();
-    if words.contains(&"--list") {
+    let asked = Asked::parse(words)?;
+    if asked.list {
         return list(PARTS, &mut out);
     }
-    let yes = words.contains(&needs::YES);
-    let names: Vec<&str> = words
-        .iter()
-        .copied()
-        .filter(|word| *word != needs::YES)
-        .collect();
-    let parts = chosen(PARTS, &names)?;
-    announce(&parts, &mut out)?;
-    let missing = needs::missing(parts.iter().flat_map(|part| part.all_needs()));
-    if needs::consent(&missing, needs::may_install(yes), &mut out)?
-        && let Err(error) = needs::install(&missing)
-    {
-        writeln!(out, "xtask: not installed: {error:#}")?;
+    let parts = chosen(PARTS, &asked.names, asked.long)?;
+    let run = Run {
+        root: root.to_owned(),
+        long: asked.long,
+        seed: asked.seed.unwrap_or_else(|| seed_of_commit(root)),
+        strict: needs::may_install(asked.yes),
+        timings: Mutex::default(),
+        left_out: Mutex::default(),
+    };
+    announce(&parts, &run, &mut out)?;
+    let all = parts.iter().flat_map(|part| part.all_needs());
+    let missing = needs::missing(all);
+    let installs = needs::consent(&missing, run.strict, &mut out)?;
+    let missing = if installs { missing } else { Vec::new() };
+    let result = run_of(&parts, &run, missing, &mut out);
+    if let Some(file) = &asked.timings {
+        run.timings().write(file)?;
     }
-    run_of(&parts, root, &mut out)
+    result
+}
+
+/// A number that another commit has another one of, so that each tries something else.
+fn seed_of_commit(root: &Path) -> u64 {
+    let mut git = std::process::Command::new("git");
+    let output = git.args(["rev-parse", "HEAD"]).current_dir(root).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let digits = text.unwrap_or_default();
+    u64::from_str_radix(digits.get(..7).unwrap_or("0"), 16).unwrap_or_default()
 }
 
 impl Part {
     fn all_needs(&self) -> impl Iterator<Item = Need> {
-        self.needs.iter().copied().flatten().copied()
+        let extras = self.extras.iter().map(|extra| extra.needs);
+        let needs = self.needs.iter().copied().chain(extras);
+        needs.flatten().copied()
     }
 }
 
-/// Those of these names, in the order in which they are run; all without one.
-fn chosen(parts: &'static [Part], names: &[&str]) -> Result<Vec<&'static Part>> {
+/// Those of these names, in the order of the table; all without one, those for `long` only if that
+/// is asked for.
+fn chosen(parts: &'static [Part], names: &[String], long: bool) -> Result<Vec<&'static Part>> {
     for name in names {
         if !parts.iter().any(|part| part.name == *name) {
             let all: Vec<&str> = parts.iter().map(|part| part.name).collect();
             bail!("no part \"{name}\"; there are {}", all.join(", "));
         }
     }
-    let wanted = |part: &&Part| names.is_empty() || names.contains(&part.name);
+    let wanted = |part: &&Part| match names.is_empty() {
+        true => long || part.lane != Lane::Long,
+        false => names.iter().any(|name| name == part.name),
+    };
     Ok(parts.iter().filter(wanted).collect())
 }
 
-/// Prints every part with what it takes.
+/// Prints every part, how long it takes, and what this machine lacks for it.
 fn list(parts: &[Part], out: &mut dyn Write) -> Result<()> {
     for part in parts {
-        writeln!(out, "{:8} {:2} min  {}", part.name, part.minutes, part.what)?;
+        writeln!(out, "{:8} {:4} s  {}", part.name, part.seconds, part.what)?;
         let missing = needs::missing(part.all_needs());
         if !missing.is_empty() {
-            writeln!(out, "{:16} not there: {}", "", needs::names(&missing))?;
+            writeln!(out, "{:17} not there: {}", "", needs::names(&missing))?;
         }
     }
-    let minutes: u64 = parts.iter().map(|part| part.minutes).sum();
     writeln!(
         out,
-        "{:8} {minutes:2} min  from nothing on two cores, at most",
+        "{:8} {MINUTES:2} min  from nothing on two cores: parts run beside each other",
         "all"
     )?;
     Ok(())
 }
 
-/// Says what will be done, got and waited for.
-fn announce(parts: &[&Part], out: &mut dyn Write) -> Result<()> {
+/// How long all of it takes from nothing on two cores.
+const MINUTES: u64 = 20;
+
+/// Says what will be done and fetched, and by which seed.
+fn announce(parts: &[&Part], run: &Run, out: &mut dyn Write) -> Result<()> {
     let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
-    let minutes: u64 = parts.iter().map(|part| part.minutes).sum();
+    writeln!(out, "xtask: {}", names.join(", "))?;
+    if parts.len() > 1 {
+        writeln!(
+            out,
+            "xtask: all parts take about {MINUTES} minutes from nothing on two cores"
+        )?;
+    }
     writeln!(
         out,
-        "xtask: {}: up to {minutes} minutes from nothing on two cores",
-        names.join(", ")
+        "xtask: seed {}, by the commit; --seed {0} repeats it",
+        run.seed
     )?;
     for part in parts.iter().filter(|part| !part.fetches.is_empty()) {
         writeln!(
@@ -320,196 +586,194 @@ fn announce(parts: &[&Part], out: &mut dyn Write) -> Result<()> {
 /// How a part ended.
 struct End {
     name: &'static str,
-    minutes: u64,
+    limit: u64,
     seconds: u64,
-    error: Option<String>,
+    how: How,
 }
 
-/// Runs these `parts`, each whatever became of those before it, and sums up.
-fn run_of(parts: &[&Part], root: &Path, out: &mut dyn Write) -> Result<()> {
-    let mut ends = Vec::new();
-    for part in parts {
-        writeln!(out, "xtask: {}: {}", part.name, part.what)?;
-        let began = Instant::now();
-        let missing = needs::missing(part.all_needs());
-        let end = match missing.is_empty() {
-            true => (part.run)(root),
-            false => Err(anyhow!("please install: {}", needs::names(&missing))),
-        };
-        let error = end.err().map(|error| format!("{error:#}"));
-        if let Some(error) = &error {
-            // What it said stands above, and again in the summary.
-            let first = error.lines().next().unwrap_or_default();
-            writeln!(out, "xtask: {} failed: {first}", part.name)?;
-        }
-        ends.push(End {
-            name: part.name,
-            minutes: part.minutes,
-            seconds: began.elapsed().as_secs(),
-            error,
+enum How {
+    Passed,
+    Failed(String),
+    /// It did not run.
+    LeftOut,
+}
+
+/// Runs these `parts`, each whatever became of the others, and sums up. `install` is installed
+/// meanwhile.
+fn run_of(parts: &[&Part], run: &Run, install: Vec<Need>, out: &mut dyn Write) -> Result<()> {
+    let ends = Mutex::new(Vec::new());
+    let one = |part: &Part, fetched: Result<(), String>| {
+        let end = end_of(part, run, fetched);
+        let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.push(end);
+    };
+    let of = |lane: Lane| parts.iter().copied().filter(move |part| part.lane == lane);
+    // The compiler of C first: nothing is built without it.
+    let (first, rest): (Vec<Need>, Vec<Need>) =
+        install.into_iter().partition(|need| BUILD.contains(need));
+    install_all(&first);
+    let fetched = std::thread::scope(|scope| {
+        let fetching = scope.spawn(|| {
+            in_thread("fetch", || {
+                install_all(&rest);
+                fetch_all(parts, &run.root)
+            })
         });
-    }
-    sum_up(&ends, out)
+        for part in of(Lane::Checks).chain(of(Lane::Build)) {
+            in_thread(part.name, || one(part, Ok(())));
+        }
+        let fetched = fetching.join();
+        fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let of_lane = |lane: Lane| {
+        for part in of(lane) {
+            let failed = fetched.iter().find(|(name, _)| *name == part.name);
+            let fetched = failed.map_or(Ok(()), |(_, error)| Err(error.clone()));
+            in_thread(part.name, || one(part, fetched));
+        }
+    };
+    std::thread::scope(|scope| {
+        for lane in BESIDE {
+            scope.spawn(move || of_lane(lane));
+        }
+    });
+    of_lane(Lane::Long);
+    run.timings().build_s = programs::build_seconds();
+    let mut ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let place = |end: &End| parts.iter().position(|part| part.name == end.name);
+    ends.sort_by_key(place);
+    run.timings().parts = ends.iter().map(|end| (end.name, end.seconds)).collect();
+    sum_up(&ends, run, out)
 }
 
-/// Says how each part ended, and how to repeat those that failed.
-fn sum_up(ends: &[End], out: &mut dyn Write) -> Result<()> {
+/// Calls `work` in a thread of this name, which stands before the lines that it prints.
+fn in_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn_scoped(scope, work).expect("a thread starts");
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// What cannot be installed is missing where it is needed, and told there.
+fn install_all(needs: &[Need]) {
+    if let Err(error) = needs::install(needs) {
+        say(&format!("xtask: not installed: {error:#}"));
+    }
+}
+
+/// The parts whose files could not be fetched, and why.
+fn fetch_all(parts: &[&Part], root: &Path) -> Vec<(&'static str, String)> {
+    let mut failed = Vec::new();
+    for part in parts {
+        if !needs::missing(part.needs.iter().copied().flatten().copied()).is_empty() {
+            continue;
+        }
+        if let Err(error) = (part.fetch)(root) {
+            failed.push((part.name, format!("{error:#}")));
+        }
+    }
+    failed
+}
+
+/// Runs `part` if it can run.
+fn end_of(part: &Part, run: &Run, fetched: Result<(), String>) -> End {
+    say(&format!("xtask: {}", part.what));
+    let began = Instant::now();
+    let missing = needs::missing(part.needs.iter().copied().flatten().copied());
+    let how = match (missing.is_empty(), fetched) {
+        (true, Ok(())) => match (part.run)(run) {
+            Ok(()) => How::Passed,
+            Err(error) => How::Failed(format!("{error:#}")),
+        },
+        (true, Err(error)) if run.strict => How::Failed(error),
+        (true, Err(error)) => {
+            let first = error.lines().next().unwrap_or_default();
+            run.note_left_out(format!("{}: it could not be fetched: {first}", part.name));
+            How::LeftOut
+        }
+        (false, _) if run.strict => {
+            How::Failed(format!("please install: {}", needs::names(&missing)))
+        }
+        (false, _) => {
+            run.leaves_out(part.name, &missing);
+            How::LeftOut
+        }
+    };
+    let seconds = began.elapsed().as_secs();
+    match &how {
+        How::Passed => say(&format!("xtask: passed in {seconds} s")),
+        How::Failed(error) => {
+            // Its output is above, and again in the summary.
+            let first = error.lines().next().unwrap_or_default();
+            say(&format!("xtask: FAILED: {first}"));
+        }
+        How::LeftOut => {}
+    }
+    End {
+        name: part.name,
+        limit: part.seconds,
+        seconds,
+        how,
+    }
+}
+
+/// Says how each part ended and how long everything took, what was left out, and how to repeat
+/// the parts that failed.
+fn sum_up(ends: &[End], run: &Run, out: &mut dyn Write) -> Result<()> {
     writeln!(out)?;
+    let timings = run.timings();
+    timings.print(out)?;
     for end in ends {
-        let (name, seconds) = (end.name, end.seconds);
-        match &end.error {
-            None if seconds > end.minutes.max(1) * 60 => writeln!(
+        let End { name, seconds, .. } = end;
+        match &end.how {
+            How::Passed if *seconds > end.limit => writeln!(
                 out,
-                "xtask: {name:8} passed in {seconds} s, longer than {} min",
-                end.minutes
+                "xtask: {name:8} passed in {seconds} s, longer than {} s",
+                end.limit
             )?,
-            None => writeln!(out, "xtask: {name:8} passed in {seconds} s")?,
-            Some(error) => writeln!(out, "xtask: {name:8} FAILED in {seconds} s: {error}")?,
+            How::Passed => writeln!(out, "xtask: {name:8} passed in {seconds} s")?,
+            How::Failed(error) => writeln!(out, "xtask: {name:8} FAILED in {seconds} s: {error}")?,
+            How::LeftOut => writeln!(out, "xtask: {name:8} left out")?,
         }
     }
     let failed: Vec<&str> = ends
         .iter()
-        .filter(|end| end.error.is_some())
+        .filter(|end| matches!(end.how, How::Failed(_)))
         .map(|end| end.name)
         .collect();
-    if failed.is_empty() {
-        writeln!(out, "xtask: everything passed")?;
-        return Ok(());
+    let left_out = run.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+    for line in left_out.iter() {
+        writeln!(out, "xtask: left out: {line}")?;
     }
-    bail!(
-        "{} of {} parts failed; to repeat only what failed: cargo xtask test {}",
-        failed.len(),
-        ends.len(),
-        failed.join(" ")
-    )
+    if !left_out.is_empty() {
+        writeln!(
+            out,
+            "xtask: cargo xtask test {} installs all of it",
+            needs::YES
+        )?;
+    }
+    if timings.passed + timings.failed > 0 {
+        writeln!(out, "{} passed, {} failed", timings.passed, timings.failed)?;
+    }
+    if !failed.is_empty() {
+        bail!(
+            "{} of {} parts failed; to repeat only these: cargo xtask test --seed {} {}",
+            failed.len(),
+            ends.len(),
+            run.seed,
+            failed.join(" ")
+        );
+    }
+    match left_out.is_empty() {
+        true => writeln!(out, "xtask: everything passed")?,
+        false => writeln!(out, "xtask: everything that ran passed")?,
+    }
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use anyhow::bail;
-
-    use super::{CLIENTS, LINT, MINUTES, PARTS, Part, announce, chosen, list, run_of};
-    use crate::needs::{Need, program};
-
-    const ABSENT: &[Need] = &[program("no-such-program", "a-package")];
-
-    const FAKES: &[Part] = &[
-        Part {
-            name: "one",
-            minutes: 1,
-            needs: &[],
-            fetches: "",
-            what: "passes",
-            run: |_| Ok(()),
-        },
-        Part {
-            name: "two",
-            minutes: 1,
-            needs: &[],
-            fetches: "",
-            what: "fails",
-            run: |_| bail!("broken"),
-        },
-        Part {
-            name: "three",
-            minutes: 1,
-            needs: &[],
-            fetches: "",
-            what: "passes",
-            run: |_| Ok(()),
-        },
-        Part {
-            name: "four",
-            minutes: 1,
-            needs: &[ABSENT],
-            fetches: "",
-            what: "fails",
-            run: |_| unreachable!("what it needs is not there"),
-        },
-    ];
-
-    /// What is printed, and the error.
-    fn run(names: &[&str]) -> (String, Option<String>) {
-        let mut out = Vec::new();
-        let end = chosen(FAKES, names).and_then(|parts| run_of(&parts, Path::new("."), &mut out));
-        let error = end.err().map(|error| error.to_string());
-        (String::from_utf8(out).unwrap(), error)
-    }
-
-    #[test]
-    fn the_parts_after_a_failing_one_are_run_and_what_failed_is_summed_up() {
-        let (said, error) = run(&[]);
-        for line in [
-            "xtask: one      passed in 0 s",
-            "xtask: two      FAILED in 0 s: broken",
-            "xtask: three    passed in 0 s",
-            "xtask: four     FAILED in 0 s: please install: no-such-program",
-        ] {
-            assert!(said.contains(line), "{line}:\n{said}");
-        }
-        assert!(!said.contains("everything passed"), "{said}");
-        assert_eq!(
-            error.unwrap(),
-            "2 of 4 parts failed; to repeat only what failed: cargo xtask test two four"
-        );
-    }
-
-    #[test]
-    fn parts_are_run_by_name() {
-        let (said, error) = run(&["three", "one"]);
-        assert!(
-            said.contains("three") && !said.contains("two") && error.is_none(),
-            "{said}"
-        );
-        assert!(said.ends_with("xtask: everything passed\n"), "{said}");
-        let (said, error) = run(&["one", "five"]);
-        assert_eq!(said, "", "nothing is run for a wrong name");
-        assert_eq!(
-            error.unwrap(),
-            "no part \"five\"; there are one, two, three, four"
-        );
-    }
-
-    #[test]
-    fn a_list_tells_minutes_and_what_is_missing() {
-        let mut out = Vec::new();
-        list(FAKES, &mut out).unwrap();
-        let said = String::from_utf8(out).unwrap();
-        assert_eq!(said.lines().count(), 6, "{said}");
-        assert!(said.starts_with("one       1 min  passes\n"), "{said}");
-        assert!(
-            said.contains("not there: no-such-program\nall       4 min"),
-            "{said}"
-        );
-    }
-
-    #[test]
-    fn what_is_got_and_for_how_long_is_said_first() {
-        let mut out = Vec::new();
-        announce(&chosen(PARTS, &["node", "tidy"]).unwrap(), &mut out).unwrap();
-        let said = String::from_utf8(out).unwrap();
-        assert!(
-            said.starts_with("xtask: tidy, node: up to 2 minutes"),
-            "{said}"
-        );
-        assert!(said.contains("node gets client libraries by npm"), "{said}");
-    }
-
-    #[test]
-    fn all_parts_take_no_longer_than_was_promised() {
-        let minutes: u64 = PARTS.iter().map(|part| part.minutes).sum();
-        assert!(minutes <= MINUTES, "{minutes}");
-    }
-
-    #[test]
-    fn the_names_are_those_of_parts() {
-        for name in LINT.iter().chain(&CLIENTS) {
-            assert!(PARTS.iter().any(|part| part.name == *name), "{name}");
-        }
-        for (at, part) in PARTS.iter().enumerate() {
-            assert!(PARTS[..at].iter().all(|other| other.name != part.name));
-        }
-    }
-}
+#[path = "parts_tests.rs"]
+mod tests;

@@ -1,30 +1,33 @@
-//! What is tested over real NATS servers: tests and a campaign, side by side.
+//! The tests and the campaign over real NATS servers, side by side.
 
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 
-use crate::{cargo, cargo_command, cluster, torment};
+use crate::parts::Run;
+use crate::programs::built;
+use crate::unit::{REAL, run_one};
+use crate::{cluster, torment};
 
-/// The tests of real servers.
-const TESTS: [&str; 4] = ["test", "--workspace", "--test", "real"];
+/// Tests at a time. Each has three servers, which sync each entry: more would wait for each other's
+/// elections.
+const AT_A_TIME: usize = 2;
 
-/// Runs the tests that need real servers, and the `campaign` as these options say, side by side:
+/// Runs the tests that need real servers, and the `campaign` with these options, side by side:
 /// both mostly wait.
 ///
 /// # Errors
-/// The servers cannot be had, it does not build; tests fail, or the campaign.
-pub(crate) fn run(root: &Path, campaign: &[String]) -> Result<()> {
-    let now = cluster::program(root)?;
-    cluster::next_program(root)?;
-    // Each builds with all cores.
-    cargo(&[&TESTS[..], &["--no-run"]].concat())?;
-    torment::build(false)?;
+/// The servers cannot be had, the build fails; tests fail, or the campaign.
+pub(crate) fn run(run: &Run, campaign: &[String]) -> Result<()> {
+    let now = cluster::program(&run.root)?;
+    cluster::next_program(&run.root)?;
+    built(&run.root)?;
     let (tests, campaign) = std::thread::scope(|scope| {
-        let tests = scope.spawn(|| run_tests(root, &now));
-        let campaign = torment::run_cluster(root, campaign);
+        let thread = std::thread::Builder::new().name("real".to_owned());
+        let tests = thread
+            .spawn_scoped(scope, || tests(run, &now))
+            .expect("a thread starts");
+        let campaign = torment::run_cluster(&run.root, campaign);
         let tests = tests.join();
         (
             tests.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
@@ -34,7 +37,7 @@ pub(crate) fn run(root: &Path, campaign: &[String]) -> Result<()> {
     both(tests, campaign)
 }
 
-/// What came of the one and of the other.
+/// The errors of the one and of the other.
 fn both(one: Result<()>, other: Result<()>) -> Result<()> {
     match (one, other) {
         (Err(one), Err(other)) => Err(anyhow!("{one:#}; {other:#}")),
@@ -42,29 +45,16 @@ fn both(one: Result<()>, other: Result<()>) -> Result<()> {
     }
 }
 
-/// Runs the tests; what they print is shown when they are done, as the campaign prints meanwhile.
-fn run_tests(root: &Path, program: &Path) -> Result<()> {
-    let began = Instant::now();
-    let mut command = cargo_command();
-    // Each test has three servers, which sync each entry: more at a time would
-    // wait for each other's elections.
-    command
-        .args(TESTS)
-        .args(["--no-fail-fast", "--", "--ignored", "--test-threads", "2"])
-        .env("QUINTET_NATS_SERVER", program)
-        .stdin(Stdio::null())
-        .current_dir(root);
-    let output = command.output().context("cannot start cargo")?;
-    let said = [output.stdout, output.stderr].concat();
-    let seconds = began.elapsed().as_secs();
-    println!(
-        "{}xtask: the tests over real servers took {seconds} s",
-        String::from_utf8_lossy(&said)
-    );
+fn tests(run: &Run, server: &Path) -> Result<()> {
+    let mut failed = Vec::new();
+    for program in built(&run.root)?.iter().filter(|one| one.name == REAL) {
+        let environment = [("QUINTET_NATS_SERVER", server.into())];
+        failed.extend(run_one(run, program, AT_A_TIME, &[], &environment)?);
+    }
     ensure!(
-        output.status.success(),
-        "tests over real servers failed ({})",
-        output.status
+        failed.is_empty(),
+        "tests over real servers failed:\n{}",
+        failed.join("\n")
     );
     Ok(())
 }

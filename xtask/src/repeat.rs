@@ -1,12 +1,14 @@
 //! `cargo xtask repeat`: tests again and again, on a machine that is busy.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+
+use crate::programs::{Program, built, failed_tests};
 
 /// Where tests wait for something or race with it: a package, and one of its
 /// test files if it is not all of them. All that has a thread, a process, a
@@ -16,8 +18,7 @@ const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet-bench", None),
     ("quintet-hooks", None),
     ("quintet-host", None),
-    ("quintet-log", Some("limits")),
-    ("quintet-log", Some("run")),
+    ("quintet-log", Some("log")),
     ("quintet-scripts", None),
     ("quintet-web", None),
 ];
@@ -31,12 +32,12 @@ of their names, as for cargo test.
 
   --times N    how often each is run [default: 200]
   --load N     busy loops beside them [default: 8]
-  --test NAME  a test file (limits), or PACKAGE:FILE (quintet-web:lib); any number
+  --test NAME  a test program (voices), or PACKAGE:PROGRAM (quintet-web:lib); any number
 
 What a run that failed printed is kept in target/repeat.
 
   cargo xtask repeat                                       every one, 200 times under a load of 8
-  cargo xtask repeat --times 20 --test quintet-log:limits  one file; builds no more
+  cargo xtask repeat --times 20 --test quintet-log:log limits::  one file; builds no more
   cargo xtask repeat --times 500 backups_beside_a_busy     one test
 ";
 
@@ -79,12 +80,6 @@ impl Asked {
         Ok(Some(asked))
     }
 
-    /// The packages of the tests, if all are named with theirs.
-    fn packages(&self) -> Vec<&str> {
-        let packages = self.tests.iter().map(|test| Some(test.split_once(':')?.0));
-        packages.collect::<Option<_>>().unwrap_or_default()
-    }
-
     /// Whether `package`'s test file `name` is asked for.
     fn wants(&self, package: &str, name: &str) -> bool {
         if self.tests.is_empty() {
@@ -97,16 +92,6 @@ impl Asked {
     }
 }
 
-/// A program of tests.
-struct Program {
-    package: String,
-    /// Its file's name, or `lib`.
-    name: String,
-    file: PathBuf,
-    /// Cargo runs it here.
-    folder: PathBuf,
-}
-
 /// Repeats what `arguments` ask for.
 ///
 /// # Errors
@@ -116,7 +101,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         print!("{HELP}");
         return Ok(());
     };
-    let programs: Vec<Program> = build(root, &asked.packages())?
+    let programs: Vec<Program> = built(root)?
         .into_iter()
         .filter(|program| asked.wants(&program.package, &program.name))
         .collect();
@@ -157,7 +142,7 @@ fn repeat_all(programs: &[Program], asked: &Asked, kept: &Path) -> Result<BTreeM
     let mut failures = BTreeMap::new();
     let mut any = false;
     for program in programs {
-        let count = program.count(asked)?;
+        let count = count(program, asked)?;
         if count == 0 {
             continue;
         }
@@ -165,8 +150,7 @@ fn repeat_all(programs: &[Program], asked: &Asked, kept: &Path) -> Result<BTreeM
         let began = Instant::now();
         let mut failed = 0;
         for time in 1..=asked.times {
-            let output = program
-                .command(asked)
+            let output = command(program, asked)
                 .output()
                 .with_context(|| program.file.display().to_string())?;
             if output.status.success() {
@@ -204,93 +188,25 @@ fn repeat_all(programs: &[Program], asked: &Asked, kept: &Path) -> Result<BTreeM
 /// Seeds that simulations try in each repetition, unless told: what is repeated are their waits.
 const SEEDS: &str = "200";
 
-impl Program {
-    fn command(&self, asked: &Asked) -> Command {
-        let mut command = Command::new(&self.file);
-        command
-            .args(&asked.filters)
-            .current_dir(&self.folder)
-            .env("CARGO_MANIFEST_DIR", &self.folder)
-            .stdin(Stdio::null());
-        if std::env::var_os("SEEDS").is_none() {
-            command.env("SEEDS", SEEDS);
-        }
-        command
+fn command(program: &Program, asked: &Asked) -> Command {
+    let mut command = program.command(&asked.filters);
+    if std::env::var_os("SEEDS").is_none() {
+        command.env("SEEDS", SEEDS);
     }
-
-    /// How many of its tests are asked for.
-    fn count(&self, asked: &Asked) -> Result<usize> {
-        let output = self.command(asked).arg("--list").output();
-        let output = output.with_context(|| self.file.display().to_string())?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        Ok(text.lines().filter(|line| line.ends_with(": test")).count())
-    }
+    command
 }
 
-/// The names in what a test program printed.
-fn failed_tests(text: &str) -> Vec<String> {
-    let named = |line: &str| {
-        let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
-        Some(name.to_owned())
-    };
-    text.lines().filter_map(named).collect()
-}
-
-/// Builds the test programs of these packages, or all if there are none.
-fn build(root: &Path, packages: &[&str]) -> Result<Vec<Program>> {
-    let mut which = Vec::new();
-    for package in packages {
-        which.extend(["-p", package]);
-    }
-    if which.is_empty() {
-        which.push("--workspace");
-    }
-    let output = crate::cargo_command()
-        .args(["test", "--no-run", "--message-format=json"])
-        .args(which)
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo test --no-run")?;
-    if !output.status.success() {
-        bail!("the tests do not build");
-    }
+/// How many tests of the program are asked for.
+fn count(program: &Program, asked: &Asked) -> Result<usize> {
+    let output = command(program, asked).arg("--list").output();
+    let output = output.with_context(|| program.file.display().to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
-    programs.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
-    Ok(programs)
-}
-
-/// A test program, if this message of cargo's is about one.
-fn program(message: &str) -> Option<Program> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    let is_test = message["profile"]["test"].as_bool()?;
-    let file = message["executable"].as_str().filter(|_| is_test)?;
-    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
-    // `path+file:///somewhere/log#quintet-log@0.1.0`, or without the name if it
-    // is the folder's.
-    let id = message["package_id"].as_str()?;
-    let (path, last) = id.rsplit_once('#')?;
-    let package = match last.split_once('@') {
-        Some((name, _)) => name,
-        None => path.rsplit('/').next()?,
-    };
-    let target = &message["target"];
-    let name = match target["kind"][0].as_str()? {
-        "lib" => "lib",
-        _ => target["name"].as_str()?,
-    };
-    Some(Program {
-        package: package.to_owned(),
-        name: name.to_owned(),
-        file: file.into(),
-        folder: folder.to_owned(),
-    })
+    Ok(text.lines().filter(|line| line.ends_with(": test")).count())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, WAITING, failed_tests, program};
+    use super::{Asked, WAITING};
 
     fn asked(line: &str) -> Asked {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -301,14 +217,11 @@ mod tests {
     fn what_is_asked_for() {
         let all = asked("");
         assert_eq!((all.times, all.load), (200, 8));
-        assert!(all.wants("quintet-log", "limits") && !all.wants("quintet-log", "corpus"));
+        assert!(all.wants("quintet-log", "log") && !all.wants("quintet-log", "lib"));
         let some = asked("--times 3 --load 0 --test limits --test quintet-web:lib a_b c");
         assert_eq!((some.times, some.load), (3, 0));
         assert_eq!(some.filters, ["a_b", "c"]);
         assert!(some.wants("quintet-log", "limits") && some.wants("quintet-web", "lib"));
-        assert_eq!(some.packages(), [""; 0]);
-        let named = asked("--test quintet-log:limits --test quintet-web:lib");
-        assert_eq!(named.packages(), ["quintet-log", "quintet-web"]);
         assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "voices"));
         for bad in [
             &["--times"][..],
@@ -319,31 +232,6 @@ mod tests {
             let bad: Vec<String> = bad.iter().map(|&word| word.to_owned()).collect();
             assert!(Asked::parse(&bad).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn test_programs_are_known_by_cargos_messages() {
-        let message = |target: &str, test: bool| {
-            format!(
-                r#"{{"reason":"compiler-artifact","package_id":"path+file:///q/crates/log#quintet-log@0.1.0","manifest_path":"/q/crates/log/Cargo.toml","target":{target},"profile":{{"test":{test}}},"executable":"/q/target/x"}}"#
-            )
-        };
-        let found = program(&message(r#"{"kind":["test"],"name":"limits"}"#, true)).unwrap();
-        assert_eq!(
-            (found.package.as_str(), found.name.as_str()),
-            ("quintet-log", "limits")
-        );
-        assert_eq!(found.folder.to_str(), Some("/q/crates/log"));
-        let found = program(&message(r#"{"kind":["lib"],"name":"quintet_log"}"#, true)).unwrap();
-        assert_eq!(found.name, "lib");
-        assert!(program(&message(r#"{"kind":["bin"],"name":"quintet"}"#, false)).is_none());
-        assert!(program("Compiling").is_none());
-    }
-
-    #[test]
-    fn the_tests_that_failed_are_named() {
-        let text = "test a ... ok\ntest b::c ... FAILED\n\ntest d ... ignored\n";
-        assert_eq!(failed_tests(text), ["b::c"]);
     }
 
     /// A name that is none would never be repeated.
@@ -363,7 +251,7 @@ mod tests {
                 "{package}"
             );
             if let Some(file) = file {
-                let file = folder.join("tests").join(format!("{file}.rs"));
+                let file = folder.join("tests").join(file).join("main.rs");
                 assert!(file.is_file(), "{}", file.display());
             }
         }

@@ -1,7 +1,8 @@
 //! Runs a command, shows what it prints as it comes, and keeps the lines that say why it failed.
+//! Parts that run beside each other have a thread each, whose name stands before each line.
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _, pipe};
+use std::io::{BufRead as _, BufReader, Write as _, pipe};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -63,15 +64,34 @@ fn tells(line: &str) -> bool {
         || line.contains("Error: ")
 }
 
-/// How it ended, and what it said if it did not end well. On a terminal it has the terminal, and
-/// nothing is kept.
+/// Prints a line, with the name of the part whose thread this is.
+pub(crate) fn say(line: &str) {
+    let line = labelled(line);
+    if cfg!(test) {
+        // The test runner keeps it.
+        print!("{line}");
+        return;
+    }
+    // Nobody may read what is shown any more.
+    std::io::stdout().write_all(line.as_bytes()).ok();
+}
+
+fn labelled(line: &str) -> String {
+    match std::thread::current().name() {
+        Some("main") | None => format!("{line}\n"),
+        Some(part) => format!("{part:7} | {line}\n"),
+    }
+}
+
+/// How it ended, and what it said if it did not end well. Each line goes to `wanted`, which tells
+/// whether it is shown.
 ///
 /// # Errors
 /// It cannot be started.
-pub(crate) fn shown(command: &mut Command) -> Result<(ExitStatus, String)> {
-    if std::io::stdout().is_terminal() {
-        return Ok((command.status()?, String::new()));
-    }
+pub(crate) fn shown(
+    command: &mut Command,
+    wanted: &mut dyn FnMut(&str) -> bool,
+) -> Result<(ExitStatus, String)> {
     let (output, end) = pipe()?;
     command.stdout(end.try_clone()?).stderr(end);
     let mut child = command.spawn()?;
@@ -86,8 +106,6 @@ pub(crate) fn shown(command: &mut Command) -> Result<(ExitStatus, String)> {
             .read_until(b'\n', &mut line)
             .is_ok_and(|read| read > 0)
         {
-            // Nobody may read what is shown any more.
-            std::io::stdout().write_all(&line).ok();
             let text = String::from_utf8_lossy(&line);
             if sender.send(text.trim_end().to_owned()).is_err() {
                 return;
@@ -100,7 +118,12 @@ pub(crate) fn shown(command: &mut Command) -> Result<(ExitStatus, String)> {
     let mut ended = None;
     loop {
         match kept.recv_timeout(LEFT_BEHIND) {
-            Ok(line) => said.line(&line),
+            Ok(line) => {
+                if wanted(&line) {
+                    say(&line);
+                }
+                said.line(&line);
+            }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -129,7 +152,8 @@ mod tests {
     use super::{Kept, LAST, shown};
 
     fn sh(script: &str) -> (bool, String) {
-        let (status, said) = shown(Command::new("sh").args(["-c", script])).expect("sh");
+        let (status, said) =
+            shown(Command::new("sh").args(["-c", script]), &mut |_| true).expect("sh");
         (status.success(), said)
     }
 

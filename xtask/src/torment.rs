@@ -7,9 +7,11 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::cargo;
+use crate::programs::built;
 
 const HELP: &str = "\
-Usage: cargo xtask torment [--minutes N] [--seed S] [--at-least N] [--release]
+Usage: cargo xtask torment [--minutes N] [--seed S] [--at-least N]
+                           [--early [--kills N] [--puts N]] [--release]
 
 The real binary with all voices under random load, kill -9, power cuts, failing
 calls, clock steps and hostile clients; what it acknowledged is compared with
@@ -21,12 +23,15 @@ history, and the data directory is kept.
                 chosen and printed
   --at-least N  Fail unless each voice and each kind of fault came so often [0];
                 a slow machine may take three times as long for that
+  --early       End as soon as --at-least, --kills and --puts are reached
+  --kills N     With --early: so many kills and power cuts [0]
+  --puts N      With --early: so many acknowledged messages [0]
   --release     The optimised binary, as for an hour of it
 ";
 
 const CLUSTER_HELP: &str = "\
-Usage: cargo xtask cluster [--minutes N] [--seed S] [--at-least N] [--only KIND]
-                           [--release]
+Usage: cargo xtask cluster [--minutes N] [--seed S] [--at-least N] [--early]
+                           [--only KIND] [--release]
 
 Three nodes over three NATS servers on this machine, clients of every voice at any
 of them; owners, standbys, leaders and their servers are killed, stopped and cut
@@ -43,6 +48,7 @@ servers beside it.
                 printed
   --at-least N  Fail unless each voice and each kind of fault came so often [0];
                 a slow machine may take three times as long for that
+  --early       End as soon as --at-least is reached
   --only KIND   Only faults whose name, as the table has it, contains this:
                 --only 'leader cut off'
   --release     The optimised binary
@@ -67,7 +73,8 @@ fn wanted(arguments: &[String], help: &str) -> Result<Option<Wanted>> {
         match argument.as_str() {
             "-h" | "--help" => return Ok(None),
             "--release" => wanted.release = true,
-            "--minutes" | "--seed" | "--at-least" => {
+            "--early" => wanted.arguments.push(argument.clone()),
+            "--minutes" | "--seed" | "--at-least" | "--kills" | "--puts" => {
                 let value = arguments.next();
                 let Some(value) = value.filter(|value| value.parse::<u64>().is_ok()) else {
                     bail!("{argument} takes a number\n\n{help}");
@@ -124,17 +131,16 @@ pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
 ///
 /// # Errors
 /// It does not build.
-pub(crate) fn build(release: bool) -> Result<()> {
-    // The whole workspace, as in its tests: so nothing is built twice.
-    let mut build = vec!["build", "--workspace", "--bins"];
-    if release {
-        build.push("--release");
+fn build(root: &Path, release: bool) -> Result<()> {
+    match release {
+        // The whole workspace, so that its crates have the same features as in the tests.
+        true => cargo(&["build", "--workspace", "--bins", "--release"]),
+        false => built(root).map(drop),
     }
-    cargo(&build)
 }
 
 fn campaign(root: &Path, wanted: &Wanted, command: &str, more: &[OsString]) -> Result<()> {
-    build(wanted.release)?;
+    build(root, wanted.release)?;
     let mut again = command.to_owned();
     if wanted.release {
         again.push_str(" --release");
@@ -169,10 +175,10 @@ mod tests {
 
     #[test]
     fn options_are_checked_and_passed_on() {
-        let all = said(&["--seed", "7", "--release", "--minutes", "60"]);
+        let all = said(&["--seed", "7", "--release", "--minutes", "60", "--early"]);
         let all = all.expect("options").expect("no help");
         assert!(all.release);
-        assert_eq!(all.arguments, ["--seed", "7", "--minutes", "60"]);
+        assert_eq!(all.arguments, ["--seed", "7", "--minutes", "60", "--early"]);
         assert_eq!(said(&["--help"]).expect("help"), None);
         for wrong in [&["--seed"][..], &["--minutes", "x"], &["--hours", "1"]] {
             let error = said(wrong).expect_err("wrong").to_string();

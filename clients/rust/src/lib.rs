@@ -32,7 +32,8 @@ impl Server {
     /// It does not start.
     pub fn start(folder: &Path, voice: &str, address: &str, options: &str) -> Self {
         let config = folder.join("quintet.toml");
-        let text = format!("[[listen]]\nvoice = \"{voice}\"\naddress = \"{address}\"\n{options}\n");
+        // Small files: a server under test writes little.
+        let text = format!("segment_bytes = \"4MiB\"\nspare_segments = 1\n[[listen]]\nvoice = \"{voice}\"\naddress = \"{address}\"\n{options}\n");
         std::fs::write(&config, text).expect("written");
         let mut child = quintet()
             .args(["serve", "--data"])

@@ -431,10 +431,8 @@ impl Faults {
 /// The library, built in `folder` from the source in this crate. Its name has
 /// the source's hash, so that it is built again when that changes.
 fn build_library(folder: &Path) -> io::Result<PathBuf> {
-    use std::hash::{DefaultHasher, Hasher};
-    let mut hasher = DefaultHasher::new();
-    hasher.write(SOURCE.as_bytes());
-    let hash = hasher.finish();
+    let hash = hash_of(SOURCE.as_bytes());
+    let folder = &preloadable(folder);
     let library = folder.join(format!("faults-{hash:016x}.so"));
     if library.exists() {
         return Ok(library);
@@ -462,4 +460,21 @@ fn build_library(folder: &Path) -> io::Result<PathBuf> {
     }
     std::fs::rename(&built, &library)?;
     Ok(library)
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// The folder, or one among the temporary files in its place: `LD_PRELOAD` is a list that blanks
+/// and colons divide (ld.so(8)), and knows no escapes.
+fn preloadable(folder: &Path) -> PathBuf {
+    let bytes = folder.as_os_str().as_encoded_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b' ' | b':')) {
+        return folder.to_owned();
+    }
+    std::env::temp_dir().join(format!("quintet-faults-{:016x}", hash_of(bytes)))
 }

@@ -13,4 +13,4 @@ mod random;
 pub mod transcript;
 pub mod world;
 
-pub use random::Random;
+pub use random::{Random, seeds};

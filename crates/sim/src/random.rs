@@ -1,5 +1,19 @@
 //! Chance from a seed: the same seed gives the same run on every machine.
 
+/// Seeds that a test tries: `SEEDS` of the environment or `count`, from `FIRST_SEED` or 0 on.
+/// `cargo xtask test` begins at another one with each commit.
+///
+/// # Panics
+/// A variable is not a number.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name: &str, default: u64| match std::env::var(name) {
+        Ok(text) => text.parse().expect("SEEDS and FIRST_SEED are numbers"),
+        Err(_) => default,
+    };
+    let first = number("FIRST_SEED", 0);
+    first..first + number("SEEDS", count)
+}
+
 /// SplitMix64 (Steele, Lea, Flood 2014): tiny, fast, and good enough for choosing faults.
 #[derive(Clone, Debug)]
 pub struct Random(u64);

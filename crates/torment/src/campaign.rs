@@ -87,13 +87,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 impl Campaign<'_> {
-    /// The time is over, and everything came as often as it should; a slow
-    /// machine is given three times as long for that.
     fn is_over(&self, began: Instant) -> bool {
-        let time = Duration::from_secs(self.args.minutes * 60);
-        let passed = began.elapsed();
-        let few = || self.sums.too_few(&self.load.ledger(), self.args.at_least);
-        passed >= time && (passed >= time * 3 || few().is_empty())
+        self.sums
+            .are_enough(&self.load.ledger(), self.args, began.elapsed())
     }
 
     fn go(&mut self, folder: &Path, began: Instant) -> Result<()> {

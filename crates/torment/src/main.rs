@@ -37,6 +37,15 @@ pub(crate) struct Args {
     /// so often; goes on for up to three times as long to get there
     #[arg(long, default_value_t = 0)]
     at_least: u64,
+    /// Ends as soon as --at-least, --kills and --puts are reached
+    #[arg(long)]
+    early: bool,
+    /// With --early: so many kills and power cuts
+    #[arg(long, default_value_t = 0)]
+    kills: u64,
+    /// With --early: so many acknowledged messages
+    #[arg(long, default_value_t = 0)]
+    puts: u64,
     /// The server's binary
     #[arg(long)]
     quintet: PathBuf,

@@ -1,7 +1,9 @@
 //! What came out, as text.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use crate::Args;
 use crate::ledger::{DEEDS, Ledger, VOICES};
 
 /// How often a kind of fault was tried, did something, and to how many calls.
@@ -24,6 +26,11 @@ pub(crate) struct Sums {
     pub(crate) script_runs: u64,
 }
 
+/// Whether a kind of fault ends the server without a chance to write.
+fn is_kill(kind: &str) -> bool {
+    kind.starts_with("kill") || kind.starts_with("power cut")
+}
+
 impl Sums {
     /// Of a campaign with these kinds of faults, in the order they are shown.
     pub(crate) fn new(kinds: impl Iterator<Item = &'static str>) -> Self {
@@ -44,6 +51,20 @@ impl Sums {
             tally.happened += u64::from(calls > 0);
             tally.calls += calls;
         }
+    }
+
+    /// Whether a campaign ends: after its minutes, or before with `--early`, as soon as its minimum
+    /// is reached. A slow machine has three times as long for `--at-least`.
+    pub(crate) fn are_enough(&self, ledger: &Ledger, args: &Args, passed: Duration) -> bool {
+        let time = Duration::from_secs(args.minutes * 60);
+        let reached = || {
+            let kills = self.kinds.iter().filter(|(name, _)| is_kill(name));
+            let kills: u64 = kills.map(|(_, tally)| tally.happened).sum();
+            let puts: u64 = ledger.counts.iter().map(|counts| counts.puts).sum();
+            args.early && kills >= args.kills && puts >= args.puts
+        };
+        passed >= time * 3
+            || (passed >= time || reached()) && self.too_few(ledger, args.at_least).is_empty()
     }
 
     /// What did not come often enough.
@@ -128,8 +149,48 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+
     use super::Sums;
+    use crate::Args;
     use crate::ledger::{DEEDS, Ledger, VOICES};
+
+    #[test]
+    fn an_early_end_waits_for_the_minimum_and_a_slow_machine_for_three_times_the_minutes() {
+        let args = |words: &str| {
+            let words = format!("torment --quintet q --scratch s --minutes 2 {words}");
+            Args::parse_from(words.split_whitespace())
+        };
+        let (early, timed) = (
+            args("--early --at-least 1 --kills 2 --puts 7"),
+            args("--at-least 1"),
+        );
+        let mut sums = Sums::new(["kill -9", "power cut", "SIGTERM"].into_iter());
+        let mut ledger = Ledger::new();
+        for counts in &mut ledger.counts {
+            counts.puts = 1;
+        }
+        ledger.deeds = [1; DEEDS.len()];
+        let s = Duration::from_secs;
+        sums.add("kill -9", 1);
+        sums.add("SIGTERM", 1);
+        for (args, at, over) in [
+            (&early, 1, false),
+            (&timed, 359, false),
+            (&timed, 360, true),
+        ] {
+            assert_eq!(sums.are_enough(&ledger, args, s(at)), over, "{args:?} {at}");
+        }
+        sums.add("power cut", 1);
+        assert!(
+            sums.are_enough(&ledger, &timed, s(120)) && !sums.are_enough(&ledger, &timed, s(119))
+        );
+        assert!(sums.are_enough(&ledger, &early, s(1)) == (ledger.counts.len() >= 7));
+        ledger.counts[0].puts = 7;
+        assert!(sums.are_enough(&ledger, &early, s(1)));
+    }
 
     #[test]
     fn what_came_too_seldom_is_named() {

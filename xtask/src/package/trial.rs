@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Source, deb, said};
 use crate::needs::has;
-use crate::{cargo, target};
+use crate::programs::binary;
+use crate::target;
 
 /// The first systemd that measures the sandbox of a unit that is not installed.
 const SYSTEMD_THAT_MEASURES_FILES: u32 = 250;
@@ -26,7 +27,7 @@ const EXPOSURE_BY_OTHERS: u32 = 20;
 /// # Errors
 /// Something is missing in it or does not work.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    cargo(&["build", "--package", "quintet"])?;
+    let binary = binary(root)?;
     let work = target(root).join("package-trial");
     if work.exists() {
         fs::remove_dir_all(&work)?;
@@ -34,11 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     fs::create_dir_all(&work)?;
     // The symbols of a debug build are most of it, and of no use here.
     let program = work.join("quintet");
-    crate::run(
-        Command::new("strip")
-            .arg("-o")
-            .args([&program, &target(root).join("debug/quintet")]),
-    )?;
+    crate::run(Command::new("strip").arg("-o").args([&program, &binary]))?;
     let source = Source::new(root)?;
     let package = deb::build(&source, &program, 0, &work)?;
     let unpacked = work.join("unpacked");

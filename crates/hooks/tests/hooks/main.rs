@@ -2,6 +2,7 @@
 
 mod batches;
 mod clock;
+mod recipes;
 mod unique;
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Relay between two real servers, over a link that is cut, while either is
 //! killed: in the end each message is there once.
 
-#[path = "../../../web/tests/common/proxy.rs"]
+#[path = "../../../web/tests/web/common/proxy.rs"]
 mod proxy;
 
 use std::collections::BTreeMap;

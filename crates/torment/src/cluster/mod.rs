@@ -131,13 +131,9 @@ fn kinds(args: &Args) -> Result<Vec<usize>> {
 }
 
 impl Campaign<'_> {
-    /// The time is over, and everything came as often as it should; a slow machine is given three
-    /// times as long for that.
     fn is_over(&self, load: &Load, began: Instant) -> bool {
-        let time = Duration::from_secs(self.args.minutes * 60);
-        let passed = began.elapsed();
-        let few = || self.sums.too_few(&load.ledger(), self.args.at_least);
-        passed >= time && (passed >= time * 3 || few().is_empty())
+        self.sums
+            .are_enough(&load.ledger(), self.args, began.elapsed())
     }
 
     fn go(&mut self, began: Instant) -> Result<()> {

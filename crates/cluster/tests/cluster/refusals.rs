@@ -1,0 +1,181 @@
+//! What a stream's log does not believe, and what it does when there is no room.
+
+use crate::common;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use common::{Node, body, store};
+use quintet_cluster::{
+    Answer, ClusterId, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent, Told, World,
+};
+use quintet_log::{Log, LogError, SegmentNumber, Stamp};
+use quintet_sim::cluster::SimWorld;
+
+fn open(stream: &MemStream, seed: u64) -> Result<Node, LogError> {
+    let world: Arc<dyn World> = Arc::new(SimWorld::new());
+    let stream = Arc::new(stream.clone());
+    Node::open(store(stream, world, seed, Fences::default()))
+}
+
+/// An owner's life: claim at 1, padding up to 66, frames behind it.
+fn some(frames: u8) -> (MemStream, Node) {
+    let stream = MemStream::new();
+    let mut node = open(&stream, 1).expect("open");
+    for number in 0..frames {
+        node.append(&[number; 100]).expect("append");
+    }
+    node.sync().expect("sync");
+    (stream, node)
+}
+
+fn refused(stream: &MemStream) -> (u64, String) {
+    match open(stream, 2) {
+        Err(LogError::BadEntry { entry, why, .. }) => (entry, why),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it was believed"),
+    }
+}
+
+#[test]
+fn a_flipped_bit_stops_a_start_and_says_where() {
+    let (stream, _) = some(5);
+    let (_, before) = stream.entries();
+    stream.damage(Seq(69), |entry| entry[80] ^= 4);
+    let (entry, why) = refused(&stream);
+    assert_eq!(entry, 69);
+    assert!(why.contains("damaged, or of another cluster"), "{why}");
+    assert_eq!(
+        stream.entries().1.len(),
+        before.len(),
+        "nothing was appended"
+    );
+}
+
+#[test]
+fn a_stream_of_another_cluster_is_refused() {
+    let (stream, _) = some(1);
+    let world: Arc<dyn World> = Arc::new(SimWorld::new());
+    let mut asked = store(Arc::new(stream.clone()), world, 2, Fences::default());
+    asked.cluster = ClusterId(8);
+    let refused = Node::open(asked).err();
+    assert!(matches!(refused, Some(LogError::BadEntry { entry: 1, .. })));
+}
+
+#[test]
+fn a_purge_by_somebody_else_is_seen() {
+    let (stream, _) = some(5);
+    stream.purge_below(Seq(68), Box::new(|_| ()));
+    let (entry, why) = refused(&stream);
+    assert_eq!(entry, 68);
+    assert!(why.contains("does not begin a segment"), "{why}");
+    // All of it gone is not the same as nothing ever there.
+    let (stream, _) = some(5);
+    stream.purge_below(Seq(1000), Box::new(|_| ()));
+    let (entry, why) = refused(&stream);
+    assert_eq!(entry, 71);
+    assert!(why.contains("purged"), "{why}");
+}
+
+#[test]
+fn more_than_is_read_ahead_is_read_all_the_same() {
+    let (stream, mut node) = some(0);
+    for number in 0..20 {
+        let stamp = Stamp {
+            epoch: node.log.epoch(),
+            time_ms: number,
+        };
+        let end = node.log.end();
+        let placed = node.log.append(end, stamp, &mut body(1 << 20));
+        placed.expect("append");
+    }
+    node.sync().expect("sync");
+    let next = open(&stream, 2).expect("open");
+    assert_eq!((next.found.len(), next.recovery.frames), (20, 20));
+    assert!(
+        next.found
+            .iter()
+            .all(|(_, payload)| payload.len() == 1 << 20)
+    );
+}
+
+#[test]
+fn without_room_appends_are_refused_until_there_is_some() {
+    let (stream, mut node) = some(1);
+    let (_, entries) = stream.entries();
+    let used: usize = entries.iter().map(Bytes::len).sum();
+    stream.set_capacity(used + 500);
+    // What is on its way already stays so.
+    node.append(&[1; 600]).expect("nobody knows yet");
+    let before = node.log.end();
+    match node.append(&[2; 10]) {
+        Err(error @ LogError::NoSpace { .. }) => assert!(!error.is_final()),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(node.log.end(), before, "the log is as it was");
+    stream.set_capacity(1 << 20);
+    node.sync().expect("it was sent again");
+    node.append(&[2; 10]).expect("append");
+    node.sync().expect("sync");
+    assert_eq!(open(&stream, 2).expect("open").found, node.acknowledged());
+}
+
+/// A stream that stores only what is in front of some place.
+struct Until(MemStream, Mutex<Seq>);
+
+impl Stream for Until {
+    fn name(&self) -> String {
+        "a stream that stops".to_owned()
+    }
+
+    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+        let until = *self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if expected.after() < until {
+            self.0.append(expected, entry, told);
+        }
+    }
+
+    fn ends(&self, told: Told<Option<Ends>>) {
+        self.0.ends(told);
+    }
+
+    fn get(&self, seq: Seq, told: Told<Found>) {
+        self.0.get(seq, told);
+    }
+
+    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
+        self.0.tail(from, each)
+    }
+
+    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+        self.0.purge_below(seq, told);
+    }
+}
+
+#[test]
+fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
+    let stream = MemStream::new();
+    let until = Arc::new(Until(stream.clone(), Mutex::new(Seq(1000))));
+    let world: Arc<dyn World> = Arc::new(SimWorld::new());
+    let way = Arc::clone(&until) as Arc<dyn Stream>;
+    let asked = store(way, Arc::clone(&world), 1, Fences::default());
+    let mut node = Node::open(asked).expect("open");
+    node.append(b"the only segment that is whole")
+        .expect("append");
+    node.sync().expect("sync");
+    // The first of four parts of the next segment's first frame, and no more.
+    *until.1.lock().expect("lock") = Seq(69);
+    node.log.begin_segment();
+    let stamp = Stamp {
+        epoch: node.log.epoch(),
+        time_ms: 5,
+    };
+    let end = node.log.end();
+    let placed = node.log.append(end, stamp, &mut body(1_000_000));
+    let first = SegmentNumber(placed.expect("append").segment.0 - 1);
+    assert_eq!(stream.entries().1.len(), 68);
+    assert_eq!(node.log.retire(first).expect("retire"), 0);
+    assert_eq!(stream.entries().0, Seq(1), "it would begin in its middle");
+    let next = open(&stream, 2).expect("half a frame is void");
+    assert_eq!(next.found, node.acknowledged());
+}

@@ -1,0 +1,792 @@
+//! The record decoder: whatever the bytes, it answers; what it accepts it
+//! writes again no longer than it was; every fact comes back as it went.
+//!
+//! `crates/engine/tests/corpus/facts.txt` keeps records that were once written
+//! (`ok`, so that they can be read for ever) or that once were trouble (`bad`).
+
+mod batches;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use quintet_engine::*;
+use quintet_sim::facts::{decode, encode, survive};
+
+use batches::{batch, owed, progress, retry, tie, tracked};
+
+thread_local! {
+    /// Numbers are such as may be added up: sums that overflow are no matter of
+    /// the test that replays.
+    static MODEST: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+fn number() -> BoxedStrategy<u64> {
+    if MODEST.get() {
+        return prop_oneof![0..3u64, 0..1u64 << 40].boxed();
+    }
+    prop_oneof![
+        0..3u64,
+        any::<u64>(),
+        Just(u64::MAX),
+        (0..64u32).prop_map(|bit| 1 << bit)
+    ]
+    .boxed()
+}
+
+/// A fact that may be the next one of a log, whatever came before.
+fn modest_fact() -> impl Strategy<Value = Fact> {
+    MODEST.set(true);
+    let fact = fact();
+    MODEST.set(false);
+    fact
+}
+
+fn small() -> BoxedStrategy<u32> {
+    if MODEST.get() {
+        return (0..1u32 << 20).boxed();
+    }
+    prop_oneof![0..3u32, any::<u32>(), Just(u32::MAX)].boxed()
+}
+
+fn ms() -> impl Strategy<Value = Ms> {
+    // `NEVER` is not stored: a time there is one, or none.
+    number().prop_map(|at| Ms(at.min(u64::MAX - 1)))
+}
+
+fn bytes() -> impl Strategy<Value = Box<[u8]>> {
+    prop::collection::vec(any::<u8>(), 0..6).prop_map(Vec::into_boxed_slice)
+}
+
+fn queue() -> impl Strategy<Value = QueueId> {
+    prop_oneof![3 => 0..4u32, 1 => 0..1u32 << 28].prop_map(QueueId)
+}
+
+fn id() -> impl Strategy<Value = MessageId> {
+    prop_oneof![1..9u64, 1..1u64 << 63].prop_map(MessageId)
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    bytes().prop_map(|name| Name::new(&name))
+}
+
+fn at() -> impl Strategy<Value = At> {
+    (queue(), small(), any::<i64>(), id()).prop_map(|(queue, rank, place, id)| At {
+        queue,
+        rank,
+        place,
+        id,
+    })
+}
+
+fn attachments() -> impl Strategy<Value = Vec<Attachment>> {
+    let one = (bytes(), number(), any::<[u8; 16]>());
+    prop::collection::vec(
+        one.prop_map(|(name, len, md5)| Attachment { name, len, md5 }),
+        0..3,
+    )
+}
+
+fn extra() -> impl Strategy<Value = Extra> {
+    (
+        (
+            prop::option::of(bytes()),
+            prop::option::of(ms()),
+            prop::option::of(ms()),
+            prop::option::of(ms()),
+        ),
+        (
+            prop::collection::vec((bytes(), bytes()), 0..3),
+            attachments(),
+            bytes(),
+        ),
+        (
+            (ms(), number(), small(), small(), small(), small(), number()),
+            (
+                small(),
+                prop::option::of(bytes()),
+                prop::option::of(retry()),
+                prop::option::of(tie()),
+            ),
+            (number(), ms(), any::<bool>()),
+        ),
+    )
+        .prop_map(
+            |(
+                (key, due, expires, buried_until),
+                (attrs, attachments, status),
+                (counts, (failures, name, retry, batch), (born, first_leased, tracked)),
+            )| {
+                Extra {
+                    key: key.map(Into::into),
+                    due,
+                    expires,
+                    attrs,
+                    attachments,
+                    status,
+                    changed: counts.0,
+                    bury_order: counts.1,
+                    timeouts: counts.2,
+                    releases: counts.3,
+                    buries: counts.4,
+                    kicks: counts.5,
+                    delay_ms: counts.6,
+                    failures,
+                    name: name.map(Into::into),
+                    retry: retry.map(Box::new),
+                    buried_until,
+                    born: MessageId(born),
+                    first_leased,
+                    batch,
+                    tracked,
+                }
+            },
+        )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let state = one_of(State::ALL);
+    let large = (number(), number()).prop_map(|(id, len)| Body::Large(LargeBody::new(id, len, 0)));
+    let body = prop_oneof![9 => bytes().prop_map(|body| Body::new(&body)), 1 => large];
+    (
+        (at(), ms(), body, prop::option::of(extra())),
+        (prop::option::of(number()), small(), small(), state),
+        (any::<bool>(), any::<bool>()),
+    )
+        .prop_map(
+            |(
+                (at, created, body, extra),
+                (ttr_ms, flags, reserves, state),
+                (selectable, doomed),
+            )| {
+                let mut message = Message::new(at, created, body);
+                message.set_decided(at.place, doomed);
+                message.extra = extra.map(Box::new);
+                message.ttr_ms = ttr_ms;
+                (message.flags, message.reserves) = (flags, reserves);
+                (message.state, message.selectable) = (state, selectable);
+                message
+            },
+        )
+}
+
+fn lease() -> impl Strategy<Value = Lease> {
+    (
+        number(),
+        one_of(Bound::ALL),
+        prop::option::of(ms()),
+        number(),
+        one_of(BackTo::ALL),
+        number(),
+        ms(),
+    )
+        .prop_map(
+            |(party, bound, until, span_ms, back_to, epoch, since)| Lease {
+                party: Party(party),
+                bound,
+                until,
+                span_ms,
+                back_to,
+                epoch,
+                since,
+            },
+        )
+}
+
+fn overrides() -> impl Strategy<Value = Overrides> {
+    let n = || prop::option::of(number());
+    let b = || prop::option::of(any::<bool>());
+    let s = || prop::option::of(small());
+    (
+        (s(), n(), n(), n(), n(), s()),
+        // No queue has the empty name; the record uses it for "bury".
+        (
+            prop::option::of(prop::option::of(
+                "[a-z]{1,3}".prop_map(|to| Name::from(to.as_str())),
+            )),
+            n(),
+            n(),
+            prop::option::of(name()),
+        ),
+        (b(), n(), n(), n(), b(), b(), b(), n(), rate(), s()),
+        (n(), s(), n(), s(), s(), retry_on()),
+        (
+            prop::option::of(any::<bool>()),
+            n(),
+            prop::option::of(one_of(Scope::ALL)),
+            prop::option::of(one_of(OnRepeat::ALL)),
+            n(),
+            prop::option::of(tags()),
+        ),
+        (prop::option::of(one_of(Groups::ALL)), n(), rate(), s(), n()),
+    )
+        .prop_map(
+            |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique, keys)| Overrides {
+                default_rank: a.0,
+                default_ttr_ms: a.1,
+                messages_max: a.2,
+                bytes_max: a.3,
+                message_bytes_max: a.4,
+                attempts_max: a.5,
+                dead_letter: dead_letter.map(|to| to.map_or(DeadLetter::Bury, DeadLetter::To)),
+                ttl_ms,
+                ttl_max_ms,
+                expire_to,
+                when_full: c.0.map(|drop| {
+                    if drop {
+                        WhenFull::DropOldest
+                    } else {
+                        WhenFull::Refuse
+                    }
+                }),
+                dedupe_by_key_ms: c.1,
+                retention_ms: c.2,
+                idle_ms: c.3,
+                paused: c.4,
+                down: c.5,
+                memory: None,
+                fanout_only: c.6,
+                in_flight_max: c.7,
+                take_rate: c.8,
+                take_burst: c.9,
+                retry_delay_ms: retry.0,
+                retry_factor: retry.1,
+                retry_delay_max_ms: retry.2,
+                retry_jitter: retry.3,
+                retry_max: retry.4,
+                retry_on: retry.5,
+                unique_by_body: unique.0,
+                unique_for_ms: unique.1,
+                unique_until: unique.2,
+                unique_repeat: unique.3,
+                default_delay_ms: unique.4,
+                tags: unique.5,
+                groups: keys.0,
+                key_in_flight_max: keys.1,
+                key_take_rate: keys.2,
+                key_take_burst: keys.3,
+                buried_ttl_ms: keys.4,
+            },
+        )
+}
+
+fn tags() -> impl Strategy<Value = Tags> {
+    let tags = prop::collection::btree_map("[a-z]{0,3}", "[a-z]{0,3}", 0..3);
+    tags.prop_map(|tags| {
+        let tags = tags.iter();
+        tags.map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+            .collect()
+    })
+}
+
+fn retry_on() -> impl Strategy<Value = Option<RetryOn>> {
+    let one = prop::sample::select(vec![
+        RetryOn::NONE,
+        RetryOn::RELEASE,
+        RetryOn::TIMEOUT.and(RetryOn::LOST),
+        RetryOn::ALL,
+    ]);
+    prop::option::of(one)
+}
+
+fn rate() -> impl Strategy<Value = Option<Rate>> {
+    let rate = (any::<u32>(), any::<u64>());
+    prop::option::of(rate.prop_map(|(count, per_ms)| Rate { count, per_ms }))
+}
+
+fn totals() -> impl Strategy<Value = QueueTotals> {
+    prop::collection::vec(number(), 0..26).prop_map(|values| QueueTotals::from_values(&values))
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    (
+        ms(),
+        prop::option::of(small()),
+        prop::option::of(prop::option::of(ms())),
+        prop::option::of(bytes()),
+        prop::option::of(prop::collection::vec((bytes(), bytes()), 0..3)),
+        prop::option::of(attachments()),
+        prop::option::of(prop::option::of(ms())),
+    )
+        .prop_map(
+            |(now, rank, due, status, attrs, attachments, expires)| Change {
+                now,
+                rank,
+                due,
+                status,
+                attrs,
+                attachments,
+                expires,
+            },
+        )
+}
+
+/// What comes of a coded enum's list, whatever is added to it.
+fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+    prop::sample::select(all)
+}
+
+fn block() -> impl Strategy<Value = Block> {
+    let order = || (small(), any::<i64>(), id());
+    (
+        (small(), 0..1u32 << 20, 0..9u32, queue(), one_of(Lane::ALL)),
+        (order(), order(), 0..9u32, number()),
+        (
+            small(),
+            small(),
+            any::<bool>(),
+            prop::option::of(ms()),
+            ms(),
+        ),
+    )
+        .prop_map(
+            |(
+                (number, ordinal, count, queue, lane),
+                (first, last, live, bytes),
+                (urgent, apart, keyed, expires, created),
+            )| Block {
+                number,
+                ordinal,
+                count,
+                queue,
+                lane,
+                first,
+                last,
+                live: live.min(count),
+                bytes,
+                urgent,
+                apart,
+                keyed,
+                expires,
+                created,
+            },
+        )
+}
+
+fn run() -> impl Strategy<Value = RunId> {
+    small().prop_map(RunId)
+}
+
+/// A fact of this kind. The match is the test's promise that none is left out.
+fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
+    use FactKind as Kind;
+    match kind {
+        Kind::Put => message().prop_map(Fact::Put).boxed(),
+        Kind::Image => (message(), prop::option::of(lease()))
+            .prop_map(|(message, lease)| Fact::Image(message, lease.map(Box::new)))
+            .boxed(),
+        Kind::Restored => message().prop_map(Fact::Restored).boxed(),
+        Kind::Removed => (at(), one_of(Removal::ALL))
+            .prop_map(|(at, why)| Fact::Removed { at, why })
+            .boxed(),
+        Kind::Leased => (at(), lease())
+            .prop_map(|(at, lease)| Fact::Leased { at, lease })
+            .boxed(),
+        Kind::Reheld => (at(), lease())
+            .prop_map(|(at, lease)| Fact::Reheld { at, lease })
+            .boxed(),
+        Kind::Touched => (at(), ms())
+            .prop_map(|(at, until)| Fact::Touched { at, until })
+            .boxed(),
+        Kind::Released => (
+            at(),
+            small(),
+            any::<i64>(),
+            (prop::option::of(ms()), number()),
+            (one_of(Return::ALL), prop::option::of(bytes())),
+        )
+            .prop_map(
+                |(at, rank, place, (due, delay_ms), (why, failed))| Fact::Released {
+                    at,
+                    rank,
+                    place,
+                    due,
+                    delay_ms,
+                    why,
+                    failed,
+                },
+            )
+            .boxed(),
+        Kind::Buried => (
+            at(),
+            small(),
+            (ms(), prop::option::of(ms())),
+            any::<bool>(),
+            bytes(),
+        )
+            .prop_map(|(at, rank, (now, until), dead, reason)| Fact::Buried {
+                at,
+                rank,
+                now,
+                dead,
+                reason,
+                until,
+            })
+            .boxed(),
+        Kind::Archived => (at(), any::<bool>(), ms(), bytes())
+            .prop_map(|(at, relayed, now, status)| Fact::Archived {
+                at,
+                relayed,
+                now,
+                status,
+            })
+            .boxed(),
+        Kind::Kicked => at().prop_map(|at| Fact::Kicked { at }).boxed(),
+        Kind::Moved => (at(), queue(), any::<i64>(), one_of(Transfer::ALL), ms())
+            .prop_map(|(at, to, place, why, now)| Fact::Moved {
+                at,
+                to,
+                place,
+                why,
+                now,
+            })
+            .boxed(),
+        Kind::Sent => (at(), name(), one_of(Transfer::ALL), ms())
+            .prop_map(|(at, to, why, now)| Fact::Sent { at, to, why, now })
+            .boxed(),
+        Kind::SentImage => (message(), name())
+            .prop_map(|(message, to)| Fact::SentImage(message, to))
+            .boxed(),
+        Kind::Arrived => (message(), number())
+            .prop_map(|(message, from)| Fact::Arrived {
+                message,
+                from: MessageId(from),
+            })
+            .boxed(),
+        Kind::Carried => number().prop_map(|id| Fact::Carried(MessageId(id))).boxed(),
+        Kind::Committed => at().prop_map(|at| Fact::Committed { at }).boxed(),
+        Kind::Edited => (at(), change())
+            .prop_map(|(at, change)| Fact::Edited {
+                at,
+                change: Box::new(change),
+            })
+            .boxed(),
+        Kind::Remembered => (
+            queue(),
+            one_of(Mark::ALL),
+            bytes(),
+            number(),
+            ms(),
+            one_of(Scope::ALL),
+        )
+            .prop_map(|(queue, kind, mark, id, until, scope)| Fact::Remembered {
+                queue,
+                kind,
+                mark,
+                id: MessageId(id),
+                until,
+                scope,
+            })
+            .boxed(),
+        Kind::Frozen => (run(), block(), prop::collection::vec(id(), 8))
+            .prop_map(|(run, block, some)| {
+                // As many entries as the block counts, as many of them alive.
+                let ids = (0..block.count as usize)
+                    .map(|at| match at < block.live as usize {
+                        true => some[at],
+                        false => MessageId(0),
+                    })
+                    // An id twice in a row has no form: no block has it.
+                    .scan(MessageId(0), |before, id| {
+                        let id = match id == *before && id.0 != 0 {
+                            true => MessageId(id.0 ^ 1 << 62),
+                            false => id,
+                        };
+                        *before = if id.0 == 0 { *before } else { id };
+                        Some(id)
+                    })
+                    .collect();
+                Fact::Frozen {
+                    run,
+                    block: Box::new(block),
+                    ids,
+                }
+            })
+            .boxed(),
+        Kind::Thawed => (run(), small(), at(), number(), any::<bool>())
+            .prop_map(|(run, ordinal, at, bytes, apart)| Fact::Thawed {
+                run,
+                ordinal,
+                at,
+                bytes,
+                apart,
+            })
+            .boxed(),
+        Kind::RunImage => (run(), block())
+            .prop_map(|(run, block)| {
+                let dead = (block.live < block.count)
+                    .then(|| vec![(1u64 << (block.count - block.live)) - 1].into_boxed_slice());
+                Fact::RunImage {
+                    run,
+                    block: Box::new(block),
+                    dead,
+                }
+            })
+            .boxed(),
+        Kind::RunGone => run().prop_map(Fact::RunGone).boxed(),
+        Kind::Withheld => (at(), number())
+            .prop_map(|(at, party)| Fact::Withheld {
+                at,
+                party: Party(party),
+            })
+            .boxed(),
+        Kind::TableSet => (
+            name(),
+            bytes(),
+            prop::option::of(bytes()),
+            prop::option::of(ms()),
+            number(),
+        )
+            .prop_map(|(table, key, value, until, version)| Fact::TableSet {
+                table,
+                key,
+                value,
+                until,
+                version,
+            })
+            .boxed(),
+        Kind::TableDropped => name().prop_map(Fact::TableDropped).boxed(),
+        Kind::BatchMade => batch()
+            .prop_map(|batch| Fact::BatchMade(Box::new(batch)))
+            .boxed(),
+        Kind::BatchProgress => (number(), progress())
+            .prop_map(|(batch, progress)| Fact::BatchProgress {
+                batch: BatchId(batch),
+                progress,
+            })
+            .boxed(),
+        Kind::BatchGone => number().prop_map(|id| Fact::BatchGone(BatchId(id))).boxed(),
+        Kind::BatchOwed => owed().boxed(),
+        Kind::Tracked => tracked().boxed(),
+        Kind::Epoch => (number(), ms())
+            .prop_map(|(epoch, now)| Fact::Epoch { epoch, now })
+            .boxed(),
+        Kind::IdMark => number().prop_map(Fact::IdMark).boxed(),
+        Kind::QueueMade => (queue(), name(), prop::option::of(queue()), ms())
+            .prop_map(|(queue, name, parent, created)| Fact::QueueMade {
+                queue,
+                name,
+                parent,
+                created,
+            })
+            .boxed(),
+        Kind::QueueMaker => (queue(), bytes())
+            .prop_map(|(queue, maker)| Fact::QueueMaker { queue, maker })
+            .boxed(),
+        Kind::QueueConfigured => (queue(), overrides())
+            .prop_map(|(queue, overrides)| Fact::QueueConfigured {
+                queue,
+                overrides: Box::new(overrides),
+            })
+            .boxed(),
+        Kind::QueuePaused => (
+            queue(),
+            prop::option::of((prop::option::of(ms()), number())),
+        )
+            .prop_map(|(queue, pause)| Fact::QueuePaused {
+                queue,
+                pause: pause.map(|(until, for_ms)| Pause { until, for_ms }),
+            })
+            .boxed(),
+        Kind::QueueFlushed => (queue(), number(), number())
+            .prop_map(|(queue, through, count)| Fact::QueueFlushed {
+                queue,
+                through: MessageId(through),
+                count,
+            })
+            .boxed(),
+        Kind::QueuePurged => (queue(), number(), number())
+            .prop_map(|(queue, through, count)| Fact::QueuePurged {
+                queue,
+                through: MessageId(through),
+                count,
+            })
+            .boxed(),
+        Kind::QueueDropped => (queue(), number(), any::<bool>())
+            .prop_map(|(queue, through, idle)| Fact::QueueDropped {
+                queue,
+                through: MessageId(through),
+                idle,
+            })
+            .boxed(),
+        Kind::QueueCounted => (queue(), totals(), any::<i64>(), number())
+            .prop_map(|(queue, totals, head, bury_order)| Fact::QueueCounted {
+                queue,
+                totals: Box::new(totals),
+                head,
+                bury_order,
+            })
+            .boxed(),
+        Kind::ShardCounted => (number(), number(), number(), totals())
+            .prop_map(|(made, dropped, expired, gone)| {
+                Fact::ShardCounted(Box::new(ShardCounts {
+                    made,
+                    dropped,
+                    expired,
+                    gone,
+                }))
+            })
+            .boxed(),
+    }
+}
+
+fn fact() -> impl Strategy<Value = Fact> {
+    prop::strategy::Union::new(FactKind::ALL.iter().map(|&kind| of_kind(kind)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 4000,
+        failure_persistence: Some(Box::new(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        )),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_fact_comes_back_as_it_went(fact in fact()) {
+        let bytes = encode(&fact);
+        let mut rest = bytes.as_slice();
+        prop_assert_eq!(decode(&mut rest), Ok(fact));
+        prop_assert!(rest.is_empty());
+        for cut in 0..bytes.len() {
+            prop_assert_eq!(decode(&mut &bytes[..cut]), Err(FactError::Short));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        survive(&bytes);
+    }
+
+    #[test]
+    fn damaged_facts_are_answered(
+        facts in prop::collection::vec(fact(), 1..4),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8u8), 1..5),
+    ) {
+        let mut bytes: Vec<u8> = facts.iter().flat_map(encode).collect();
+        for (at, bit) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        survive(&bytes);
+    }
+}
+
+proptest! {
+    // Seen to hold for 100,000 sequences once.
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        failure_persistence: Some(Box::new(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        )),
+        ..ProptestConfig::default()
+    })]
+
+    /// A log whose checksums are right and whose facts make no sense is read:
+    /// nothing in it reaches what replay asserts.
+    #[test]
+    fn facts_in_any_order_are_replayed(facts in prop::collection::vec(modest_fact(), 1..200)) {
+        let mut engine = Engine::new(0, 1, Settings::default());
+        for number in 0..3 {
+            let made = Fact::QueueMade {
+                queue: QueueId(number),
+                name: Name::from(format!("queue {number}").as_str()),
+                parent: None,
+                created: Ms(1),
+            };
+            engine.replay(made, Home(0));
+        }
+        let mut dropped = Vec::new();
+        for fact in facts {
+            match &fact {
+                Fact::QueueDropped { queue, .. } => dropped.push(*queue),
+                // The table of queues is an array, and no number comes again.
+                Fact::QueueMade { queue, .. }
+                    if queue.0 > 1 << 16 || dropped.contains(queue) =>
+                {
+                    continue;
+                }
+                _ => {}
+            }
+            engine.replay(fact, Home(0));
+        }
+    }
+}
+
+/// Records that were once written, cut, joined and changed anyhow.
+/// `RECORD_CASES` sets how many times.
+#[test]
+fn changed_records_are_refused_or_come_back() {
+    let cases = std::env::var("RECORD_CASES").map_or(20_000, |text| {
+        text.parse().expect("RECORD_CASES is a number")
+    });
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let seeds: Vec<Vec<u8>> = FactKind::ALL
+        .iter()
+        .flat_map(|&kind| [kind; 4])
+        .map(|kind| {
+            let fact = of_kind(kind).new_tree(&mut runner).expect("a value");
+            encode(&fact.current())
+        })
+        .collect();
+    for case in 0..cases {
+        let mut random = quintet_sim::Random::new(case);
+        let mut bytes = seeds[random.index(seeds.len())].clone();
+        for _ in 0..=random.below(4) {
+            let at = random.index(bytes.len() + 1);
+            match random.below(5) {
+                0 => bytes.truncate(at),
+                1 => bytes.extend(&seeds[random.index(seeds.len())]),
+                2 => bytes.insert(at, random.next_u64() as u8),
+                3 => drop(bytes.drain(at..(at + 3).min(bytes.len()))),
+                _ => {
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte = random.next_u64() as u8;
+                    }
+                }
+            }
+        }
+        let answered = std::panic::catch_unwind(|| survive(&bytes));
+        assert!(answered.is_ok(), "input {bytes:02x?}");
+    }
+}
+
+#[test]
+fn the_kept_corpus_is_read_as_before() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../engine/tests/corpus/facts.txt"
+    );
+    let text = std::fs::read_to_string(path).expect("the corpus is part of the sources");
+    let mut operations = std::collections::BTreeSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (kind, hex) = line.split_once(' ').expect("`ok` or `bad`, then hex");
+        let bytes: Vec<u8> = (0..hex.len() / 2)
+            .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("hex"))
+            .collect();
+        survive(&bytes);
+        let mut rest = bytes.as_slice();
+        match kind {
+            "ok" => {
+                let fact = decode(&mut rest).expect(line);
+                assert!(rest.is_empty(), "{line}");
+                assert_eq!(encode(&fact), bytes, "{fact:?}");
+                operations.insert(bytes[0]);
+            }
+            _ => assert!(decode(&mut rest).is_err(), "{line}"),
+        }
+    }
+    // A fact that was added has no line yet: these are some.
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let lines: Vec<String> = FactKind::ALL
+        .iter()
+        .filter(|&&kind| !operations.contains(&(kind as u8)))
+        .flat_map(|&kind| [kind; 3])
+        .map(|kind| {
+            let fact = of_kind(kind).new_tree(&mut runner).expect("a value");
+            let bytes = encode(&fact.current());
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("ok {hex}")
+        })
+        .collect();
+    assert!(lines.is_empty(), "add to the corpus:\n{}", lines.join("\n"));
+}

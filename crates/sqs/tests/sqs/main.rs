@@ -1,0 +1,6 @@
+//! The voice over HTTP, with a door of the test's own behind it.
+
+mod clock;
+mod moves;
+mod random;
+mod world;

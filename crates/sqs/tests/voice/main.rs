@@ -1,5 +1,0 @@
-//! The voice over HTTP, with a door of the test's own behind it.
-
-mod clock;
-mod moves;
-mod world;

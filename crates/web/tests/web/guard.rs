@@ -1,0 +1,196 @@
+//! Who is let in, and how much of them.
+
+use crate::common;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use common::{Reply, World};
+use serde_json::json;
+
+#[test]
+fn a_page_of_another_site_can_do_nothing() {
+    let world = World::new();
+    world.paused_queue("test");
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    for strange in [
+        ("origin", "http://evil.example"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("referer", "http://evil.example/page"),
+    ] {
+        for path in [
+            "/q/test/new_message",
+            "/q/test/adminoper",
+            "/new_queue",
+            "/delete_queue",
+        ] {
+            let body = b"mesg={}&down=1&queue_name=test&queue[name]=x&queue[script]=/bin/true";
+            let reply = world.ask("POST", path, &[form, strange], body);
+            assert_eq!(reply.status, 403, "{path} {strange:?}");
+        }
+    }
+    let text = world.get("/q/test.txt").text();
+    assert!(
+        text.contains("status: PAUSE") && text.contains("que: 0"),
+        "{text}"
+    );
+    let own = format!("http://{}", world.address);
+    let reply = world.ask(
+        "POST",
+        "/q/test/new_message",
+        &[form, ("origin", &own)],
+        b"mesg={}",
+    );
+    assert_eq!(reply.json()[0], "ok");
+}
+
+#[test]
+fn a_name_pointed_at_us_is_not_ours() {
+    let world = World::new();
+    world.queue("test", "echo done >&3");
+    let reply = world.ask("GET", "/q/test.json", &[("host", "evil.example:3333")], b"");
+    assert_eq!(reply.status, 403);
+    assert_eq!(
+        world
+            .ask("GET", "/q.txt", &[("host", "localhost")], b"")
+            .status,
+        200
+    );
+    // Whoever asks whether it lives may call it anything.
+    assert_eq!(
+        world.ask("GET", "/healthz", &[("host", "any")], b"").status,
+        200
+    );
+}
+
+#[test]
+fn logins() {
+    let world = World::with(|settings| {
+        settings.users = quintet_web::users("anna:secret").expect("a user");
+    });
+    world.queue("test", "echo done >&3");
+    let reply = world.get("/q.txt");
+    assert_eq!(reply.status, 401);
+    let asks = reply.header("www-authenticate");
+    assert_eq!(asks, Some("Basic realm=\"RQ\", charset=\"UTF-8\""));
+    // anna:secret, anna:wrong
+    let with = |code: &str| world.ask("GET", "/q.txt", &[("authorization", code)], b"");
+    assert_eq!(with("Basic YW5uYTpzZWNyZXQ=").status, 200);
+    assert_eq!(with("Basic YW5uYTp3cm9uZw==").status, 401);
+    assert_eq!(world.get("/healthz").status, 200);
+}
+
+#[test]
+fn everything_may_live_under_a_prefix() {
+    let world = World::with(|settings| settings.relative_root = "/rq/".to_owned());
+    world.queue("test", "echo done >&3");
+    assert_eq!(world.get("/q.txt").status, 404);
+    assert_eq!(world.get("//rq//q.txt").text(), "/rq/q/test.txt\n");
+    let console = world.get("/rq").text();
+    assert!(console.contains("href=\"/rq/queues/test\""), "{console}");
+    let page = world.get("/rq/q").text();
+    assert!(page.contains("href=\"/rq/q/test\""), "{page}");
+    let reply = world.post_json("/rq/q/test/new_message", &json!({}));
+    let id = reply.json()[1].as_str().expect("an id").to_owned();
+    assert!(
+        id.starts_with(&format!("http://{}/rq/q/test/", world.address)),
+        "{id}"
+    );
+    let reply = world.post("/rq/q/test/adminoper", "pause=1");
+    assert!(reply.leads_to().starts_with("/rq/q/test?notice="));
+}
+
+#[test]
+fn forms_have_limits_with_names() {
+    let world = World::with(|settings| {
+        settings.limits.form_bytes_max = 10_000;
+        settings.limits.fields_max = 5;
+    });
+    world.paused_queue("test");
+    let long = format!("mesg={}", "x".repeat(10_000));
+    let reply = world.post("/q/test/new_message", &long);
+    assert_eq!(reply.status, 413);
+    assert!(reply.text().contains("max_form"), "{}", reply.text());
+    let many = "a=1&".repeat(6);
+    let reply = world.post("/q/test/new_message", &many);
+    assert_eq!(reply.status, 413);
+    assert!(reply.text().contains("max_fields"), "{}", reply.text());
+    let json = json!({"param1": "x".repeat(10_000)});
+    assert_eq!(world.post_json("/q/test/new_message", &json).status, 413);
+    let part = "x".repeat(10_000);
+    let parts: &[(&str, &[u8])] = &[("mesg", part.as_bytes())];
+    assert_eq!(world.post_parts("/q/test/new_message", parts).status, 413);
+}
+
+#[test]
+fn heads_have_a_limit() {
+    let world = World::with(|settings| settings.limits.header_bytes_max = 8 << 10);
+    let long = "x".repeat(9 << 10);
+    let reply = world.ask("GET", "/q.txt", &[("x-long", &long)], b"");
+    assert_eq!(reply.status, 431);
+}
+
+#[test]
+fn who_says_nothing_is_let_go() {
+    let world = World::with(|settings| {
+        settings.limits.timeout = Duration::from_millis(100);
+        settings.limits.idle = Duration::from_millis(100);
+    });
+    world.paused_queue("test");
+    // Half a head: closed, with or without a word.
+    let mut stream = world.connect();
+    stream
+        .write_all(b"GET /q.txt HTTP/1.1\r\nho")
+        .expect("sent");
+    let mut rest = Vec::new();
+    let ended = std::io::Read::read_to_end(&mut stream, &mut rest);
+    assert!(ended.is_ok(), "{ended:?}");
+    // Half a form.
+    let mut stream = world.connect();
+    let head =
+        "POST /q/test/new_message HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nmesg=";
+    stream.write_all(head.as_bytes()).expect("sent");
+    let reply = Reply::read(&mut stream);
+    assert_eq!(reply.status, 408, "{}", reply.text());
+}
+
+#[test]
+fn rubbish_gets_an_answer_and_the_server_goes_on() {
+    let world = World::new();
+    world.queue("test", "echo done >&3");
+    for bytes in [
+        &b"\x00\x01\x02\x03\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /q/test/new_message HTTP/1.1\r\nhost: localhost\r\ncontent-length: x\r\n\r\n",
+        b"POST /q/test/new_message HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /q/%ff%fe HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+        b"GET /q/test?%ff=%zz&&&=== HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+        b"POST /q/test/1/attach/new HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: multipart/form-data; boundary=x\r\ncontent-length: 7\r\n\r\n--y\r\n\r\n",
+    ] {
+        let mut stream = world.connect();
+        stream.write_all(bytes).expect("sent");
+        stream.shutdown(std::net::Shutdown::Write).expect("shut");
+        let mut answer = Vec::new();
+        let _reset = std::io::Read::read_to_end(&mut stream, &mut answer);
+        assert!(!answer.windows(4).any(|w| w == b" 500"), "{}", String::from_utf8_lossy(&answer));
+    }
+    assert_eq!(world.get("/q.txt").status, 200);
+}
+
+#[test]
+fn many_at_once() {
+    let world = World::with(|settings| settings.limits.connections_max = 4);
+    world.paused_queue("test");
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    assert_eq!(world.post("/q/test/new_message", "mesg={}").json()[0], "ok");
+                }
+            });
+        }
+    });
+    assert!(world.get("/q/test.txt").text().contains("que: 100"));
+}

@@ -1,0 +1,18 @@
+//! HTTP through sockets: RQ's API, the console, events, files, relay.
+
+mod api;
+mod cases;
+mod common;
+mod console;
+mod console_bulk;
+mod console_lists;
+mod console_scripts;
+mod events;
+mod files;
+mod guard;
+#[path = "common/proxy.rs"]
+mod proxy;
+mod random;
+mod relay;
+mod router;
+mod threads;

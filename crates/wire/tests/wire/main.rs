@@ -1,0 +1,9 @@
+//! Protocols without sockets: transcripts, decoders, log-ins.
+
+mod common;
+mod decoder;
+mod decoder_random;
+mod faktory;
+mod login;
+mod said;
+mod transcripts;

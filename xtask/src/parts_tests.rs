@@ -1,0 +1,189 @@
+use std::path::Path;
+use std::sync::Mutex;
+
+use anyhow::bail;
+
+use super::{
+    Asked, CLIENTS, Extra, LINT, Lane, NOTHING, PARTS, Part, Run, announce, chosen, list, run_of,
+};
+use crate::needs::{Need, program};
+
+const ABSENT: &[Need] = &[program("no-such-program", "a-package")];
+
+const fn fake(name: &'static str, lane: Lane, run: fn(&Run) -> anyhow::Result<()>) -> Part {
+    Part {
+        name,
+        what: "tries",
+        seconds: 60,
+        lane,
+        needs: &[],
+        extras: &[],
+        fetches: "",
+        fetch: NOTHING,
+        run,
+    }
+}
+
+const FAKES: &[Part] = &[
+    fake("one", Lane::Checks, |_| Ok(())),
+    fake("two", Lane::Unit, |_| bail!("broken")),
+    fake("three", Lane::Unit, |_| Ok(())),
+    Part {
+        needs: &[ABSENT],
+        ..fake("four", Lane::Clients, |_| {
+            unreachable!("its needs are not there")
+        })
+    },
+    Part {
+        fetch: |_: &Path| bail!("no network"),
+        ..fake("five", Lane::Cluster, |_| {
+            unreachable!("nothing is fetched")
+        })
+    },
+    fake("six", Lane::Long, |_| Ok(())),
+];
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+fn run_with(strict: bool) -> Run {
+    Run {
+        root: ".".into(),
+        long: false,
+        seed: 7,
+        strict,
+        timings: Mutex::default(),
+        left_out: Mutex::default(),
+    }
+}
+
+/// The lines that are printed, and the error.
+fn run(strict: bool, of: &[&str]) -> (String, Option<String>) {
+    let mut out = Vec::new();
+    let parts = chosen(FAKES, &names(of), false);
+    let end = parts.and_then(|parts| run_of(&parts, &run_with(strict), Vec::new(), &mut out));
+    let error = end.err().map(|error| error.to_string());
+    (String::from_utf8(out).unwrap(), error)
+}
+
+#[test]
+fn a_part_that_fails_stops_no_other_and_is_named_at_the_end() {
+    let (said, error) = run(true, &[]);
+    for line in [
+        "xtask: one      passed in 0 s",
+        "xtask: two      FAILED in 0 s: broken",
+        "xtask: three    passed in 0 s",
+        "xtask: four     FAILED in 0 s: please install: no-such-program",
+        "xtask: five     FAILED in 0 s: no network",
+    ] {
+        assert!(said.contains(line), "{line}:\n{said}");
+    }
+    assert!(
+        !said.contains("everything") && !said.contains("six"),
+        "{said}"
+    );
+    assert_eq!(
+        error.unwrap(),
+        "3 of 5 parts failed; to repeat only these: cargo xtask test --seed 7 two four five"
+    );
+}
+
+#[test]
+fn a_machine_that_lacks_something_leaves_out_that_and_says_how_to_get_it() {
+    let (said, error) = run(false, &["one", "four", "five"]);
+    assert_eq!(error, None);
+    for line in [
+        "xtask: four     left out",
+        "xtask: left out: four: needs no-such-program: apt-get install a-package",
+        "xtask: left out: five: it could not be fetched: no network",
+        "xtask: cargo xtask test --yes installs all of it",
+    ] {
+        assert!(said.contains(line), "{line}:\n{said}");
+    }
+    assert!(
+        said.ends_with("xtask: everything that ran passed\n"),
+        "{said}"
+    );
+    let (_, error) = run(false, &["two", "four"]);
+    assert!(error.unwrap().starts_with("1 of 2 parts failed"));
+}
+
+#[test]
+fn parts_are_run_by_name() {
+    let (said, error) = run(true, &["three", "one"]);
+    assert!(said.contains("three") && !said.contains("two") && error.is_none());
+    assert!(said.ends_with("xtask: everything passed\n"), "{said}");
+    let (said, error) = run(true, &["one", "seven"]);
+    assert_eq!(said, "", "nothing is run for a wrong name");
+    assert_eq!(
+        error.unwrap(),
+        "no part \"seven\"; there are one, two, three, four, five, six"
+    );
+    assert_eq!(chosen(FAKES, &[], true).unwrap().len(), 6);
+}
+
+#[test]
+fn the_command_line_is_read() {
+    let asked = Asked::parse(&["unit", "--seed", "9", "--timings", "t.json", "--long"]).unwrap();
+    assert_eq!((asked.names, asked.seed), (names(&["unit"]), Some(9)));
+    assert!(asked.long && !asked.yes && !asked.list && asked.timings.is_some());
+    for wrong in [&["--seed"][..], &["--seed", "x"], &["--slow"]] {
+        assert!(Asked::parse(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_list_tells_seconds_and_missing_programs() {
+    let mut out = Vec::new();
+    list(FAKES, &mut out).unwrap();
+    let said = String::from_utf8(out).unwrap();
+    assert!(said.starts_with("one        60 s  tries\n"), "{said}");
+    assert!(said.contains("not there: no-such-program\n"), "{said}");
+    assert!(said.contains("\nall      20 min"), "{said}");
+}
+
+#[test]
+fn the_seed_and_the_downloads_are_announced() {
+    let mut out = Vec::new();
+    let parts = chosen(PARTS, &names(&["node", "tidy"]), false).unwrap();
+    announce(&parts, &run_with(false), &mut out).unwrap();
+    let said = String::from_utf8(out).unwrap();
+    assert!(said.starts_with("xtask: tidy, node\n"), "{said}");
+    assert!(said.contains("seed 7"), "{said}");
+    assert!(said.contains("node gets client libraries by npm"), "{said}");
+}
+
+#[test]
+fn the_names_are_those_of_parts() {
+    for name in LINT.iter().chain(&CLIENTS) {
+        assert!(PARTS.iter().any(|part| part.name == *name), "{name}");
+    }
+    for (at, part) in PARTS.iter().enumerate() {
+        assert!(PARTS[..at].iter().all(|other| other.name != part.name));
+    }
+}
+
+/// A name that is in no test would leave nothing out.
+#[test]
+fn tests_that_need_more_are_there() {
+    let listed = std::process::Command::new("git")
+        .args([
+            "grep",
+            "-hE",
+            "fn [a-z_0-9]+\\(|^def test_",
+            "--",
+            "*.rs",
+            "*.py",
+        ])
+        .current_dir(crate::root())
+        .output()
+        .expect("git");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let extras: Vec<&Extra> = PARTS.iter().flat_map(|part| part.extras).collect();
+    for test in extras.iter().flat_map(|extra| extra.tests) {
+        let name = test.rsplit("::").next().unwrap_or(test);
+        let is_file = crate::root().join(test).is_file();
+        assert!(is_file || listed.contains(&format!("{name}(")), "{test}");
+    }
+}

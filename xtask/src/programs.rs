@@ -1,0 +1,299 @@
+//! The workspace's test programs: built once for all parts, and run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::show::shown;
+
+/// A program of tests.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pub(crate) package: String,
+    /// The name of its file or folder below `tests`, or `lib`.
+    pub(crate) name: String,
+    pub(crate) file: PathBuf,
+    /// Cargo runs a test program in the folder of its package.
+    folder: PathBuf,
+}
+
+/// How the one build ended.
+struct Built {
+    programs: Result<Vec<Program>, String>,
+    seconds: u64,
+}
+
+/// Every part needs the build: the first one that asks starts it.
+static BUILT: OnceLock<Built> = OnceLock::new();
+
+/// Builds all test programs and the binaries, once, and answers the test programs.
+///
+/// Clippy stands in for the compiler of the workspace's own crates, so that one build does for
+/// clippy, for the tests and for the real binary. Its warnings are errors.
+///
+/// # Errors
+/// The build fails, or clippy warns.
+pub(crate) fn built(root: &Path) -> Result<Vec<Program>> {
+    let built = BUILT.get_or_init(|| {
+        let began = Instant::now();
+        let programs = build(root).map_err(|error| format!("{error:#}"));
+        let seconds = began.elapsed().as_secs();
+        Built { programs, seconds }
+    });
+    built.programs.clone().map_err(anyhow::Error::msg)
+}
+
+fn build(root: &Path) -> Result<Vec<Program>> {
+    let output = clippy_command()
+        .args(["test", "--workspace", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo test --no-run")?;
+    ensure!(
+        output.status.success(),
+        "the workspace does not build without a warning; its output is above"
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
+    programs.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
+    Ok(programs)
+}
+
+/// The seconds that [`built`] took, if it was called.
+pub(crate) fn build_seconds() -> Option<u64> {
+    BUILT.get().map(|built| built.seconds)
+}
+
+/// Builds the server without the feature `cluster`. It stands where the tests' server stands, until
+/// [`built`] puts that there.
+///
+/// # Errors
+/// The build fails, or clippy warns.
+pub(crate) fn alone(root: &Path) -> Result<()> {
+    let mut command = clippy_command();
+    crate::run(
+        command
+            .args(["build", "--workspace", "--bins", "--no-default-features"])
+            .current_dir(root),
+    )
+}
+
+/// Cargo with clippy in the compiler's place for the workspace's crates. `cargo clippy` would
+/// build every crate of others a second time.
+pub(crate) fn clippy_command() -> Command {
+    let mut command = crate::cargo_command();
+    command
+        .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+        // The form in which `cargo clippy -- -D warnings` hands its arguments on.
+        .env(
+            "CLIPPY_ARGS",
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        );
+    if std::env::var_os("CI").is_some() {
+        // Nobody edits and builds again there.
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    command
+}
+
+/// A test program, if this message of cargo's is about one.
+fn program(message: &str) -> Option<Program> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"].as_bool()?;
+    let file = message["executable"].as_str().filter(|_| is_test)?;
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+    // `path+file:///somewhere/log#quintet-log@0.1.0`, or without the name if it
+    // is the folder's.
+    let id = message["package_id"].as_str()?;
+    let (path, last) = id.rsplit_once('#')?;
+    let package = match last.split_once('@') {
+        Some((name, _)) => name,
+        None => path.rsplit('/').next()?,
+    };
+    let target = &message["target"];
+    let name = match target["kind"][0].as_str()? {
+        "lib" => "lib",
+        _ => target["name"].as_str()?,
+    };
+    Some(Program {
+        package: package.to_owned(),
+        name: name.to_owned(),
+        file: file.into(),
+        folder: folder.to_owned(),
+    })
+}
+
+/// How a run of a program ended.
+pub(crate) struct Ran {
+    pub(crate) passed: usize,
+    /// Names of the tests that failed.
+    pub(crate) failed: Vec<String>,
+    pub(crate) time: Duration,
+    /// How long each test took, as far as the output tells.
+    pub(crate) tests: Vec<(String, Duration)>,
+    /// The end of its output if it failed.
+    pub(crate) said: String,
+}
+
+impl Program {
+    /// `PACKAGE:PROGRAM`, without the prefix that all packages share.
+    pub(crate) fn label(&self) -> String {
+        let package = self.package.trim_start_matches("quintet-");
+        let package = if package == "quintet" {
+            "server"
+        } else {
+            package
+        };
+        format!("{package}:{}", self.name)
+    }
+
+    /// The program with these arguments, as cargo would start it.
+    pub(crate) fn command(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new(&self.file);
+        command
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs its tests, `threads` at a time, without those whose names contain one of `skipped`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn run(
+        &self,
+        threads: usize,
+        skipped: &[&str],
+        more: &dyn Fn(&mut Command),
+    ) -> Result<Ran> {
+        let mut arguments = vec![format!("--test-threads={threads}")];
+        for name in skipped {
+            arguments.extend(["--skip".to_owned(), (*name).to_owned()]);
+        }
+        let mut command = self.command(&arguments);
+        more(&mut command);
+        let began = Instant::now();
+        let mut ends = Vec::new();
+        let mut failed = Vec::new();
+        let mut passed = 0;
+        let (status, said) = shown(&mut command, &mut |line| {
+            if let Some((name, ok)) = ended(line) {
+                ends.push((name.to_owned(), began.elapsed()));
+                match ok {
+                    true => passed += 1,
+                    false => failed.push(name.to_owned()),
+                }
+                return !ok;
+            }
+            !line.starts_with("test ") && !line.starts_with("running ") && !line.is_empty()
+        })
+        .with_context(|| self.file.display().to_string())?;
+        if !status.success() && failed.is_empty() {
+            failed.push(format!("(all: {status})"));
+        }
+        Ok(Ran {
+            passed,
+            failed,
+            time: began.elapsed(),
+            tests: durations(ends, threads),
+            said,
+        })
+    }
+}
+
+/// The test that ended with this line of a test program, and whether it passed.
+fn ended(line: &str) -> Option<(&str, bool)> {
+    let line = line.strip_prefix("test ")?;
+    let (name, ok) = match line.strip_suffix(" ... ok") {
+        Some(name) => (name, true),
+        None => (line.strip_suffix(" ... FAILED")?, false),
+    };
+    Some((name.trim_end_matches(" - should panic"), ok))
+}
+
+/// The names of tests that failed in the output of a test program.
+pub(crate) fn failed_tests(text: &str) -> Vec<String> {
+    let failed = text.lines().filter_map(ended).filter(|(_, ok)| !ok);
+    failed.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// How long each test took, by when each ended: tests begin in the order of their names, each as
+/// soon as one of `threads` is free.
+fn durations(ends: Vec<(String, Duration)>, threads: usize) -> Vec<(String, Duration)> {
+    let moments: Vec<Duration> = ends.iter().map(|(_, end)| *end).collect();
+    let mut ends = ends;
+    ends.sort();
+    let began = |at: usize| match at.checked_sub(threads) {
+        Some(before) => moments[before],
+        None => Duration::ZERO,
+    };
+    let one =
+        |(at, (name, end)): (usize, (String, Duration))| (name, end.saturating_sub(began(at)));
+    ends.into_iter().enumerate().map(one).collect()
+}
+
+/// The path of the server's binary, which [`built`] builds.
+///
+/// # Errors
+/// As [`built`].
+pub(crate) fn binary(root: &Path) -> Result<PathBuf> {
+    built(root)?;
+    let binary = crate::target(root).join("debug/quintet");
+    if !binary.exists() {
+        bail!("{} is not there", binary.display());
+    }
+    Ok(binary)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{durations, failed_tests, program};
+
+    #[test]
+    fn test_programs_are_known_by_cargos_messages() {
+        let message = |target: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"path+file:///q/crates/log#quintet-log@0.1.0","manifest_path":"/q/crates/log/Cargo.toml","target":{target},"profile":{{"test":{test}}},"executable":"/q/target/x"}}"#
+            )
+        };
+        let found = program(&message(r#"{"kind":["test"],"name":"limits"}"#, true)).unwrap();
+        assert_eq!(
+            (found.package.as_str(), found.name.as_str()),
+            ("quintet-log", "limits")
+        );
+        assert_eq!(found.folder.to_str(), Some("/q/crates/log"));
+        let found = program(&message(r#"{"kind":["lib"],"name":"quintet_log"}"#, true)).unwrap();
+        assert_eq!(found.name, "lib");
+        assert_eq!(found.label(), "log:lib");
+        assert!(program(&message(r#"{"kind":["bin"],"name":"quintet"}"#, false)).is_none());
+        assert!(program("Compiling").is_none());
+    }
+
+    #[test]
+    fn the_tests_that_failed_are_named() {
+        let text = "test a ... ok\ntest b::c ... FAILED\n\ntest d ... ignored\n";
+        assert_eq!(failed_tests(text), ["b::c"]);
+    }
+
+    #[test]
+    fn a_test_takes_from_when_a_thread_was_free_until_its_end() {
+        let s = Duration::from_secs;
+        let ends = |names: [&str; 4], at: [u64; 4]| {
+            let all = names.into_iter().zip(at);
+            all.map(|(name, at)| (name.to_owned(), s(at))).collect()
+        };
+        // Two at a time: a and b begin at 0, c when b ends, d when c ends.
+        let found = durations(ends(["b", "c", "a", "d"], [1, 3, 4, 5]), 2);
+        let found: Vec<u64> = found.iter().map(|(_, time)| time.as_secs()).collect();
+        assert_eq!(found, [4, 1, 2, 2]);
+    }
+}

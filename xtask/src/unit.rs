@@ -1,0 +1,157 @@
+//! The part `unit`: the workspace's own tests, those that wait beside those that compute.
+
+use std::sync::Mutex;
+
+use anyhow::{Result, ensure};
+
+use crate::parts::Run;
+use crate::programs::{Program, built};
+use crate::show::say;
+
+/// Packages whose tests wait for sockets, children and disks most of the time. The others compute:
+/// they have a thread.
+const WAITING: [&str; 6] = [
+    "quintet",
+    "quintet-bench",
+    "quintet-front",
+    "quintet-scripts",
+    "quintet-sqs",
+    "quintet-web",
+];
+
+/// Programs that wait, beside each other, and tests of each at a time for each processor; choices.
+/// Two, as one may have tests that wait for each other: the pages' sessions share the default ports.
+const WAITING_PROGRAMS: usize = 2;
+const WAITING_AT_A_TIME: usize = 2;
+
+/// The program of tests over real NATS servers, which the part `cluster` runs.
+pub(crate) const REAL: &str = "real";
+
+/// Runs all test programs but those over real NATS servers.
+///
+/// # Errors
+/// They do not build, or tests fail.
+pub(crate) fn run(run: &Run) -> Result<()> {
+    let programs = built(&run.root)?;
+    let skipped = run.left_out("unit")?;
+    let programs = programs.iter().filter(|program| program.name != REAL);
+    let (waiting, computing): (Vec<&Program>, Vec<&Program>) =
+        programs.partition(|program| WAITING.contains(&program.package.as_str()));
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let waiting = Mutex::new(waiting.into_iter());
+    let computing = Mutex::new(computing.into_iter());
+    let skipped = skipped.as_slice();
+    let many = processors * WAITING_AT_A_TIME;
+    let lanes = std::iter::once((&computing, 1))
+        .chain(std::iter::repeat_n((&waiting, many), WAITING_PROGRAMS));
+    let failed = std::thread::scope(|scope| {
+        let lanes: Vec<_> = lanes
+            .map(|(programs, threads)| {
+                std::thread::Builder::new()
+                    .name("unit".to_owned())
+                    .spawn_scoped(scope, move || run_all(run, programs, threads, skipped))
+                    .expect("a thread starts")
+            })
+            .collect();
+        let ends = lanes.into_iter().map(|lane| {
+            let end = lane.join();
+            end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        ends.collect::<Result<Vec<_>>>()
+    })?
+    .concat();
+    ensure!(failed.is_empty(), "tests failed:\n{}", failed.join("\n"));
+    Ok(())
+}
+
+/// Runs `programs` one after the other, and answers what failed.
+fn run_all<'a>(
+    run: &Run,
+    programs: &Mutex<impl Iterator<Item = &'a Program>>,
+    threads: usize,
+    skipped: &[&str],
+) -> Result<Vec<String>> {
+    let mut failed = Vec::new();
+    loop {
+        let next = programs.lock().map_or(None, |mut programs| programs.next());
+        let Some(program) = next else {
+            return Ok(failed);
+        };
+        failed.extend(run_one(run, program, threads, skipped, &[])?);
+    }
+}
+
+/// Runs a program and notes its times; answers which of its tests failed, and the end of its
+/// output.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn run_one(
+    run: &Run,
+    program: &Program,
+    threads: usize,
+    skipped: &[&str],
+    environment: &[(&str, std::ffi::OsString)],
+) -> Result<Vec<String>> {
+    let ran = program.run(threads, skipped, &|command| {
+        command.env("FIRST_SEED", run.seed.to_string());
+        if run.long {
+            for name in LONG {
+                command.env(name, MANY);
+            }
+        }
+        // proptest's own name for it.
+        command.env("PROPTEST_RNG_SEED", run.seed.to_string());
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        if program.name == REAL {
+            command.arg("--ignored");
+        }
+    })?;
+    let (label, failures) = (program.label(), ran.failed.len());
+    let seconds = ran.time.as_secs_f64();
+    say(&format!(
+        "xtask: {label}: {} passed, {failures} failed, {seconds:.1} s",
+        ran.passed
+    ));
+    let mut timings = run.timings();
+    timings.passed += ran.passed;
+    timings.failed += failures;
+    let tests = ran.passed + failures;
+    timings.programs.push((label.clone(), tests, ran.time));
+    let named = ran.tests.into_iter();
+    let named = named.map(|(name, time)| (format!("{label} {name}"), time));
+    timings.tests.extend(named);
+    if failures == 0 {
+        return Ok(Vec::new());
+    }
+    let names = ran.failed.iter().map(|name| format!("{label} {name}"));
+    Ok(names.chain([ran.said]).collect())
+}
+
+/// How many inputs or seeds tests try, and how many with `--long`.
+const LONG: [&str; 6] = [
+    "SEEDS",
+    "QUINTET_CASES",
+    "DECODER_CASES",
+    "RECORD_CASES",
+    "FRAME_CASES",
+    "IMPORT_CASES",
+];
+const MANY: &str = "10000";
+
+#[cfg(test)]
+mod tests {
+    use super::WAITING;
+
+    /// A package that is renamed would be run with one thread.
+    #[test]
+    fn packages_that_wait_are_there() {
+        let metadata = std::fs::read_to_string(crate::root().join("Cargo.lock")).unwrap();
+        for package in WAITING {
+            assert!(
+                metadata.contains(&format!("name = \"{package}\"\n")),
+                "{package}"
+            );
+        }
+    }
+}
