@@ -1,7 +1,9 @@
 //! The real binary on a data directory.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
@@ -30,6 +32,43 @@ pub fn small_files(text: &str) -> String {
     config + text
 }
 
+/// A data directory, with room for files beside it, that goes with this value.
+pub struct Data {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Data {
+    /// Nothing is made yet but the folder around it.
+    pub fn fresh() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self {
+            path: folder.path().join("data"),
+            _folder: folder,
+        }
+    }
+}
+
+impl Deref for Data {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsRef<Path> for Data {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsRef<OsStr> for Data {
+    fn as_ref(&self) -> &OsStr {
+        self.path.as_ref()
+    }
+}
+
 /// A server process.
 pub struct Server {
     pub child: Child,
@@ -38,7 +77,7 @@ pub struct Server {
     pub data: PathBuf,
     printed: Mutex<Receiver<String>>,
     log: Option<(PathBuf, u64)>,
-    folder: Option<TempDir>,
+    own: Option<Data>,
 }
 
 /// Options of a start.
@@ -109,9 +148,9 @@ impl Server {
     }
 
     fn in_folder(start: impl FnOnce(&Path) -> Self) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut server = start(&folder.path().join("data"));
-        server.folder = Some(folder);
+        let data = Data::fresh();
+        let mut server = start(&data);
+        server.own = Some(data);
         server
     }
 
@@ -187,7 +226,7 @@ impl Server {
             data: data.to_owned(),
             printed: Mutex::new(printed),
             log: None,
-            folder: None,
+            own: None,
         })
     }
 
@@ -474,7 +513,7 @@ impl Server {
         self.child.kill().expect("killed");
         self.child.wait().expect("reaped");
         let mut next = start.serve_at(&self.data);
-        next.folder = self.folder.take();
+        next.own = self.own.take();
         next
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use quintet_faults::{Action, Call, Faults, Rule, Undo, files};
 
-use crate::common::{Connection, PATIENCE, Server, Start, faults};
+use crate::common::{Connection, Data, PATIENCE, Server, Start, faults};
 
 /// A message: its producer and its number there.
 type Id = (u32, u64);
@@ -356,8 +356,7 @@ fn kill_loop(life: Life) {
          rounds, QUINTET_CRASH_SEED={seed}"
     );
     let mut random = Random(seed);
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let faults = cuts.then(|| faults(&data));
     let known = Arc::new(Mutex::new(Known::default()));
     for round in 0..rounds {

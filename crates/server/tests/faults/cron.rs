@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, await_that, faults, quintet, text};
+use crate::common::{Data, PATIENCE, Server, Start, await_that, faults, quintet, text};
 use quintet_faults::Faults;
 use serde_json::Value;
 
@@ -28,8 +28,7 @@ fn await_look(server: &Server) {
 /// also if the server is killed thereafter and the clock is set back and forth.
 #[test]
 fn a_missed_run_is_put_once_whatever_happens() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let config = format!("shards = 2\n{CRON}missed = 'once'\n");
     let server = start(&faults, &data, &config);
@@ -54,8 +53,7 @@ fn a_missed_run_is_put_once_whatever_happens() {
 
 #[test]
 fn skipped_runs_are_counted_and_nothing_is_put() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&faults, &data, CRON);
     await_look(&server);
@@ -72,8 +70,7 @@ fn skipped_runs_are_counted_and_nothing_is_put() {
 /// A queue that is full gets its message when it has room.
 #[test]
 fn a_put_that_is_refused_is_tried_again() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let config = format!("{CRON}missed = 'once'\n[[queue]]\nname = 'w'\nmessages_max = 1\n");
     let server = start(&faults, &data, &config);
@@ -90,8 +87,7 @@ fn a_put_that_is_refused_is_tried_again() {
 /// A reload brings a table, and a new schedule makes up for nothing.
 #[test]
 fn a_reload_counts() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&faults, &data, "crons_max = 1\n");
     let reload = |text: &str| {
@@ -133,8 +129,7 @@ fn steer(server: &Server, act: &str, name: &str) {
 /// made up for.
 #[test]
 fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     // `d` is looked at after `c`, and tells that the clock was seen.
     let other = CRON.replace("'c'", "'d'").replace("'w'", "'v'");
@@ -172,8 +167,7 @@ fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
 /// nobody was told, message and mark are both there or neither is.
 #[test]
 fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let mut server = start(&faults, &data, CRON);
     let last = |server: &Server| crons(server)[0]["last_ms"].as_u64();
@@ -212,8 +206,7 @@ fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
 /// forgets it.
 #[test]
 fn a_pause_is_as_long_as_its_table() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&faults, &data, CRON);
     steer(&server, "pause", "c");

@@ -4,7 +4,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 
-use crate::common::{Server, Start, faults, quintet, text};
+use crate::common::{Data, Server, Start, faults, quintet, text};
 use quintet_faults::{Action, Call, Faults, Rule, Undo, files};
 use serde_json::{Value, json};
 
@@ -68,8 +68,7 @@ fn cut(server: Server, faults: &Faults) {
 /// Directories included: that of the data, and those of scripts.
 #[test]
 fn what_a_first_start_was_given_survives_a_power_cut() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&data, Some(&faults));
     server.client_of("memcache").put("w", b"kept");
@@ -87,8 +86,7 @@ fn what_a_first_start_was_given_survives_a_power_cut() {
 /// A pause and a queue do not come back with the file that said so.
 #[test]
 fn what_an_operator_ended_a_power_cut_does_not_bring_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&data, Some(&faults));
     make_queue(&server, "gone");

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{Client, PATIENCE, Server, Start, await_that, faults, noise, text};
+use crate::common::{Client, Data, PATIENCE, Server, Start, await_that, faults, noise, text};
 use quintet_faults::{Action, Call, Faults, Rule, Undo, errno, files};
 
 const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'\nmemory = '32MiB'\n";
@@ -55,8 +55,7 @@ fn bytes_past(server: &Server, faults: &Faults) -> (i64, i64) {
 /// that matter.
 #[test]
 fn no_call_goes_past_the_library() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     // It reads what it overwrites only for an undoing.
     faults.undo(Undo::Nothing);
@@ -123,8 +122,7 @@ fn no_call_goes_past_the_library() {
 #[test]
 fn a_power_cut_undoes_what_was_not_synced() {
     for (undo, kept) in [(Undo::Nothing, true), (Undo::Pages, false)] {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
+        let data = Data::fresh();
         let faults = faults(&data);
         faults.undo(undo);
         let server = start(&faults, &data, "60s", "");
@@ -146,8 +144,7 @@ fn a_power_cut_undoes_what_was_not_synced() {
 fn cut_with_reply(faults: &Faults, client: &mut Client, request: &[u8], reply: &[u8]) {
     let rule = Rule::once(Call::Send, Action::CutAfter).on(files::SOCKET);
     faults.rule(0, rule);
-    client.send(request);
-    client.expect(reply);
+    client.ask(request, reply);
 }
 
 /// With `always`, the power goes in the moment in which a reply has left: what
@@ -156,8 +153,7 @@ fn cut_with_reply(faults: &Faults, client: &mut Client, request: &[u8], reply: &
 #[test]
 fn what_a_reply_says_survives_a_power_cut_right_behind_it() {
     for config in ["", "io_threads = 4\nshards = 2\n"] {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
+        let data = Data::fresh();
         let faults = faults(&data);
         faults.undo(Undo::PagesAndNames);
         let life = |what: &mut dyn FnMut(&mut Client)| {
@@ -207,8 +203,7 @@ fn what_a_reply_says_survives_a_power_cut_right_behind_it() {
 /// the put is durable.
 #[test]
 fn a_waiting_taker_is_not_served_what_a_power_cut_undoes() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     for round in 1..=8 {
         let server = start(&faults, &data, "always", "io_threads = 4\n");
@@ -256,8 +251,7 @@ const START_ALWAYS: Start<'static> = Start {
 fn a_sync_that_fails_answers_nobody_and_ends_the_server() {
     for error in [errno::EIO, errno::ENOSPC, errno::EDQUOT] {
         for pipelined in [1, 20] {
-            let dir = tempfile::tempdir().unwrap();
-            let data = dir.path().join("data");
+            let data = Data::fresh();
             let faults = faults(&data);
             let (code, said) = end_of(&faults, &data, |server| {
                 let mut client = server.client();
@@ -325,8 +319,7 @@ fn no_sync_that_fails_is_passed_over() {
 /// is full: a stop ends all the same, and says what that means.
 #[test]
 fn a_stop_ends_also_while_nothing_can_be_written() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let settings = Start::of("stop_wait = '100ms'\nscript_grace = '100ms'\n")
         .sync("always")
@@ -372,8 +365,7 @@ fn a_first_start_that_a_power_cut_ended_begins_again() {
     ] {
         let mut cuts = 0;
         loop {
-            let dir = tempfile::tempdir().unwrap();
-            let data = dir.path().join("data");
+            let data = Data::fresh();
             let faults = faults(&data);
             faults.undo(undo);
             faults.rule(0, Rule::once(call, Action::CutBefore).after(cuts));
@@ -404,8 +396,7 @@ fn a_first_start_that_a_power_cut_ended_begins_again() {
 fn a_run_is_deleted_only_after_that_is_durable() {
     for sync in ["never", "always"] {
         for skip in 0..2 {
-            let dir = tempfile::tempdir().unwrap();
-            let data = dir.path().join("data");
+            let data = Data::fresh();
             let faults = faults(&data);
             let server = start(&faults, &data, sync, SMALL_LOG);
             let mut client = server.client();
@@ -422,8 +413,7 @@ fn a_run_is_deleted_only_after_that_is_durable() {
             }
             // That the runs came into force is durable under every policy:
             // else the cut takes that back too, and nobody misses a file.
-            client.send(b"set other/sync 0 0 1\r\nx\r\n");
-            client.expect(b"STORED\r\n");
+            client.ask(b"set other/sync 0 0 1\r\nx\r\n", b"STORED\r\n");
             let rule = Rule::once(Call::Unlink, Action::CutAfter);
             faults.rule(0, rule.on(files::RUN).after(skip));
             let mut taken = 0;
@@ -459,8 +449,7 @@ fn a_run_is_deleted_only_after_that_is_durable() {
 #[test]
 fn a_run_in_force_survives_a_power_cut() {
     for undo in [Undo::Pages, Undo::PagesAndNames, Undo::SomePages] {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
+        let data = Data::fresh();
         let faults = faults(&data);
         faults.undo(undo);
         faults.seed(7);
@@ -495,8 +484,7 @@ fn a_run_in_force_survives_a_power_cut() {
 #[test]
 fn acknowledged_messages_outlive_steps_of_the_clock() {
     const YEAR: i64 = 366 * 86_400_000;
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let beans = Start::default()
         .sync("always")
@@ -507,8 +495,7 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
         for step in steps {
             let mut client = server.client();
             // An hour to live; kept whatever the clock shows meanwhile.
-            client.send(b"set w 0 3600 1\r\nx\r\n");
-            client.expect(b"STORED\r\n");
+            client.ask(b"set w 0 3600 1\r\nx\r\n", b"STORED\r\n");
             put += 1;
             let mut job = server.client_of("beanstalk");
             // The second begins before the reply says so.
@@ -527,8 +514,10 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
                 "due after {passed:?} of a second"
             );
             assert!(passed.as_secs() < 60, "a second's delay took {passed:?}");
-            job.send(format!("delete {}\r\n", id.trim()).as_bytes());
-            job.expect(b"DELETED\r\n");
+            job.ask(
+                format!("delete {}\r\n", id.trim()).as_bytes(),
+                b"DELETED\r\n",
+            );
         }
         assert_eq!(server.number("ready"), put);
         server.kill();
@@ -547,8 +536,7 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
 #[test]
 fn rests_rates_and_repeats_do_not_follow_the_clock() {
     const YEAR: i64 = 366 * 86_400_000;
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let start = Start::of(
         "[[queue]]\nname = 'rests'\nretry_delay = '1h'\n\
@@ -567,8 +555,10 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
     beans.until(b"RESERVED ");
     let id = text(&beans.until(b" "));
     beans.until(b"x\r\n");
-    beans.send(format!("release {} 0 0\r\n", id.trim()).as_bytes());
-    beans.expect(b"RELEASED\r\n");
+    beans.ask(
+        format!("release {} 0 0\r\n", id.trim()).as_bytes(),
+        b"RELEASED\r\n",
+    );
     server.client().take("rated", b"x");
     for (steps, shift) in [YEAR, 0, -YEAR, 0].into_iter().enumerate() {
         faults.shift_clock(shift);
@@ -580,12 +570,13 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
             beans.until(b"RESERVED ");
             let due = text(&beans.until(b" "));
             beans.until(b"d\r\n");
-            beans.send(format!("delete {}\r\n", due.trim()).as_bytes());
-            beans.expect(b"DELETED\r\n");
+            beans.ask(
+                format!("delete {}\r\n", due.trim()).as_bytes(),
+                b"DELETED\r\n",
+            );
             assert!(began.elapsed() < PATIENCE, "nobody looks at the clock");
         }
-        beans.send(b"reserve-with-timeout 0\r\n");
-        beans.expect(b"TIMED_OUT\r\n");
+        beans.ask(b"reserve-with-timeout 0\r\n", b"TIMED_OUT\r\n");
         server.client().take_nothing("rated");
         assert!(!put("once"), "a repeat");
     }
@@ -596,8 +587,7 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
 #[test]
 fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
     const YEAR: i64 = 366 * 86_400_000;
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     let token = quintet_trust::NewToken::of([2; 32]);
     let config = format!("[[user]]\nname = 'bob'\ntokens = ['{}']\n", token.id.show());
@@ -625,8 +615,7 @@ fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
 /// long as such an asking does, more or less, many times.
 #[test]
 fn a_taker_on_another_thread_is_told_what_is_durable() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let faults = faults(&data);
     faults.skip_syncs();
     let server = start(&faults, &data, "always", "io_threads = 4\n");

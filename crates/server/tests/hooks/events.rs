@@ -89,15 +89,13 @@ fn a_put_is_refused_in_each_voices_own_words() {
         }
         // Twice, as the connection lives.
         for _ in 0..2 {
-            client.send(put);
-            client.expect(refusal);
+            client.ask(put, refusal);
         }
     }
     let put = server.run(&["put", "q", "a"]);
     assert!(!put.status.success() && text(&put.stderr).contains("no q"));
     let mut client = server.client();
-    client.send(b"set q 0 0 1 noreply\r\na\r\nget q\r\n");
-    client.expect(b"END\r\n");
+    client.ask(b"set q 0 0 1 noreply\r\na\r\nget q\r\n", b"END\r\n");
 }
 
 #[test]
@@ -163,8 +161,10 @@ fn lineup_gets_new_commands_and_others_keep_their_errors() {
     client.send(b"bar\r\nSTATS default\r\nfoo\r\n");
     client.expect(b"UNKNOWN_COMMAND\r\nready 0\r\nUNKNOWN_COMMAND\r\n");
     let mut client = server.client();
-    client.send(b"dump\r\nunheard of\r\n");
-    client.expect(b"VALUE hook 0 9\r\ntwo\nlines\r\nEND\r\nERROR\r\n");
+    client.ask(
+        b"dump\r\nunheard of\r\n",
+        b"VALUE hook 0 9\r\ntwo\nlines\r\nEND\r\nERROR\r\n",
+    );
     client.expect_end();
 }
 
@@ -197,8 +197,10 @@ fn a_taken_message_is_changed_or_kept_also_when_it_was_waited_for() {
     client.expect_value("kept", b"keep");
     // A reserve keeps its lease, and the message its body.
     let mut worker = server.client_of("beanstalk");
-    worker.send(b"use b\r\nput 1 0 10 1\r\na\r\nwatch b\r\nreserve\r\n");
-    worker.expect(b"USING b\r\n");
+    worker.ask(
+        b"use b\r\nput 1 0 10 1\r\na\r\nwatch b\r\nreserve\r\n",
+        b"USING b\r\n",
+    );
     let inserted = text(&worker.until(b"\r\n"));
     let id = inserted
         .trim()
@@ -239,8 +241,7 @@ fn what_time_does_is_decided_by_hooks() {
     .with("[[queue]]\nname = \"tries\"\nattempts_max = 1\ndead_letter = \"dead\"\n");
     let server = place.start();
     let mut client = server.client();
-    client.send(b"set short 0 1 1\r\nx\r\n");
-    client.expect(b"STORED\r\n");
+    client.ask(b"set short 0 1 1\r\nx\r\n", b"STORED\r\n");
     client.send(b"get expired/t=120000\r\n");
     client.expect_value("expired", b"x");
     let mut worker = server.client_of("beanstalk");
@@ -312,8 +313,7 @@ fn a_mistake_at_the_start_is_named_and_later_leaves_the_old_hooks() {
     place.write("function before_put(msg) msg.body = end");
     server.signal(Signal::HUP);
     let mut client = server.client();
-    client.send(b"reload\r\n");
-    client.expect(b"Reloaded config.\r\n");
+    client.ask(b"reload\r\n", b"Reloaded config.\r\n");
     client.put("q", b"a");
     client.take("q", b"new");
     place.write("function before_put(msg) msg.body = 'newest' end");
@@ -343,8 +343,7 @@ fn a_hook_that_fails_or_runs_for_ever_harms_only_what_it_was_called_for() {
     let mut client = server.client();
     for body in ["loop", "memory", "error"] {
         let put = format!("set q 0 0 {}\r\n{body}\r\n", body.len());
-        client.send(put.as_bytes());
-        client.expect(b"SERVER_ERROR refused: a hook failed\r\n");
+        client.ask(put.as_bytes(), b"SERVER_ERROR refused: a hook failed\r\n");
         client.put("q", b"a");
         client.take("q", b"a!");
     }

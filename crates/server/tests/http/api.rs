@@ -116,8 +116,7 @@ fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
     let mut client = server.client_of("beanstalk");
     client.send(b"watch work\r\nreserve\r\n");
     client.expect(format!("WATCHING 2\r\nRESERVED {id} 1\r\na\r\n").as_bytes());
-    client.send(format!("release {id} 0 0\r\n").as_bytes());
-    client.expect(b"RELEASED\r\n");
+    client.ask(format!("release {id} 0 0\r\n").as_bytes(), b"RELEASED\r\n");
     let rests = get(&server, &format!("/messages/{id}")).json;
     assert_eq!(
         (&rests["state"], &rests["failures"]),
@@ -520,8 +519,7 @@ fn a_queue_tells_its_settings_its_leases_and_its_children() {
     assert_eq!(setup["children"], json!([]));
 
     let mut client = server.client_of("beanstalk");
-    client.send(b"watch work\r\n");
-    client.expect(b"WATCHING 2\r\n");
+    client.ask(b"watch work\r\n", b"WATCHING 2\r\n");
     client.send(b"reserve\r\n");
     let id: u64 = text(&client.until(b"\r\n"))
         .split(' ')

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::api::ask;
-use crate::common::{Server, Start, text};
+use crate::common::{Data, Server, Start, text};
 use serde_json::{Value, json};
 
 const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
@@ -69,8 +69,7 @@ fn listed(server: &Server) -> Vec<String> {
 #[test]
 fn callbacks_are_put_once_over_kills_and_shards() {
     for shards in [1, 4] {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
+        let data = Data::fresh();
         let more = format!("shards = {shards}");
         let mut server = start(&data, &more);
         let again = |server: Server| {
@@ -155,8 +154,7 @@ fn a_callback_to_a_full_queue_waits_for_room() {
 
 #[test]
 fn several_messages_are_put_into_a_batch_of_any_shard() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let mut server = start(&data, "shards = 4");
     let batch = make(&server);
     let list = |batch: &str| {

@@ -2,7 +2,7 @@
 
 use quintet_trust::{NewToken, Password};
 
-use crate::common::{Client, Server, Start, await_that, http, page, text, whole_page};
+use crate::common::{Client, Data, Server, Start, await_that, http, page, text, whole_page};
 
 /// Sends a form with the token of the page at `from`; answers the status.
 fn send(server: &Server, from: &str, path: &str) -> u16 {
@@ -203,8 +203,7 @@ fn a_session_ends_with_its_user_s_password() {
 }
 
 fn says(client: &mut Client, line: &str, reply: &str) {
-    client.send(format!("{line}\r\n").as_bytes());
-    client.expect(reply.as_bytes());
+    client.ask(format!("{line}\r\n").as_bytes(), reply.as_bytes());
 }
 
 #[test]
@@ -341,8 +340,7 @@ fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
                   dead_letter = 'dead.fifo'\ntags = { team = 'blue' }\n\
                   [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
     let with = format!("{config}[[listen]]\nvoice = 'sqs'\naddress = '127.0.0.1:0'\n");
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let begin = |config: &str| Server::start_as_configured(&data, Start::of(config));
     let server = begin(&with);
     for (queue, key) in [("orders.fifo", "a"), ("orders.fifo", "b"), ("a b", "c")] {

@@ -90,8 +90,10 @@ fn a_key_is_one_takers_at_a_time_also_after_a_crash() {
     end(&server, &b[0], "release", "{\"delay_ms\": 100}");
     server = again(server);
     let mut told = server.client_of("beanstalk");
-    told.send(b"watch q.fifo\r\nreserve-with-timeout 60\r\n");
-    told.expect(b"WATCHING 2\r\n");
+    told.ask(
+        b"watch q.fifo\r\nreserve-with-timeout 60\r\n",
+        b"WATCHING 2\r\n",
+    );
     let reserved = text(&told.until(b"\r\n"));
     assert!(reserved.starts_with("RESERVED "), "{reserved}");
     told.expect(b"b\r\n");
@@ -116,12 +118,13 @@ fn a_take_of_several_follows_its_key_through_any_voice() {
     memcache.send(b"get q.fifo/open\r\n");
     memcache.expect_value("q.fifo", b"a");
     let mut beanstalk = server.client_of("beanstalk");
-    beanstalk.send(b"watch q.fifo\r\nreserve-with-timeout 0\r\n");
-    beanstalk.expect(b"WATCHING 2\r\nTIMED_OUT\r\n");
+    beanstalk.ask(
+        b"watch q.fifo\r\nreserve-with-timeout 0\r\n",
+        b"WATCHING 2\r\nTIMED_OUT\r\n",
+    );
     assert!(reserve(&server, "q.fifo", 10).0.is_empty());
     beanstalk.send(b"reserve\r\n");
-    memcache.send(b"get q.fifo/close\r\n");
-    memcache.expect(b"END\r\n");
+    memcache.ask(b"get q.fifo/close\r\n", b"END\r\n");
     let reserved = text(&beanstalk.until(b"\r\n"));
     assert!(reserved.starts_with("RESERVED "), "{reserved}");
     beanstalk.expect(b"b\r\n");

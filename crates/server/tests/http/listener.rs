@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::common::{
-    Client, PATIENCE, Reply, Server, Start, await_that, eventually, http, quintet,
+    Client, Data, PATIENCE, Reply, Server, Start, await_that, eventually, http, quintet,
 };
 use serde_json::{Value, json};
 
@@ -65,8 +65,7 @@ fn a_queue_of_the_settings_runs_its_script() {
     });
     // What comes in over another voice runs too.
     let mut client = server.client_of("memcache");
-    client.send(b"set test 0 0 3\r\ntwo\r\n");
-    client.expect(b"STORED\r\n");
+    client.ask(b"set test 0 0 3\r\ntwo\r\n", b"STORED\r\n");
     eventually("the other is done", || {
         let done = get(&server, "/q/test/done.json").json();
         (done.as_array().map(Vec::len) == Some(2)).then_some(())
@@ -155,8 +154,7 @@ fn what_ran_when_the_server_died_runs_again() {
 
 #[test]
 fn others_need_a_login_or_a_word() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let refused = quintet(&["serve", "--listen", "http=0.0.0.0:0", "--data"])
         .arg(&data)
         .output()
@@ -226,8 +224,7 @@ fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
     assert!(some.contains("quintet_queue_bytes{") && some.contains("quintet_queue_buries_total{"));
     assert!(!some.contains("quintet_messages"), "{some}");
     // A queue that is gone leaves no series.
-    client.send(b"delete large\r\n");
-    client.expect(b"DELETED\r\n");
+    client.ask(b"delete large\r\n", b"DELETED\r\n");
     let (_, text) = crate::common::page(&server, "/metrics");
     assert!(
         !text.contains("\"large\"") && text.contains("\"small\""),
@@ -451,12 +448,10 @@ fn an_acknowledged_error_is_buried_to_others_and_survives_a_kill() {
         (&json!(0), &json!(1))
     );
     let mut client = server.client_of("beanstalk");
-    client.send(b"use test\r\npeek-buried\r\n");
-    client.expect(b"USING test\r\n");
+    client.ask(b"use test\r\npeek-buried\r\n", b"USING test\r\n");
     let found = String::from_utf8(client.until(b"one\r\n")).expect("text");
     assert!(found.starts_with("FOUND "), "{found}");
-    client.send(b"kick 10\r\n");
-    client.expect(b"KICKED 1\r\n");
+    client.ask(b"kick 10\r\n", b"KICKED 1\r\n");
     eventually("it has failed again", || {
         (status(&server, &one) == "err - bad one").then_some(())
     });

@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use super::api::{ask, get, post};
-use crate::common::{Server, Start, page, text};
+use crate::common::{Data, Server, Start, page, text};
 
 #[test]
 fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let start = || Start::of("shards = 4\n").listen(&["http=0", "beanstalk=0"]);
     let server = Server::start_with(&data, start());
     let put = |name: &str| {
@@ -99,8 +98,7 @@ fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
 
 #[test]
 fn what_became_of_a_tracked_message_is_told_also_when_it_is_gone_and_over_a_kill() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let start = |keep: &'static str| Start::of(keep).listen(&["http=0", "beanstalk=0"]);
     let hour = "shards = 4\ntrack_keep = \"1h\"\n";
     let server = Server::start_with(&data, start(hour));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::api::{ask, get, post};
-use crate::common::{PATIENCE, Server, Start, text};
+use crate::common::{Data, PATIENCE, Server, Start, text};
 
 fn start(data: &std::path::Path) -> Server {
     Start::of("[[queue]]\nname = \"film\"\nretention = \"1h\"\n")
@@ -31,8 +31,7 @@ fn seen(server: &Server, id: u64) -> (Value, Value, Value) {
 
 #[test]
 fn who_works_says_how_far_it_is_and_what_came_of_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     server.client().put("film", b"one");
     let (id, lease) = reserve(&server);
@@ -115,15 +114,12 @@ fn another_voice_says_it_and_only_of_what_it_holds() {
     let server = start(&dir.path().join("data"));
     server.client().put("film", b"one");
     let (mut worker, mut other) = (server.client_of("beanstalk"), server.client_of("beanstalk"));
-    worker.send(b"watch film\r\nreserve\r\n");
-    worker.expect(b"WATCHING 2\r\n");
+    worker.ask(b"watch film\r\nreserve\r\n", b"WATCHING 2\r\n");
     let reserved = text(&worker.until(b"one\r\n"));
     let id = reserved.split(' ').nth(1).expect("an id");
     let said = format!("progress {id} 30 scene 3\r\n");
-    other.send(said.as_bytes());
-    other.expect(b"NOT_FOUND\r\n");
-    worker.send(said.as_bytes());
-    worker.expect(b"NOTED\r\n");
+    other.ask(said.as_bytes(), b"NOT_FOUND\r\n");
+    worker.ask(said.as_bytes(), b"NOTED\r\n");
     let now = (json!("reserved"), json!(30), json!("scene 3"));
     assert_eq!(seen(&server, id.parse().unwrap()), now);
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use crate::common::{Server, Start, noise, quintet, text};
+use crate::common::{Data, Server, Start, noise, quintet, text};
 
 #[test]
 fn put_peek_take() {
@@ -147,8 +147,7 @@ fn a_take_waits_for_a_put() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let data = data.to_str().unwrap();
     for args in [
         &["put", "w", "x"][..],

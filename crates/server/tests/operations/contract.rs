@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Client, PATIENCE, Server, Start, await_that, quintet, text};
+use crate::common::{Client, Data, PATIENCE, Server, Start, await_that, quintet, text};
 use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::process::Signal;
 
@@ -40,8 +40,7 @@ fn messages_survive_stop_and_kill_in_every_sync_mode() {
     let threads = ["", "io_threads = 4\n"];
     let modes = ["always", "50ms", "never"].map(|sync| threads.map(|threads| (sync, threads)));
     for (sync, threads) in modes.into_iter().flatten() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
+        let data = Data::fresh();
         let start = || Start::of(threads).sync(sync).serve_at(&data);
         let server = start();
         let mut client = server.client();
@@ -66,8 +65,7 @@ fn messages_survive_stop_and_kill_in_every_sync_mode() {
 
 #[test]
 fn an_open_read_comes_back_after_a_kill() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let server = Server::start(&data);
     let mut client = server.client();
     client.put("w", b"one");
@@ -83,8 +81,7 @@ fn an_open_read_comes_back_after_a_kill() {
 
 #[test]
 fn a_directory_serves_one_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let server = Server::start(&data);
     let second = Start::default().output(&data);
     assert!(!second.status.success());
@@ -115,8 +112,7 @@ fn a_port_in_use_says_what_to_do() {
 
 #[test]
 fn wrong_settings_are_refused_by_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     for (config, listen, says) in [
         ("sinc = 'always'", "memcache=0", "did you mean \"sync\""),
         ("sync = 'soon'", "memcache=0", "sync takes"),
@@ -159,13 +155,11 @@ fn the_printed_configuration_starts_the_server() {
 
 #[test]
 fn sighup_reloads_queue_settings_and_keeps_connections() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let server = Start::of("[[queue]]\nname = 'w'\nmessages_max = 1").serve_at(&data);
     let mut client = server.client();
     client.put("w", b"1");
-    client.send(b"set w 0 0 1\r\n2\r\n");
-    client.expect(b"NOT_STORED\r\n");
+    client.ask(b"set w 0 0 1\r\n2\r\n", b"NOT_STORED\r\n");
     server.configure("[[queue]]\nname = 'w'\nmessages_max = 2");
     server.signal(Signal::HUP);
     // The reload is an event of the server's own; asking is how a client sees it.
@@ -350,8 +344,7 @@ fn systemd_hears_that_the_server_answers() {
 
 #[test]
 fn damage_stops_the_start_and_repair_helps() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let server = Server::start(&data);
     let mut client = server.client();
     for n in 0..50 {
@@ -405,8 +398,7 @@ fn damage_stops_the_start_and_repair_helps() {
 
 #[test]
 fn queues_divide_over_shards() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let start = || {
         let config = "shards = 3\nsync = '50ms'";
         Start::of(config).serve_at(&data)
@@ -422,8 +414,7 @@ fn queues_divide_over_shards() {
     client.send(b"get queue7/open\r\n");
     client.expect_value("queue7", b"first");
     // A fan-out child lives with its parent.
-    client.send(b"get queue3+copy\r\n");
-    client.expect(b"END\r\n");
+    client.ask(b"get queue3+copy\r\n", b"END\r\n");
     client.put("queue3", b"fourth");
     server.kill();
 
@@ -435,8 +426,7 @@ fn queues_divide_over_shards() {
         client.take(queue, b"first");
         client.take(queue, &crate::common::noise(100_000));
     }
-    client.send(b"flush_all\r\n");
-    client.expect(b"OK\r\n");
+    client.ask(b"flush_all\r\n", b"OK\r\n");
     assert_eq!(client.stat("curr_items"), 0);
     assert!(server.stop().success());
 

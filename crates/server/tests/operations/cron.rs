@@ -1,6 +1,6 @@
 //! `quintet cron`: tables are listed and steered, and that is written down.
 
-use crate::common::{Server, Start};
+use crate::common::{Data, Server, Start};
 use serde_json::Value;
 
 /// A table that is due on a 29 February alone, and one that is named alike.
@@ -181,8 +181,7 @@ fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
 /// answer and by the log.
 #[test]
 fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let log = data.with_extension("stderr");
     let with = Start::of(CONFIG);
     let mut command = Server::command(&data, &with);

@@ -27,8 +27,7 @@ fn queues_of_the_server_alone_are_no_tubes() {
     server.await_number("lookers", |lookers| lookers == 2);
     let mut client = server.client_of("beanstalk");
     let mut exchange = |sent: &[u8], expected: &[u8]| {
-        client.send(sent);
-        client.expect(expected);
+        client.ask(sent, expected);
     };
     exchange(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n");
     exchange(b"stats-tube relay\r\n", b"NOT_FOUND\r\n");

@@ -302,21 +302,19 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     }
     put(&mut client, "7 0 60", b"ready");
     put(&mut client, "8 3600 61", b"later");
-    client.send(b"use mail\r\nwatch mail\r\n");
-    client.expect(b"USING mail\r\nWATCHING 2\r\n");
+    client.ask(
+        b"use mail\r\nwatch mail\r\n",
+        b"USING mail\r\nWATCHING 2\r\n",
+    );
     put(&mut client, "9 0 62", b"bad\r\n\x00");
     put(&mut client, "9 0 62", b"");
-    client.send(b"reserve-job 403\r\n");
-    client.expect(b"RESERVED 403 6\r\nbad\r\n\x00\r\n");
-    client.send(b"bury 403 11\r\n");
-    client.expect(b"BURIED\r\n");
+    client.ask(b"reserve-job 403\r\n", b"RESERVED 403 6\r\nbad\r\n\x00\r\n");
+    client.ask(b"bury 403 11\r\n", b"BURIED\r\n");
     for id in 1..=400 {
-        client.send(format!("delete {id}\r\n").as_bytes());
-        client.expect(b"DELETED\r\n");
+        client.ask(format!("delete {id}\r\n").as_bytes(), b"DELETED\r\n");
     }
     // Reserved when it dies: ready.
-    client.send(b"reserve-job 404\r\n");
-    client.expect(b"RESERVED 404 0\r\n\r\n");
+    client.ask(b"reserve-job 404\r\n", b"RESERVED 404 0\r\n\r\n");
     let output = import(&server, &from, &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("stop that beanstalkd first"));

@@ -61,11 +61,15 @@ fn each_line_is_an_object_that_names_the_client() {
     assert_eq!(seen.len(), 3, "each connection has its number");
     // What went well is no line.
     let mut fine = server.client_of("beanstalk");
-    fine.send(b"use q\r\nreserve-with-timeout 0\r\n");
-    fine.expect(b"USING q\r\nTIMED_OUT\r\n");
+    fine.ask(
+        b"use q\r\nreserve-with-timeout 0\r\n",
+        b"USING q\r\nTIMED_OUT\r\n",
+    );
     let mut http = server.client_of("http");
-    http.send(b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    http.expect(b"HTTP/1.1 404 ");
+    http.ask(
+        b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"HTTP/1.1 404 ",
+    );
     let line = line_with(&server, "voice", "http");
     assert_eq!(
         (&line["reason"], &line["peer"]),

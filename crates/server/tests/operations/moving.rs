@@ -82,8 +82,7 @@ impl Drop for Beanstalkd {
 pub(crate) fn put(client: &mut Client, words: &str, body: &[u8]) {
     client.send(format!("put {words} {}\r\n", body.len()).as_bytes());
     client.send(body);
-    client.send(b"\r\n");
-    client.expect(b"INSERTED ");
+    client.ask(b"\r\n", b"INSERTED ");
     loop {
         if client.exact(1) == b"\n" {
             return;
@@ -93,8 +92,7 @@ pub(crate) fn put(client: &mut Client, words: &str, body: &[u8]) {
 
 /// `count` ready jobs of the tube `work`, whose bodies are told apart.
 fn fill(client: &mut Client, count: usize) {
-    client.send(b"use work\r\n");
-    client.expect(b"USING work\r\n");
+    client.ask(b"use work\r\n", b"USING work\r\n");
     for number in 0..count {
         put(client, "5 0 60", format!("job {number}").as_bytes());
     }
@@ -188,26 +186,24 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
         } else {
             b"5\r\nworse\r\n"
         });
-        client.send(format!("bury {id} {priority}\r\n").as_bytes());
-        client.expect(b"BURIED\r\n");
+        client.ask(
+            format!("bury {id} {priority}\r\n").as_bytes(),
+            b"BURIED\r\n",
+        );
     }
-    client.send(b"use a/b;c.$_()\r\n");
-    client.expect(b"USING a/b;c.$_()\r\n");
+    client.ask(b"use a/b;c.$_()\r\n", b"USING a/b;c.$_()\r\n");
     let large = noise(2_500_000);
     put(&mut client, "1 0 60", &large);
     put(&mut client, "1 0 60", b"");
     put(&mut client, "1 0 60", b"a\r\nb\x00");
-    client.send(b"use paused\r\n");
-    client.expect(b"USING paused\r\n");
+    client.ask(b"use paused\r\n", b"USING paused\r\n");
     put(&mut client, "1 0 60", b"waits");
-    client.send(b"pause-tube paused 3600\r\n");
-    client.expect(b"PAUSED\r\n");
+    client.ask(b"pause-tube paused 3600\r\n", b"PAUSED\r\n");
     // A worker has this one, and keeps it.
     client.send(b"use busy\r\nwatch busy\r\nignore default\r\n");
     client.expect(b"USING busy\r\nWATCHING 2\r\nWATCHING 1\r\n");
     put(&mut client, "1 0 60", b"held");
-    client.send(b"reserve\r\n");
-    client.expect(b"RESERVED 11 4\r\nheld\r\n");
+    client.ask(b"reserve\r\n", b"RESERVED 11 4\r\nheld\r\n");
 
     let counted = done(&import(&server, &old.from(), &["--dry-run"]));
     assert_eq!(
@@ -362,8 +358,7 @@ fn what_is_refused_here_stays_there_as_it_was() {
 
     // Delayed and buried ones are that again.
     let mut client = old.client();
-    client.send(b"use cellar\r\n");
-    client.expect(b"USING cellar\r\n");
+    client.ask(b"use cellar\r\n", b"USING cellar\r\n");
     for number in 0..3 {
         put(
             &mut client,
@@ -388,8 +383,7 @@ fn what_is_refused_here_stays_there_as_it_was() {
     let id = last.parse::<u64>().unwrap() - 1;
     let said = format!("USING cellar\r\nKICKED 2\r\nWATCHING 2\r\nRESERVED {id} 7\r\nlater 1\r\n");
     client.expect(said.as_bytes());
-    client.send(format!("bury {id} 70\r\n").as_bytes());
-    client.expect(b"BURIED\r\n");
+    client.ask(format!("bury {id} 70\r\n").as_bytes(), b"BURIED\r\n");
     let output = import(&server, &format!("{}/cellar", old.from()), &[]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let after = old.stats(&format!("stats-job {id}"));
@@ -614,10 +608,8 @@ fn another_quintet_moves_by_its_beanstalk_listener() {
     fill(&mut client, 600);
     put(&mut client, "9 3600 61", b"later");
     put(&mut client, "3 0 62", b"bad");
-    client.send(b"reserve-job 602\r\n");
-    client.expect(b"RESERVED 602 3\r\nbad\r\n");
-    client.send(b"bury 602 11\r\n");
-    client.expect(b"BURIED\r\n");
+    client.ask(b"reserve-job 602\r\n", b"RESERVED 602 3\r\nbad\r\n");
+    client.ask(b"bury 602 11\r\n", b"BURIED\r\n");
     let from = format!("beanstalk://{}", old.address());
     let counts = "work: 1 buried, 1 delayed, 600 ready\n";
     assert_eq!(done(&import(&server, &from, &["--dry-run"])), counts);

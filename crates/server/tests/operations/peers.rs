@@ -112,8 +112,7 @@ fn all_of_a_quintet_moves_with_states_ranks_headers_and_times() {
     let mut client = old.client();
     client.send(format!("set large 0 0 {}\r\n", large.len()).as_bytes());
     client.send(&large);
-    client.send(b"\r\n");
-    client.expect(b"STORED\r\n");
+    client.ask(b"\r\n", b"STORED\r\n");
 
     let counts = "a/b \\xff: 2 ready\nbad: 1 buried\nheld: 1 reserved\nlarge: 1 ready\n\
                   mail: 1 delayed, 3 ready\npaused: 2 ready\n";

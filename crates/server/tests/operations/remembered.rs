@@ -2,7 +2,7 @@
 //! have a bound, and beyond it nothing is written for ever, a stop ends, and
 //! an operator can clean up.
 
-use crate::common::{Server, Start, text};
+use crate::common::{Data, Server, Start, text};
 
 const LISTEN: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -43,8 +43,7 @@ fn number(stats: &str, key: &str) -> u64 {
 #[test]
 fn names_longer_than_a_segment_are_not_written_for_ever() {
     for (sync, shards) in [("always", 1), ("never", 1), ("always", 2)] {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
+        let data = Data::fresh();
         let config = format!(
             "segment_bytes = '4MiB'\nsnapshot_bytes_max = '32MiB'\nlog_bytes = '8MiB'\n\
              shards = {shards}\n"
@@ -57,8 +56,7 @@ fn names_longer_than_a_segment_are_not_written_for_ever() {
             client.send(&push);
             sent += push.len() as u64;
         }
-        client.send(&[0x50, 0, 1, b'z']);
-        client.expect(&[0, 0]);
+        client.ask(&[0x50, 0, 1, b'z'], &[0, 0]);
         let stats = text(&server.run(&["stats", "--json"]).stdout);
         assert_eq!(number(&stats, "queues"), 150, "{sync} {shards}");
         let written = number(&stats, "log_written_bytes");
@@ -80,12 +78,10 @@ fn names_longer_than_a_segment_are_not_written_for_ever() {
         let config = config.replace("32MiB", "0");
         let server = start(&data, sync, &config);
         let mut memcache = server.client();
-        memcache.send(b"set new 0 0 1\r\nx\r\n");
-        memcache.expect(b"SERVER_ERROR snapshot full\r\n");
+        memcache.ask(b"set new 0 0 1\r\nx\r\n", b"SERVER_ERROR snapshot full\r\n");
         let mut client = server.client_of("pinpriq");
         let pop = [&[0x50][..], &len(&name(3, 65_000)), &name(3, 65_000)].concat();
-        client.send(&pop);
-        client.expect(&[0, 1, 0, 0, 0, 1, b'x']);
+        client.ask(&pop, &[0, 1, 0, 0, 0, 1, b'x']);
         let tried = text(&server.run(&["drop", "0*", "--dry-run"]).stdout);
         assert_eq!(
             tried,
@@ -125,25 +121,20 @@ fn every_voice_says_that_the_snapshot_is_full() {
         assert!(stored < 100);
     }
     let mut memcache = server.client();
-    memcache.send(b"get q0+child\r\n");
-    memcache.expect(b"SERVER_ERROR snapshot full\r\n");
+    memcache.ask(b"get q0+child\r\n", b"SERVER_ERROR snapshot full\r\n");
     let mut beanstalk = server.client_of("beanstalk");
-    beanstalk.send(b"use new\r\n");
-    beanstalk.expect(b"OUT_OF_MEMORY\r\n");
-    beanstalk.send(b"watch new\r\n");
-    beanstalk.expect(b"OUT_OF_MEMORY\r\n");
+    beanstalk.ask(b"use new\r\n", b"OUT_OF_MEMORY\r\n");
+    beanstalk.ask(b"watch new\r\n", b"OUT_OF_MEMORY\r\n");
     let mut jobqueue = server.client_of("jobqueue");
     let add = [
         &b"ADD\0new\0"[..],
         &[5, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0],
         b"x",
     ];
-    jobqueue.send(&add.concat());
-    jobqueue.expect(b"ERROR\0Snapshot full\0");
+    jobqueue.ask(&add.concat(), b"ERROR\0Snapshot full\0");
     let mut pinpriq = server.client_of("pinpriq");
     pinpriq.send(&push(b"new"));
-    pinpriq.send(&[0x50, 0, 1, b'z']);
-    pinpriq.expect(&[0, 0]);
+    pinpriq.ask(&[0x50, 0, 1, b'z'], &[0, 0]);
     let refused = server.run(&["put", "new", "x"]);
     assert_eq!(text(&refused.stderr), "quintet: snapshot full\n");
     // What is there is served.

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::common::{Server, Start};
+use crate::common::{Data, Server, Start};
 use quintet_engine::shard_of_queue;
 
 const SHARDS: usize = 4;
@@ -40,8 +40,7 @@ fn dead_letters(rules: &[(&str, &str)]) -> String {
 
 #[test]
 fn dead_letters_go_to_a_queue_of_another_shard() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     // Up and down the order in which shards are locked.
     let work: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "work")).collect();
     let dead: Vec<String> = (0..SHARDS)
@@ -62,8 +61,7 @@ fn dead_letters_go_to_a_queue_of_another_shard() {
         for body in ["first", "second"] {
             client.send(format!("get {work}/open\r\n").as_bytes());
             client.expect_value(work, body.as_bytes());
-            client.send(format!("get {work}/abort\r\n").as_bytes());
-            client.expect(b"END\r\n");
+            client.ask(format!("get {work}/abort\r\n").as_bytes(), b"END\r\n");
         }
         // At once, as in one shard: no reply was awaited in between.
         client.take(dead, b"first");
@@ -93,8 +91,7 @@ fn dead_letters_go_to_a_queue_of_another_shard() {
 
 #[test]
 fn expired_messages_wake_a_taker_in_another_shard() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let (brief, late) = (name_in(3, "brief"), name_in(1, "late"));
     let rule = format!("[[queue]]\nname = \"{brief}\"\nttl = \"50ms\"\nexpire_to = \"{late}\"\n");
     let server = start(&data, &rule);
@@ -112,8 +109,7 @@ fn expired_messages_wake_a_taker_in_another_shard() {
 fn dead_letters_survive_kills_on_their_way() {
     const ROUNDS: usize = 12;
     const EACH: usize = 5;
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let work: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "work")).collect();
     let dead = name_in(0, "dead");
     let rules: Vec<(&str, &str)> = work

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use crate::common::{Server, Start, noise, quintet, text};
 use serde_json::{Value, json};
@@ -93,8 +93,7 @@ fn queues_move_with_all_states_and_fields_in_both_forms() {
         done(&first.run(&["put", "large", "--file", file("body").to_str().unwrap()]));
     }
     let mut client = first.client();
-    client.send(b"get work/open\r\n");
-    client.expect(b"VALUE work 0 4\r\nbest\r\nEND\r\n");
+    client.ask(b"get work/open\r\n", b"VALUE work 0 4\r\nbest\r\nEND\r\n");
 
     export(&first, &file("first.jsonl"), "jsonl");
     export(&first, &file("first.qx"), "binary");
@@ -189,22 +188,28 @@ fn file_of(dir: &Path, count: usize, format: &str) -> PathBuf {
     path
 }
 
+/// An import that has been told two thirds of `all`, and has stored some of it.
+fn two_thirds(server: &Server, all: &[u8]) -> Child {
+    let mut import = quintet(&["import", "-", "--data"])
+        .arg(&server.data)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdin = import.stdin.as_mut().unwrap();
+    stdin.write_all(&all[..all.len() / 3 * 2]).unwrap();
+    let mut client = server.client();
+    client.await_stat("queue_work_items", |items| items > 0);
+    import
+}
+
 #[test]
 fn an_import_that_was_killed_is_repeated_without_doubles() {
     let dir = tempfile::tempdir().unwrap();
     let path = file_of(dir.path(), 900, "jsonl");
     let server = Server::start(&dir.path().join("target"));
     let all = std::fs::read(&path).unwrap();
-    let mut import_some = quintet(&["import", "-", "--data"])
-        .arg(&server.data)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let stdin = import_some.stdin.as_mut().unwrap();
-    stdin.write_all(&all[..all.len() / 3 * 2]).unwrap();
-    let mut client = server.client();
-    client.await_stat("queue_work_items", |items| items > 0);
+    let mut import_some = two_thirds(&server, &all);
     import_some.kill().unwrap();
     import_some.wait().unwrap();
 
@@ -392,16 +397,8 @@ fn an_import_whose_server_dies_says_so() {
     let path = file_of(dir.path(), 900, "jsonl");
     let server = Server::start(&dir.path().join("target"));
     let all = std::fs::read(&path).unwrap();
-    let mut import = quintet(&["import", "-", "--data"])
-        .arg(&server.data)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut import = two_thirds(&server, &all);
     let mut stdin = import.stdin.take().unwrap();
-    stdin.write_all(&all[..all.len() / 3 * 2]).unwrap();
-    let mut client = server.client();
-    client.await_stat("queue_work_items", |items| items > 0);
     server.kill();
     // It may have noticed already.
     stdin.write_all(&all[all.len() / 3 * 2..]).ok();

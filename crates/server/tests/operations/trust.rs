@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_trust::{NewToken, Password};
 use rustix::process::Signal;
 
-use crate::common::{Client, PATIENCE, Server, Start, await_that, quintet, text};
+use crate::common::{Client, Data, PATIENCE, Server, Start, await_that, quintet, text};
 
 const LISTEN: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -47,8 +47,7 @@ fn start() -> Server {
 /// Says this and is told that.
 #[track_caller]
 fn says(client: &mut Client, words: &str, told: &str) {
-    client.send(words.as_bytes());
-    client.expect(told.as_bytes());
+    client.ask(words.as_bytes(), told.as_bytes());
 }
 
 fn memcache(server: &Server) -> Client {
@@ -154,8 +153,10 @@ fn each_voice_has_its_way() {
     says(&mut lineup, "AUTH ann hush\r\n", "+OK\r\n");
     // Whoever comes to this listener is Cyd.
     let mut jobs = server.client_of("jobqueue");
-    jobs.send(b"CONNECT\0ADD\0mails\0\x01\0\0\0\x3c\0\0\0\x01\0\0\0x");
-    jobs.expect(b"OK\0ADDED\0");
+    jobs.ask(
+        b"CONNECT\0ADD\0mails\0\x01\0\0\0\x3c\0\0\0\x01\0\0\0x",
+        b"OK\0ADDED\0",
+    );
     let code = BASE64_STANDARD.encode("ann:hush");
     let bearer = format!("Bearer {}", token());
     let scraper = format!("Bearer {}", NewToken::of([3; 32]).text);
@@ -283,8 +284,7 @@ fn what_operators_do_is_written_down() {
 
 #[test]
 fn a_start_that_would_let_everybody_in_is_refused() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     for voice in [
         "memcache",
         "lineup",

@@ -5,15 +5,13 @@ use crate::common::{Server, Start, await_that, text};
 /// Takes a job over beanstalk and buries it.
 fn bury(server: &Server, queue: &str, count: usize) {
     let mut client = server.client_of("beanstalk");
-    client.send(format!("watch {queue}\r\n").as_bytes());
-    client.expect(b"WATCHING 2\r\n");
+    client.ask(format!("watch {queue}\r\n").as_bytes(), b"WATCHING 2\r\n");
     for _ in 0..count {
         client.send(b"reserve\r\n");
         let line = text(&client.until(b"\r\n"));
         let id = line.split(' ').nth(1).unwrap().to_owned();
         client.until(b"\r\n");
-        client.send(format!("bury {id} 1024\r\n").as_bytes());
-        client.expect(b"BURIED\r\n");
+        client.ask(format!("bury {id} 1024\r\n").as_bytes(), b"BURIED\r\n");
     }
 }
 
@@ -283,19 +281,19 @@ fn what_became_of_tracked_messages_is_shown_by_their_names() {
     put("order 1");
     assert_eq!(state("order 1"), "waiting");
     let mut client = server.client_of("beanstalk");
-    client.send(b"watch film\r\nreserve\r\n");
-    client.expect(b"WATCHING 2\r\n");
+    client.ask(b"watch film\r\nreserve\r\n", b"WATCHING 2\r\n");
     let reserved = text(&client.until(b"\r\n"));
     let id = reserved.split(' ').nth(1).unwrap().to_owned();
     client.until(b"\r\n");
-    client.send(format!("progress {id} 40 page 2\r\n").as_bytes());
-    client.expect(b"NOTED\r\n");
+    client.ask(
+        format!("progress {id} 40 page 2\r\n").as_bytes(),
+        b"NOTED\r\n",
+    );
     let shown = server.printed(&["track", "film", "order 1"]);
     for cell in ["progress", "order 1", "reserved", "40 %", "page 2"] {
         assert!(shown.contains(cell), "{cell}: {shown}");
     }
-    client.send(format!("delete {id}\r\n").as_bytes());
-    client.expect(b"DELETED\r\n");
+    client.ask(format!("delete {id}\r\n").as_bytes(), b"DELETED\r\n");
     assert_eq!(state("order 1"), "done");
     // Of those that are known the rest is told.
     put("order 2");

@@ -13,8 +13,7 @@ fn start(data: &Path, config: &str) -> Server {
 }
 
 fn says(client: &mut Client, line: &str, reply: &str) {
-    client.send(format!("{line}\r\n").as_bytes());
-    client.expect(reply.as_bytes());
+    client.ask(format!("{line}\r\n").as_bytes(), reply.as_bytes());
 }
 
 fn listed(server: &Server) -> Vec<Value> {
@@ -148,8 +147,7 @@ fn wrong_passwords_make_an_address_wait() {
     };
     let mut knows = server.client_of("faktory");
     let hello = proves(&mut knows);
-    knows.send(hello.as_bytes());
-    knows.expect(b"+OK\r\n");
+    knows.ask(hello.as_bytes(), b"+OK\r\n");
     let tries = |_| {
         let mut client = server.client_of("faktory");
         client.until(b"\r\n");

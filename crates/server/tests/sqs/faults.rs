@@ -18,8 +18,7 @@ fn case_46_a_handle_whose_lease_was_undone_is_nobody_elses() {
         let lease = json!({"VisibilityTimeout": 600, "AttributeNames": ["All"]});
         // All of this is on the disk, and nothing that follows.
         let mut memcache = s.server.client_of("memcache");
-        memcache.send(b"set other/sync 0 0 1\r\nx\r\n");
-        memcache.expect(b"STORED\r\n");
+        memcache.ask(b"set other/sync 0 0 1\r\nx\r\n", b"STORED\r\n");
         let first = s.receive("q.fifo", lease.clone());
         let s = s.cut_and_start();
         assert_eq!(s.counts("q.fifo"), ["1", "0", "0"], "the lease is undone");

@@ -183,16 +183,13 @@ cases! {
             send(s, "g1", body, body);
         }
         let mut memcache = s.server.client_of("memcache");
-        memcache.send(b"get q.fifo/open\r\n");
-        memcache.expect(b"VALUE q.fifo 0 1\r\na\r\nEND\r\n");
+        memcache.ask(b"get q.fifo/open\r\n", b"VALUE q.fifo 0 1\r\na\r\nEND\r\n");
         let mut beanstalk = s.server.client_of("beanstalk");
         beanstalk.send(b"watch q.fifo\r\nreserve-with-timeout 0\r\n");
         beanstalk.expect(b"WATCHING 2\r\nTIMED_OUT\r\n");
         assert_eq!(s.receive("q.fifo", json!({})).len(), 0);
-        memcache.send(b"get q.fifo/close\r\n");
-        memcache.expect(b"END\r\n");
-        beanstalk.send(b"reserve\r\n");
-        beanstalk.expect(b"RESERVED ");
+        memcache.ask(b"get q.fifo/close\r\n", b"END\r\n");
+        beanstalk.ask(b"reserve\r\n", b"RESERVED ");
     }
 
     case_60_a_noisy_group_stands_behind(s) {

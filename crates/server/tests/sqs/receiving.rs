@@ -241,27 +241,23 @@ cases! {
 
     case_69_messages_of_memcache(s) {
         let mut memcache = s.server.client_of("memcache");
-        memcache.send(b"set q 0 0 2\r\nhi\r\n");
-        memcache.expect(b"STORED\r\n");
+        memcache.ask(b"set q 0 0 2\r\nhi\r\n", b"STORED\r\n");
         let got = s.receive("q", json!({}));
         assert_eq!(got[0]["Body"], "hi");
         assert_eq!(got[0]["MD5OfBody"], "49f68a5c8493ec2c0bf489821c21fc3b");
-        memcache.send(b"set q 0 0 2\r\n\xff\xfe\r\n");
-        memcache.expect(b"STORED\r\n");
+        memcache.ask(b"set q 0 0 2\r\n\xff\xfe\r\n", b"STORED\r\n");
         let got = s.receive("q", json!({}));
         assert_eq!(got[0]["Body"], "//4=");
         assert_eq!(got[0]["MessageAttributes"]["Quintet.Encoding"], json!({"DataType": "String", "StringValue": "base64"}));
         s.send("q", "hello");
-        memcache.send(b"get q\r\n");
-        memcache.expect(b"VALUE q 0 5\r\nhello\r\nEND\r\n");
+        memcache.ask(b"get q\r\n", b"VALUE q 0 5\r\nhello\r\nEND\r\n");
     }
 
     case_70_messages_of_beanstalk(s) {
         s.create("q");
         s.send("q", "sqs");
         let mut beanstalk = s.server.client_of("beanstalk");
-        beanstalk.send(b"use q\r\nput 0 0 120 5\r\nbeans\r\n");
-        beanstalk.expect(b"USING q\r\nINSERTED ");
+        beanstalk.ask(b"use q\r\nput 0 0 120 5\r\nbeans\r\n", b"USING q\r\nINSERTED ");
         let got = s.receive("q", json!({}));
         assert_eq!(got[0]["Body"], "beans");
         assert_eq!(s.bodies("q", json!({})), ["sqs"]);
@@ -269,8 +265,7 @@ cases! {
         s.delete("q", &got[0]).yes();
         s.send("q", "x");
         let mut other = s.server.client_of("beanstalk");
-        other.send(b"watch q\r\nreserve-with-timeout 0\r\n");
-        other.expect(b"WATCHING 2\r\nRESERVED ");
+        other.ask(b"watch q\r\nreserve-with-timeout 0\r\n", b"WATCHING 2\r\nRESERVED ");
         let line = String::from_utf8(other.some()).expect("text");
         let id = line.split(' ').next().expect("an id").to_owned();
         other.send(format!("bury {id} 1\r\n").as_bytes());

@@ -244,8 +244,7 @@ fn a_disk_without_room_for_a_segment_takes_no_puts_until_there_is() {
     let config = "segment_bytes = '32MiB'\nspare_segments = 1\n";
     let small = Small::start(dir.path(), 24, "always", config, &[]);
     let mut client = small.server.client();
-    client.send(b"set w 0 0 1\r\nx\r\n");
-    client.expect(b"SERVER_ERROR disk full\r\n");
+    client.ask(b"set w 0 0 1\r\nx\r\n", b"SERVER_ERROR disk full\r\n");
     small.server.client().take_nothing("w");
     assert_eq!(small.stat(&[], "log_shortage"), 1);
     assert!(small.server.stop().success());
@@ -273,8 +272,7 @@ fn a_limit_on_the_length_of_files_is_a_full_disk() {
             }
         }
         if !serves {
-            client.send(b"set w 0 0 1\r\nx\r\n");
-            client.expect(b"SERVER_ERROR disk full\r\n");
+            client.ask(b"set w 0 0 1\r\nx\r\n", b"SERVER_ERROR disk full\r\n");
             server.client().take_nothing("w");
         }
         assert!(server.stop().success(), "{mib} MiB");
@@ -343,8 +341,7 @@ fn what_a_client_gave_up_waiting_for_is_put_back() {
             let head = [0x70, 0xfd, 0xe8, 0, 0, 1, 0, 0, 0, 1];
             client.send(&[&head[..], b"x", &name].concat());
         }
-        client.send(&[0x50, 0, 1, b'z']);
-        client.expect(&[0, 0]);
+        client.ask(&[0x50, 0, 1, b'z'], &[0, 0]);
         let mut client = small.server.client();
         // Through what one segment has beside its snapshot, and into the next.
         let body = noise(50_000);

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::common::{Server, Start, await_that, noise, quintet, text};
+use crate::common::{Data, Server, Start, await_that, noise, quintet, text};
 
 const CONFIG: &str = "segment_bytes = '4MiB'\nlog_bytes = '64MiB'\nspare_segments = 1\n";
 
@@ -79,6 +79,15 @@ fn refusal(data: &Path) -> String {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{data:?} was served");
     text(&output.stderr)
+}
+
+/// Makes a directory as an earlier commit has left it.
+fn unpack(data: &Path) {
+    std::fs::create_dir(data).unwrap();
+    let packed = format!("{}/tests/old/d2d82bc.tar.gz", env!("CARGO_MANIFEST_DIR"));
+    let mut tar = std::process::Command::new("tar");
+    let unpacked = tar.args(["xzf", &packed, "-C"]).arg(data).status();
+    assert!(unpacked.expect("tar").success());
 }
 
 #[test]
@@ -173,8 +182,7 @@ fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
 #[test]
 fn directories_of_an_earlier_version_open() {
     for how in ["stopped", "killed"] {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
+        let data = Data::fresh();
         let old = format!("{}/tests/old/22501e1-{how}", env!("CARGO_MANIFEST_DIR"));
         copy(Path::new(&old), &data);
         let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
@@ -207,15 +215,8 @@ fn a_directory_of_a_newer_version_is_refused_by_naming_the_program_and_stays_as_
         (".qrun", 8, "format version 2"),
         (".qrun", 16, "feature flags 0x2"),
     ] {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("data");
-        std::fs::create_dir(&data).unwrap();
-        let packed = format!("{}/tests/old/d2d82bc.tar.gz", env!("CARGO_MANIFEST_DIR"));
-        let unpacked = std::process::Command::new("tar")
-            .args(["xzf", &packed, "-C"])
-            .arg(&data)
-            .status();
-        assert!(unpacked.expect("tar").success());
+        let data = Data::fresh();
+        unpack(&data);
         let mut files = Vec::new();
         files_under(&data, &mut files);
         files.retain(|path| path.to_string_lossy().ends_with(suffix));
@@ -277,15 +278,8 @@ fn newer(path: &Path, at: usize) -> Vec<u8> {
 /// messages in every state. Packed, as its segments are mostly zeros.
 #[test]
 fn a_directory_with_runs_of_an_earlier_commit_opens() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    std::fs::create_dir(&data).unwrap();
-    let packed = format!("{}/tests/old/d2d82bc.tar.gz", env!("CARGO_MANIFEST_DIR"));
-    let unpacked = std::process::Command::new("tar")
-        .args(["xzf", &packed, "-C"])
-        .arg(&data)
-        .status();
-    assert!(unpacked.expect("tar").success());
+    let data = Data::fresh();
+    unpack(&data);
     let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
     let said = text(&check.stdout);
     assert!(

@@ -1,10 +1,11 @@
 //! `quintet check`, `repair` and `backup` where messages are in run files.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::common::{Client, Server, Start, quintet, text};
+use crate::common::{Client, Data, Server, Start, quintet, text};
+use crate::runs::runs_in;
 use serde_json::Value;
 
 /// The least memory that works, and a short log: nearly everything is in runs.
@@ -62,16 +63,6 @@ fn breaks(numbers: &[u64]) -> Vec<(u64, u64)> {
     pairs.filter(|&(a, b)| a + 1 != b).collect()
 }
 
-fn runs_in(data: &Path) -> Vec<PathBuf> {
-    let files = std::fs::read_dir(data).expect("the data directory");
-    let mut runs: Vec<PathBuf> = files
-        .map(|file| file.expect("a file").path())
-        .filter(|path| path.extension().is_some_and(|end| end == "qrun"))
-        .collect();
-    runs.sort();
-    runs
-}
-
 /// The exit code of a command, and what it says.
 fn tool(args: &[&str], data: &Path) -> (i32, String) {
     let output = quintet(args)
@@ -114,8 +105,7 @@ fn flip(path: &Path, at: usize) {
 #[test]
 fn a_damaged_block_is_found_and_its_messages_are_named() {
     const COUNT: u64 = 100_000;
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     backlog(&data, COUNT);
     std::fs::write(data.join("run-00000-4294967295.tmp"), b"unfinished").expect("written");
     let (code, says) = tool(&["check"], &data);
@@ -171,8 +161,7 @@ fn a_damaged_block_is_found_and_its_messages_are_named() {
 fn a_run_that_is_gone_is_named_and_given_up_by_a_repair_only() {
     const COUNT: u64 = 150_000;
     for kept in [false, true] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let data = folder.path().join("data");
+        let data = Data::fresh();
         backlog(&data, COUNT);
         let runs = runs_in(&data);
         assert!(runs.len() > 1);

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{Client, Server, Start, await_that, noise, quintet, text};
+use crate::common::{Client, Data, Server, Start, await_that, noise, quintet, text};
 
 /// The least memory that works, and a short log: nearly everything is in runs.
 const LITTLE: &str = "memory = \"32MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
@@ -31,8 +31,7 @@ fn fill(client: &mut Client, queue: &str, numbers: std::ops::Range<u64>) {
             request.extend(body);
             request.extend(b"\r\n");
         }
-        client.send(&request);
-        client.expect(&b"STORED\r\n".repeat(some.len()));
+        client.ask(&request, &b"STORED\r\n".repeat(some.len()));
     }
 }
 
@@ -47,7 +46,7 @@ fn drain(client: &mut Client, queue: &str, numbers: std::ops::Range<u64>) {
     }
 }
 
-fn runs_in(data: &Path) -> Vec<PathBuf> {
+pub(crate) fn runs_in(data: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(data).expect("the data directory");
     let mut runs: Vec<PathBuf> = files
         .map(|file| file.expect("a file").path())
@@ -61,8 +60,7 @@ fn runs_in(data: &Path) -> Vec<PathBuf> {
 #[test]
 fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
     const COUNT: u64 = 30_000;
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     fill(&mut server.client(), "work", 0..COUNT);
     await_that("nothing left memory", || !runs_in(&data).is_empty());
@@ -91,8 +89,7 @@ fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
 #[test]
 fn a_backlog_leaves_memory_and_comes_back_in_order() {
     const COUNT: u64 = 150_000;
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     let mut client = server.client();
     fill(&mut client, "work", 0..COUNT);
@@ -125,8 +122,7 @@ fn a_backlog_leaves_memory_and_comes_back_in_order() {
 #[test]
 fn runs_that_died_before_a_start_take_no_others_with_them() {
     const EACH: usize = 300;
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let start = || {
         let config =
             "shards = 4\nmemory = \"56MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
@@ -178,12 +174,10 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
 #[test]
 fn cold_messages_answer_by_id_state_and_time() {
     const COUNT: u64 = 90_000;
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     let mut beans = server.client_of("beanstalk");
-    beans.send(b"use t\r\nwatch t\r\n");
-    beans.expect(b"USING t\r\nWATCHING 2\r\n");
+    beans.ask(b"use t\r\nwatch t\r\n", b"USING t\r\nWATCHING 2\r\n");
     let job = |number: u64| format!("{number:0100}");
     for first in (0..COUNT).step_by(500) {
         let puts: String = (first..first + 500)
@@ -194,8 +188,10 @@ fn cold_messages_answer_by_id_state_and_time() {
             beans.expect(format!("INSERTED {}\r\n", n + 1).as_bytes());
         }
     }
-    beans.send(b"put 0 3600 60 5\r\nlater\r\n");
-    beans.expect(format!("INSERTED {}\r\n", COUNT + 1).as_bytes());
+    beans.ask(
+        b"put 0 3600 60 5\r\nlater\r\n",
+        format!("INSERTED {}\r\n", COUNT + 1).as_bytes(),
+    );
     assert!(server.number("cold_messages") > COUNT / 5);
     // Of the least urgent rank, so it left early.
     let cold = 99;
@@ -203,17 +199,22 @@ fn cold_messages_answer_by_id_state_and_time() {
     beans.expect(format!("FOUND {} 100\r\n{}\r\n", cold + 1, job(cold)).as_bytes());
     beans.send(format!("delete {}\r\ndelete {}\r\n", cold + 1, cold + 1).as_bytes());
     beans.expect(b"DELETED\r\nNOT_FOUND\r\n");
-    beans.send(format!("delete {}\r\n", COUNT + 7).as_bytes());
-    beans.expect(b"NOT_FOUND\r\n");
+    beans.ask(
+        format!("delete {}\r\n", COUNT + 7).as_bytes(),
+        b"NOT_FOUND\r\n",
+    );
     // By rank, then by id, as if all were in memory.
     for n in [0, 100, 200] {
-        beans.send(b"reserve\r\n");
-        beans.expect(format!("RESERVED {} 100\r\n{}\r\n", n + 1, job(n)).as_bytes());
-        beans.send(format!("bury {} 5\r\n", n + 1).as_bytes());
-        beans.expect(b"BURIED\r\n");
+        beans.ask(
+            b"reserve\r\n",
+            format!("RESERVED {} 100\r\n{}\r\n", n + 1, job(n)).as_bytes(),
+        );
+        beans.ask(format!("bury {} 5\r\n", n + 1).as_bytes(), b"BURIED\r\n");
     }
-    beans.send(b"peek-delayed\r\n");
-    beans.expect(format!("FOUND {} 5\r\nlater\r\n", COUNT + 1).as_bytes());
+    beans.ask(
+        b"peek-delayed\r\n",
+        format!("FOUND {} 5\r\nlater\r\n", COUNT + 1).as_bytes(),
+    );
     server.kill();
     let server = start(&data);
     let mut beans = server.client_of("beanstalk");
@@ -228,8 +229,7 @@ fn cold_messages_answer_by_id_state_and_time() {
 
 #[test]
 fn large_bodies_go_to_runs_and_come_from_there() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     let mut client = server.client();
     let large: Vec<Vec<u8>> = (0..40).map(|n| noise(900_000 + n)).collect();
@@ -260,8 +260,7 @@ fn large_bodies_go_to_runs_and_come_from_there() {
 #[test]
 fn a_damaged_block_is_named_and_the_rest_is_served() {
     const COUNT: u64 = 60_000;
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     let mut client = server.client();
     fill(&mut client, "work", 0..COUNT);

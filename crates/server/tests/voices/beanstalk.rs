@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{Client, Server, Start};
+use crate::common::{Client, Data, Server, Start};
 use rustix::process::Signal;
 
 fn start(data: &Path, listen: &str, config: Option<&str>) -> Server {
@@ -23,8 +23,7 @@ fn sigusr1_drains() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), "beanstalk=127.0.0.1:0", None);
     let mut client = server.client();
-    client.send(b"put 0 0 60 1\r\na\r\n");
-    client.expect(b"INSERTED 1\r\n");
+    client.ask(b"put 0 0 60 1\r\na\r\n", b"INSERTED 1\r\n");
     server.signal(Signal::USR1);
     // The signal is on its way; numbers tell when it has come.
     loop {
@@ -39,8 +38,7 @@ fn sigusr1_drains() {
     client.send(b"stat");
     client.send(b"\r\nput 0 0 60 4\r\nstatss\r\nreserve-with-timeout 0\r\n");
     client.expect(b"DRAINING\r\nEXPECTED_CRLF\r\nUNKNOWN_COMMAND\r\nRESERVED 1 1\r\na\r\n");
-    client.send(b"delete 1\r\n");
-    client.expect(b"DELETED\r\n");
+    client.ask(b"delete 1\r\n", b"DELETED\r\n");
 }
 
 #[test]
@@ -50,8 +48,10 @@ fn over_a_unix_socket() {
     let listen = format!("beanstalk=unix:{}", path.display());
     let server = start(&folder.path().join("data"), &listen, None);
     let mut client = Client::unix(&path);
-    client.send(b"put 0 0 60 1\r\na\r\nreserve\r\nquit\r\n");
-    client.expect(b"INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    client.ask(
+        b"put 0 0 60 1\r\na\r\nreserve\r\nquit\r\n",
+        b"INSERTED 1\r\nRESERVED 1 1\r\na\r\n",
+    );
     client.expect_end();
     assert!(server.stop().success());
     assert!(!path.exists(), "the socket file stays");
@@ -76,8 +76,10 @@ fn commands_behind_a_reserve_that_waits_come_after_it() {
         }
         assert!(began.elapsed() < crate::common::PATIENCE, "{stats}");
     }
-    producer.send(b"stats-tube late\r\nput 0 0 60 1\r\na\r\n");
-    producer.expect(b"NOT_FOUND\r\nINSERTED 1\r\n");
+    producer.ask(
+        b"stats-tube late\r\nput 0 0 60 1\r\na\r\n",
+        b"NOT_FOUND\r\nINSERTED 1\r\n",
+    );
     worker.expect(b"RESERVED 1 1\r\na\r\nUSING late\r\nINSERTED 2\r\nTIMED_OUT\r\nDELETED\r\n");
 }
 
@@ -99,8 +101,7 @@ fn jobs_in_memory_are_handed_out_at_once() {
         ("release 2 0 0\r\n", "RELEASED\r\n"),
         ("reserve\r\n", "RESERVED 2 1\r\nb\r\n"),
     ] {
-        client.send(request.as_bytes());
-        client.expect(reply.as_bytes());
+        client.ask(request.as_bytes(), reply.as_bytes());
     }
 }
 
@@ -109,8 +110,7 @@ fn jobs_in_memory_are_handed_out_at_once() {
 #[test]
 fn jobs_outlive_the_server() {
     for shards in ["shards = 1\n", "shards = 4\n"] {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
+        let data = Data::fresh();
         let server = start(&data, "beanstalk=127.0.0.1:0", Some(shards));
         let mut client = server.client();
         // Tube a is in the first shard.

@@ -1,7 +1,10 @@
 //! Large items: streamed in, streamed out, found again, moved with their
 //! segments.
 
-use crate::common::{Server, Start, noise};
+use std::path::Path;
+use std::time::Instant;
+
+use crate::common::{Client, Data, PATIENCE, Server, Start, noise};
 
 const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'";
 
@@ -46,8 +49,7 @@ fn items_of_every_size_round_trip() {
 
 #[test]
 fn large_items_survive_a_kill() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let body = noise(1_000_000);
     let server = Server::start(&data);
     let mut client = server.client();
@@ -71,8 +73,7 @@ fn an_item_that_ends_wrong_is_not_stored() {
     let mut client = server.client();
     client.send(b"set w 0 0 200000\r\n");
     client.send(&noise(200_000));
-    client.send(b"xx");
-    client.expect(b"CLIENT_ERROR bad data chunk\r\n");
+    client.ask(b"xx", b"CLIENT_ERROR bad data chunk\r\n");
     client.expect_end();
     server.client().take_nothing("w");
 }
@@ -83,46 +84,44 @@ fn an_item_too_large_is_swallowed() {
     let mut client = server.client();
     client.send(b"set w 0 0 200000\r\n");
     client.send(&noise(200_000));
-    client.send(b"\r\nget w\r\n");
-    client.expect(b"NOT_STORED\r\nEND\r\n");
+    client.ask(b"\r\nget w\r\n", b"NOT_STORED\r\nEND\r\n");
     client.put("w", &noise(100_000));
+}
+
+/// Names of the log's files.
+fn segments(data: &Path) -> impl Iterator<Item = String> {
+    let files = std::fs::read_dir(data).unwrap();
+    let names = files.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    names.filter(|name| name.starts_with("segment-"))
+}
+
+/// Puts and takes until the log's files are as they should be.
+fn pass_through(client: &mut Client, is_so: impl Fn() -> bool) {
+    let filler = noise(50_000);
+    let began = Instant::now();
+    while !is_so() {
+        for _ in 0..100 {
+            client.put("w", &filler);
+            client.take("w", &filler);
+        }
+        assert!(began.elapsed() < PATIENCE * 2, "no segment was retired");
+    }
 }
 
 /// Old messages, small and large, outlive many times the log's size of
 /// traffic: their segments are retired under them.
 #[test]
 fn old_messages_move_out_of_old_segments() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let start = || Start::of(SMALL_LOG).sync("never").serve_at(&data);
     let large = noise(700_000);
     let server = start();
     let mut client = server.client();
     client.put("old", b"small");
     client.put("old", &large);
-    let filler = noise(50_000);
-    // Until the first segment is surely gone: its number rises in the directory.
-    let first = || {
-        let names = std::fs::read_dir(&data)
-            .unwrap()
-            .map(|e| e.unwrap().file_name());
-        names
-            .filter_map(|n| n.into_string().ok())
-            .filter(|n| n.starts_with("segment-"))
-            .min()
-    };
-    let oldest = first();
-    let began = std::time::Instant::now();
-    while first() == oldest {
-        for _ in 0..100 {
-            client.put("w", &filler);
-            client.take("w", &filler);
-        }
-        assert!(
-            began.elapsed() < crate::common::PATIENCE * 2,
-            "no segment was retired"
-        );
-    }
+    // Until the first segment is surely gone.
+    let oldest = segments(&data).min();
+    pass_through(&mut client, || segments(&data).min() != oldest);
     server.kill();
     let server = start();
     let mut client = server.client();
@@ -136,8 +135,7 @@ fn old_messages_move_out_of_old_segments() {
 /// each segment is kept, or its chunks are written again, until it is taken.
 #[test]
 fn no_segment_is_retired_with_chunks_in_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let start = || Start::of(SMALL_LOG).sync("never").serve_at(&data);
     let large = noise(10 << 20);
     let server = start();
@@ -146,26 +144,8 @@ fn no_segment_is_retired_with_chunks_in_it() {
     holder.send(b"get old/open\r\n");
     holder.expect_value("old", &large);
     // Until none of its first segments has its name any more.
-    let newest = |end: &dyn Fn(std::vec::IntoIter<String>) -> Option<String>| {
-        let names = std::fs::read_dir(&data).unwrap();
-        let names = names.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
-        let names: Vec<String> = names.filter(|n| n.starts_with("segment-")).collect();
-        end(names.into_iter()).expect("a segment")
-    };
-    let last = newest(&|names| names.max());
-    let filler = noise(50_000);
-    let mut client = server.client();
-    let began = std::time::Instant::now();
-    while newest(&|names| names.min()) <= last {
-        for _ in 0..100 {
-            client.put("w", &filler);
-            client.take("w", &filler);
-        }
-        assert!(
-            began.elapsed() < crate::common::PATIENCE * 2,
-            "no segment was retired"
-        );
-    }
+    let last = segments(&data).max();
+    pass_through(&mut server.client(), || segments(&data).min() > last);
     server.kill();
     let server = start();
     let mut client = server.client();

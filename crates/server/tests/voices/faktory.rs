@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::common::{Client, Server, Start, text};
+use crate::common::{Client, Data, Server, Start, text};
 
 fn start(data: &Path) -> Server {
     Start::of("[defaults]\nretry_delay = \"15s\"\n")
@@ -19,8 +19,7 @@ fn hello(server: &Server) -> Client {
 }
 
 fn ok(client: &mut Client, line: &str) {
-    client.send(format!("{line}\r\n").as_bytes());
-    client.expect(b"+OK\r\n");
+    client.ask(format!("{line}\r\n").as_bytes(), b"+OK\r\n");
 }
 
 /// What a command whose reply is a body is answered.
@@ -42,8 +41,7 @@ fn has(client: &mut Client, member: &str) {
 /// Case 51.
 #[test]
 fn a_worker_acknowledges_after_the_server_was_killed() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     let mut worker = hello(&server);
     ok(
@@ -67,8 +65,10 @@ fn jobs_of_beanstalk_are_fetched_and_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir.path().join("data"));
     let mut beanstalk = server.client_of("beanstalk");
-    beanstalk.send(b"use mail\r\nput 0 0 60 5\r\nhello\r\n");
-    beanstalk.expect(b"USING mail\r\nINSERTED ");
+    beanstalk.ask(
+        b"use mail\r\nput 0 0 60 5\r\nhello\r\n",
+        b"USING mail\r\nINSERTED ",
+    );
     let id: u64 = text(&beanstalk.until(b"\r\n"))
         .trim()
         .parse()
@@ -83,8 +83,10 @@ fn jobs_of_beanstalk_are_fetched_and_acknowledged() {
     has(&mut worker, "\"working\":0}");
 
     let body = br#"{"jid":"job00001","jobtype":"T","args":[1]}"#;
-    beanstalk.send(&[b"put 0 0 60 43\r\n", &body[..], b"\r\n"].concat());
-    beanstalk.expect(b"INSERTED ");
+    beanstalk.ask(
+        &[b"put 0 0 60 43\r\n", &body[..], b"\r\n"].concat(),
+        b"INSERTED ",
+    );
     let id: u64 = text(&beanstalk.until(b"\r\n"))
         .trim()
         .parse()
@@ -113,8 +115,7 @@ fn a_job_that_beanstalk_holds_is_its_own() {
         r#"PUSH {"jid":"job00001","jobtype":"T","args":[1],"created_at":"x"}"#,
     );
     let mut beanstalk = server.client_of("beanstalk");
-    beanstalk.send(b"reserve\r\n");
-    beanstalk.expect(b"RESERVED ");
+    beanstalk.ask(b"reserve\r\n", b"RESERVED ");
     let head = text(&beanstalk.until(b"\r\n"));
     let id = head.split(' ').next().expect("an id").to_owned();
     beanstalk.expect(
@@ -123,8 +124,7 @@ fn a_job_that_beanstalk_holds_is_its_own() {
     );
     ok(&mut producer, r#"ACK {"jid":"job00001"}"#);
     has(&mut producer, "\"working\":1}");
-    beanstalk.send(format!("delete {id}\r\n").as_bytes());
-    beanstalk.expect(b"DELETED\r\n");
+    beanstalk.ask(format!("delete {id}\r\n").as_bytes(), b"DELETED\r\n");
     has(&mut producer, "\"working\":0}");
     assert!(server.stop().success());
 }
@@ -148,8 +148,7 @@ fn bytes_that_are_no_text_come_as_base64() {
 /// More than other voices hold in memory.
 #[test]
 fn a_long_job_comes_back_whole_after_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+    let data = Data::fresh();
     let server = start(&data);
     let args = format!("[\"{}\"]", "x".repeat(3_000_000));
     let mut worker = hello(&server);

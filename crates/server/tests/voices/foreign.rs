@@ -82,8 +82,10 @@ fn a_web_page_puts_nothing() {
     assert_eq!(server.number("total_puts"), 0);
     // What only begins like it is for the voice to answer.
     let mut client = server.client_of("beanstalk");
-    client.send(b"DELETE /1\r\nput 1 0 60 2\r\nhi\r\n");
-    client.expect(b"UNKNOWN_COMMAND\r\nINSERTED 1\r\n");
+    client.ask(
+        b"DELETE /1\r\nput 1 0 60 2\r\nhi\r\n",
+        b"UNKNOWN_COMMAND\r\nINSERTED 1\r\n",
+    );
     assert!(server.terminate().success());
     let log = server.said();
     for voice in voices {

@@ -68,8 +68,7 @@ fn many_queues(server: &Server, count: usize) {
         for n in from..from + 500 {
             puts.extend(format!("set {} 0 0 1\r\nx\r\n", listed(n)).bytes());
         }
-        client.send(&puts);
-        client.expect(&b"STORED\r\n".repeat(500));
+        client.ask(&puts, &b"STORED\r\n".repeat(500));
     }
 }
 
@@ -306,6 +305,5 @@ fn uploads_keep_to_their_share_of_the_disk_and_end_with_their_connection() {
     // One alone may be longer than all together.
     second.send(b"set w 0 0 1048577\r\n");
     second.send(&body);
-    second.send(b"x\r\n");
-    second.expect(b"STORED\r\n");
+    second.ask(b"x\r\n", b"STORED\r\n");
 }

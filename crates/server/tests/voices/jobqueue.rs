@@ -27,8 +27,7 @@ fn reserve(queue: &str) -> Vec<u8> {
 
 fn add_all(client: &mut Client, queue: &str, count: usize, data: &[u8]) {
     for _ in 0..count {
-        client.send(&add(queue, 3600, data));
-        client.expect(b"ADDED\0");
+        client.ask(&add(queue, 3600, data), b"ADDED\0");
         client.exact(8);
     }
 }
@@ -62,8 +61,7 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
         assert!(heard > 0, "what began to leave may have arrived");
         assert!(heard < leases, "all {leases} are still reserved");
         // They stand where they stood.
-        client.send(&reserve("w"));
-        client.expect(b"RESERVED\0");
+        client.ask(&reserve("w"), b"RESERVED\0");
         let id = u64::from_le_bytes(client.exact(8).try_into().expect("an id"));
         // Without the shard's number, which stands above.
         let number = id & 0xffff_ffff;
@@ -76,8 +74,7 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
 fn announced_lengths_take_no_memory() {
     let server = start("");
     let mut client = server.client_of("jobqueue");
-    client.send(b"CONNECT\0");
-    client.expect(b"OK\0");
+    client.ask(b"CONNECT\0", b"OK\0");
     let before = resident_kib(&server);
     let clients: Vec<Client> = (0..100)
         .map(|n| {
@@ -85,8 +82,10 @@ fn announced_lengths_take_no_memory() {
             // Half within the limit of 64 MiB, half at the most there is.
             let len = if n % 2 == 0 { 60_u32 << 20 } else { u32::MAX };
             let numbers = [5, 60, len].map(u32::to_le_bytes).concat();
-            client.send(&[b"CONNECT\0ADD\0w\0", &numbers[..], b"begin"].concat());
-            client.expect(b"OK\0");
+            client.ask(
+                &[b"CONNECT\0ADD\0w\0", &numbers[..], b"begin"].concat(),
+                b"OK\0",
+            );
             if n % 2 == 1 {
                 client.expect(b"ERROR\0Job data too large\0");
                 client.expect_end();
@@ -100,8 +99,7 @@ fn announced_lengths_take_no_memory() {
         "{before} KiB, then {after} KiB"
     );
     drop(clients);
-    client.send(&reserve("w"));
-    client.expect(b"TIMEOUT\0");
+    client.ask(&reserve("w"), b"TIMEOUT\0");
 }
 
 fn resident_kib(server: &Server) -> u64 {

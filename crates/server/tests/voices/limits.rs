@@ -6,21 +6,10 @@ use quintet_trust::NewToken;
 use rustix::process::Signal;
 
 use crate::common::{Client, PATIENCE, Server, Start, await_that, page, text};
+use crate::tls::LISTEN;
 
-const VOICES: [&str; 6] = [
-    "memcache",
-    "lineup",
-    "jobqueue",
-    "beanstalk",
-    "pinpriq",
-    "http",
-];
-
-fn start(dir: &tempfile::TempDir, config: &str) -> Server {
-    let listen = VOICES.map(|voice| format!("{voice}=127.0.0.1:0"));
-    Start::of(config)
-        .listen(&listen.each_ref().map(String::as_str))
-        .serve_at(&dir.path().join("data"))
+fn start(config: &str) -> Server {
+    Start::of(config).listen(&LISTEN).serve()
 }
 
 /// Each address of this machine may use so much.
@@ -44,13 +33,11 @@ fn comes_in(server: &Server, voice: &str, words: &str, told: &str) -> Client {
 
 #[test]
 fn one_connection_too_many_is_refused_in_its_voice_s_words() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir, &here("connections_max = 2"));
+    let server = start(&here("connections_max = 2"));
     let mut first = server.client_of("memcache");
     first.put("q", b"hi");
     let mut second = server.client_of("beanstalk");
-    second.send(b"use q\r\n");
-    second.expect(b"USING q\r\n");
+    second.ask(b"use q\r\n", b"USING q\r\n");
     let why = "too many connections from this address";
     for (voice, told) in [
         ("memcache", format!("SERVER_ERROR {why}\r\n")),
@@ -87,8 +74,7 @@ fn one_connection_too_many_is_refused_in_its_voice_s_words() {
 /// order, also behind an end of its stream.
 #[test]
 fn requests_over_the_rate_wait() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir, &here("requests_per_second = 20\nrequests_burst = 10"));
+    let server = start(&here("requests_per_second = 20\nrequests_burst = 10"));
     let began = Instant::now();
     let mut clients = [(); 3].map(|()| server.client_of("memcache"));
     for client in &mut clients {
@@ -111,8 +97,7 @@ fn requests_over_the_rate_wait() {
 
 #[test]
 fn http_is_told_when_to_come_again() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir, &here("requests_per_second = 1\nrequests_burst = 1"));
+    let server = start(&here("requests_per_second = 1\nrequests_burst = 1"));
     let began = Instant::now();
     let mut waiting = Vec::new();
     while server.number("limit_refusals_requests_address") == 0 {
@@ -141,8 +126,7 @@ fn http_is_told_when_to_come_again() {
 /// told so, and whoever holds nothing goes on.
 #[test]
 fn bytes_in_flight_are_bounded_by_address() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir, &here("bytes_in_flight_max = '1MiB'"));
+    let server = start(&here("bytes_in_flight_max = '1MiB'"));
     let mut halves: Vec<Client> = (0..40)
         .map(|_| {
             let mut client = server.client_of("memcache");
@@ -175,8 +159,7 @@ fn bytes_in_flight_are_bounded_by_address() {
 /// and a voice's half requests count in the same limit.
 #[test]
 fn bodies_over_http_count_as_bytes_in_flight() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = start(&dir, &here("bytes_in_flight_max = '1MiB'"));
+    let server = start(&here("bytes_in_flight_max = '1MiB'"));
     let asks = |bytes: usize| {
         let mut client = server.client_of("http");
         let head = format!(
@@ -212,13 +195,11 @@ fn bodies_over_http_count_as_bytes_in_flight() {
 
 #[test]
 fn failed_logins_count_against_their_address() {
-    let dir = tempfile::tempdir().expect("a folder");
     let users = "[[user]]\nname = 'ann'\n";
-    let server = start(&dir, &format!("{}{users}", here("failures_per_minute = 3")));
+    let server = start(&format!("{}{users}", here("failures_per_minute = 3")));
     let mut tries = server.client_of("lineup");
     for _ in 0..3 {
-        tries.send(b"auth ann wrong\r\n");
-        tries.expect(b"-NOT_PERMITTED\r\n");
+        tries.ask(b"auth ann wrong\r\n", b"-NOT_PERMITTED\r\n");
     }
     let mut next = server.client_of("lineup");
     next.expect(b"-too many logins or handshakes from this address have failed\r\n");
@@ -229,7 +210,6 @@ fn failed_logins_count_against_their_address() {
 
 #[test]
 fn a_user_has_limits_wherever_it_logs_in() {
-    let dir = tempfile::tempdir().expect("a folder");
     let token = NewToken::of([2; 32]);
     let config = format!(
         "[[user]]\nname = 'ann'\ntokens = ['{}']\n[[user]]\nname = 'cyd'\n\
@@ -238,15 +218,13 @@ fn a_user_has_limits_wherever_it_logs_in() {
          [[listen]]\nvoice = 'jobqueue'\nuser = 'cyd'\n",
         token.id.show()
     );
-    let server = start(&dir, &config);
+    let server = start(&config);
     let login = format!("auth ann {}\r\n", token.text);
     let mut ann = comes_in(&server, "lineup", &login, "+OK\r\n");
     let mut more = server.client_of("beanstalk");
-    more.send(login.as_bytes());
-    more.expect(b"TOO_MANY_CONNECTIONS\r\n");
+    more.ask(login.as_bytes(), b"TOO_MANY_CONNECTIONS\r\n");
     let mut cyd = server.client_of("jobqueue");
-    cyd.send(b"CONNECT\0");
-    cyd.expect(b"OK\0");
+    cyd.ask(b"CONNECT\0", b"OK\0");
     let mut other = server.client_of("jobqueue");
     other.expect(b"ERROR\0too many connections of this user\0");
     other.expect_end();
@@ -293,7 +271,6 @@ fn refused(server: &Server, queue: &str, bytes: usize, why: &str) {
 
 #[test]
 fn a_user_makes_so_many_queues_and_stores_so_much_also_after_a_restart() {
-    let dir = tempfile::tempdir().expect("a folder");
     let user = |name: &str| {
         format!(
             "[[user]]\nname = '{name}'\n[[grant]]\nuser = '{name}'\nqueues = ['*']\n\
@@ -312,7 +289,7 @@ fn a_user_makes_so_many_queues_and_stores_so_much_also_after_a_restart() {
             user("cyd")
         )
     };
-    let server = start(&dir, &config(3));
+    let server = start(&config(3));
     let mut ann = server.client_of("memcache");
     let forty = "x".repeat(40);
     for queue in ["q1", "q2"] {
@@ -339,9 +316,8 @@ fn a_user_makes_so_many_queues_and_stores_so_much_also_after_a_restart() {
     cyd.send(b"PUSH 1 2\r\nhi\r\n");
     let said = cyd.until(b"\r\n");
     assert!(said.starts_with(b"+"), "{}", text(&said));
-    server.kill();
 
-    let server = start(&dir, &config(3));
+    let server = server.kill_and_start(Start::of(&config(3)).listen(&LISTEN));
     let mut ann = server.client_of("memcache");
     refused(&server, "q4", 1, "too many queues of this user");
     refused(&server, "q1", 21, "too many bytes stored by this user");

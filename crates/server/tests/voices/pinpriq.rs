@@ -43,8 +43,7 @@ fn group(packets: &[(&[u8], &[u8])]) -> Vec<u8> {
 /// All that was sent before has been decided.
 #[track_caller]
 fn settle(client: &mut Client) {
-    client.send(&pop("nothing here"));
-    client.expect(&group(&[]));
+    client.ask(&pop("nothing here"), &group(&[]));
 }
 
 #[test]
@@ -54,16 +53,13 @@ fn what_cannot_be_framed_is_skipped_and_counted() {
     let long = noise(65_536);
     memcache.put("w", &long);
     let mut client = server.client_of("pinpriq");
-    client.send(&pop("w"));
-    client.expect(&group(&[]));
+    client.ask(&pop("w"), &group(&[]));
     // What another voice put has no key, and is in no group.
     memcache.put("w", b"one");
     memcache.put("w", &noise(65_535));
-    client.send(&pop("w"));
-    client.expect(&group(&[(b"", &noise(65_535))]));
+    client.ask(&pop("w"), &group(&[(b"", &noise(65_535))]));
     client.send(&named(0x73, "w"));
-    client.send(&[0x41, 0x41]);
-    client.expect(&group(&[(b"", b"one")]));
+    client.ask(&[0x41, 0x41], &group(&[(b"", b"one")]));
     let stats = text(&server.run(&["stats", "w", "--json"]).stdout);
     assert!(!stats.contains("\"total_skipped\":0"), "{stats}");
     memcache.take("w", &long);
@@ -78,8 +74,7 @@ fn pushes_that_are_dropped_are_counted() {
         client.send(&push("full", 1, b"k", payload));
     }
     client.send(&push("", 1, b"k", b"no queue"));
-    client.send(&pop("full"));
-    client.expect(&group(&[(b"k", b"1")]));
+    client.ask(&pop("full"), &group(&[(b"k", b"1")]));
     let stats = text(&server.run(&["stats", "--json"]).stdout);
     for counter in [
         "\"pinpriq_cmd_push\":4",

@@ -125,8 +125,7 @@ fn a_slow_reader_is_not_read_from_and_loses_nothing() {
     for _ in 0..MESSAGES {
         slow.expect_value("w", &body);
     }
-    slow.send(b"get w\r\n");
-    slow.expect(b"END\r\n");
+    slow.ask(b"get w\r\n", b"END\r\n");
 }
 
 #[test]
@@ -200,8 +199,7 @@ fn idle_connections_are_closed_where_told() {
     idle.expect_end();
     // A take that waits is not idle.
     let mut putter = server.client();
-    putter.send(b"set w 0 0 1\r\nx\r\n");
-    putter.expect(b"STORED\r\n");
+    putter.ask(b"set w 0 0 1\r\nx\r\n", b"STORED\r\n");
     waiting.expect_value("w", b"x");
 }
 
@@ -328,8 +326,7 @@ fn a_set_with_sync_waits_for_the_disk() {
         let mut client = server.client();
         client.put("q", b"a");
         let before = syncs();
-        client.send(b"set q/sync 0 0 1\r\nb\r\n");
-        client.expect(b"STORED\r\n");
+        client.ask(b"set q/sync 0 0 1\r\nb\r\n", b"STORED\r\n");
         assert!(syncs() > before, "sync = {sync}");
         assert!(server.number("log_sync_us") > 0);
         client.take("q", b"a");

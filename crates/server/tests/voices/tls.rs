@@ -196,10 +196,14 @@ fn every_voice_is_spoken_under_both_versions() {
             client.take("big", &body);
         }
         // Many requests in a record, their replies in few.
-        client.send(&b"set q 0 0 2\r\nhi\r\n".repeat(2000));
-        client.expect(&b"STORED\r\n".repeat(2000));
-        client.send(&b"get q\r\n".repeat(2000));
-        client.expect(&b"VALUE q 0 2\r\nhi\r\nEND\r\n".repeat(2000));
+        client.ask(
+            &b"set q 0 0 2\r\nhi\r\n".repeat(2000),
+            &b"STORED\r\n".repeat(2000),
+        );
+        client.ask(
+            &b"get q\r\n".repeat(2000),
+            &b"VALUE q 0 2\r\nhi\r\nEND\r\n".repeat(2000),
+        );
         let mut client = of("beanstalk");
         client.send(b"put 1 0 60 2\r\nhi\r\nreserve\r\n");
         client.until(b"hi\r\n");
@@ -207,8 +211,7 @@ fn every_voice_is_spoken_under_both_versions() {
         client.send(b"PUSH 1 hello\r\n");
         client.until(b"\n");
         let mut client = of("jobqueue");
-        client.send(b"CONNECT\0");
-        client.expect(b"OK\0");
+        client.ask(b"CONNECT\0", b"OK\0");
         let mut client = of("http");
         client.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
         client.until(b"HTTP/1.1 200 OK\r\n");
@@ -516,8 +519,7 @@ fn a_certificate_s_name_is_the_user_on_every_voice() {
     assert_eq!(status(&worker, "/q/work.txt", wrong), 401);
     assert_eq!(status(&stranger, "/q/work.txt", ""), 401);
     let mut memcache = Client::tls(server.address(), of(&stranger));
-    memcache.send(b"get work\r\n");
-    memcache.expect(b"CLIENT_ERROR unauthenticated\r\n");
+    memcache.ask(b"get work\r\n", b"CLIENT_ERROR unauthenticated\r\n");
 }
 
 /// Bytes of the certificate that a new client is shown.
@@ -630,11 +632,9 @@ fn the_help_s_example_is_a_server_that_asks_for_a_login_over_tls() {
         Client::tls(server.address_of("memcache"), Arc::new(config))
     };
     let mut nobody = client();
-    nobody.send(b"set q 0 0 2\r\nhi\r\n");
-    nobody.expect(b"CLIENT_ERROR");
+    nobody.ask(b"set q 0 0 2\r\nhi\r\n", b"CLIENT_ERROR");
     let mut ann = client();
-    ann.send(b"set x 0 0 8\r\nann hush\r\n");
-    ann.expect(b"STORED\r\n");
+    ann.ask(b"set x 0 0 8\r\nann hush\r\n", b"STORED\r\n");
     ann.put("q", b"hi");
     ann.take("q", b"hi");
     server.stop();
