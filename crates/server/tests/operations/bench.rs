@@ -1,74 +1,29 @@
 //! `quintet bench` against `quintet serve`.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 
-struct Server {
-    child: Child,
-    address: String,
-    data: tempfile::TempDir,
+use crate::common::{Server, Start, quintet};
+
+/// A server that syncs nothing, with one listener.
+fn speaking(voice: &str) -> Server {
+    let listen = format!("{voice}=0");
+    Start::default().sync("never").listen(&[&listen]).serve()
 }
 
-impl Server {
-    fn start() -> Self {
-        Self::speaking("memcache")
-    }
-
-    fn speaking(voice: &str) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
-            .args(["serve", "--listen", &format!("{voice}=127.0.0.1:0")])
-            .arg("--data")
-            .arg(data.path().join("data"))
-            .args(["--sync", "never"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = None;
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            if let Some(at) = line.strip_prefix(&format!("listening {voice} ")) {
-                address = Some(at.to_owned());
-            }
-            if line == "quintet ready" {
-                break;
-            }
-        }
-        let address = address.expect("a listener");
-        Self {
-            child,
-            address,
-            data,
-        }
-    }
-
-    fn bench(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_quintet"))
-            .args(["bench", "--time", "1m", "--target", &self.address])
-            .args(args)
-            .output()
-            .unwrap()
-    }
-
-    /// Messages ready in all queues.
-    fn ready(&self) -> u64 {
-        let output = Command::new(env!("CARGO_BIN_EXE_quintet"))
-            .args(["queues", "--json", "--data"])
-            .arg(self.data.path().join("data"))
-            .output()
-            .unwrap();
-        let lines = String::from_utf8(output.stdout).unwrap();
-        let ready =
-            |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["ready"].as_u64();
-        lines.lines().filter_map(ready).sum()
-    }
+fn start() -> Server {
+    speaking("memcache")
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
+fn bench(server: &Server, args: &[&str]) -> Output {
+    let mut command = quintet(&["bench", "--time", "1m", "--target", server.address()]);
+    command.args(args).output().unwrap()
+}
+
+/// Messages ready in all queues.
+fn ready(server: &Server) -> u64 {
+    let lines = server.printed(&["queues", "--json"]);
+    let ready = |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["ready"].as_u64();
+    lines.lines().filter_map(ready).sum()
 }
 
 /// The report of a load that went well.
@@ -81,7 +36,7 @@ fn report(output: &Output) -> serde_json::Value {
 
 #[test]
 fn every_put_is_taken() {
-    let server = Server::start();
+    let server = start();
     for more in [
         &["--count", "1000"][..],
         &["--count", "1000", "--depth", "16", "--connections", "5"],
@@ -89,7 +44,7 @@ fn every_put_is_taken() {
         &["--count", "1000", "--rate", "5000"],
         &["--count", "999", "--size", "100KiB", "--connections", "2"],
     ] {
-        let report = report(&server.bench(&[more, &["--json"]].concat()));
+        let report = report(&bench(&server, &[more, &["--json"]].concat()));
         let number = |key: &str| report[key].as_u64().unwrap();
         assert_eq!(
             number("puts") + number("takes"),
@@ -97,13 +52,13 @@ fn every_put_is_taken() {
             "{more:?}"
         );
         assert_eq!((number("empty"), number("unanswered")), (0, 0), "{more:?}");
-        assert_eq!(server.ready(), 0, "{more:?} left messages");
+        assert_eq!(ready(&server), 0, "{more:?} left messages");
     }
 }
 
 #[test]
 fn pinpriq_is_spoken() {
-    let server = Server::speaking("pinpriq");
+    let server = speaking("pinpriq");
     for more in [
         &["--count", "1000", "--queues", "3"][..],
         &["--count", "1000", "--depth", "16", "--size", "65535"],
@@ -115,18 +70,18 @@ fn pinpriq_is_spoken() {
             more,
         ]
         .concat();
-        let report = report(&server.bench(&args));
+        let report = report(&bench(&server, &args));
         assert_eq!(report["unanswered"], 0, "{more:?}");
         assert_eq!(report["empty"], 0, "{more:?}");
     }
-    assert_eq!(server.ready(), 0);
-    let too_long = server.bench(&["--voice", "pinpriq", "--size", "65536"]);
+    assert_eq!(ready(&server), 0);
+    let too_long = bench(&server, &["--voice", "pinpriq", "--size", "65536"]);
     assert!(!too_long.status.success());
 }
 
 #[test]
 fn more_puts_than_takes_leave_the_rest() {
-    let server = Server::start();
+    let server = start();
     let args = [
         "--mix",
         "3:1",
@@ -136,30 +91,30 @@ fn more_puts_than_takes_leave_the_rest() {
         "1",
         "--json",
     ];
-    let report = report(&server.bench(&args));
+    let report = report(&bench(&server, &args));
     assert_eq!(
         (&report["puts"], &report["takes"]),
         (&300.into(), &100.into())
     );
-    assert_eq!(server.ready(), 200);
+    assert_eq!(ready(&server), 200);
 }
 
 #[test]
 fn takes_find_what_was_put_beforehand_and_no_more() {
-    let server = Server::start();
+    let server = start();
     let args = ["--mix", "take", "--fill", "100", "--count", "150", "--json"];
-    let report = report(&server.bench(&[&args[..], &["--queues", "1"]].concat()));
+    let report = report(&bench(&server, &[&args[..], &["--queues", "1"]].concat()));
     assert_eq!(
         (&report["takes"], &report["empty"]),
         (&150.into(), &50.into())
     );
-    assert_eq!(server.ready(), 0);
+    assert_eq!(ready(&server), 0);
 }
 
 #[test]
 fn it_prints_for_people_too() {
-    let server = Server::start();
-    let output = server.bench(&["--count", "100"]);
+    let server = start();
+    let output = bench(&server, &["--count", "100"]);
     let text = String::from_utf8(output.stdout).unwrap();
     for part in ["put+take of 64 B over memcache", "requests/s", "p99.9"] {
         assert!(text.contains(part), "{text}");
@@ -168,8 +123,7 @@ fn it_prints_for_people_too() {
 
 #[test]
 fn another_machine_needs_remote() {
-    let output = Command::new(env!("CARGO_BIN_EXE_quintet"))
-        .args(["bench", "--target", "192.0.2.1:22133"])
+    let output = quintet(&["bench", "--target", "192.0.2.1:22133"])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
@@ -181,14 +135,14 @@ fn another_machine_needs_remote() {
 
 #[test]
 fn polls_wait_and_each_send_wakes_one() {
-    let server = Server::speaking("sqs");
+    let server = speaking("sqs");
     let pid = server.child.id().to_string();
     for (queues, sends) in [("40", "100"), ("7", "20"), ("1", "5")] {
         let args = [
             &["--voice", "sqs", "--polls", "40", "--queues", queues][..],
             &["--count", sends, "--size", "1KiB", "--pid", &pid, "--json"],
         ];
-        let report = report(&server.bench(&args.concat()));
+        let report = report(&bench(&server, &args.concat()));
         assert_eq!(report["sends"].to_string(), sends, "{queues}");
         // Over two sockets: no machine is as fast.
         assert!(report["wake"]["p50_us"].as_f64().is_some_and(|us| us > 3.0));
@@ -197,9 +151,9 @@ fn polls_wait_and_each_send_wakes_one() {
                 .as_u64()
                 .is_some_and(|bytes| bytes > 1 << 20)
         );
-        assert_eq!(server.ready(), 0, "{queues}: left messages");
+        assert_eq!(ready(&server), 0, "{queues}: left messages");
     }
-    let output = server.bench(&["--voice", "sqs", "--polls", "5", "--count", "5"]);
+    let output = bench(&server, &["--voice", "sqs", "--polls", "5", "--count", "5"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("5 polls over 5 queues"), "{text}");
     for wrong in [
@@ -209,6 +163,6 @@ fn polls_wait_and_each_send_wakes_one() {
         &["--voice", "sqs", "--polls", "5", "--depth", "2"],
         &["--voice", "sqs", "--pid", "1"],
     ] {
-        assert!(!server.bench(wrong).status.success(), "{wrong:?}");
+        assert!(!bench(&server, wrong).status.success(), "{wrong:?}");
     }
 }

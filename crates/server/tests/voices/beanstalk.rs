@@ -1,39 +1,27 @@
 //! What the beanstalk voice needs a whole server for.
 
-use std::path::Path;
-use std::time::Instant;
-
-use crate::common::{Client, Data, Server, Start};
+use crate::common::{Client, Data, Start, await_that, text};
 use rustix::process::Signal;
 
-fn start(data: &Path, listen: &str, config: Option<&str>) -> Server {
-    Server::start_with(
-        data,
-        Start {
-            sync: Some("50ms"),
-            listen: &[listen],
-            config,
-        },
-    )
+/// With this configuration.
+fn of(config: &str) -> Start<'_> {
+    Start::of(config).sync("50ms").listen(&["beanstalk=0"])
 }
 
 /// Case 28 of the sheet: a draining server reads a put to its end.
 #[test]
 fn sigusr1_drains() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = start(folder.path(), "beanstalk=127.0.0.1:0", None);
+    let server = of("").serve();
     let mut client = server.client();
     client.ask(b"put 0 0 60 1\r\na\r\n", b"INSERTED 1\r\n");
     server.signal(Signal::USR1);
     // The signal is on its way; numbers tell when it has come.
-    loop {
+    await_that("it drains", || {
         client.send(b"stats\r\n");
-        let stats = client.until(b"platform: ");
+        let stats = text(&client.until(b"platform: "));
         client.until(b"\r\n");
-        if stats.windows(14).any(|part| part == b"draining: true") {
-            break;
-        }
-    }
+        stats.contains("draining: true")
+    });
     client.send(b"put 0 0 60 4\r\n");
     client.send(b"stat");
     client.send(b"\r\nput 0 0 60 4\r\nstatss\r\nreserve-with-timeout 0\r\n");
@@ -46,7 +34,7 @@ fn over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.sock");
     let listen = format!("beanstalk=unix:{}", path.display());
-    let server = start(&folder.path().join("data"), &listen, None);
+    let server = of("").listen(&[&listen]).serve();
     let mut client = Client::unix(&path);
     client.ask(
         b"put 0 0 60 1\r\na\r\nreserve\r\nquit\r\n",
@@ -61,21 +49,16 @@ fn over_a_unix_socket() {
 /// it has its job.
 #[test]
 fn commands_behind_a_reserve_that_waits_come_after_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = start(folder.path(), "beanstalk=127.0.0.1:0", None);
+    let server = of("").serve();
     let (mut worker, mut producer) = (server.client(), server.client());
     worker.send(
         b"reserve\r\nuse late\r\nput 0 0 60 1\r\nz\r\nreserve-with-timeout 0\r\ndelete 1\r\n",
     );
-    let began = Instant::now();
-    loop {
+    await_that("one waits", || {
         producer.send(b"stats-tube default\r\n");
-        let stats = crate::common::text(&producer.until(b"\n\r\n"));
-        if stats.contains("current-waiting: 1\n") {
-            break;
-        }
-        assert!(began.elapsed() < crate::common::PATIENCE, "{stats}");
-    }
+        let stats = text(&producer.until(b"\n\r\n"));
+        stats.contains("current-waiting: 1\n")
+    });
     producer.ask(
         b"stats-tube late\r\nput 0 0 60 1\r\na\r\n",
         b"NOT_FOUND\r\nINSERTED 1\r\n",
@@ -111,7 +94,7 @@ fn jobs_in_memory_are_handed_out_at_once() {
 fn jobs_outlive_the_server() {
     for shards in ["shards = 1\n", "shards = 4\n"] {
         let data = Data::fresh();
-        let server = start(&data, "beanstalk=127.0.0.1:0", Some(shards));
+        let server = of(shards).serve_at(&data);
         let mut client = server.client();
         // Tube a is in the first shard.
         client.send(b"use a\r\nwatch a\r\nignore default\r\n");
@@ -128,7 +111,7 @@ fn jobs_outlive_the_server() {
         );
         server.kill();
 
-        let server = start(&data, "beanstalk=127.0.0.1:0", Some(shards));
+        let server = of(shards).serve_at(&data);
         let mut client = server.client();
         client.send(b"use a\r\nwatch a\r\npeek-buried\r\npeek-delayed\r\npeek-ready\r\n");
         client.expect(
@@ -145,8 +128,7 @@ fn jobs_outlive_the_server() {
 /// those who wait, whoever puts it where.
 #[test]
 fn waits_over_tubes_of_several_shards() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = start(folder.path(), "beanstalk=127.0.0.1:0", Some("shards = 4\n"));
+    let server = of("shards = 4\n").serve();
     let tubes = ["a", "b", "c", "d"];
     let mut workers: Vec<Client> = (0..8).map(|_| server.client()).collect();
     let mut producer = server.client();

@@ -21,6 +21,17 @@ fn goes_on(server: &Server) {
     }
 }
 
+/// Beside these clients: some are closed, others go on, and in the end nothing is left.
+fn keeps_to_the_budget(server: &Server, greedy: Vec<Client>) {
+    goes_on(server);
+    server.await_number("connections_closed_for_memory", |n| n >= 1);
+    server.await_number("connections_memory_bytes", |n| n <= BUDGET);
+    goes_on(server);
+    drop(greedy);
+    server.await_number("connections_memory_bytes", |n| n == 0);
+    goes_on(server);
+}
+
 #[test]
 fn half_sent_bodies_keep_to_the_budget() {
     let server = tight();
@@ -32,13 +43,7 @@ fn half_sent_bodies_keep_to_the_budget() {
         client.try_send(&body[..50_000]);
         greedy.push(client);
     }
-    goes_on(&server);
-    server.await_number("connections_closed_for_memory", |n| n >= 1);
-    server.await_number("connections_memory_bytes", |n| n <= BUDGET);
-    goes_on(&server);
-    drop(greedy);
-    server.await_number("connections_memory_bytes", |n| n == 0);
-    goes_on(&server);
+    keeps_to_the_budget(&server, greedy);
 }
 
 #[test]
@@ -52,12 +57,7 @@ fn unread_replies_keep_to_the_budget() {
         client.try_send(&peeks);
         greedy.push(client);
     }
-    goes_on(&server);
-    server.await_number("connections_closed_for_memory", |n| n >= 1);
-    server.await_number("connections_memory_bytes", |n| n <= BUDGET);
-    goes_on(&server);
-    drop(greedy);
-    server.await_number("connections_memory_bytes", |n| n == 0);
+    keeps_to_the_budget(&server, greedy);
 }
 
 /// Queues with long names, so that listings of them are long.
@@ -97,12 +97,7 @@ fn unread_listings_keep_to_the_budget() {
         client.try_send(&b"list-tubes\r\n".repeat(20));
         greedy.push(client);
     }
-    goes_on(&server);
-    server.await_number("connections_closed_for_memory", |n| n >= 1);
-    server.await_number("connections_memory_bytes", |n| n <= BUDGET);
-    goes_on(&server);
-    drop(greedy);
-    server.await_number("connections_memory_bytes", |n| n == 0);
+    keeps_to_the_budget(&server, greedy);
 }
 
 /// Pages of a listing are of different moments, and what is there all the time
