@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::parts::Run;
 use crate::programs::binary;
 use crate::run;
-use crate::show::{say, shown};
+use crate::show::{line_of, say, shown};
 use crate::timings::of_line;
 
 fn venv(root: &Path) -> PathBuf {
@@ -139,7 +139,7 @@ fn node_tests(run: &Run, folder: &Path) -> Result<()> {
 
 /// Runs a test runner, shows its output and notes how long its tests took.
 fn timed(run: &Run, command: &mut Command) -> Result<()> {
-    let line = format!("{command:?}").replace('"', "");
+    let line = line_of(command);
     say(&format!("xtask: {line}"));
     let mut tests = Vec::new();
     let (status, said) = shown(command, &mut |line| {

@@ -79,6 +79,8 @@ pub(crate) fn alone(root: &Path) -> Result<()> {
     crate::run(
         command
             .args(["build", "--workspace", "--bins", "--no-default-features"])
+            // It is never run.
+            .args(["--config", "profile.dev.package.quintet.opt-level=0"])
             .current_dir(root),
     )
 }
@@ -95,8 +97,9 @@ pub(crate) fn clippy_command() -> Command {
             "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
         );
     if std::env::var_os("CI").is_some() {
-        // Nobody edits and builds again there.
+        // Nobody edits and builds again there, and nobody runs a debugger.
         command.env("CARGO_INCREMENTAL", "0");
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     }
     command
 }
