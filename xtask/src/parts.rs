@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cluster::{self, PIP};
 use crate::needs::{self, Need, library, program};
-use crate::programs::{self, built};
+use crate::programs;
 use crate::show::say;
 use crate::timings::Timings;
 use crate::{book, cargo, clients, crates, mutants, package, plant, real, tidy, torment, unit};
@@ -276,8 +276,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        // The whole server is built last, and is the one that is tested.
-        run: |run| programs::alone(&run.root).and(built(&run.root)).map(drop),
+        run: |run| programs::clippy(&run.root),
     },
     Part {
         name: "unit",
