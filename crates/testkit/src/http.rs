@@ -4,8 +4,13 @@ use std::io;
 
 use serde_json::Value;
 
-use crate::client::{Connection, wrong};
+use crate::connection::{Connection, wrong};
 use crate::text;
+
+/// The header of a JSON document.
+pub const JSON: &str = "content-type: application/json\r\n";
+/// The header of a form as a browser sends it.
+pub const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";
 
 /// A whole reply.
 #[derive(Clone, Debug)]
@@ -40,12 +45,11 @@ pub fn ask(
     headers: &str,
     body: &[u8],
 ) -> io::Result<Reply> {
-    let len = match body {
-        [] => String::new(),
-        body => format!("content-length: {}\r\n", body.len()),
-    };
-    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close";
-    let request = format!("{what} {head}\r\n{len}{headers}\r\n");
+    let (head, len) = (
+        "HTTP/1.1\r\nhost: localhost\r\nconnection: close",
+        body.len(),
+    );
+    let request = format!("{what} {head}\r\ncontent-length: {len}\r\n{headers}\r\n");
     connection.send(&[request.as_bytes(), body].concat())?;
     let mut reply = read(&mut connection)?;
     while connection.more()? > 0 {}

@@ -5,6 +5,7 @@
 //! on purpose. [`Server`] and [`Client`] panic where a test would fail.
 
 mod client;
+mod connection;
 pub mod http;
 mod protocol;
 mod server;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub use client::{Client, Connection, tls};
+pub use client::Client;
+pub use connection::{Connection, tls};
 pub use protocol::{Addresses, Protocol, Put, QueueClient, Taken, named, reserve};
 pub use server::{Server, Start, small_files};
 
@@ -62,6 +64,15 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(began.elapsed() < PATIENCE, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Asks again and again until it is so.
+///
+/// # Panics
+/// After [`PATIENCE`].
+#[track_caller]
+pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    eventually(what, || is_so().then_some(()));
 }
 
 /// The text of a file or a reply.

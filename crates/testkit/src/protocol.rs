@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::client::{Client, Connection, wrong};
+use crate::client::Client;
+use crate::connection::{Connection, wrong};
 use crate::http;
 
 /// Ways to put and take.
@@ -24,6 +25,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Each of them, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::Memcache,
         Self::Lineup,
@@ -67,6 +69,7 @@ impl Addresses {
         }
     }
 
+    /// Sets the address of a listener.
     pub fn set(&mut self, protocol: Protocol, address: &str) {
         address.clone_into(&mut self.of[protocol as usize]);
     }
@@ -134,6 +137,7 @@ impl QueueClient {
         })
     }
 
+    /// The one that it was opened with.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -288,8 +292,7 @@ impl QueueClient {
     /// No reply, or half a one.
     pub fn page(&mut self, what: &str, body: &str) -> io::Result<String> {
         let client = self.client.take().ok_or(io::ErrorKind::NotConnected)?;
-        let json = "content-type: application/json\r\n";
-        let reply = http::ask(client.into(), what, json, body.as_bytes())?;
+        let reply = http::ask(client.into(), what, http::JSON, body.as_bytes())?;
         Ok(reply.body)
     }
 
@@ -461,7 +464,7 @@ impl QueueClient {
         self.wait(queue)?;
         let usual = self.patience;
         let connection = self.connection()?;
-        if !connection.has_bytes() {
+        if connection.unread() == 0 {
             connection.set_patience(patience)?;
             let began = connection.more();
             connection.set_patience(usual)?;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::http::{self, Reply};
-use crate::{Addresses, Client, Connection, PATIENCE, Protocol, eventually, quintet};
+use crate::{Addresses, Client, Connection, PATIENCE, Protocol, eventually, quintet, text};
 
 const READY: &str = "quintet ready";
 
@@ -57,16 +57,19 @@ impl<'a> Start<'a> {
         Self::default().config(config)
     }
 
+    /// Sets the text of the configuration file.
     pub fn config(mut self, config: &'a str) -> Self {
         self.config = Some(config);
         self
     }
 
+    /// Sets when the log is synced, as `--sync` takes it.
     pub fn sync(mut self, sync: &'a str) -> Self {
         self.sync = Some(sync);
         self
     }
 
+    /// Sets the listeners, as `--listen` takes them.
     pub fn listen(mut self, listen: &'a [&'a str]) -> Self {
         self.listen = listen;
         self
@@ -117,6 +120,7 @@ impl Server {
         Self::start_with(data, Start::default())
     }
 
+    /// Starts with these options.
     pub fn start_with(data: &Path, start: Start<'_>) -> Self {
         Self::await_ready(data, Self::command(data, &start))
     }
@@ -136,13 +140,15 @@ impl Server {
     }
 
     /// Starts with its standard error in a file, for [`Server::said`].
-    pub fn start_logged(data: &Path, mut command: Command) -> Self {
-        let log = log_to(&mut command, &data.with_extension("stderr"));
-        let mut server = Self::await_ready(data, command);
-        server.log = Some(log.expect("a file"));
+    pub fn start_logged(data: &Path, command: Command) -> Self {
+        let log = data.with_extension("stderr");
+        let mut server = Self::spawn_logged(data, command, &log).expect("the binary starts");
+        let ended = server.try_ready().expect("ready or ended");
+        assert!(ended.is_none(), "not ready: {}", server.said());
         server
     }
 
+    /// Runs the command of a server until it is ready.
     pub fn await_ready(data: &Path, command: Command) -> Self {
         Self::ready_or_ended(data, command)
             .unwrap_or_else(|(status, lines)| panic!("not ready: {status} after {lines:?}"))
@@ -154,12 +160,9 @@ impl Server {
         command: Command,
     ) -> Result<Self, (ExitStatus, Vec<String>)> {
         let mut server = Self::spawn(data, command).expect("the binary starts");
-        match server.find_line(READY).expect("ready or ended") {
-            Some(_) => Ok(server),
-            None => {
-                let status = server.child.wait().expect("waited");
-                Err((status, std::mem::take(&mut server.lines)))
-            }
+        match server.try_ready().expect("ready or ended") {
+            None => Ok(server),
+            Some(status) => Err((status, std::mem::take(&mut server.lines))),
         }
     }
 
@@ -188,26 +191,29 @@ impl Server {
         })
     }
 
-    /// Starts the command with its standard error behind what is in `log`; none: it ended before
-    /// it was ready.
+    /// Starts the command with its standard error behind what is in `log`, and does not wait.
     ///
     /// # Errors
-    /// It cannot be started, or neither is ready nor ends in time.
-    pub fn spawn_ready(
-        data: &Path,
-        mut command: Command,
-        log: &Path,
-    ) -> io::Result<(Self, Option<ExitStatus>)> {
+    /// It cannot be started.
+    pub fn spawn_logged(data: &Path, mut command: Command, log: &Path) -> io::Result<Self> {
         let log = log_to(&mut command, log)?;
         let mut server = Self::spawn(data, command)?;
         server.log = Some(log);
-        let ended = match server.find_line(READY)? {
-            Some(_) => None,
-            None => Some(server.child.wait()?),
-        };
-        Ok((server, ended))
+        Ok(server)
     }
 
+    /// Waits until it is ready, or has ended with this status before.
+    ///
+    /// # Errors
+    /// Neither comes in time.
+    pub fn try_ready(&mut self) -> io::Result<Option<ExitStatus>> {
+        match self.find_line(READY)? {
+            Some(_) => Ok(None),
+            None => self.child.wait().map(Some),
+        }
+    }
+
+    /// The command of a start, whose configuration it writes beside the data directory.
     pub fn command(data: &Path, start: &Start<'_>) -> Command {
         Self::command_at(data, &beside(data), start)
     }
@@ -225,6 +231,7 @@ impl Server {
         command
     }
 
+    /// The same with the listeners of the configuration only.
     pub fn command_as_configured(data: &Path, start: &Start<'_>) -> Command {
         serve(data, &beside(data), start)
     }
@@ -241,6 +248,7 @@ impl Server {
         address.expect("a listener")
     }
 
+    /// A connection to the first listener.
     pub fn client(&self) -> Client {
         Client::tcp(self.address())
     }
@@ -280,6 +288,22 @@ impl Server {
         http::ask(connection.expect("connected"), what, headers, body.as_ref()).expect("a reply")
     }
 
+    /// What a command prints, what it says on standard error, and its exit code.
+    #[track_caller]
+    pub fn outputs(&self, args: &[&str]) -> (String, String, i32) {
+        let done = self.run(args);
+        let code = done.status.code().expect("it ended by itself");
+        (text(&done.stdout), text(&done.stderr), code)
+    }
+
+    /// What a command prints that succeeds.
+    #[track_caller]
+    pub fn printed(&self, args: &[&str]) -> String {
+        let (out, error, code) = self.outputs(args);
+        assert_eq!(code, 0, "{args:?}: {out}{error}");
+        out
+    }
+
     /// A whole JSON document that a command prints.
     #[track_caller]
     pub fn json(&self, args: &[&str]) -> serde_json::Value {
@@ -300,6 +324,13 @@ impl Server {
         let stats = self.run(&["stats", queue, "--json"]).stdout;
         let stats: serde_json::Value = serde_json::from_slice(&stats).ok()?;
         stats[name].as_u64()
+    }
+
+    /// One number of the statistics of a queue that is there.
+    #[track_caller]
+    pub fn queue_number(&self, queue: &str, name: &str) -> u64 {
+        let number = self.number_of(queue, name);
+        number.unwrap_or_else(|| panic!("no {name} of {queue}"))
     }
 
     /// Asks until a number is as it should be.
@@ -391,7 +422,7 @@ impl Server {
             file.read_to_end(&mut bytes)
         });
         read.expect("its log");
-        crate::text(&bytes)
+        text(&bytes)
     }
 
     /// Sends SIGTERM and waits for its end.
@@ -405,6 +436,7 @@ impl Server {
         self.child.wait().expect("reaped")
     }
 
+    /// `kill -9`, and waits for its end.
     pub fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("reaped");
@@ -412,6 +444,11 @@ impl Server {
 
     /// It has ended by itself, or by a cut.
     pub fn ended(mut self) -> ExitStatus {
+        self.wait()
+    }
+
+    /// The status with which it ends.
+    pub fn wait(&mut self) -> ExitStatus {
         self.end().expect("the server ends")
     }
 

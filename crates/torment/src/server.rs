@@ -149,8 +149,10 @@ impl Server {
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null());
         faults.attach(&mut command);
-        let started = quintet_testkit::Server::spawn_ready(&era.data, command, &log);
-        let (process, ended) = started.context("it neither starts nor ends")?;
+        let process = quintet_testkit::Server::spawn_logged(&era.data, command, &log);
+        let mut process = process.context("the server cannot be started")?;
+        let ended = process.try_ready();
+        let ended = ended.with_context(|| format!("no start in time:\n{}", process.said()))?;
         let server = Self {
             addresses: process.addresses(binary),
             process,

@@ -15,20 +15,18 @@
 //! `QUINTET_CRASH_SEED` repeats a run's random choices.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quintet_faults::{Action, Call, Faults, Rule, Undo, files};
+
+use crate::common::{Connection, PATIENCE, Server, Start, faults};
 
 /// A message: its producer and its number there.
 type Id = (u32, u64);
 
-/// Longer than an answer takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 const PRODUCERS: u32 = 4;
 const CONSUMERS: u32 = 4;
 
@@ -44,124 +42,59 @@ impl Random {
     }
 }
 
-struct Server {
-    child: Child,
-    address: String,
+fn start(data: &Path, life: Life, faults: Option<&Faults>) -> Server {
+    let (shards, io_threads) = (life.shards, life.io_threads);
+    // A small log, so that segments rotate and retire all the time.
+    // And as little memory as works, so that messages leave it all the time.
+    let config = format!(
+        "shards = {shards}\nio_threads = {io_threads}\nspare_segments = 2\nlog_bytes = \"8MiB\"\n\
+         memory = \"{}MiB\"\n",
+        24 + 8 * shards
+    );
+    let start = Start::of(&config).sync(life.sync);
+    match faults {
+        Some(faults) => Server::start_under(faults, data, &start),
+        None => start.serve_at(data),
+    }
 }
 
-impl Server {
-    fn start(data: &Path, life: Life, faults: Option<&Faults>) -> Self {
-        let Life {
-            sync,
-            shards,
-            io_threads,
-            ..
-        } = life;
-        let config = data.with_extension("toml");
-        // Small files, so that segments rotate and retire all the time.
-        // And as little memory as works, so that messages leave it all the time.
-        let text = format!(
-            "shards = {shards}\nio_threads = {io_threads}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\nmemory = \"{}MiB\"\n",
-            24 + 8 * shards
-        );
-        std::fs::write(&config, text).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
-        if let Some(faults) = faults {
-            faults.attach(&mut command);
-        }
-        let mut child = command
-            .args([
-                "serve",
-                "--listen",
-                "memcache=127.0.0.1:0",
-                "--sync",
-                sync,
-                "--config",
-            ])
-            .arg(&config)
-            .arg("--data")
-            .arg(data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut address = None;
-        for line in &mut lines {
-            let line = line.expect("readable output");
-            if let Some(at) = line.strip_prefix("listening memcache ") {
-                address = Some(at.to_owned());
-            }
-            if line == "quintet ready" {
-                let address = address.expect("an address before ready");
-                return Self { child, address };
-            }
-        }
-        panic!("the server did not become ready: {:?}", child.wait());
-    }
-
-    /// SIGKILL: nothing of the process runs any more.
-    fn kill(mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("reaped");
-    }
-
-    /// The power goes now, if no rule had it go before.
-    fn cut(mut self, faults: &Faults) {
-        faults.cut();
-        let began = Instant::now();
-        while self.child.try_wait().expect("waited").is_none() {
-            assert!(began.elapsed() < PATIENCE, "the library does not cut");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        faults.end_rules();
-    }
+/// The power goes now, if no rule had it go before.
+fn cut(server: Server, faults: &Faults) {
+    faults.cut();
+    server.ended();
+    faults.end_rules();
 }
 
 /// The end of a connection: the server is gone.
 struct Gone;
 
-struct Client {
-    stream: BufReader<TcpStream>,
+impl From<io::Error> for Gone {
+    fn from(error: io::Error) -> Self {
+        let hangs = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
+        assert!(!hangs, "the server hangs");
+        assert_ne!(error.kind(), ErrorKind::Other, "{error}");
+        Self
+    }
 }
+
+struct Client(Connection);
 
 impl Client {
     fn connect(address: &str) -> Result<Self, Gone> {
-        let stream = TcpStream::connect(address).map_err(|_| Gone)?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
+        Ok(Self(Connection::tcp(address, PATIENCE)?))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), Gone> {
-        self.stream.get_mut().write_all(bytes).map_err(|_| Gone)
+        Ok(self.0.send(bytes)?)
     }
 
     fn line(&mut self) -> Result<String, Gone> {
-        let mut line = String::new();
-        match self.stream.read_line(&mut line) {
-            Ok(_) if line.ends_with("\r\n") => Ok(line.trim_end().to_owned()),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                panic!("the server hangs")
-            }
-            _ => Err(Gone),
-        }
+        Ok(self.0.line()?)
     }
 
     /// The reply to a get: an item, or `END`.
     fn item(&mut self) -> Result<Option<Vec<u8>>, Gone> {
-        let line = self.line()?;
-        if line == "END" {
-            return Ok(None);
-        }
-        let len = line.rsplit(' ').next().and_then(|len| len.parse().ok());
-        let len: usize = len.unwrap_or_else(|| panic!("not a get reply: {line:?}"));
-        let mut body = vec![0; len + 2];
-        self.stream.read_exact(&mut body).map_err(|_| Gone)?;
-        body.truncate(len);
-        assert_eq!(self.line()?, "END");
-        Ok(Some(body))
+        Ok(self.0.value()?)
     }
 }
 
@@ -425,10 +358,7 @@ fn kill_loop(life: Life) {
     let mut random = Random(seed);
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let faults = cuts.then(|| {
-        let build = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        Faults::new(build, &folder.path().join("faults"), &data).unwrap()
-    });
+    let faults = cuts.then(|| faults(&data));
     let known = Arc::new(Mutex::new(Known::default()));
     for round in 0..rounds {
         let takes = takers == Takers::Always || round % 5 == 4;
@@ -437,7 +367,7 @@ fn kill_loop(life: Life) {
             faults.undo(kinds[random.below(3) as usize]);
             faults.seed(random.below(1 << 40));
         }
-        let server = Server::start(&data, life, faults.as_ref());
+        let server = start(&data, life, faults.as_ref());
         if let Some(faults) = faults.as_ref().filter(|_| random.below(4) > 0) {
             let (call, of) = CUTS[random.below(CUTS.len() as u64) as usize];
             let action = [Action::CutBefore, Action::CutAfter][random.below(2) as usize];
@@ -446,14 +376,14 @@ fn kill_loop(life: Life) {
         }
         let mut workers = Vec::new();
         for producer in 0..PRODUCERS {
-            let (address, known) = (server.address.clone(), known.clone());
+            let (address, known) = (server.address().to_owned(), known.clone());
             let seed = random.below(1 << 30) + 1;
             workers.push(std::thread::spawn(move || {
                 produce(&address, producer, seed, &known)
             }));
         }
         for consumer in (0..CONSUMERS).filter(|_| takes) {
-            let (address, known) = (server.address.clone(), known.clone());
+            let (address, known) = (server.address().to_owned(), known.clone());
             workers.push(std::thread::spawn(move || match consumer % 2 {
                 0 => consume_removing(&address, &known),
                 _ => consume_opening(&address, &known),
@@ -463,7 +393,7 @@ fn kill_loop(life: Life) {
         let longest = if takers == Takers::Always { 250 } else { 900 };
         std::thread::sleep(Duration::from_millis(random.below(longest)));
         match &faults {
-            Some(faults) => server.cut(faults),
+            Some(faults) => cut(server, faults),
             None => server.kill(),
         }
         for worker in workers {
@@ -480,8 +410,8 @@ fn kill_loop(life: Life) {
         sync: "never",
         ..life
     };
-    let server = Server::start(&data, last, None);
-    drain(&server.address, &known);
+    let server = start(&data, last, None);
+    drain(server.address(), &known);
     server.kill();
 
     let known = known.lock().unwrap();

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, faults, quintet, text};
+use crate::common::{PATIENCE, Server, Start, await_that, faults, quintet, text};
 use quintet_faults::Faults;
 use serde_json::Value;
 
@@ -19,10 +19,9 @@ fn start(faults: &Faults, data: &Path, config: &str) -> Server {
 
 /// Waits until the table was looked at.
 fn await_look(server: &Server) {
-    let began = Instant::now();
-    while !text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_c_runs\"") {
-        assert!(began.elapsed() < PATIENCE, "nobody looks at the table");
-    }
+    await_that("nobody looks at the table", || {
+        text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_c_runs\"")
+    });
 }
 
 /// The clock is set forward over a due time. What is put for it is put once,
@@ -96,7 +95,7 @@ fn a_reload_counts() {
     let faults = faults(&data);
     let server = start(&faults, &data, "crons_max = 1\n");
     let reload = |text: &str| {
-        server.configure(&text);
+        server.configure(text);
         server.signal(rustix::process::Signal::HUP);
     };
     reload(&format!("{CRON}missed = 'once'\n"));
@@ -105,10 +104,9 @@ fn a_reload_counts() {
     server.await_number("cron_c_runs", |runs| runs == 1);
     let renamed = CRON.replace("'c'", "'d'");
     reload(&format!("{renamed}missed = 'once'\n"));
-    let began = Instant::now();
-    while !text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_d_runs\"") {
-        assert!(began.elapsed() < PATIENCE, "nobody looks at the new table");
-    }
+    await_that("nobody looks at the new table", || {
+        text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_d_runs\"")
+    });
     assert_eq!(server.number("cron_d_runs"), 0);
     assert_eq!(server.number("ready"), 1);
 }
@@ -220,7 +218,7 @@ fn a_pause_is_as_long_as_its_table() {
     let server = start(&faults, &data, CRON);
     steer(&server, "pause", "c");
     let reload = |text: &str, is: &dyn Fn(&[Value]) -> bool| {
-        server.configure(&text);
+        server.configure(text);
         server.signal(rustix::process::Signal::HUP);
         let began = Instant::now();
         loop {

@@ -24,17 +24,8 @@ fn start(data: &Path, faults: Option<&Faults>) -> Server {
 
 /// The status and the body.
 fn ask(server: &Server, request: &str, kind: &str, body: &str) -> (u16, String) {
-    let mut client = server.client_of("http");
-    let len = body.len();
-    let head = "host: localhost\r\nconnection: close";
-    client.send(
-        format!("{request} HTTP/1.1\r\n{head}\r\ncontent-type: {kind}\r\ncontent-length: {len}\r\n\r\n{body}")
-            .as_bytes(),
-    );
-    let reply = client.all();
-    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
-    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
-    (status.expect("a status"), body.to_owned())
+    let reply = server.ask(request, &format!("content-type: {kind}\r\n"), body);
+    (reply.status, reply.body)
 }
 
 fn get(server: &Server, path: &str) -> (u16, String) {

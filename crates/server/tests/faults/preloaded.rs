@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{Client, PATIENCE, Server, Start, faults, noise, text};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, faults, noise, text};
 use quintet_faults::{Action, Call, Faults, Rule, Undo, errno, files};
 
 const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'\nmemory = '32MiB'\n";
@@ -30,16 +30,6 @@ fn counted_by_kernel(server: &Server, key: &str) -> u64 {
     let start = format!("{key}: ");
     let value = io.lines().find_map(|line| line.strip_prefix(&start));
     value.and_then(|v| v.parse().ok()).expect("a number")
-}
-
-/// A number of the server's statistics.
-fn number(server: &Server, name: &str) -> u64 {
-    let stats = text(&server.run(&["stats", "--json"]).stdout);
-    let (_, after) = stats
-        .split_once(&format!("\"{name}\":"))
-        .expect("a number of this name");
-    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().expect("a number")
 }
 
 /// Bytes the kernel counted and the library did not.
@@ -88,13 +78,12 @@ fn no_call_goes_past_the_library() {
     for _ in 0..300 {
         client.take("stays", &body);
     }
-    let began = Instant::now();
-    while number(&server, "log_retired") < 3 {
-        assert!(began.elapsed() < PATIENCE, "no segment is retired");
-    }
+    await_that("no segment is retired", || {
+        server.number("log_retired") >= 3
+    });
     // A segment is synced once for each sync that the server counts, beside
     // those of segments before it.
-    let syncs = number(&server, "log_syncs");
+    let syncs = server.number("log_syncs");
     let after = bytes_past(&server, &faults);
     assert_eq!(after.1, before.1, "bytes written past the library");
     // malloc of glibc looks once how the machine overcommits: a byte, by a
@@ -424,7 +413,7 @@ fn a_run_is_deleted_only_after_that_is_durable() {
             let began = Instant::now();
             let mut put = 0;
             // Four runs of cold messages at least, then all are taken.
-            while number(&server, "cold_runs") < 4 {
+            while server.number("cold_runs") < 4 {
                 for _ in 0..200 {
                     client.put("w", &body);
                 }
@@ -455,7 +444,7 @@ fn a_run_is_deleted_only_after_that_is_durable() {
             let server = start(&faults, &data, "always", SMALL_LOG);
             let mut client = server.client();
             client.take("other", b"x");
-            let left = number(&server, "ready");
+            let left = server.number("ready");
             assert!(left + taken + 1 >= put, "{left} of {put}, {taken} taken");
             for _ in 0..left {
                 client.take("w", &body);
@@ -480,7 +469,7 @@ fn a_run_in_force_survives_a_power_cut() {
         let body = noise(20_000);
         let began = Instant::now();
         let mut put = 0;
-        while number(&server, "cold_runs") < 2 {
+        while server.number("cold_runs") < 2 {
             for _ in 0..200 {
                 client.put("w", &body);
             }
@@ -541,7 +530,7 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
             job.send(format!("delete {}\r\n", id.trim()).as_bytes());
             job.expect(b"DELETED\r\n");
         }
-        assert_eq!(number(&server, "ready"), put);
+        assert_eq!(server.number("ready"), put);
         server.kill();
     }
     let server = Server::start_under(&faults, &data, &beans);
@@ -619,16 +608,13 @@ fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
         client.send(format!("set x 0 0 {}\r\n{words}\r\n", words.len()).as_bytes());
         text(&client.until(b"\r\n"))
     };
-    let began = Instant::now();
-    while !told("wrong").contains("too many failed logins") {
-        assert!(began.elapsed() < PATIENCE, "any number may fail");
-    }
+    await_that("any number may fail", || {
+        told("wrong").contains("too many failed logins")
+    });
     faults.shift_clock(-YEAR);
-    let began = Instant::now();
-    while told(&token.text) != "STORED\r\n" {
-        assert!(began.elapsed() < PATIENCE, "it waits for the clock");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    await_that("it waits for the clock", || {
+        told(&token.text) == "STORED\r\n"
+    });
     assert!(server.stop().success());
 }
 

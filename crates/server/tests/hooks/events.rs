@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Instant;
 
-use crate::common::{Client, PATIENCE, Server, Start, text};
+use crate::common::{Client, Server, Start, await_that, http, text};
 use rustix::process::Signal;
 
 const LISTEN: &[&str] = &[
@@ -59,16 +58,6 @@ impl Place {
         let config = self.config();
         let start = Start::of(&config).listen(LISTEN);
         Server::start_with(&self.data(), start)
-    }
-}
-
-/// Asks until it is as it should be.
-#[track_caller]
-fn eventually(what: &str, right: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !right() {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        std::thread::yield_now();
     }
 }
 
@@ -195,7 +184,7 @@ fn a_taken_message_is_changed_or_kept_also_when_it_was_waited_for() {
     // A take that waits.
     let mut waits = server.client();
     waits.send(b"get w/t=120000\r\n");
-    eventually("a taker in line", || {
+    await_that("a taker in line", || {
         let stats = server.run(&["stats", "w", "--json"]);
         text(&stats.stdout).contains("\"waiters\":1")
     });
@@ -310,7 +299,7 @@ fn a_mistake_at_the_start_is_named_and_later_leaves_the_old_hooks() {
     client.put("q", b"a");
     client.take("q", b"old");
     place.write("function before_put(msg) msg.body = 'new' end");
-    eventually("the new hooks", || {
+    await_that("the new hooks", || {
         let mut client = server.client();
         client.put("q", b"a");
         client.send(b"get q\r\n");
@@ -328,7 +317,7 @@ fn a_mistake_at_the_start_is_named_and_later_leaves_the_old_hooks() {
     client.put("q", b"a");
     client.take("q", b"new");
     place.write("function before_put(msg) msg.body = 'newest' end");
-    eventually("the newest hooks", || {
+    await_that("the newest hooks", || {
         let mut client = server.client();
         client.put("q", b"a");
         client.send(b"get q\r\n");
@@ -484,16 +473,6 @@ fn timers_and_start_run_once_for_the_server() {
     assert!(server.stop().success());
 }
 
-/// A GET over HTTP; the status line.
-fn http(server: &Server, head: &str) -> String {
-    let mut client = server.client_of("http");
-    client.send(
-        format!("GET /q.txt HTTP/1.1\r\nHost: localhost\r\n{head}Connection: close\r\n\r\n")
-            .as_bytes(),
-    );
-    text(&client.until(b"\r\n"))
-}
-
 /// What a put over HTTP is part of, hooks see before it is stored and when it is taken.
 #[test]
 fn a_trace_is_among_the_attributes_that_hooks_see() {
@@ -514,14 +493,9 @@ fn a_trace_is_among_the_attributes_that_hooks_see() {
         (String::new(), "put in none, of none".to_owned()),
     ] {
         let json = r#"{"messages":[{}]}"#;
-        let mut client = server.client_of("http");
-        let head = format!(
-            "POST /api/v1/queues/traced/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
-             application/json\r\n{trace}Content-Length: {}\r\nConnection: close\r\n\r\n{json}",
-            json.len()
-        );
-        client.send(head.as_bytes());
-        assert!(text(&client.exact(usize::MAX)).starts_with("HTTP/1.1 201"));
+        let headers = format!("{trace}{}", http::JSON);
+        let reply = server.ask("POST /api/v1/queues/traced/messages", &headers, json);
+        assert_eq!(reply.status, 201);
         server.client_of("memcache").take("traced", body.as_bytes());
     }
 }
@@ -541,15 +515,15 @@ fn who_logs_in_and_what_comes_over_http_and_from_scripts_is_seen_too() {
         .serve_at(&place.data());
     // anna:right, anna:wrong, bert:right; and nobody, of whom no hook says anything.
     for (login, status) in [
-        ("Authorization: Basic YW5uYTpyaWdodA==\r\n", "200"),
-        ("Authorization: Basic YW5uYTp3cm9uZw==\r\n", "401"),
-        ("Authorization: Basic YmVydDpyaWdodA==\r\n", "401"),
-        ("", "200"),
+        ("Authorization: Basic YW5uYTpyaWdodA==\r\n", 200),
+        ("Authorization: Basic YW5uYTp3cm9uZw==\r\n", 401),
+        ("Authorization: Basic YmVydDpyaWdodA==\r\n", 401),
+        ("", 200),
     ] {
-        let line = http(&server, login);
-        assert!(
-            line.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{login}: {line}"
+        assert_eq!(
+            server.ask("GET /q.txt", login, "").status,
+            status,
+            "{login}"
         );
     }
     let mut client = server.client_of("memcache");
@@ -557,16 +531,10 @@ fn who_logs_in_and_what_comes_over_http_and_from_scripts_is_seen_too() {
     client.take("q", b"x");
     client.put("made", b"good");
     let post = |body: &str| {
-        let mut client = server.client_of("http");
         let json = format!("{{\"param1\":\"{body}\"}}");
-        let head = format!(
-            "POST /q/made/new_message HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
-             application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{json}",
-            json.len()
-        );
-        client.send(head.as_bytes());
-        client.until(b"\r\n\r\n");
-        text(&client.some())
+        server
+            .ask("POST /q/made/new_message", http::JSON, json)
+            .body
     };
     assert!(post("good").contains("\"ok\""));
     let refused = post("bad");

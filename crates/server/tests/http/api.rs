@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, text};
+use crate::common::{PATIENCE, Server, Start, http, text};
 use serde_json::{Value, json};
 
 /// A reply's status, head and document.
@@ -17,24 +17,20 @@ fn served() -> Server {
 }
 
 pub(crate) fn ask(server: &Server, head: &str, headers: &str, body: &str) -> Reply {
-    let mut client = server.client_of("http");
     let (method, path) = head.split_once(' ').unwrap();
     let typed = match body {
         "" => "",
-        _ => "content-type: application/json\r\n",
+        _ => http::JSON,
     };
-    let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{typed}{headers}\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
+    let reply = server.ask(
+        &format!("{method} /api/v1{path}"),
+        &format!("{typed}{headers}"),
+        body,
     );
-    client.send(request.as_bytes());
-    let reply = text(&client.exact(usize::MAX));
-    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
     Reply {
-        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-        json: serde_json::from_str(body).unwrap_or(Value::Null),
-        head: head.to_ascii_lowercase(),
+        status: reply.status,
+        json: reply.json(),
+        head: reply.head.to_ascii_lowercase(),
     }
 }
 
@@ -597,17 +593,12 @@ fn a_body_of_any_length_comes_as_it_is() {
     let held = reserve(&server, &json!({}));
     assert!(held[0]["body"].is_null() && held[0]["bytes"] == large.len());
     for (id, body) in ids.iter().zip([large.as_str(), "small"]) {
-        let mut client = server.client_of("http");
-        let request = format!(
-            "GET /api/v1/messages/{id}/body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        let reply = server.ask(&format!("GET /api/v1/messages/{id}/body"), "", "");
+        assert_eq!(
+            reply.header("content-type"),
+            Some("application/octet-stream")
         );
-        client.send(request.as_bytes());
-        let reply = text(&client.exact(usize::MAX));
-        let (head, came) = reply.split_once("\r\n\r\n").expect("a head");
-        assert!(
-            head.contains("content-type: application/octet-stream"),
-            "{head}"
-        );
+        let came = reply.body;
         assert!(came == body, "{id}: {} bytes", came.len());
     }
     assert_eq!(get(&server, "/messages/99/body").status, 404);
@@ -705,9 +696,7 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
     reserve(&server, &json!({}));
     // There is none: it waits in vain.
     assert!(reserve(&server, &json!({ "wait_ms": 3000 })).is_empty());
-    let mut client = server.client_of("http");
-    client.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    let told = text(&client.exact(usize::MAX));
+    let told = server.ask("GET /metrics", "", "").body;
     for line in [
         "quintet_reply_seconds_count{voice=\"http\",family=\"put\"} 2",
         "quintet_reply_seconds_count{voice=\"http\",family=\"take\"} 3",

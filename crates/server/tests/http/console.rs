@@ -2,25 +2,16 @@
 
 use quintet_trust::{NewToken, Password};
 
-use crate::common::{Client, PATIENCE, Server, Start, page, text, whole_page};
+use crate::common::{Client, Server, Start, await_that, http, page, text, whole_page};
 
 /// Sends a form with the token of the page at `from`; answers the status.
 fn send(server: &Server, from: &str, path: &str) -> u16 {
     let (_, shown) = page(server, from);
     let (_, rest) = shown.split_once("name=\"csrf\" value=\"").expect("a form");
     let (token, _) = rest.split_once('"').expect("its end");
-    let body = format!("csrf={token}");
-    let mut client = server.client_of("http");
-    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-                content-type: application/x-www-form-urlencoded\r\n";
-    let request = format!(
-        "POST {path} {head}content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    client.send(request.as_bytes());
-    let reply = text(&client.exact(usize::MAX));
-    let status = reply.split(' ').nth(1).and_then(|word| word.parse().ok());
-    status.expect("a status")
+    server
+        .ask(&format!("POST {path}"), http::FORM, format!("csrf={token}"))
+        .status
 }
 
 #[test]
@@ -105,14 +96,9 @@ fn with_logins(password: &str) -> String {
 
 /// A form as a browser sends it; answers the whole reply.
 fn post(server: &Server, path: &str, headers: &str, body: &str) -> String {
-    let mut client = server.client_of("http");
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
-         content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    client.send(request.as_bytes());
-    text(&client.exact(usize::MAX))
+    let headers = format!("{headers}{}", http::FORM);
+    let reply = server.ask(&format!("POST {path}"), &headers, body);
+    format!("{}\r\n\r\n{}", reply.head, reply.body)
 }
 
 /// Logs in; answers where it leads, and the cookie.
@@ -212,10 +198,7 @@ fn a_session_ends_with_its_user_s_password() {
     assert!(get().starts_with("HTTP/1.1 200"));
     server.configure(&with_logins("other"));
     server.signal(rustix::process::Signal::HUP);
-    let began = std::time::Instant::now();
-    while !get().starts_with("HTTP/1.1 401") {
-        assert!(began.elapsed() < PATIENCE, "the session goes on");
-    }
+    await_that("the session goes on", || get().starts_with("HTTP/1.1 401"));
     log_in(&server, "name=ann&secret=other");
 }
 

@@ -4,82 +4,25 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, quintet};
+use crate::common::{
+    Client, PATIENCE, Reply, Server, Start, await_that, eventually, http, quintet,
+};
 use serde_json::{Value, json};
 
-/// A reply's status, headers as they came, and body.
-struct Reply {
-    status: u16,
-    body: Vec<u8>,
-}
-
-impl Reply {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {}", self.text()))
-    }
-}
-
-fn address(server: &Server) -> String {
-    let mut lines = server.lines.iter();
-    let address = lines.find_map(|line| line.strip_prefix("listening http "));
-    address.expect("an http listener").to_owned()
-}
-
-fn ask(mut stream: impl Read + Write, head: &str, body: &[u8]) -> Reply {
-    let request = format!(
-        "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).expect("sent");
-    stream.write_all(body).expect("sent");
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).expect("a whole reply");
-    let end = bytes
-        .windows(4)
-        .position(|w| w == b"\r\n\r\n")
-        .expect("a head");
-    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    Reply {
-        status: status.expect("a status"),
-        body: bytes[end + 4..].to_vec(),
-    }
-}
-
 fn get(server: &Server, path: &str) -> Reply {
-    ask(connect(server), &format!("GET {path}"), b"")
+    server.ask(&format!("GET {path}"), "", "")
 }
 
 fn post(server: &Server, path: &str, body: &Value) -> Reply {
-    ask(
-        connect(server),
-        &format!("POST {path}"),
-        body.to_string().as_bytes(),
-    )
+    server.ask(&format!("POST {path}"), http::JSON, body.to_string())
 }
 
 fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(address(server)).expect("connected");
+    let stream = TcpStream::connect(server.address_of("http")).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
     stream
-}
-
-fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn script(folder: &Path, text: &str) -> String {
@@ -112,7 +55,7 @@ fn a_queue_of_the_settings_runs_its_script() {
     let made = post(&server, "/q/test/new_message", &json!({"param1": "one"})).json();
     let full = made[1].as_str().expect("an id").to_owned();
     assert!(
-        full.starts_with(&format!("http://{}/q/test/", address(&server))),
+        full.starts_with(&format!("http://{}/q/test/", server.address_of("http"))),
         "{full}"
     );
     let id = full.rsplit('/').next().expect("a short id");
@@ -128,7 +71,7 @@ fn a_queue_of_the_settings_runs_its_script() {
         let done = get(&server, "/q/test/done.json").json();
         (done.as_array().map(Vec::len) == Some(2)).then_some(())
     });
-    let queues = get(&server, "/q.txt").text();
+    let queues = get(&server, "/q.txt").body;
     assert_eq!(queues, "/q/relay.txt\n/q/test.txt\n/q/webhook.txt\n");
     // What changed in the file counts from now on.
     let changed = text.replace(
@@ -239,10 +182,9 @@ fn readiness_ends_with_draining_and_health_does_not() {
     let ok = (200, "ok".to_owned());
     assert_eq!(crate::common::page(&server, "/readyz"), ok);
     server.signal(rustix::process::Signal::USR1);
-    let began = std::time::Instant::now();
-    while crate::common::page(&server, "/readyz") == ok {
-        assert!(began.elapsed() < PATIENCE, "it stays ready");
-    }
+    await_that("it stays ready", || {
+        crate::common::page(&server, "/readyz") != ok
+    });
     let draining = (503, "503 - draining".to_owned());
     assert_eq!(crate::common::page(&server, "/readyz"), draining);
     assert_eq!(crate::common::page(&server, "/healthz"), ok);
@@ -334,10 +276,8 @@ fn a_unix_socket_is_served_and_removed() {
     let server = Start::default()
         .listen(&[&listen])
         .serve_at(&folder.path().join("data"));
-    let stream = std::os::unix::net::UnixStream::connect(&socket).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-    let reply = ask(stream, "GET /healthz", b"");
-    assert_eq!((reply.status, reply.text().as_str()), (200, "ok"));
+    let reply = Client::unix(&socket).page("GET /healthz", "");
+    assert_eq!((reply.status, reply.body.as_str()), (200, "ok"));
     assert!(server.stop().success());
     assert!(!socket.exists());
 }
@@ -474,8 +414,8 @@ fn a_backup_has_the_attachments() {
     server.kill();
     let server = start(&copy, &text);
     let file = get(&server, &format!("/q/test/{id}/attach/a.txt"));
-    assert_eq!(file.text(), "attached");
-    let log = get(&server, &format!("/q/test/{ran}/log/stdio.log")).text();
+    assert_eq!(file.body, "attached");
+    let log = get(&server, &format!("/q/test/{ran}/log/stdio.log")).body;
     assert!(log.contains("some words"), "{log}");
     assert!(server.stop().success());
 }
@@ -559,7 +499,7 @@ fn rules_route_what_comes_over_http_and_ruby_alone_is_refused() {
     let server = start(&data, &text);
     let toml = format!(
         "[[rule]]\ndesc = 'mine'\ndest = '/test$'\naction = 'balance'\nroute = ['{}']\n",
-        address(&server)
+        server.address_of("http")
     );
     std::fs::write(rules.join("rq_router_rules.toml"), toml).expect("written");
     let made = post(&server, "/q/test/new_message", &json!({"param1": "one"})).json();

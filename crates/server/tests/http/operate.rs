@@ -1,6 +1,6 @@
 //! The console's pages for those who operate, over the real binary.
 
-use crate::common::{Server, Start, page, text};
+use crate::common::{Server, Start, http, page, text};
 
 const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
 
@@ -23,16 +23,9 @@ fn token(page: &str) -> &str {
 
 /// Sends a form; answers the status and where the reply leads.
 fn post(server: &Server, path: &str, form: &str) -> (u16, String) {
-    let mut client = server.client_of("http");
-    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-                content-type: application/x-www-form-urlencoded\r\n";
-    let length = form.len();
-    client.send(format!("POST {path} {head}content-length: {length}\r\n\r\n{form}").as_bytes());
-    let reply = text(&client.exact(usize::MAX));
-    let status = reply.split(' ').nth(1).and_then(|word| word.parse().ok());
-    let to = reply.split("\r\nlocation: ").nth(1);
-    let to = to.and_then(|rest| rest.split("\r\n").next());
-    (status.expect("a status"), to.unwrap_or_default().to_owned())
+    let reply = server.ask(&format!("POST {path}"), http::FORM, form);
+    let to = reply.header("location").unwrap_or_default();
+    (reply.status, to.to_owned())
 }
 
 /// The row of a setting, from its key on.

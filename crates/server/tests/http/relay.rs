@@ -5,8 +5,7 @@
 mod proxy;
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -25,32 +24,17 @@ fn start(data: &Path, address: &str, config: &str) -> Server {
 }
 
 fn address(server: &Server) -> SocketAddr {
-    let mut lines = server.lines.iter();
-    let address = lines.find_map(|line| line.strip_prefix("listening http "));
-    address
-        .expect("an http listener")
-        .parse()
-        .expect("an address")
+    server.address_of("http").parse().expect("an address")
 }
 
 fn ask(server: &Server, head: &str, kind: &str, body: &[u8]) -> Value {
-    let mut stream = TcpStream::connect(address(server)).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-    let request = format!(
-        "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {kind}\r\n\
-         content-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).expect("sent");
-    stream.write_all(body).expect("sent");
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).expect("a reply");
-    let body = reply.split_once("\r\n\r\n").expect("a head").1;
-    serde_json::from_str(body).unwrap_or_else(|_| panic!("{head}: {reply}"))
+    server
+        .ask(head, &format!("content-type: {kind}\r\n"), body)
+        .json()
 }
 
 fn get(server: &Server, path: &str) -> Value {
-    ask(server, &format!("GET {path}"), "text/plain", b"")
+    server.ask(&format!("GET {path}"), "", "").json()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::common::{PATIENCE, Server, Start, text};
+use crate::common::{PATIENCE, Server, Start, http, text};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -79,16 +79,11 @@ fn start(data: &Path, endpoint: &str, more: &str) -> Server {
 
 /// Puts a message over the API as a part of the trace.
 fn put(server: &Server, queue: &str, flags: &str, body: &str) {
-    let mut client = server.client_of("http");
+    let path = format!("POST /api/v1/queues/{queue}/messages");
+    let parent = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-{flags}\r\n");
     let body = json!({ "messages": [{ "body": body }] }).to_string();
-    let request = format!(
-        "POST /api/v1/queues/{queue}/messages HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         traceparent: 00-{TRACE}-00f067aa0ba902b7-{flags}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    client.send(request.as_bytes());
-    assert!(text(&client.exact(usize::MAX)).starts_with("HTTP/1.1 201"));
+    let reply = server.ask(&path, &format!("{parent}{}", http::JSON), body);
+    assert_eq!(reply.status, 201);
 }
 
 /// The next span, with its name.

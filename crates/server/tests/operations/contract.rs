@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Client, PATIENCE, Server, Start, quintet, text};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, quintet, text};
 use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::process::Signal;
 
@@ -169,14 +169,10 @@ fn sighup_reloads_queue_settings_and_keeps_connections() {
     server.configure("[[queue]]\nname = 'w'\nmessages_max = 2");
     server.signal(Signal::HUP);
     // The reload is an event of the server's own; asking is how a client sees it.
-    let began = std::time::Instant::now();
-    loop {
+    await_that("never reloaded", || {
         client.send(b"set w 0 0 1\r\n2\r\n");
-        if client.until(b"\r\n") == b"STORED\r\n" {
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "never reloaded");
-    }
+        client.until(b"\r\n") == b"STORED\r\n"
+    });
     client.take("w", b"1");
     client.take("w", b"2");
 }
@@ -188,15 +184,11 @@ fn sigusr1_drains() {
     let mut other = server.client();
     client.put("w", b"before");
     server.signal(Signal::USR1);
-    let began = std::time::Instant::now();
-    loop {
+    await_that("never drained", || {
         let mut prober = server.client();
         prober.send(b"set v 0 0 1\r\nx\r\n");
-        if prober.until(b"\r\n") != b"STORED\r\n" {
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "never drained");
-    }
+        prober.until(b"\r\n") != b"STORED\r\n"
+    });
     other.take("w", b"before");
     assert!(server.stop().success());
 }

@@ -1,6 +1,6 @@
 //! `quintet cron`: tables are listed and steered, and that is written down.
 
-use crate::common::{Server, Start, text};
+use crate::common::{Server, Start};
 use serde_json::Value;
 
 /// A table that is due on a 29 February alone, and one that is named alike.
@@ -12,21 +12,8 @@ fn start(config: &str) -> Server {
     Start::of(config).serve()
 }
 
-/// What a command printed, on both sides, and its exit code.
-fn run(server: &Server, args: &[&str]) -> (String, String, i32) {
-    let done = server.run(args);
-    let code = done.status.code().expect("it ended by itself");
-    (text(&done.stdout), text(&done.stderr), code)
-}
-
-fn said(server: &Server, args: &[&str]) -> String {
-    let (out, err, code) = run(server, args);
-    assert_eq!(code, 0, "{args:?}: {out}{err}");
-    out
-}
-
 fn listed(server: &Server) -> Vec<Value> {
-    let lines = said(server, &["cron", "--json"]);
+    let lines = server.printed(&["cron", "--json"]);
     let lines = lines.lines();
     lines
         .map(|line| serde_json::from_str(line).expect("JSON"))
@@ -53,27 +40,27 @@ fn tables_are_listed_paused_resumed_and_run() {
     assert_eq!(nightly["missed_runs"], 0);
     assert!(nightly["next_ms"].is_u64() && nightly["last_ms"].is_null());
     assert_eq!(all[1]["missed"], "once");
-    let shown = said(&server, &["cron"]);
+    let shown = server.printed(&["cron"]);
     // By the clocks of the zone, in winter.
     assert!(shown.contains("-02-29 02:30:00 +01:00"), "{shown}");
 
-    let paused = said(&server, &["cron", "pause", "nightly", "a b"]);
+    let paused = server.printed(&["cron", "pause", "nightly", "a b"]);
     assert_eq!(paused, "nightly paused\na b paused\n");
-    let again = said(&server, &["cron", "pause", "nightly"]);
+    let again = server.printed(&["cron", "pause", "nightly"]);
     assert_eq!(again, "nightly was paused already\n");
     assert_eq!(listed(&server)[0]["paused"], true);
     assert!(listed(&server)[0]["next_ms"].is_null());
     assert_eq!(server.number("cron_nightly_paused"), 1);
-    let shown = said(&server, &["cron"]);
+    let shown = server.printed(&["cron"]);
     assert!(shown.lines().nth(1).unwrap().contains("paused"), "{shown}");
 
     // Also while it is paused, and its message is its own.
-    let run_now = said(&server, &["cron", "run", "nightly"]);
+    let run_now = server.printed(&["cron", "run", "nightly"]);
     let id: u64 = run_now
         .strip_prefix("nightly put as message ")
         .and_then(|rest| rest.trim_end().parse().ok())
         .unwrap_or_else(|| panic!("{run_now}"));
-    assert_eq!(said(&server, &["peek", "--id", &id.to_string()]), "all");
+    assert_eq!(server.printed(&["peek", "--id", &id.to_string()]), "all");
     let nightly = &listed(&server)[0];
     assert_eq!(
         (&nightly["message"], &nightly["outcome"]),
@@ -81,7 +68,7 @@ fn tables_are_listed_paused_resumed_and_run() {
     );
     assert_eq!(nightly["paused"], true);
     assert!(server.number("cron_nightly_last_ms") > 0);
-    let metrics = said(&server, &["metrics"]);
+    let metrics = server.printed(&["metrics"]);
     assert!(
         metrics.contains("quintet_cron_paused{name=\"nightly\"} 1"),
         "{metrics}"
@@ -90,13 +77,13 @@ fn tables_are_listed_paused_resumed_and_run() {
     let next = "quintet_cron_next_run_timestamp_seconds{";
     assert!(!metrics.contains(next), "both are paused: {metrics}");
 
-    let resumed = said(&server, &["cron", "resume", "nightly", "--json"]);
+    let resumed = server.printed(&["cron", "resume", "nightly", "--json"]);
     let resumed: Value = serde_json::from_str(&resumed).unwrap();
     assert_eq!(resumed["name"], "nightly");
     assert_eq!(resumed["changed"], true);
-    let again = said(&server, &["cron", "resume", "nightly"]);
+    let again = server.printed(&["cron", "resume", "nightly"]);
     assert_eq!(again, "nightly was not paused\n");
-    let metrics = said(&server, &["metrics"]);
+    let metrics = server.printed(&["metrics"]);
     assert!(
         metrics.contains(&format!("{next}name=\"nightly\"}}")),
         "{metrics}"
@@ -107,18 +94,18 @@ fn tables_are_listed_paused_resumed_and_run() {
     );
 
     // A name that is none, and the one that was meant.
-    let (out, why, code) = run(&server, &["cron", "run", "nihgtly"]);
+    let (out, why, code) = server.outputs(&["cron", "run", "nihgtly"]);
     assert_eq!((out.as_str(), code), ("", 1));
     assert!(
         why.contains("there is no [[cron]] table nihgtly; did you mean nightly?"),
         "{why}"
     );
-    let (_, why, _) = run(&server, &["cron", "pause", "something else"]);
+    let (_, why, _) = server.outputs(&["cron", "pause", "something else"]);
     assert!(
         why.ends_with("there is no [[cron]] table something else\n"),
         "{why}"
     );
-    let audit = said(&server, &["audit"]);
+    let audit = server.printed(&["audit"]);
     for line in [
         " cron_pause nightly ok",
         " cron_run nightly ok",
@@ -135,16 +122,16 @@ fn a_run_that_is_refused_says_why_and_leaves_no_mark() {
     let config = format!("{CONFIG}[[queue]]\nname = 'w'\nmessages_max = 1\n");
     let server = start(&config);
     server.client().put("w", b"first");
-    let (_, why, code) = run(&server, &["cron", "run", "a b"]);
+    let (_, why, code) = server.outputs(&["cron", "run", "a b"]);
     assert_eq!(code, 1);
     assert!(why.contains("full"), "{why}");
     let table = &listed(&server)[1];
     assert_eq!(table["outcome"], "refused");
     assert_eq!(table["last_ms"], Value::Null);
-    let shown = said(&server, &["cron"]);
+    let shown = server.printed(&["cron"]);
     assert!(shown.contains("refused: "), "{shown}");
     server.client().take("w", b"first");
-    said(&server, &["cron", "run", "a b"]);
+    server.printed(&["cron", "run", "a b"]);
     let table = &listed(&server)[1];
     assert_eq!(
         (&table["outcome"], &table["error"]),
@@ -157,7 +144,7 @@ fn a_run_that_is_refused_says_why_and_leaves_no_mark() {
 fn where_there_are_no_tables_the_list_is_empty() {
     let server = start("");
     assert_eq!(listed(&server), [] as [Value; 0]);
-    let (_, why, code) = run(&server, &["cron", "run", "a"]);
+    let (_, why, code) = server.outputs(&["cron", "run", "a"]);
     assert_eq!(code, 1);
     assert!(why.contains("there is no [[cron]] table a"), "{why}");
 }
@@ -167,7 +154,7 @@ fn where_there_are_no_tables_the_list_is_empty() {
 #[test]
 fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
     let server = start(CONFIG);
-    said(&server, &["cron", "pause", "nightly"]);
+    server.printed(&["cron", "pause", "nightly"]);
     let before = listed(&server);
     let wrong = [
         ("30 2 29 2 *", "30 2 30 2 *"),
@@ -180,10 +167,10 @@ fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
         let text = CONFIG.replace(right, wrong);
         assert_ne!(text, CONFIG, "{right}");
         server.configure(&text);
-        let (_, why, code) = run(&server, &["reload"]);
+        let (_, why, code) = server.outputs(&["reload"]);
         assert_eq!(code, 1, "{wrong}");
         assert!(why.contains("not reloaded"), "{wrong}: {why}");
-        let audit = said(&server, &["audit"]);
+        let audit = server.printed(&["audit"]);
         let failed = audit.matches(" reloaded - failed").count();
         assert_eq!(failed, at + 1, "{wrong}: {audit}");
         assert_eq!(listed(&server), before, "{wrong}");
@@ -202,10 +189,10 @@ fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
     command.stderr(std::fs::File::create(&log).unwrap());
     let server = Server::await_ready(&data, command);
     let reload = |text: &str| {
-        server.configure(&text);
-        said(&server, &["reload"])
+        server.configure(text);
+        server.printed(&["reload"])
     };
-    said(&server, &["cron", "pause", "nightly"]);
+    server.printed(&["cron", "pause", "nightly"]);
     let renamed = CONFIG.replace("'nightly'", "'daily'");
     let told = reload(&renamed);
     assert!(

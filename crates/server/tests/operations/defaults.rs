@@ -1,9 +1,7 @@
 //! The server as it is without a configuration, but for its ports: all voices,
 //! HTTP, and the queues it makes for itself.
 
-use std::time::Instant;
-
-use crate::common::{PATIENCE, Server, Start, quintet, text};
+use crate::common::{Server, Start, quintet, text};
 
 /// A server with every default, listening on free ports.
 fn start() -> Server {
@@ -22,24 +20,11 @@ fn start() -> Server {
     Start::of(&config).serve_as_configured()
 }
 
-/// Waits until one of the server's numbers is as it should be.
-fn await_number(server: &Server, key: &str, value: u64) {
-    let began = Instant::now();
-    loop {
-        let shown = server.run(&["stats", "--json"]);
-        let stats: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap_or_default();
-        if stats[key] == value {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{key}: {shown:?}");
-    }
-}
-
 #[test]
 fn queues_of_the_server_alone_are_no_tubes() {
     let server = start();
     // The takers of `relay` and `webhook`.
-    await_number(&server, "lookers", 2);
+    server.await_number("lookers", |lookers| lookers == 2);
     let mut client = server.client_of("beanstalk");
     let mut exchange = |sent: &[u8], expected: &[u8]| {
         client.send(sent);

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::common::{PATIENCE, Server, Start, noise, quintet, text};
+use crate::common::{Server, Start, await_that, http, noise, quintet, text};
 use crate::moving::{all, done, dying, import};
 
 const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "http=127.0.0.1:0"];
@@ -28,19 +27,14 @@ fn from(server: &Server) -> String {
 
 /// A request to the API, and what it answers.
 fn ask(server: &Server, head: &str, body: &Value) -> Value {
-    let mut client = server.client_of("http");
     let (method, path) = head.split_once(' ').unwrap();
-    let body = body.to_string();
-    let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
+    let reply = server.ask(
+        &format!("{method} /api/v1{path}"),
+        http::JSON,
+        body.to_string(),
     );
-    client.send(request.as_bytes());
-    let reply = text(&client.exact(usize::MAX));
-    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
-    assert!(head.starts_with("HTTP/1.1 20"), "{path}: {reply}");
-    serde_json::from_str(body).unwrap_or(Value::Null)
+    assert!((200..210).contains(&reply.status), "{path}: {reply:?}");
+    reply.json()
 }
 
 fn put(server: &Server, queue: &str, messages: &Value) {
@@ -221,10 +215,7 @@ fn an_import_that_is_interrupted_gives_back_what_it_holds() {
         let mut command = quintet(&["import", "--from", &from(&old), "--data"]);
         command.arg(&server.data).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
-        let began = Instant::now();
-        while all(&server).is_empty() {
-            assert!(began.elapsed() < PATIENCE, "nothing comes");
-        }
+        await_that("nothing comes", || !all(&server).is_empty());
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();

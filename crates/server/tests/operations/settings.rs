@@ -2,13 +2,6 @@
 
 use crate::common::{Server, Start, text};
 
-fn said(server: &Server, args: &[&str]) -> String {
-    let done = server.run(args);
-    let (out, err) = (text(&done.stdout), text(&done.stderr));
-    assert!(done.status.success(), "{args:?}: {out}{err}");
-    out
-}
-
 /// A line's words.
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
@@ -20,17 +13,17 @@ fn a_queues_settings_and_who_says_so_and_the_servers() {
         "queues_max = 77\n[defaults]\nttl = '1h'\n[[queue]]\nname = 'work*'\nattempts_max = 3\n",
     )
     .serve();
-    said(&server, &["put", "work", "a"]);
-    let shown = said(&server, &["settings", "work"]);
+    server.printed(&["put", "work", "a"]);
+    let shown = server.printed(&["settings", "work"]);
     let lines: Vec<Vec<&str>> = shown.lines().map(words).collect();
     assert_eq!(lines[0], ["setting", "value", "said", "by"]);
     assert_eq!(lines[1], ["attempts_max", "3", "file"]);
     assert_eq!(lines[2], ["ttl", "\"1h\"", "file"]);
     assert_eq!(lines.len(), 3, "{shown}");
-    let all = said(&server, &["settings", "work", "--all"]);
+    let all = server.printed(&["settings", "work", "--all"]);
     let is = ["take_burst", "1", "default"];
     assert!(all.lines().any(|line| words(line) == is), "{all}");
-    let running = said(&server, &["settings"]);
+    let running = server.printed(&["settings"]);
     assert!(running.contains("queues_max = 77\n"), "{running}");
     let done = server.run(&["settings", "nobody"]);
     let why = text(&done.stderr);
@@ -41,20 +34,20 @@ fn a_queues_settings_and_who_says_so_and_the_servers() {
 #[test]
 fn fan_out_is_made_and_shown_by_a_command_and_ends_with_the_child() {
     let server = Start::of("shards = 4\n").serve();
-    let made = said(&server, &["fanout", "orders", "audit", "billing"]);
+    let made = server.printed(&["fanout", "orders", "audit", "billing"]);
     assert_eq!(made, "orders+audit\norders+billing\n");
-    said(&server, &["put", "orders", "a"]);
+    server.printed(&["put", "orders", "a"]);
     for queue in ["orders", "orders+audit", "orders+billing"] {
-        assert_eq!(said(&server, &["take", queue]), "a", "{queue}");
+        assert_eq!(server.printed(&["take", queue]), "a", "{queue}");
     }
-    let shown = said(&server, &["settings", "orders+audit"]);
+    let shown = server.printed(&["settings", "orders+audit"]);
     assert!(
         shown.ends_with("gets copies of what is put to orders\n"),
         "{shown}"
     );
-    said(&server, &["drop", "orders+audit"]);
-    assert_eq!(said(&server, &["fanout", "orders"]), "orders+billing\n");
-    let json = said(&server, &["fanout", "orders", "--json"]);
+    server.printed(&["drop", "orders+audit"]);
+    assert_eq!(server.printed(&["fanout", "orders"]), "orders+billing\n");
+    let json = server.printed(&["fanout", "orders", "--json"]);
     assert_eq!(
         json,
         "{\"children\":[\"orders+billing\"],\"queue\":\"orders\"}\n"
@@ -83,7 +76,7 @@ fn a_put_brings_a_key_attributes_and_an_id_that_is_not_repeated() {
         "--unique",
         "7",
     ];
-    said(&server, &put);
+    server.printed(&put);
     let again = server.run(&put);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
     let why = text(&again.stderr);
@@ -97,7 +90,7 @@ fn a_put_brings_a_key_attributes_and_an_id_that_is_not_repeated() {
         "ann",
         "--json",
     ];
-    let shown = said(&server, &browse);
+    let shown = server.printed(&browse);
     assert_eq!(shown.lines().count(), 1, "{shown}");
-    assert_eq!(said(&server, &["take", "work"]), "a");
+    assert_eq!(server.printed(&["take", "work"]), "a");
 }

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_trust::{NewToken, Password};
 use rustix::process::Signal;
 
-use crate::common::{Client, PATIENCE, Server, Start, quintet, text};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, quintet, text};
 
 const LISTEN: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -174,10 +174,8 @@ fn each_voice_has_its_way() {
         ("/healthz", None, 200),
     ] {
         let login = login.map_or(String::new(), |login| format!("authorization: {login}\r\n"));
-        let mut client = server.client_of("http");
-        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
-        client.send(format!("{head}{login}\r\n").as_bytes());
-        client.expect(format!("HTTP/1.1 {status} ").as_bytes());
+        let reply = server.ask(&format!("GET {path}"), &login, "");
+        assert_eq!(reply.status, status, "{path}");
     }
     // The operator needs none of it.
     let queues = server.run(&["queues"]);
@@ -253,15 +251,8 @@ fn a_user_that_goes_loses_its_rights_and_not_its_connection() {
 
 #[track_caller]
 fn await_audit(server: &Server, line: &str) {
-    let began = std::time::Instant::now();
-    loop {
-        let audit = text(&server.run(&["audit", "--since", "1h"]).stdout);
-        if audit.contains(line) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "never {line}: {audit}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let audit = || server.printed(&["audit", "--since", "1h"]);
+    await_that(line, || audit().contains(line));
 }
 
 #[test]

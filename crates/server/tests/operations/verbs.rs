@@ -1,36 +1,6 @@
 //! What operators do to queues and messages, by the command line.
 
-use std::time::Instant;
-
-use crate::common::{PATIENCE, Server, Start, text};
-
-/// What a command printed, on both sides, and its exit code.
-fn run(server: &Server, args: &[&str]) -> (String, String, i32) {
-    let done = server.run(args);
-    let code = done.status.code().expect("it ended by itself");
-    (text(&done.stdout), text(&done.stderr), code)
-}
-
-fn said(server: &Server, args: &[&str]) -> String {
-    let (out, err, code) = run(server, args);
-    assert_eq!(code, 0, "{args:?}: {out}{err}");
-    out
-}
-
-/// Waits for a state.
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "not in time: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-}
-
-fn number(server: &Server, queue: &str, what: &str) -> u64 {
-    let stats = said(server, &["stats", queue, "--json"]);
-    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
-    stats[what].as_u64().unwrap()
-}
+use crate::common::{Server, Start, await_that, text};
 
 /// Takes a job over beanstalk and buries it.
 fn bury(server: &Server, queue: &str, count: usize) {
@@ -54,29 +24,29 @@ fn purge_counts_asks_filters_and_leaves_the_rest() {
     for n in 0..2_500 {
         client.put("work", format!("job {n} of {}", n % 5).as_bytes());
     }
-    said(&server, &["put", "work", "later", "--delay", "1h"]);
+    server.printed(&["put", "work", "later", "--delay", "1h"]);
     let of_three = ["purge", "work", "--contains", "of 3"];
-    let dry = said(&server, &[&of_three[..], &["--dry-run"]].concat());
+    let dry = server.printed(&[&of_three[..], &["--dry-run"]].concat());
     assert_eq!(dry, "500 messages would be purged\n");
-    assert_eq!(number(&server, "work", "ready"), 2_500);
+    assert_eq!(server.queue_number("work", "ready"), 2_500);
     // Nobody is there to be asked.
-    let (_, err, code) = run(&server, &of_three);
+    let (_, err, code) = server.outputs(&of_three);
     assert!(
         code == 1 && err.contains("500 messages of work would be purged: say --yes"),
         "{err}"
     );
-    let few = said(&server, &[&of_three[..], &["--yes", "--max", "7"]].concat());
+    let few = server.printed(&[&of_three[..], &["--yes", "--max", "7"]].concat());
     assert_eq!(few, "7 messages purged\n");
-    let json = said(&server, &[&of_three[..], &["--yes", "--json"]].concat());
+    let json = server.printed(&[&of_three[..], &["--yes", "--json"]].concat());
     assert_eq!(
         json,
         "{\"dry_run\":false,\"messages\":493,\"stopped\":false}\n"
     );
-    assert_eq!(number(&server, "work", "ready"), 2_000);
+    assert_eq!(server.queue_number("work", "ready"), 2_000);
     // All that waits, the delayed one too.
-    let all = said(&server, &["purge", "work", "--yes"]);
+    let all = server.printed(&["purge", "work", "--yes"]);
     assert_eq!(all, "2001 messages purged\n");
-    assert_eq!(number(&server, "work", "delayed"), 0);
+    assert_eq!(server.queue_number("work", "delayed"), 0);
 }
 
 #[test]
@@ -86,14 +56,14 @@ fn what_failed_is_tried_again() {
         .listen(&["memcache=0", "beanstalk=0"])
         .serve();
     for queue in ["fragile", "fragile", "work", "work"] {
-        said(&server, &["put", queue, "x"]);
+        server.printed(&["put", queue, "x"]);
     }
     bury(&server, "work", 2);
     assert_eq!(
-        said(&server, &["kick", "work", "--max", "1"]),
+        server.printed(&["kick", "work", "--max", "1"]),
         "1 message kicked\n"
     );
-    assert_eq!(number(&server, "work", "buried"), 1);
+    assert_eq!(server.queue_number("work", "buried"), 1);
     // Two connections take one each and go away with it.
     for _ in 0..2 {
         let mut client = server.client_of("beanstalk");
@@ -104,26 +74,26 @@ fn what_failed_is_tried_again() {
         client.send(b"quit\r\n");
         client.expect_end();
     }
-    until("the dead letters are there", || {
+    await_that("the dead letters are there", || {
         let stats = server.run(&["stats", "dead", "--json"]);
         text(&stats.stdout).contains("\"ready\":2")
     });
-    said(&server, &["put", "dead", "was always here"]);
+    server.printed(&["put", "dead", "was always here"]);
     assert_eq!(
-        said(&server, &["redrive", "dead", "--dry-run"]),
+        server.printed(&["redrive", "dead", "--dry-run"]),
         "2 messages would be redriven\n"
     );
     assert_eq!(
-        said(&server, &["redrive", "dead", "--max", "1"]),
+        server.printed(&["redrive", "dead", "--max", "1"]),
         "1 message redriven\n"
     );
-    assert_eq!(number(&server, "fragile", "ready"), 1);
+    assert_eq!(server.queue_number("fragile", "ready"), 1);
     // The rest, and what was buried there.
-    assert_eq!(said(&server, &["retry", "dead"]), "1 message retried\n");
-    assert_eq!(said(&server, &["retry", "work"]), "1 message retried\n");
-    let there = ["fragile", "dead", "work"].map(|queue| number(&server, queue, "ready"));
+    assert_eq!(server.printed(&["retry", "dead"]), "1 message retried\n");
+    assert_eq!(server.printed(&["retry", "work"]), "1 message retried\n");
+    let there = ["fragile", "dead", "work"].map(|queue| server.queue_number(queue, "ready"));
     assert_eq!(there, [2, 1, 2]);
-    let audit = said(&server, &["audit"]);
+    let audit = server.printed(&["audit"]);
     assert!(
         audit.contains(" move dead ok") && audit.contains(" kick work ok"),
         "{audit}"
@@ -135,26 +105,33 @@ fn one_message_is_deleted_edited_and_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
     for body in ["one", "two", "three"] {
-        said(&server, &["put", "work", body]);
+        server.printed(&["put", "work", body]);
     }
-    said(&server, &["delete", "1"]);
+    server.printed(&["delete", "1"]);
     assert!(
-        run(&server, &["delete", "1"])
+        server
+            .outputs(&["delete", "1"])
             .1
             .contains("message 1: message not found")
     );
-    assert_eq!(said(&server, &["edit", "3", "--rank", "0"]), "3\n");
+    assert_eq!(server.printed(&["edit", "3", "--rank", "0"]), "3\n");
     assert_eq!(
-        said(&server, &["edit", "2", "--body", "zwei", "--rank", "7"]),
+        server.printed(&["edit", "2", "--body", "zwei", "--rank", "7"]),
         "4\n"
     );
-    assert!(run(&server, &["edit", "2"]).1.contains("say what changes"));
     assert!(
-        run(&server, &["edit", "2", "--rank", "1"])
+        server
+            .outputs(&["edit", "2"])
+            .1
+            .contains("say what changes")
+    );
+    assert!(
+        server
+            .outputs(&["edit", "2", "--rank", "1"])
             .1
             .contains("not found")
     );
-    let listed = said(&server, &["browse", "work"]);
+    let listed = server.printed(&["browse", "work"]);
     let rows: Vec<Vec<&str>> = listed
         .lines()
         .map(|l| l.split_whitespace().collect())
@@ -165,19 +142,19 @@ fn one_message_is_deleted_edited_and_found_again() {
         ("4", "7", "zwei"),
         "{listed}"
     );
-    assert_eq!(said(&server, &["edit", "4", "--delay", "1h"]), "4\n");
-    let delayed = said(&server, &["browse", "work", "--state", "delayed", "--json"]);
+    assert_eq!(server.printed(&["edit", "4", "--delay", "1h"]), "4\n");
+    let delayed = server.printed(&["browse", "work", "--state", "delayed", "--json"]);
     assert!(delayed.contains("\"body\":\"zwei\""), "{delayed}");
     let long = dir.path().join("long");
     std::fs::write(&long, vec![b'x'; 70_000]).unwrap();
-    let (_, err, code) = run(&server, &["edit", "3", "--file", long.to_str().unwrap()]);
+    let (_, err, code) = server.outputs(&["edit", "3", "--file", long.to_str().unwrap()]);
     assert!(code == 1 && err.contains("a new body has"), "{err}");
     // As it was left, after a start.
     let data = server.data.clone();
     assert!(server.stop().success());
     let server = Server::start(&data);
-    assert_eq!(said(&server, &["take", "work"]), "three");
-    assert_eq!(number(&server, "work", "delayed"), 1);
+    assert_eq!(server.printed(&["take", "work"]), "three");
+    assert_eq!(server.queue_number("work", "delayed"), 1);
 }
 
 #[test]
@@ -187,12 +164,12 @@ fn pages_of_a_browse_follow_each_other() {
     for n in 0..30 {
         client.put("work", format!("number {n}").as_bytes());
     }
-    let (out, err, _) = run(&server, &["browse", "work"]);
+    let (out, err, _) = server.outputs(&["browse", "work"]);
     assert_eq!(out.lines().count(), 21);
     let after = err.split('\'').nth(1).expect("where to go on");
     // What stood there may be gone.
-    said(&server, &["delete", "20"]);
-    let rest = said(&server, &["browse", "work", "--after", after]);
+    server.printed(&["delete", "20"]);
+    let rest = server.printed(&["browse", "work", "--after", after]);
     assert_eq!(rest.lines().count(), 11, "{rest}");
     assert!(
         rest.lines().nth(1).unwrap().ends_with("number 20"),
@@ -203,29 +180,31 @@ fn pages_of_a_browse_follow_each_other() {
 #[test]
 fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
     let server = Server::fresh();
-    said(&server, &["put", "work", "x"]);
-    assert_eq!(said(&server, &["pause", "work"]), "work paused\n");
-    assert_eq!(run(&server, &["take", "work"]).2, 4);
+    server.printed(&["put", "work", "x"]);
+    assert_eq!(server.printed(&["pause", "work"]), "work paused\n");
+    assert_eq!(server.outputs(&["take", "work"]).2, 4);
     assert!(
-        run(&server, &["pause", "nowhere"])
+        server
+            .outputs(&["pause", "nowhere"])
             .1
             .contains("queue not found")
     );
-    said(&server, &["resume", "work"]);
-    assert_eq!(said(&server, &["take", "work"]), "x");
-    said(&server, &["drain"]);
-    until("puts are refused", || {
-        run(&server, &["put", "work", "y"])
+    server.printed(&["resume", "work"]);
+    assert_eq!(server.printed(&["take", "work"]), "x");
+    server.printed(&["drain"]);
+    await_that("puts are refused", || {
+        server
+            .outputs(&["put", "work", "y"])
             .1
             .contains("server is draining")
     });
-    said(&server, &["undrain"]);
-    until("puts are taken", || {
-        run(&server, &["put", "work", "y"]).2 == 0
+    server.printed(&["undrain"]);
+    await_that("puts are taken", || {
+        server.outputs(&["put", "work", "y"]).2 == 0
     });
-    said(&server, &["reload"]);
-    until("it was read", || {
-        said(&server, &["audit"]).contains("reloaded")
+    server.printed(&["reload"]);
+    await_that("it was read", || {
+        server.printed(&["audit"]).contains("reloaded")
     });
 }
 
@@ -234,7 +213,7 @@ fn who_is_there_and_who_holds_what() {
     let server = Start::default()
         .listen(&["memcache=0", "beanstalk=0"])
         .serve();
-    said(&server, &["put", "work", "x"]);
+    server.printed(&["put", "work", "x"]);
     let mut holder = server.client_of("beanstalk");
     holder.send(b"watch work\r\nreserve\r\n");
     for _ in 0..3 {
@@ -243,7 +222,7 @@ fn who_is_there_and_who_holds_what() {
     let mut waiter = server.client_of("beanstalk");
     waiter.send(b"watch other\r\nreserve\r\n");
     waiter.until(b"\r\n");
-    let leases = said(&server, &["leases", "--json"]);
+    let leases = server.printed(&["leases", "--json"]);
     let lease: serde_json::Value = serde_json::from_str(leases.trim()).unwrap();
     assert_eq!(
         (lease["message"].as_u64(), lease["queue"].as_str()),
@@ -255,7 +234,7 @@ fn who_is_there_and_who_holds_what() {
     );
     let id = lease["connection"].to_string();
     let client = |id: &str| {
-        let all = said(&server, &["clients", "--json"]);
+        let all = server.printed(&["clients", "--json"]);
         all.lines()
             .find(|line| line.contains(&format!("\"id\":{id},")))
             .map(str::to_owned)
@@ -265,21 +244,23 @@ fn who_is_there_and_who_holds_what() {
         there.contains("\"leases\":1") && there.contains("beanstalk"),
         "{there}"
     );
-    until("somebody waits", || {
-        said(&server, &["clients"]).contains("waits on default other")
+    await_that("somebody waits", || {
+        server
+            .printed(&["clients"])
+            .contains("waits on default other")
     });
     // Its lease ends with it.
     assert_eq!(
-        said(&server, &["clients", "close", &id]),
+        server.printed(&["clients", "close", &id]),
         format!("connection {id} closed\n")
     );
     holder.expect_end();
     assert_eq!(client(&id), None);
-    assert_eq!(said(&server, &["leases", "work", "--json"]), "");
-    assert_eq!(number(&server, "work", "ready"), 1);
-    let (_, err, code) = run(&server, &["clients", "close", &id]);
+    assert_eq!(server.printed(&["leases", "work", "--json"]), "");
+    assert_eq!(server.queue_number("work", "ready"), 1);
+    let (_, err, code) = server.outputs(&["clients", "close", &id]);
     assert!(code == 1 && err.contains("there is no connection"), "{err}");
-    let audit = said(&server, &["audit"]);
+    let audit = server.printed(&["audit"]);
     for result in ["ok", "refused"] {
         let line = format!(" close_client {id} {result}");
         assert!(audit.contains(&line), "{line}: {audit}");
@@ -289,9 +270,9 @@ fn who_is_there_and_who_holds_what() {
 #[test]
 fn what_became_of_tracked_messages_is_shown_by_their_names() {
     let server = Start::default().listen(&["beanstalk=0"]).serve();
-    let put = |name: &str| said(&server, &["put", "film", "x", "--name", name, "--tracked"]);
+    let put = |name: &str| server.printed(&["put", "film", "x", "--name", name, "--tracked"]);
     let state = |name: &str| {
-        let line = said(&server, &["track", "film", name, "--json"]);
+        let line = server.printed(&["track", "film", name, "--json"]);
         let track: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(
             (&track["name"], &track["queue"]),
@@ -309,7 +290,7 @@ fn what_became_of_tracked_messages_is_shown_by_their_names() {
     client.until(b"\r\n");
     client.send(format!("progress {id} 40 page 2\r\n").as_bytes());
     client.expect(b"NOTED\r\n");
-    let shown = said(&server, &["track", "film", "order 1"]);
+    let shown = server.printed(&["track", "film", "order 1"]);
     for cell in ["progress", "order 1", "reserved", "40 %", "page 2"] {
         assert!(shown.contains(cell), "{cell}: {shown}");
     }
@@ -318,13 +299,13 @@ fn what_became_of_tracked_messages_is_shown_by_their_names() {
     assert_eq!(state("order 1"), "done");
     // Of those that are known the rest is told.
     put("order 2");
-    said(&server, &["put", "film", "x", "--name", "order 3"]);
-    let some = run(&server, &["track", "film", "order 2", "order 3", "--json"]);
+    server.printed(&["put", "film", "x", "--name", "order 3"]);
+    let some = server.outputs(&["track", "film", "order 2", "order 3", "--json"]);
     assert_eq!((some.0.lines().count(), some.2), (1, 4), "{some:?}");
-    let none = run(&server, &["track", "film", "order 3"]);
+    let none = server.outputs(&["track", "film", "order 3"]);
     assert_eq!(none, (String::new(), String::new(), 4));
-    assert_eq!(run(&server, &["track", "film"]).2, 2);
-    let nameless = run(&server, &["put", "film", "x", "--tracked"]);
+    assert_eq!(server.outputs(&["track", "film"]).2, 2);
+    let nameless = server.outputs(&["put", "film", "x", "--tracked"]);
     assert!(
         nameless.2 == 2 && nameless.1.contains("--name"),
         "{nameless:?}"

@@ -17,19 +17,8 @@ fn says(client: &mut Client, line: &str, reply: &str) {
     client.expect(reply.as_bytes());
 }
 
-fn run(server: &Server, args: &[&str]) -> String {
-    let done = server.run(args);
-    let out = text(&done.stdout);
-    assert!(
-        done.status.success(),
-        "{args:?}: {out}{}",
-        text(&done.stderr)
-    );
-    out
-}
-
 fn listed(server: &Server) -> Vec<Value> {
-    let lines = run(server, &["workers", "--json"]);
+    let lines = server.printed(&["workers", "--json"]);
     let line = |line| serde_json::from_str(line).expect("JSON");
     lines.lines().map(line).collect()
 }
@@ -56,17 +45,17 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
     ] {
         assert_eq!(all[0][key], value, "{key}");
     }
-    let shown = run(&server, &["workers"]);
+    let shown = server.printed(&["workers"]);
     assert!(shown.contains("box") && shown.contains("a,b"), "{shown}");
     says(&mut worker, r#"BEAT {"wid":"w1"}"#, "+OK\r\n");
     let mut other = server.client_of("faktory");
     other.expect(b"+HI {\"v\":2}\r\n");
     says(&mut other, r#"HELLO {"v":2,"wid":"w2"}"#, "+OK\r\n");
-    run(&server, &["workers", "quiet", "w1"]);
+    server.printed(&["workers", "quiet", "w1"]);
     let quiet = "$17\r\n{\"state\":\"quiet\"}\r\n";
     says(&mut worker, r#"BEAT {"wid":"w1"}"#, quiet);
     // It gets nothing more, on no connection; others do.
-    run(&server, &["put", "default", "job"]);
+    server.printed(&["put", "default", "job"]);
     says(&mut worker, "FETCH default", "$-1\r\n");
     let mut again = server.client_of("faktory");
     again.expect(b"+HI {\"v\":2}\r\n");
@@ -86,21 +75,16 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
         (of("w1"), of("w2"))
     };
     assert_eq!(jobs(&listed(&server)), (json!(0), json!(1)));
-    let mut web = server.client_of("http");
-    let head = "host: localhost\r\nconnection: close\r\n";
-    web.send(format!("GET /api/v1/workers HTTP/1.1\r\n{head}\r\n").as_bytes());
-    // All of it: it closes.
-    let reply = text(&web.exact(1 << 20));
-    let (_, body) = reply.split_once("\r\n\r\n").expect("a reply");
-    let all: Vec<Value> = serde_json::from_str(body).expect("JSON");
-    assert_eq!(jobs(&all), (json!(0), json!(1)));
-    let shown = run(&server, &["workers"]);
+    let all = server.ask("GET /api/v1/workers", "", "").json();
+    let all = all.as_array().expect("a list");
+    assert_eq!(jobs(all), (json!(0), json!(1)));
+    let shown = server.printed(&["workers"]);
     let row = shown.lines().find(|row| row.starts_with("w2 "));
     let behind = row.and_then(|row| row.split_once("running"));
     let cell = behind.and_then(|(_, behind)| behind.split_whitespace().next());
     assert_eq!(cell, Some("1"), "{shown}");
-    run(&server, &["workers", "terminate", "w1"]);
-    run(&server, &["workers", "quiet", "w1"]);
+    server.printed(&["workers", "terminate", "w1"]);
+    server.printed(&["workers", "quiet", "w1"]);
     let ends = "$21\r\n{\"state\":\"terminate\"}\r\n";
     says(&mut worker, r#"BEAT {"wid":"w1"}"#, ends);
     let state = |wid: &str| {
@@ -115,7 +99,7 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
     let nobody = server.run(&["workers", "quiet", "w3"]);
     assert!(!nobody.status.success());
     assert!(text(&nobody.stderr).contains("there is no worker w3"));
-    let audit = run(&server, &["audit"]);
+    let audit = server.printed(&["audit"]);
     assert!(
         audit.contains("worker_quiet") && audit.contains("worker_terminate"),
         "{audit}"
@@ -140,11 +124,7 @@ fn who_may_not_operate_neither_sees_workers_nor_asks_them() {
         // Not even whether it is there.
         "POST /api/v1/workers/w2/quiet",
     ] {
-        let mut client = server.client_of("http");
-        let rest = "host: localhost\r\ncontent-length: 0\r\nconnection: close\r\n";
-        client.send(format!("{head} HTTP/1.1\r\n{rest}\r\n").as_bytes());
-        let told = text(&client.until(b"\r\n"));
-        assert!(told.starts_with("HTTP/1.1 403 "), "{head}: {told}");
+        assert_eq!(server.ask(head, "", "").status, 403, "{head}");
     }
     says(&mut worker, r#"BEAT {"wid":"w1"}"#, "+OK\r\n");
     assert_eq!(listed(&server)[0]["state"], "running");
@@ -185,7 +165,7 @@ fn wrong_passwords_make_an_address_wait() {
     );
     let throttled = "-ERR too many failed logins, try again later\r\n";
     assert!(told[5..].iter().any(|told| told == throttled), "{told:?}");
-    let audit = run(&server, &["audit"]);
+    let audit = server.printed(&["audit"]);
     assert!(audit.contains("login"), "{audit}");
     // Who was let in stays so.
     says(&mut knows, "CMD", "-ERR unknown command CMD\r\n");
@@ -205,7 +185,7 @@ fn jobs_of_a_faktory_are_moved() {
         let job = format!(
             r#"{{"jid":"job{number:05}","jobtype":"T","args":[{number}],"queue":"{queue}","reserve_for":90}}"#
         );
-        run(&other, &["put", queue, &job]);
+        other.printed(&["put", queue, &job]);
     }
     let server = start(&dir.path().join("data"), "");
     let address = other.address_of("faktory");
@@ -213,7 +193,7 @@ fn jobs_of_a_faktory_are_moved() {
     let refused = server.run(&["import", "--from", &wrong]);
     assert!(text(&refused.stderr).contains("Invalid password"));
     let from = format!("faktory://:swordfish@{address}");
-    run(&server, &["import", "--quiet", "--from", &from]);
+    server.printed(&["import", "--quiet", "--from", &from]);
     let mut worker = server.client_of("faktory");
     worker.expect(b"+HI {\"v\":2}\r\n");
     says(&mut worker, r#"HELLO {"v":2}"#, "+OK\r\n");
@@ -221,7 +201,7 @@ fn jobs_of_a_faktory_are_moved() {
     assert_eq!(other.number("reserved"), 0);
     for (queue, first) in [("even", 0), ("odd", 1)] {
         let left = |server: &Server| {
-            let all = run(server, &["queues", "--json"]);
+            let all = server.printed(&["queues", "--json"]);
             let lines = all.lines();
             let mut all = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
             let found = all.find(|numbers| numbers["name"] == queue);

@@ -1,8 +1,6 @@
 //! The console's page of the cluster: what it shows, and what its buttons do.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
+use crate::common::{Connection, http};
 use crate::node::{Cluster, Node};
 use crate::servers::{LONG, until};
 
@@ -10,22 +8,22 @@ const HTTP: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
 
 /// Asks a node over HTTP; its status, and everything it says.
 fn ask(node: &mut Node, method: &str, path: &str, form: &str) -> (u16, String) {
-    let line = node.line("listening http ");
+    let line = node.wait_for("listening http ");
     let address = line.rsplit(' ').next().expect("an address");
     let address = address.trim_start_matches("http://").trim_end_matches('/');
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(LONG)).expect("set");
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
-        form.len()
+    let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let connection = Connection::tcp(address, LONG).expect("it listens");
+    let reply = http::ask(
+        connection,
+        &format!("{method} {path}"),
+        kind,
+        form.as_bytes(),
     );
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).expect("an answer");
-    let said = String::from_utf8_lossy(&said).into_owned();
-    let status = said.get(9..12).and_then(|status| status.parse().ok());
-    (status.unwrap_or_else(|| panic!("no answer: {said}")), said)
+    let reply = reply.expect("an answer");
+    (
+        reply.status,
+        format!("{}\r\n\r\n{}", reply.head, reply.body),
+    )
 }
 
 fn page(node: &mut Node) -> String {

@@ -1,8 +1,6 @@
 //! `[[cron]]` tables where the owner changes: the wall clocks of the nodes are set, so nobody waits
 //! for midnight.
 
-use std::path::Path;
-
 use quintet_faults::Faults;
 use serde_json::Value;
 
@@ -33,10 +31,7 @@ missed = 'once'
 ";
 
 fn faults(cluster: &Cluster, name: &str) -> Faults {
-    let build = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let data = cluster.dir().join(name);
-    Faults::new(build, &data.with_extension("faults"), &data)
-        .expect("a C compiler, and a folder to write to")
+    crate::common::faults(&cluster.dir().join(name))
 }
 
 /// What a command prints as JSON, a value a line; nothing while the node cannot be asked.

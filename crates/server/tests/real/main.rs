@@ -1,6 +1,8 @@
 //! Nodes of a cluster: the real binary over real NATS servers. They need `nats-server`, so `cargo
 //! test` leaves them out; `cargo xtask test cluster` gets it and runs them.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod console;
 mod cron;
 mod files;
@@ -58,14 +60,7 @@ fn what_a_node_acknowledged_it_has_after_kill_9_and_others_do_not_fit() {
         assert!(text.contains(says), "{name} {more}: {text}");
     }
     let alone = cluster.dir().join("alone");
-    let server = quintet(&["serve", "--listen", "memcache=127.0.0.1:0", "--data"])
-        .arg(&alone)
-        .stdout(std::process::Stdio::piped())
-        .spawn();
-    let mut server = node::Running::new(server.expect("the binary starts"));
-    server.wait_for("quintet ready");
-    server.signal(Signal::TERM);
-    assert!(server.wait().success());
+    assert!(common::Server::start(&alone).stop().success());
     let (status, text) = cluster.fails("b", &alone, "");
     assert!(!status.success());
     assert!(

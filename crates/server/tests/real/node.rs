@@ -1,26 +1,20 @@
 //! Nodes, as processes, and a client.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use quintet_faults::Faults;
 use quintet_jetstream::{JetStream, Names};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+pub(crate) use crate::common::quintet;
+use crate::common::{self, Server, Start, text};
 use crate::servers::{Fleet, LONG, until};
-
-/// A command of the binary.
-pub(crate) fn quintet(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
-    command.args(args).env_remove("NOTIFY_SOCKET");
-    command
-}
 
 /// Three NATS servers, and where the nodes' directories are.
 pub(crate) struct Cluster {
@@ -54,11 +48,7 @@ impl Cluster {
              [[listen]]\nvoice = 'memcache'\naddress = '0'\n",
             self.name
         );
-        let path = data.with_extension("toml");
-        std::fs::write(&path, config).expect("written");
-        let mut command = quintet(&["serve", "--config"]);
-        command.arg(path).arg("--data").arg(data);
-        command
+        Server::command_as_configured(data, &Start::of(&config))
     }
 
     /// Writes the configuration that a node would have; answers where it is.
@@ -87,7 +77,7 @@ impl Cluster {
     /// Starts a node.
     pub(crate) fn node(&self, name: &str, more: &str) -> Node {
         let data: PathBuf = self.dir.path().join(name);
-        Self::begin(name, self.command(name, &data, more))
+        Self::begin(name, &data, self.command(name, &data, more))
     }
 
     /// Starts a node under these faults.
@@ -95,17 +85,16 @@ impl Cluster {
         let data: PathBuf = self.dir.path().join(name);
         let mut command = self.command(name, &data, more);
         faults.attach(&mut command);
-        Self::begin(name, command)
+        Self::begin(name, &data, command)
     }
 
-    fn begin(name: &str, mut command: Command) -> Node {
-        let child = command.stdout(Stdio::piped()).spawn();
-        let mut running = Running::new(child.expect("the binary starts"));
-        let address = running.wait_for("listening memcache ");
+    fn begin(name: &str, data: &Path, command: Command) -> Node {
+        let mut server = Server::spawn(data, command).expect("the binary starts");
+        let address = server.wait_for("listening memcache ");
         Node {
             name: name.to_owned(),
             address: address["listening memcache ".len()..].to_owned(),
-            running,
+            server,
         }
     }
 
@@ -137,92 +126,6 @@ impl Cluster {
     }
 }
 
-/// A process and the lines it prints.
-pub(crate) struct Running {
-    child: Child,
-    lines: Receiver<String>,
-    seen: Vec<String>,
-}
-
-impl Running {
-    pub(crate) fn new(mut child: Child) -> Self {
-        let (told, lines) = channel();
-        let out = BufReader::new(child.stdout.take().expect("piped"));
-        std::thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
-                if told.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self {
-            child,
-            lines,
-            seen: Vec::new(),
-        }
-    }
-
-    /// Whether a line that begins so was printed; waits for the next one for so long.
-    fn says(&mut self, start: &str, patience: Duration) -> Option<String> {
-        let said = |seen: &[String]| seen.iter().find(|line| line.starts_with(start)).cloned();
-        if let Some(line) = said(&self.seen) {
-            return Some(line);
-        }
-        match self.lines.recv_timeout(patience) {
-            Ok(line) => self.seen.push(line),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                panic!("it ended without {start:?}: {:?}", self.seen)
-            }
-        }
-        said(&self.seen)
-    }
-
-    /// The first line that begins so.
-    pub(crate) fn wait_for(&mut self, start: &str) -> String {
-        let began = Instant::now();
-        loop {
-            if let Some(line) = self.says(start, Duration::from_secs(1)) {
-                return line;
-            }
-            let seen = &self.seen;
-            assert!(began.elapsed() < LONG, "in vain: {start:?}, only {seen:?}");
-        }
-    }
-
-    /// Signals it; of a stop this returns when all of its threads stand still.
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("ours");
-        let began = Instant::now();
-        while signal == Signal::STOP && !self.stands() {
-            assert!(began.elapsed() < LONG, "it does not stop");
-            std::thread::yield_now();
-        }
-    }
-
-    fn stands(&self) -> bool {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        threads.expect("it runs").flatten().all(|thread| {
-            // The state comes behind the name, which is in brackets. A thread may end meanwhile.
-            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
-            state.is_none_or(|state| state == Some('T'))
-        })
-    }
-
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("ours")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended needs no killing.
-        self.child.kill().unwrap_or_default();
-        self.child.wait().map(drop).unwrap_or_default();
-    }
-}
-
 /// Runs a command to its end: its exit code, and what it printed.
 pub(crate) fn run(command: &mut Command) -> (i32, String) {
     let output = command.output().expect("the binary starts");
@@ -234,57 +137,39 @@ pub(crate) fn run(command: &mut Command) -> (i32, String) {
 /// A server that is alone.
 pub(crate) fn alone(data: &Path, config: &str) -> Node {
     let path = data.with_extension("alone.toml");
-    std::fs::write(&path, config).expect("written");
-    let child = quintet(&["serve", "--listen", "memcache=127.0.0.1:0", "--config"])
-        .arg(path)
-        .arg("--data")
-        .arg(data)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut running = Running::new(child);
-    let address = running.wait_for("listening memcache ");
-    running.wait_for("quintet ready");
+    let command = Server::command_at(data, &path, &Start::of(config));
+    let server = Server::await_ready(data, command);
     Node {
         name: "alone".to_owned(),
-        address: address["listening memcache ".len()..].to_owned(),
-        running,
+        address: server.address().to_owned(),
+        server,
     }
 }
 
-/// A node.
+/// A node: its process, and its address for clients.
 pub(crate) struct Node {
     name: String,
     address: String,
-    running: Running,
+    server: Server,
+}
+
+impl Deref for Node {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
 }
 
 impl Node {
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    pub(crate) fn wait_for(&mut self, start: &str) {
-        self.running.wait_for(start);
-    }
-
-    /// The first line that begins so.
-    pub(crate) fn line(&mut self, start: &str) -> String {
-        self.running.wait_for(start)
-    }
-
-    /// Lines printed so far do not count.
-    pub(crate) fn forget_lines(&mut self) {
-        while self.running.lines.try_recv().is_ok() {}
-        self.running.seen.clear();
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        self.running.signal(signal);
-    }
-
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.running.wait()
     }
 
     /// `kill -9`.
@@ -309,11 +194,7 @@ impl Node {
 
     /// A client at that address of this machine.
     pub(crate) fn client_from(&self, from: Ipv4Addr) -> Client {
-        let stream = self.stream_from(from);
-        Client {
-            from: BufReader::new(stream.try_clone().expect("another hold on it")),
-            stream,
-        }
+        Client(common::Client::over(self.stream_from(from)))
     }
 }
 
@@ -321,57 +202,38 @@ impl Node {
 pub(crate) fn first_to_say(nodes: &mut [Node], start: &str) -> usize {
     until(start, || {
         let mut nodes = nodes.iter_mut();
-        nodes.position(|node| {
-            let patience = Duration::from_millis(10);
-            node.running.says(start, patience).is_some()
+        nodes.position(|node| match node.says(start, Duration::from_millis(10)) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::TimedOut, "no {start:?}");
+                false
+            }
         })
     })
 }
 
-/// A connection that speaks memcache.
-pub(crate) struct Client {
-    stream: TcpStream,
-    from: BufReader<TcpStream>,
-}
+/// A connection that speaks memcache, about the queue `q`.
+pub(crate) struct Client(common::Client);
 
 impl Client {
     pub(crate) fn ask(&mut self, text: &str) {
-        self.stream.write_all(text.as_bytes()).expect("sent");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.from.read_line(&mut line).expect("an answer");
-        line.trim_end().to_owned()
+        self.0.send(text.as_bytes());
     }
 
     /// Puts a message, which is acknowledged.
     pub(crate) fn put(&mut self, body: &str) {
-        self.ask(&format!("set q 0 0 {}\r\n{body}\r\n", body.len()));
-        assert_eq!(self.line(), "STORED", "{body}");
+        self.0.put("q", body.as_bytes());
     }
 
     /// Takes the next message away, if there is one.
     pub(crate) fn take(&mut self) -> Option<String> {
         self.ask("get q\r\n");
-        let line = self.line();
-        if line == "END" {
-            return None;
-        }
-        assert!(line.starts_with("VALUE q "), "{line:?}");
-        let body = self.line();
-        assert_eq!(self.line(), "END");
-        Some(body)
+        let body = self.0.value().expect("an answer");
+        body.map(|body| text(&body))
     }
 
     /// Everything that still comes until the connection is closed.
-    pub(crate) fn rest(mut self) -> String {
-        let mut rest = Vec::new();
-        match self.from.read_to_end(&mut rest) {
-            Ok(_) => {}
-            // Closed with requests unread.
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
-        }
-        String::from_utf8_lossy(&rest).into_owned()
+    pub(crate) fn rest(self) -> String {
+        self.0.all()
     }
 }

@@ -1,35 +1,25 @@
 //! What servers, operators and others can do wrong: each is refused or told of, with what to do.
 
-use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Command;
 
-use crate::node::{Cluster, Node, Running, quintet};
-use crate::servers::{Fleet, LONG, free_port, until};
+use crate::common::{Server, Start};
+use crate::node::{Cluster, Node};
+use crate::servers::{Fleet, free_port, until};
 use crate::{drain, put};
 
-/// How a node ended that cannot run, and what it said; it is killed if it goes on.
-fn ended(mut child: Child, said: &Path) -> String {
-    let began = std::time::Instant::now();
-    let status = loop {
-        match child.try_wait().expect("ours") {
-            Some(status) => break status,
-            None if began.elapsed() > LONG => {
-                child.kill().expect("ours");
-                child.wait().expect("ours");
-                panic!("it runs: {}", said_in(said));
-            }
-            // Nothing tells when it ends.
-            None => std::thread::sleep(std::time::Duration::from_millis(50)),
-        }
-    };
-    let text = said_in(said);
+/// What a node said that cannot run.
+fn ended(mut node: Server) -> String {
+    let status = node.wait();
+    let text = node.said();
     assert_eq!(status.code(), Some(1), "{text}");
     text
 }
 
-fn said_in(path: &Path) -> String {
-    std::fs::read_to_string(path).expect("what it said")
+/// Starts it, with what it says in a file.
+fn begin(data: &Path, command: Command) -> Server {
+    let log = data.with_extension("said");
+    Server::spawn_logged(data, command, &log).expect("the binary starts")
 }
 
 /// What a node says that begins on these servers with this in `[cluster]`.
@@ -40,17 +30,9 @@ fn says(fleet: &Fleet, more: &str) -> String {
         "[cluster]\nnats = {servers:?}\nname = 'refused'\nnode = 'a'\nlisten = '127.0.0.1:0'\n{more}\
          [[listen]]\nvoice = 'memcache'\naddress = '0'\n"
     );
-    let (path, said) = (dir.path().join("a.toml"), dir.path().join("said"));
-    std::fs::write(&path, config).expect("written");
-    let child = quintet(&["serve", "--config"])
-        .arg(path)
-        .arg("--data")
-        .arg(dir.path().join("a"))
-        .stdout(Stdio::null())
-        .stderr(File::create(&said).expect("a file"))
-        .spawn()
-        .expect("the binary starts");
-    ended(child, &said)
+    let data = dir.path().join("a");
+    let command = Server::command_as_configured(&data, &Start::of(&config));
+    ended(begin(&data, command))
 }
 
 #[test]
@@ -101,20 +83,14 @@ fn status_says(cluster: &Cluster, node: &str, what: &str) {
     });
 }
 
-/// A node that begins, and what it says of errors.
-fn begin(cluster: &Cluster, name: &str) -> (Child, std::path::PathBuf) {
-    let said = cluster.dir().join(format!("{name}.said"));
-    let child = cluster
-        .command(name, &cluster.dir().join(name), "")
-        .stdout(Stdio::piped())
-        .stderr(File::create(&said).expect("a file"))
-        .spawn();
-    (child.expect("the binary starts"), said)
+/// A node that begins, whose configuration is that of its name.
+fn begin_in(cluster: &Cluster, name: &str, folder: &str) -> Server {
+    let data = cluster.dir().join(folder);
+    begin(&data, cluster.command(name, &data, ""))
 }
 
 fn refused(cluster: &Cluster, name: &str) -> String {
-    let (child, said) = begin(cluster, name);
-    ended(child, &said)
+    ended(begin_in(cluster, name, name))
 }
 
 fn owner(cluster: &Cluster) -> Node {
@@ -160,16 +136,12 @@ fn a_purge_by_somebody_else_is_told_of_while_the_owner_still_has_everything() {
 #[ignore = "needs nats-server"]
 fn an_entry_from_nobody_stops_nodes_that_say_what_to_do() {
     let cluster = Cluster::start("nobody");
-    let (mut child, said) = begin(&cluster, "a");
-    let mut lines =
-        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("piped")));
-    assert!(lines.any(|line| line.is_ok_and(|line| line == "quintet owner")));
-    let reading = std::thread::spawn(move || lines.for_each(drop));
+    let mut node = begin_in(&cluster, "a", "a");
+    node.wait_for("quintet owner");
     cluster.publish("quintet.nobody.log.0", "garbage");
-    let text = ended(child, &said);
+    let text = ended(node);
     assert!(text.contains("it is not what its owners wrote"), "{text}");
     assert!(text.contains("quintet cluster reseed"), "{text}");
-    reading.join().expect("it ended");
 }
 
 #[test]
@@ -178,26 +150,17 @@ fn of_two_nodes_of_one_name_one_is_refused() {
     let cluster = Cluster::start("twins");
     let _a = owner(&cluster);
     // At the same moment, from two directories.
-    let twins: Vec<(Child, std::path::PathBuf)> = ["one", "two"]
-        .map(|folder| {
-            let said = cluster.dir().join(format!("{folder}.said"));
-            let child = cluster
-                .command("b", &cluster.dir().join(folder), "")
-                .stdout(Stdio::piped())
-                .stderr(File::create(&said).expect("a file"))
-                .spawn();
-            (child.expect("the binary starts"), said)
-        })
-        .into();
-    let mut twins = twins;
+    let mut twins = ["one", "two"].map(|folder| begin_in(&cluster, "b", folder));
     let refused = until("one of them ends", || {
-        twins
-            .iter_mut()
-            .position(|(child, _)| child.try_wait().expect("ours").is_some())
+        let mut all = twins.iter_mut();
+        all.position(|node| node.child.try_wait().expect("ours").is_some())
     });
-    let (child, said) = twins.remove(refused);
-    let text = ended(child, &said);
+    let [one, two] = twins;
+    let (refused, mut other) = match refused {
+        0 => (one, two),
+        _ => (two, one),
+    };
+    let text = ended(refused);
     assert!(text.contains("another process is the node \"b\""), "{text}");
-    let (child, _) = twins.remove(0);
-    Running::new(child).wait_for("quintet standby of a");
+    other.wait_for("quintet standby of a");
 }

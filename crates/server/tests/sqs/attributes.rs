@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::cases;
+use crate::client::Says;
 
 cases! {
     case_09_attributes_of_a_queue_that_is_made(s) {

@@ -1,12 +1,10 @@
 //! A client of the voice that says exactly what it is told, over sockets.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
-
 use quintet_faults::{Faults, Undo};
 use serde_json::{Value, json};
 
-use crate::common::{PATIENCE, Server, Start, faults};
+pub(crate) use crate::common::Reply as Answer;
+use crate::common::{Connection, PATIENCE, Server, Start, faults, http};
 
 /// A server with the voice, and the directory it lives in.
 pub(crate) struct Sqs {
@@ -17,39 +15,31 @@ pub(crate) struct Sqs {
 }
 
 /// How a server is started, each time.
+#[derive(Default)]
 struct Setup {
-    options: String,
+    listen: Vec<String>,
     sync: Option<&'static str>,
     /// Text of the configuration file.
     config: String,
     faults: Option<Faults>,
 }
 
-/// What came back.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: String,
+/// What is expected of an answer.
+pub(crate) trait Says {
+    /// The JSON of an answer that says yes.
+    fn yes(&self) -> Value;
+    /// The text of an error of this kind.
+    fn no(&self, status: u16, shape: &str) -> String;
 }
 
-impl Answer {
-    /// The value of a header, by its name in small letters.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
-        let (_, value) = lines.find(|(known, _)| known.eq_ignore_ascii_case(name))?;
-        Some(value.trim())
-    }
-
-    /// The JSON of an answer that says yes.
-    pub(crate) fn yes(&self) -> Value {
+impl Says for Answer {
+    fn yes(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The text of a refusal of this kind.
-    pub(crate) fn no(&self, status: u16, shape: &str) -> String {
-        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+    fn no(&self, status: u16, shape: &str) -> String {
+        let body = self.json();
         let named = body["__type"].as_str().unwrap_or_default();
         assert!(
             self.status == status && named.ends_with(&format!("#{shape}")),
@@ -66,6 +56,11 @@ pub(crate) fn listener(options: &str) -> String {
     }
 }
 
+fn listeners(options: &str, others: &[&str]) -> Vec<String> {
+    let others = others.iter().map(|other| (*other).to_owned());
+    others.chain([listener(options)]).collect()
+}
+
 impl Sqs {
     pub(crate) fn start(shards: u64, options: &str) -> Self {
         Self::start_with(&format!("shards = {shards}\n"), options, None)
@@ -74,13 +69,12 @@ impl Sqs {
     /// With this configuration, and this policy of syncs.
     pub(crate) fn start_with(config: &str, options: &str, sync: Option<&'static str>) -> Self {
         let setup = Setup {
-            options: options.to_owned(),
+            listen: listeners(options, &["memcache=0", "beanstalk=0"]),
             sync,
             config: config.to_owned(),
             faults: None,
         };
-        let dir = tempfile::tempdir().expect("a directory");
-        Self::serve(dir, setup)
+        Self::serve(tempfile::tempdir().expect("a directory"), setup)
     }
 
     /// Under faults, of which a cut undoes what was not synced, with this policy of syncs.
@@ -89,7 +83,7 @@ impl Sqs {
         let faults = faults(&dir.path().join("data"));
         faults.undo(Undo::Pages);
         let setup = Setup {
-            options: options.to_owned(),
+            listen: listeners(options, &["memcache=0", "beanstalk=0"]),
             sync: Some(sync),
             config: config.to_owned(),
             faults: Some(faults),
@@ -97,45 +91,32 @@ impl Sqs {
         Self::serve(dir, setup)
     }
 
+    /// With the listener http beside it, which makes a queue of its own.
+    pub(crate) fn start_with_http() -> Self {
+        let setup = Setup {
+            listen: listeners("", &["http=0"]),
+            ..Setup::default()
+        };
+        Self::serve(tempfile::tempdir().expect("a directory"), setup)
+    }
+
     fn serve(dir: tempfile::TempDir, setup: Setup) -> Self {
+        let listen: Vec<&str> = setup.listen.iter().map(String::as_str).collect();
         let start = Start {
             config: Some(&setup.config),
-            listen: &[
-                &listener(&setup.options),
-                "memcache=127.0.0.1:0",
-                "beanstalk=127.0.0.1:0",
-            ],
+            listen: &listen,
             sync: setup.sync,
         };
         let data = dir.path().join("data");
         let server = match &setup.faults {
             Some(faults) => Server::start_under(faults, &data, &start),
-            None => Server::start_with(&data, start),
+            None => start.serve_at(&data),
         };
         Self {
             address: server.address_of("sqs").to_owned(),
             server,
             dir,
             setup,
-        }
-    }
-
-    /// With the listener http beside it, which makes a queue of its own.
-    pub(crate) fn start_with_http() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let listen = ["sqs=127.0.0.1:0", "http=127.0.0.1:0"];
-        let start = Start::default().listen(&listen);
-        let server = Server::start_with(&dir.path().join("data"), start);
-        Self {
-            address: server.address_of("sqs").to_owned(),
-            server,
-            dir,
-            setup: Setup {
-                options: String::new(),
-                sync: None,
-                config: String::new(),
-                faults: None,
-            },
         }
     }
 
@@ -171,17 +152,15 @@ impl Sqs {
         format!("http://{}/000000000000/{name}", self.address)
     }
 
-    pub(crate) fn connect(&self) -> TcpStream {
-        let socket = TcpStream::connect(&self.address).expect("connected");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
-        socket
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::tcp(&self.address, PATIENCE).expect("connected")
     }
 
     /// Sends a whole request, head and body.
     pub(crate) fn raw(&self, request: &[u8]) -> Answer {
-        let mut socket = self.connect();
-        socket.write_all(request).expect("sent");
-        answer(&mut BufReader::new(socket))
+        let mut connection = self.connect();
+        connection.send(request).expect("sent");
+        answer(&mut connection)
     }
 
     /// A request with these headers, each with its line end.
@@ -281,37 +260,8 @@ impl Sqs {
 }
 
 /// Reads an answer.
-pub(crate) fn answer(from: &mut impl BufRead) -> Answer {
-    let mut head = String::new();
-    loop {
-        let mut line = String::new();
-        let read = from.read_line(&mut line).expect("a line");
-        assert!(
-            read > 0,
-            "the connection ended in the middle of a head: {head}"
-        );
-        if line == "\r\n" {
-            break;
-        }
-        head.push_str(&line);
-    }
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let mut got = Answer {
-        status: status.expect("a status"),
-        head,
-        body: String::new(),
-    };
-    let len: usize = got
-        .header("content-length")
-        .and_then(|len| len.parse().ok())
-        .expect("a length");
-    let mut body = vec![0; len];
-    from.read_exact(&mut body).expect("a body");
-    got.body = String::from_utf8(body).expect("text");
-    got
+pub(crate) fn answer(from: &mut Connection) -> Answer {
+    http::read(from).expect("an answer")
 }
 
 /// What is between two tags.
@@ -322,14 +272,4 @@ pub(crate) fn between<'a>(text: &'a str, tag: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {tag}: {text}"))
         .1;
     rest.split_once(&close).expect("closed").0
-}
-
-/// Reads the status of an answer, which may have no body.
-pub(crate) fn status(from: &mut impl BufRead) -> u16 {
-    let mut line = String::new();
-    from.read_line(&mut line).expect("a line");
-    line.split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok())
-        .expect("a status")
 }

@@ -1,12 +1,10 @@
 //! Cases 46, 55 and 74: power cuts, a clock that is set, a disk that is full. See `crates/faults`.
 
-use std::time::Instant;
-
 use quintet_faults::{Action, Call, Rule, errno, files};
 use serde_json::json;
 
-use crate::client::{Answer, Sqs};
-use crate::common::PATIENCE;
+use crate::client::{Answer, Says, Sqs};
+use crate::common::await_that;
 use crate::fifo::{create, send};
 
 /// Case 46: a lease is answered when it is written, and a power cut may take that back. The same
@@ -119,13 +117,9 @@ fn case_74_a_full_disk_refuses_sends_and_does_deletes() {
     // As an SDK does: again and again, until there is room. A refusal is not remembered, what was
     // done then is.
     s.faults().end_rules();
-    let began = Instant::now();
-    while tries("one").status != 200 {
-        assert!(
-            began.elapsed() < PATIENCE,
-            "there is room, and nobody knows"
-        );
-    }
+    await_that("there is room, and nobody knows", || {
+        tries("one").status == 200
+    });
     assert_eq!(tries("one").status, 200);
     assert_eq!(s.counts("q")[0], "1");
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::client::Sqs;
+use crate::client::{Says, Sqs};
+use crate::common::await_that;
 
 pub(crate) fn create(s: &Sqs) {
     s.create_with("q.fifo", json!({"FifoQueue": "true"}));
@@ -122,11 +123,7 @@ cases! {
             let longer = got.iter().find(|message| message["Body"] == extended).expect("received");
             let input = json!({"ReceiptHandle": longer["ReceiptHandle"], "VisibilityTimeout": 600});
             s.jq("ChangeMessageVisibility", "q.fifo", input).yes();
-            let began = std::time::Instant::now();
-            while s.counts("q.fifo") != ["2", "1", "0"] {
-                assert!(began.elapsed() < crate::common::PATIENCE, "the others' time is never over");
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
+            await_that("the others' time is never over", || s.counts("q.fifo") == ["2", "1", "0"]);
             assert_eq!(s.bodies("q.fifo", json!({"MaxNumberOfMessages": 5})), then, "{extended}");
             s.jq("DeleteQueue", "q.fifo", json!({})).yes();
         }

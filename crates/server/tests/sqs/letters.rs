@@ -1,11 +1,11 @@
 //! Cases 61 to 65: dead letters, and moves of them.
 
-use std::time::{Duration, Instant};
+use crate::common::await_that;
 
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::client::Sqs;
+use crate::client::{Says, Sqs};
 
 fn policy(target: &str, count: &Value) -> String {
     let arn = format!("arn:aws:sqs:us-east-1:000000000000:{target}");
@@ -19,14 +19,6 @@ fn with_dead(s: &Sqs, count: &Value) {
 
 fn arn(name: &str) -> String {
     format!("arn:aws:sqs:us-east-1:000000000000:{name}")
-}
-
-fn await_that(mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < crate::common::PATIENCE, "it never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn task(s: &Sqs) -> Value {
@@ -90,11 +82,11 @@ cases! {
             s.send("q", body);
             s.receive("q", json!({"VisibilityTimeout": 0}));
         }
-        await_that(|| s.counts("dead")[0] == "2");
+        await_that("it comes", || s.counts("dead")[0] == "2");
         let start = |input: Value| s.j("StartMessageMoveTask", input);
         let begun = start(json!({"SourceArn": arn("dead")})).yes();
         assert!(begun["TaskHandle"].is_string());
-        await_that(|| task(s)["Status"] == "COMPLETED");
+        await_that("it comes", || task(s)["Status"] == "COMPLETED");
         let done = task(s);
         assert_eq!(done["ApproximateNumberOfMessagesMoved"], 2);
         assert!(done.get("TaskHandle").is_none(), "{done}");
@@ -121,11 +113,11 @@ fn a_move_back_to_a_queue_that_is_gone_fails() {
         s.create_with("other", policy);
         s.send("q", "a");
         s.receive("q", json!({"VisibilityTimeout": 0}));
-        await_that(|| s.counts("dead")[0] == "1");
+        await_that("it comes", || s.counts("dead")[0] == "1");
         s.jq("DeleteQueue", "q", json!({})).yes();
         s.j("StartMessageMoveTask", json!({"SourceArn": arn("dead")}))
             .yes();
-        await_that(|| task(&s)["Status"] == "FAILED");
+        await_that("it comes", || task(&s)["Status"] == "FAILED");
         let failed = task(&s);
         assert_eq!(
             failed["FailureReason"],
@@ -148,7 +140,7 @@ fn case_65_a_move_goes_on_after_a_kill_and_can_be_cancelled() {
             s.send("q", &n.to_string());
             s.receive("q", json!({"VisibilityTimeout": 0}));
         }
-        await_that(|| s.counts("dead")[0] == "10");
+        await_that("it comes", || s.counts("dead")[0] == "10");
         let input = json!({"SourceArn": arn("dead"), "DestinationArn": arn("to"), "MaxNumberOfMessagesPerSecond": 1});
         let begun = s.j("StartMessageMoveTask", input.clone()).yes();
         let second = s
@@ -163,14 +155,16 @@ fn case_65_a_move_goes_on_after_a_kill_and_can_be_cancelled() {
             (&running["Status"], &running["TaskHandle"]),
             (&json!("RUNNING"), &begun["TaskHandle"])
         );
-        await_that(|| task(&s)["ApproximateNumberOfMessagesMoved"] == 1);
+        await_that("it comes", || {
+            task(&s)["ApproximateNumberOfMessagesMoved"] == 1
+        });
         let s = s.kill_and_start();
         let moved = |s: &Sqs| {
             task(s)["ApproximateNumberOfMessagesMoved"]
                 .as_u64()
                 .unwrap_or(0)
         };
-        await_that(|| moved(&s) >= 2);
+        await_that("it comes", || moved(&s) >= 2);
         let cancelled = s
             .j(
                 "CancelMessageMoveTask",

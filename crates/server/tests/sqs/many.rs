@@ -1,13 +1,11 @@
 //! Case 72, and what is sent to break the server: many polls, guessed handles, bombs.
 
-use std::io::{BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Sqs, answer};
-use crate::common::PATIENCE;
+use crate::client::{Answer, Says, Sqs, answer};
+use crate::common::{Client, Connection, PATIENCE};
 
 /// Polls at once, where this process may open as many files.
 const POLLS: u64 = 10_000;
@@ -31,11 +29,11 @@ fn connections() -> u64 {
 }
 
 /// A connection that is kept for one request after the other.
-struct Kept(BufReader<TcpStream>);
+struct Kept(Connection);
 
 impl Kept {
     fn new(s: &Sqs) -> Self {
-        Self(BufReader::new(s.connect()))
+        Self(s.connect())
     }
 
     fn begin(&mut self, action: &str, input: &Value) {
@@ -45,10 +43,7 @@ impl Kept {
              X-Amz-Target: AmazonSQS.{action}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.0
-            .get_mut()
-            .write_all(request.as_bytes())
-            .expect("sent");
+        self.0.send(request.as_bytes()).expect("sent");
     }
 
     fn ask(&mut self, action: &str, input: &Value) -> Answer {
@@ -262,7 +257,7 @@ fn bombs_take_no_memory_and_nobody_elses_time() {
 fn who_stops_in_the_middle_of_a_request_stops_nobody() {
     let s = Sqs::start(1, "");
     s.create("q");
-    let mut begun: Vec<TcpStream> = (0..100).map(|_| s.connect()).collect();
+    let mut begun: Vec<Client> = (0..100).map(|_| s.connect().into()).collect();
     for (number, socket) in begun.iter_mut().enumerate() {
         let head = format!(
             "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-amz-json-1.0\r\n\
@@ -270,16 +265,14 @@ fn who_stops_in_the_middle_of_a_request_stops_nobody() {
              {{\"QueueUrl\":\"q\",\"MessageBody\":\"{number}"
         );
         let cut = head.len() * (number + 1) / 100;
-        socket.write_all(&head.as_bytes()[..cut]).expect("sent");
+        socket.send(&head.as_bytes()[..cut]);
     }
     s.send("q", "whole");
     assert_eq!(s.bodies("q", json!({"MaxNumberOfMessages": 10})), ["whole"]);
-    for socket in &mut begun {
-        socket.shutdown(std::net::Shutdown::Write).expect("shut");
-        let mut rest = Vec::new();
-        // A refusal or nothing; a connection that is reset has ended, too.
-        let _ended = socket.read_to_end(&mut rest);
-        assert!(!String::from_utf8_lossy(&rest).contains(" 200 "));
+    for mut socket in begun {
+        socket.half_close();
+        // A refusal or nothing.
+        assert!(!socket.all().contains(" 200 "));
     }
     let began = Instant::now();
     while s.counts("q") != ["0", "1", "0"] {

@@ -1,12 +1,12 @@
 //! Cases 31 to 48 and 69, 70, 72: receiving, leases, and the queue in other voices.
 
-use std::io::{BufReader, Write as _};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::client::{Sqs, answer};
+use crate::client::{Says, Sqs, answer};
+use crate::common::{Connection, await_that};
 
 fn request(s: &Sqs, action: &str, input: &Value) -> Vec<u8> {
     let body = input.to_string();
@@ -20,15 +20,14 @@ fn request(s: &Sqs, action: &str, input: &Value) -> Vec<u8> {
 }
 
 /// A poll that waits, on a connection of its own.
-fn poll(s: &Sqs, queue: &str) -> BufReader<std::net::TcpStream> {
-    let mut socket = s.connect();
+fn poll(s: &Sqs, queue: &str) -> Connection {
+    let mut connection = s.connect();
     let input = json!({"QueueUrl": s.url(queue), "WaitTimeSeconds": 20});
     let before = waiting(s, queue);
-    socket
-        .write_all(&request(s, "ReceiveMessage", &input))
-        .expect("sent");
-    await_that(|| waiting(s, queue) > before);
-    BufReader::new(socket)
+    let request = request(s, "ReceiveMessage", &input);
+    connection.send(&request).expect("sent");
+    await_that("it comes", || waiting(s, queue) > before);
+    connection
 }
 
 /// Takes that wait, as the queue's numbers tell.
@@ -43,14 +42,6 @@ fn waiting(s: &Sqs, queue: &str) -> u64 {
         .next()
         .and_then(|count| count.parse().ok())
         .unwrap_or(0)
-}
-
-fn await_that(mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < crate::common::PATIENCE, "it never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 cases! {
@@ -90,7 +81,7 @@ cases! {
     case_34_a_poll_whose_client_has_gone_takes_nothing(s) {
         s.create("q");
         drop(poll(s, "q"));
-        await_that(|| waiting(s, "q") == 0);
+        await_that("it comes", || waiting(s, "q") == 0);
         s.send("q", "x");
         assert_eq!(s.bodies("q", json!({})), ["x"]);
     }
@@ -170,7 +161,7 @@ cases! {
         s.create("q");
         s.send("q", "x");
         let old = s.receive("q", json!({"VisibilityTimeout": 1}));
-        await_that(|| s.counts("q")[0] == "1");
+        await_that("it comes", || s.counts("q")[0] == "1");
         s.delete("q", &old[0]).yes();
         assert_eq!(s.counts("q"), ["0", "0", "0"]);
         s.send("q", "y");
@@ -283,7 +274,7 @@ cases! {
         let line = String::from_utf8(other.some()).expect("text");
         let id = line.split(' ').next().expect("an id").to_owned();
         other.send(format!("bury {id} 1\r\n").as_bytes());
-        await_that(|| s.counts("q") == ["0", "1", "0"]);
+        await_that("it comes", || s.counts("q") == ["0", "1", "0"]);
         assert_eq!(s.receive("q", json!({})).len(), 0);
     }
 }
@@ -332,7 +323,7 @@ fn case_48_retention() {
     s.send("q", "a");
     let got = s.receive("q", json!({}));
     s.send("q", "b");
-    await_that(|| s.counts("q") == ["0", "1", "0"]);
+    await_that("it comes", || s.counts("q") == ["0", "1", "0"]);
     s.delete("q", &got[0]).yes();
     assert_eq!(s.counts("q"), ["0", "0", "0"]);
 }

@@ -1,11 +1,9 @@
 //! Cases 1 to 11 and 68 to 73: requests, names, lists, limits.
 
-use std::io::Write as _;
-
 use serde_json::json;
 
 use crate::cases;
-use crate::client::{Sqs, between};
+use crate::client::{Says, Sqs, between};
 
 fn is_uuid(text: &str) -> bool {
     let shape: Vec<usize> = text.split('-').map(str::len).collect();
@@ -196,7 +194,6 @@ fn case_73_requests_that_are_too_long() {
         "POST / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n",
         "x".repeat(80_000)
     );
-    socket.write_all(head.as_bytes()).expect("sent");
-    let got = crate::client::status(&mut std::io::BufReader::new(socket));
-    assert_eq!(got, 431);
+    socket.send(head.as_bytes()).expect("sent");
+    assert_eq!(crate::client::answer(&mut socket).status, 431);
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::client::{Sqs, between};
+use crate::client::{Says, Sqs, between};
 
 cases! {
     case_17_a_send_answers_a_sum_and_an_id(s) {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::Sqs;
+use crate::client::{Says, Sqs};
 
 /// The worked example of the specification is of the past: its signature is right, and late.
 #[test]

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::common::{Server, Start, noise, quintet, text};
+use crate::common::{Server, Start, await_that, noise, quintet, text};
 
 const CONFIG: &str = "segment_bytes = '4MiB'\nlog_bytes = '64MiB'\nspare_segments = 1\n";
 
@@ -96,13 +96,7 @@ fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
             true => assert!(server.stop().success()),
             false => {
                 // What must be there is written down right behind what it is about.
-                let began = std::time::Instant::now();
-                while !newest_is_told(&data) {
-                    assert!(
-                        began.elapsed() < crate::common::PATIENCE,
-                        "the newest is never told"
-                    );
-                }
+                await_that("the newest is never told", || newest_is_told(&data));
                 server.kill();
             }
         }

@@ -3,9 +3,8 @@
 //! around damage.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use crate::common::{Client, PATIENCE, Server, Start, noise, quintet, text};
+use crate::common::{Client, Server, Start, await_that, noise, quintet, text};
 
 /// The least memory that works, and a short log: nearly everything is in runs.
 const LITTLE: &str = "memory = \"32MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
@@ -58,13 +57,6 @@ fn runs_in(data: &Path) -> Vec<PathBuf> {
     runs
 }
 
-/// A number of `quintet stats`.
-fn number(server: &Server, name: &str) -> u64 {
-    let out = server.run(&["stats", "--json"]).stdout;
-    let stats: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
-    stats[name].as_u64().unwrap_or_else(|| panic!("no {name}"))
-}
-
 /// Steps that wait for the disk are told as others are: when it is known what came of them.
 #[test]
 fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
@@ -73,11 +65,7 @@ fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
     let data = folder.path().join("data");
     let server = start(&data);
     fill(&mut server.client(), "work", 0..COUNT);
-    let began = Instant::now();
-    while runs_in(&data).is_empty() {
-        assert!(began.elapsed() < PATIENCE, "nothing left memory");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    await_that("nothing left memory", || !runs_in(&data).is_empty());
     let moved = server.run(&["move", "work", "other", "--yes", "--fast"]);
     assert!(moved.status.success(), "{}", text(&moved.stderr));
     let (mut lines, mut steps) = (0, 0);
@@ -108,11 +96,11 @@ fn a_backlog_leaves_memory_and_comes_back_in_order() {
     let server = start(&data);
     let mut client = server.client();
     fill(&mut client, "work", 0..COUNT);
-    assert_eq!(number(&server, "ready"), COUNT);
+    assert_eq!(server.number("ready"), COUNT);
     client.await_stat("queue_work_items", |items| items == COUNT);
-    let cold = number(&server, "cold_messages");
+    let cold = server.number("cold_messages");
     assert!(cold > COUNT / 2, "{cold} of {COUNT} are in runs");
-    assert!(number(&server, "memory_bytes") < 32 << 20);
+    assert!(server.number("memory_bytes") < 32 << 20);
     drain(&mut client, "work", 0..COUNT / 3);
     // A kill in the middle, and a stop in good order.
     server.kill();
@@ -122,13 +110,13 @@ fn a_backlog_leaves_memory_and_comes_back_in_order() {
     assert!(server.stop().success());
     let server = start(&data);
     let mut client = server.client();
-    assert_eq!(number(&server, "ready"), COUNT - COUNT / 2);
+    assert_eq!(server.number("ready"), COUNT - COUNT / 2);
     // New ones go behind what is cold.
     fill(&mut client, "work", COUNT..COUNT + 1000);
     drain(&mut client, "work", COUNT / 2..COUNT + 1000);
     client.take_nothing("work");
-    assert_eq!(number(&server, "cold_messages"), 0);
-    assert!(number(&server, "cold_fetched") > 0);
+    assert_eq!(server.number("cold_messages"), 0);
+    assert!(server.number("cold_fetched") > 0);
 }
 
 /// The newest runs of several shards are dead and deleted before a kill, and
@@ -163,7 +151,7 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
     let mut client = server.client();
     let queues: Vec<String> = (0..16).map(|number| format!("queue-{number}")).collect();
     let mut rounds = 0;
-    while number(&server, "cold_runs") < 8 {
+    while server.number("cold_runs") < 8 {
         queues.iter().for_each(|queue| put(&mut client, queue));
         rounds += 1;
         assert!(rounds < 50, "nothing leaves memory");
@@ -171,16 +159,13 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
     for queue in &queues {
         take(&mut client, queue, rounds * EACH);
     }
-    let began = Instant::now();
-    while !runs_in(&data).is_empty() {
-        assert!(began.elapsed() < PATIENCE, "dead runs stay");
-    }
+    await_that("dead runs stay", || runs_in(&data).is_empty());
     server.kill();
     let server = start();
     let mut client = server.client();
     let mut rounds = 0;
     // Several looks of the keeper, each of which deletes what is dead.
-    while number(&server, "cold_runs") < 6 {
+    while server.number("cold_runs") < 6 {
         put(&mut client, &queues[0]);
         rounds += 1;
         assert!(rounds < 200, "nothing leaves memory");
@@ -211,7 +196,7 @@ fn cold_messages_answer_by_id_state_and_time() {
     }
     beans.send(b"put 0 3600 60 5\r\nlater\r\n");
     beans.expect(format!("INSERTED {}\r\n", COUNT + 1).as_bytes());
-    assert!(number(&server, "cold_messages") > COUNT / 5);
+    assert!(server.number("cold_messages") > COUNT / 5);
     // Of the least urgent rank, so it left early.
     let cold = 99;
     beans.send(format!("peek {}\r\n", cold + 1).as_bytes());
@@ -254,10 +239,9 @@ fn large_bodies_go_to_runs_and_come_from_there() {
     fill(&mut client, "small", 0..20_000);
     // Its own segments are retired: what lives in them is in runs.
     client.await_stat("log_bytes", |_| true);
-    let began = std::time::Instant::now();
-    while number(&server, "log_bytes") > 16 << 20 || number(&server, "cold_run_bytes") <= 10 << 20 {
-        assert!(began.elapsed() < PATIENCE, "the log stays long");
-    }
+    await_that("the log stays long", || {
+        !(server.number("log_bytes") > 16 << 20 || server.number("cold_run_bytes") <= 10 << 20)
+    });
     server.kill();
     let server = start(&data);
     let mut client = server.client();
@@ -309,10 +293,10 @@ fn a_damaged_block_is_named_and_the_rest_is_served() {
         last = Some(number);
         seen += 1;
     }
-    let damaged = number(&server, "cold_messages_damaged");
+    let damaged = server.number("cold_messages_damaged");
     assert!(damaged > 0 && damaged < 1000, "{damaged} out of reach");
     assert_eq!(seen + damaged, COUNT);
-    assert_eq!(number(&server, "cold_read_errors"), 1);
+    assert_eq!(server.number("cold_read_errors"), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, Server, Start, noise, text};
+use crate::common::{Client, Server, Start, noise};
 
 /// Longer than a busy machine keeps a server from going on.
 const QUIET: Duration = Duration::from_secs(3);
@@ -33,14 +33,6 @@ fn add_all(client: &mut Client, queue: &str, count: usize, data: &[u8]) {
     }
 }
 
-fn number(server: &Server, queue: &str, key: &str) -> usize {
-    let stats = text(&server.run(&["stats", queue, "--json"]).stdout);
-    let start = format!("\"{key}\":");
-    let (_, after) = stats.split_once(start.as_str()).expect("a number");
-    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().expect("digits")
-}
-
 /// A worker that dies without reading: jobs whose replies could not begin to
 /// leave are there for others at once, the rest when their ttp is over.
 #[test]
@@ -57,7 +49,7 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
         // further is no event: it is so when nothing happens for seconds.
         let (mut leases, mut since) = (0, Instant::now());
         while leases == 0 || since.elapsed() < QUIET {
-            let now = number(&server, "w", "total_leases");
+            let now = server.queue_number("w", "total_leases");
             if now != leases {
                 (leases, since) = (now, Instant::now());
             }
@@ -65,8 +57,8 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
         assert!(leases < 400, "the system held all of it");
         drop(stuck);
         memcache.await_stat("curr_connections", |n| n == 2);
-        let heard = number(&server, "w", "reserved");
-        assert_eq!(number(&server, "w", "ready") + heard, 400);
+        let heard = server.queue_number("w", "reserved");
+        assert_eq!(server.queue_number("w", "ready") + heard, 400);
         assert!(heard > 0, "what began to leave may have arrived");
         assert!(heard < leases, "all {leases} are still reserved");
         // They stand where they stood.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quintet_trust::NewToken;
 use rustix::process::Signal;
 
-use crate::common::{Client, PATIENCE, Server, Start, page, text};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, page, text};
 
 const VOICES: [&str; 6] = [
     "memcache",
@@ -353,15 +353,11 @@ fn a_user_makes_so_many_queues_and_stores_so_much_also_after_a_restart() {
     // Another limit counts at once.
     server.configure(&config(4));
     server.signal(Signal::HUP);
-    let began = Instant::now();
-    loop {
+    await_that("the new limit does not count", || {
         let mut ann = server.client_of("memcache");
         ann.send(b"set q5 0 0 1\r\nz\r\n");
-        if ann.until(b"\r\n") == b"STORED\r\n" {
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "the new limit does not count");
-    }
+        ann.until(b"\r\n") == b"STORED\r\n"
+    });
     refused(&server, "q6", 1, "too many queues of this user");
     server.stop();
 }

@@ -324,22 +324,14 @@ fn connections_fit_the_limit_on_open_files() {
 fn a_set_with_sync_waits_for_the_disk() {
     for sync in ["60s", "never"] {
         let server = Start::default().sync(sync).serve();
-        let number = |name: &str| {
-            let stats = text(&server.run(&["stats", "--json"]).stdout);
-            let (_, after) = stats
-                .split_once(&format!("\"{name}\":"))
-                .expect("a number of this name");
-            let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse::<u64>().unwrap()
-        };
-        let syncs = || number("log_syncs");
+        let syncs = || server.number("log_syncs");
         let mut client = server.client();
         client.put("q", b"a");
         let before = syncs();
         client.send(b"set q/sync 0 0 1\r\nb\r\n");
         client.expect(b"STORED\r\n");
         assert!(syncs() > before, "sync = {sync}");
-        assert!(number("log_sync_us") > 0);
+        assert!(server.number("log_sync_us") > 0);
         client.take("q", b"a");
         client.take("q", b"b");
     }

@@ -4,55 +4,37 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quintet_sim::transcript::{Chunking, Link, Received, Setup, Transcript};
 
-/// How long a reply may take before it counts as missing.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::common::{PATIENCE, Server, Start};
 
-/// A running server with one listener.
-struct Server {
-    child: Child,
-    address: String,
+/// Servers that run at the same time; most of them wait for time to pass.
+const AT_ONCE: usize = 12;
+
+/// A running server with one listener, and the connections to it.
+struct Replayed {
+    server: Server,
     connections: BTreeMap<u8, TcpStream>,
     _folder: tempfile::TempDir,
 }
 
-impl Server {
+impl Replayed {
     fn start(voice: &str, shards: u32, setup: &[Setup]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let config = folder.path().join("quintet.toml");
-        fs::write(&config, configuration(voice, shards, setup))
-            .expect("the configuration is written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
-            .args(["serve", "--sync", "50ms", "--config"])
-            .arg(&config)
-            .arg("--data")
-            .arg(folder.path().join("data"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the binary starts");
-        let mut address = None;
-        let output = BufReader::new(child.stdout.take().expect("its output is piped"));
-        for line in output.lines() {
-            let line = line.expect("its output is text");
-            let mut words = line.split(' ');
-            if words.next() == Some("listening") {
-                address = words.nth(1).map(str::to_owned);
-            }
-            if line == "quintet ready" {
-                break;
-            }
-        }
+        let data = folder.path().join("data");
+        let config = configuration(voice, shards, setup);
+        let start = Start::of(&config).sync("50ms");
+        let mut command = Server::command_as_configured(&data, &start);
+        command.stderr(Stdio::null());
         Self {
-            child,
-            address: address.expect("it listens"),
+            server: Server::await_ready(&data, command),
             connections: BTreeMap::new(),
             _folder: folder,
         }
@@ -60,7 +42,7 @@ impl Server {
 
     fn connection(&mut self, number: u8) -> &mut TcpStream {
         self.connections.entry(number).or_insert_with(|| {
-            let stream = TcpStream::connect(&self.address).expect("the server accepts");
+            let stream = TcpStream::connect(self.server.address()).expect("the server accepts");
             stream.set_nodelay(true).expect("it is open");
             stream.set_read_timeout(Some(PATIENCE)).expect("it is open");
             stream
@@ -68,16 +50,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Nothing can be done about a server that has ended; the test's own
-        // verdict stands.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-impl Link for Server {
+impl Link for Replayed {
     fn send(&mut self, connection: u8, bytes: &[u8]) {
         // A server that has hung up meanwhile shows in what is received.
         if let Err(error) = self.connection(connection).write_all(bytes) {
@@ -178,19 +151,35 @@ fn every_transcript_with_several_shards() {
 
 fn replay_all(shards: u32) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/transcripts");
-    let mut failures = Vec::new();
-    for voice in quintet_wire::VOICES {
-        for path in transcripts(&root.join(voice.name)) {
-            let source = fs::read_to_string(&path).expect("a readable transcript");
-            let transcript = Transcript::parse(&source).expect("a well-formed transcript");
-            if transcript.needs_instant() || shards > 1 && transcript.needs_one_shard() {
-                continue;
-            }
-            let mut server = Server::start(voice.name, shards, transcript.setup());
-            if let Err(error) = transcript.run(&mut server, Chunking::Whole) {
-                failures.push(format!("{}: {error}", path.display()));
-            }
+    let all = quintet_wire::VOICES.iter().flat_map(|voice| {
+        let paths = transcripts(&root.join(voice.name));
+        paths.into_iter().map(|path| (voice.name, path))
+    });
+    let all = Mutex::new(all);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                let next = || all.lock().expect("no panic").next();
+                while let Some((voice, path)) = next() {
+                    if let Err(error) = replay(voice, shards, &path) {
+                        let failure = format!("{}: {error}", path.display());
+                        failures.lock().expect("no panic").push(failure);
+                    }
+                }
+            });
         }
-    }
+    });
+    let failures = failures.into_inner().expect("no panic");
     assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
+}
+
+fn replay(voice: &str, shards: u32, path: &Path) -> Result<(), String> {
+    let source = fs::read_to_string(path).expect("a readable transcript");
+    let transcript = Transcript::parse(&source).expect("a well-formed transcript");
+    if transcript.needs_instant() || shards > 1 && transcript.needs_one_shard() {
+        return Ok(());
+    }
+    let mut server = Replayed::start(voice, shards, transcript.setup());
+    transcript.run(&mut server, Chunking::Whole)
 }
