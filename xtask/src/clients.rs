@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::parts::Run;
+use crate::context::Run;
 use crate::programs::binary;
 use crate::run;
 use crate::show::{line_of, say, shown};
@@ -58,11 +58,11 @@ pub(crate) fn python_libraries(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of Python's packages against the real binary.
+/// Runs the tests of Python's packages against the real binary, without the files or tests `skipped`.
 ///
 /// # Errors
 /// A build or a test fails.
-pub(crate) fn python(run: &Run) -> Result<()> {
+pub(crate) fn python(run: &Run, skipped: &[&str]) -> Result<()> {
     let root = &run.root;
     let tests = root.join(".tests");
     let mut command = Command::new(venv(root).join("bin/python"));
@@ -75,7 +75,7 @@ pub(crate) fn python(run: &Run) -> Result<()> {
         .env("QUINTET_AWS", tests.join("venv-aws/bin/aws"))
         .env("QUINTET", binary(root)?)
         .current_dir(root);
-    for test in run.left_out("python")? {
+    for test in skipped {
         let option = if test.contains("::") {
             "--deselect"
         } else {

@@ -5,6 +5,7 @@ mod circles;
 mod clients;
 mod cluster;
 mod compare;
+mod context;
 mod crates;
 mod deny;
 mod documented;

@@ -109,15 +109,11 @@ pub(crate) fn clippy(root: &Path) -> Result<()> {
 
 /// Cargo with clippy in the compiler's place for the workspace's crates. `cargo clippy` would
 /// build every crate of others a second time.
-fn clippy_command() -> Command {
+fn clippy_command(root: &Path) -> Command {
     let mut command = crate::cargo_command();
     command
         .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
-        // The form in which `cargo clippy -- -D warnings` hands its arguments on.
-        .env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        );
+        .current_dir(root);
     if std::env::var_os("CI").is_some() {
         // Nobody edits and builds again there, and nobody runs a debugger.
         command.env("CARGO_INCREMENTAL", "0");
