@@ -5,10 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::parts::Run;
+use crate::context::Run;
 use crate::programs::binary;
 use crate::run;
-use crate::show::{say, shown};
+use crate::show::{line_of, say, shown};
 use crate::timings::of_line;
 
 fn venv(root: &Path) -> PathBuf {
@@ -58,11 +58,11 @@ pub(crate) fn python_libraries(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of Python's packages against the real binary.
+/// Runs the tests of Python's packages against the real binary, without the files or tests `skipped`.
 ///
 /// # Errors
 /// A build or a test fails.
-pub(crate) fn python(run: &Run) -> Result<()> {
+pub(crate) fn python(run: &Run, skipped: &[&str]) -> Result<()> {
     let root = &run.root;
     let tests = root.join(".tests");
     let mut command = Command::new(venv(root).join("bin/python"));
@@ -75,7 +75,7 @@ pub(crate) fn python(run: &Run) -> Result<()> {
         .env("QUINTET_AWS", tests.join("venv-aws/bin/aws"))
         .env("QUINTET", binary(root)?)
         .current_dir(root);
-    for test in run.left_out("python")? {
+    for test in skipped {
         let option = if test.contains("::") {
             "--deselect"
         } else {
@@ -139,7 +139,7 @@ fn node_tests(run: &Run, folder: &Path) -> Result<()> {
 
 /// Runs a test runner, shows its output and notes how long its tests took.
 fn timed(run: &Run, command: &mut Command) -> Result<()> {
-    let line = format!("{command:?}").replace('"', "");
+    let line = line_of(command);
     say(&format!("xtask: {line}"));
     let mut tests = Vec::new();
     let (status, said) = shown(command, &mut |line| {

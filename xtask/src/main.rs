@@ -5,6 +5,7 @@ mod circles;
 mod clients;
 mod cluster;
 mod compare;
+mod context;
 mod crates;
 mod deny;
 mod documented;
@@ -171,7 +172,7 @@ fn cargo_command() -> Command {
 /// # Errors
 /// If it cannot be started or does not end well.
 fn run(command: &mut Command) -> Result<()> {
-    let line = format!("{command:?}").replace('"', "");
+    let line = show::line_of(command);
     show::say(&format!("xtask: {line}"));
     let context = || format!("cannot start: {line}");
     // A person at a terminal sees its colours and its progress, unless parts run beside each other.

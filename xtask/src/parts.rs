@@ -2,16 +2,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use crate::cluster::{self, PIP};
+use crate::context::{Extra, Run};
 use crate::needs::{self, Need, library, program};
-use crate::programs::{self, built};
+use crate::programs;
 use crate::show::say;
-use crate::timings::Timings;
 use crate::{book, cargo, clients, crates, mutants, package, plant, real, tidy, torment, unit};
 
 /// A part of `cargo xtask test`, also run alone by its name.
@@ -31,7 +31,8 @@ pub(crate) struct Part {
     fetches: &'static str,
     /// Gets that; runs beside the build.
     fetch: fn(&Path) -> Result<()>,
-    run: fn(&Run) -> Result<()>,
+    /// Is told which tests are left out.
+    run: fn(&Run, &[&'static str]) -> Result<()>,
 }
 
 /// Parts of one lane run one after the other, and the lanes beside each other: most tests wait
@@ -52,61 +53,6 @@ enum Lane {
 
 /// Lanes that run beside each other.
 const BESIDE: [Lane; 4] = [Lane::Unit, Lane::Torment, Lane::Cluster, Lane::Clients];
-
-/// Tests that need something of the system that many machines have not.
-pub(crate) struct Extra {
-    needs: &'static [Need],
-    /// Parts of their names, or for pytest their files.
-    pub(crate) tests: &'static [&'static str],
-}
-
-/// What the parts are told, and what they tell.
-pub(crate) struct Run {
-    pub(crate) root: PathBuf,
-    /// `--long`: everything many times.
-    pub(crate) long: bool,
-    /// By which tests choose at random.
-    pub(crate) seed: u64,
-    /// A missing program or library is a failure: all were to be installed.
-    strict: bool,
-    timings: Mutex<Timings>,
-    left_out: Mutex<Vec<String>>,
-}
-
-impl Run {
-    pub(crate) fn timings(&self) -> MutexGuard<'_, Timings> {
-        self.timings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tests of the part `name` that are left out, as something that they need is missing. The
-    /// summary says so.
-    ///
-    /// # Errors
-    /// What they need was to be installed.
-    pub(crate) fn left_out(&self, name: &str) -> Result<Vec<&'static str>> {
-        let mut left_out = Vec::new();
-        let part = PARTS.iter().find(|part| part.name == name);
-        for extra in part.into_iter().flat_map(|part| part.extras) {
-            let missing = needs::missing(extra.needs.iter().copied());
-            if missing.is_empty() {
-                continue;
-            }
-            ensure!(!self.strict, "please install: {}", needs::names(&missing));
-            self.leaves_out(&format!("{name}: {}", extra.tests.join(", ")), &missing);
-            left_out.extend(extra.tests);
-        }
-        Ok(left_out)
-    }
-
-    fn leaves_out(&self, what: &str, missing: &[Need]) {
-        self.note_left_out(format!("{what}: {}", needs::how_to_get(missing)));
-    }
-
-    fn note_left_out(&self, line: String) {
-        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        left_out.push(line);
-    }
-}
 
 /// The C compiler is for Lua, the allocator, which also takes make, and the faults; without them
 /// nothing is built.
@@ -241,7 +187,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| tidy::run(&run.root),
+        run: |run, _| tidy::run(&run.root),
     },
     Part {
         name: "format",
@@ -252,7 +198,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| {
+        run: |run, _| {
             cargo(&["fmt", "--all", "--check"]).and_then(|()| clients::rust_format(&run.root))
         },
     },
@@ -265,7 +211,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| crates::check(&run.root),
+        run: |run, _| crates::check(&run.root),
     },
     Part {
         name: "clippy",
@@ -276,8 +222,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        // The whole server is built last, and is the one that is tested.
-        run: |run| programs::alone(&run.root).and(built(&run.root)).map(drop),
+        run: |run, _| programs::clippy(&run.root),
     },
     Part {
         name: "unit",
@@ -299,7 +244,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| torment::run(&run.root, &torment_words(run)),
+        run: |run, _| torment::run(&run.root, &torment_words(run)),
     },
     Part {
         name: "cluster",
@@ -314,7 +259,7 @@ pub(crate) const PARTS: &[Part] = &[
                 .and(cluster::next_program(root))
                 .map(drop)
         },
-        run: |run| real::run(run, &cluster_words(run)),
+        run: |run, _| real::run(run, &cluster_words(run)),
     },
     Part {
         name: "python",
@@ -336,7 +281,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "client libraries by npm",
         fetch: clients::node_libraries,
-        run: clients::node,
+        run: |run, _| clients::node(run),
     },
     Part {
         name: "browser",
@@ -347,7 +292,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "puppeteer-core and axe-core by npm",
         fetch: clients::browser_libraries,
-        run: clients::browser,
+        run: |run, _| clients::browser(run),
     },
     Part {
         name: "rust",
@@ -358,7 +303,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: clients::rust,
+        run: |run, _| clients::rust(run),
     },
     Part {
         name: "packages",
@@ -369,7 +314,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| package::try_out(&run.root),
+        run: |run, _| package::try_out(&run.root),
     },
     Part {
         name: "book",
@@ -380,7 +325,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| book::build(&run.root),
+        run: |run, _| book::build(&run.root),
     },
     Part {
         name: "plant",
@@ -391,7 +336,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| plant::run(&run.root, &[]),
+        run: |run, _| plant::run(&run.root, &[]),
     },
     Part {
         name: "mutants",
@@ -402,7 +347,7 @@ pub(crate) const PARTS: &[Part] = &[
         extras: &[],
         fetches: "",
         fetch: NOTHING,
-        run: |run| mutants::run(&run.root, &[]),
+        run: |run, _| mutants::run(&run.root, &[]),
     },
 ];
 
@@ -684,10 +629,13 @@ fn end_of(part: &Part, run: &Run, fetched: Result<(), String>) -> End {
     let began = Instant::now();
     let missing = needs::missing(part.needs.iter().copied().flatten().copied());
     let how = match (missing.is_empty(), fetched) {
-        (true, Ok(())) => match (part.run)(run) {
-            Ok(()) => How::Passed,
-            Err(error) => How::Failed(format!("{error:#}")),
-        },
+        (true, Ok(())) => {
+            let left_out = run.left_out(part.name, part.extras);
+            match left_out.and_then(|left_out| (part.run)(run, &left_out)) {
+                Ok(()) => How::Passed,
+                Err(error) => How::Failed(format!("{error:#}")),
+            }
+        }
         (true, Err(error)) if run.strict => How::Failed(error),
         (true, Err(error)) => {
             let first = error.lines().next().unwrap_or_default();

@@ -3,14 +3,17 @@ use std::sync::Mutex;
 
 use anyhow::bail;
 
-use super::{
-    Asked, CLIENTS, Extra, LINT, Lane, NOTHING, PARTS, Part, Run, announce, chosen, list, run_of,
-};
+use super::{Asked, CLIENTS, LINT, Lane, NOTHING, PARTS, Part, announce, chosen, list, run_of};
+use crate::context::{Extra, Run};
 use crate::needs::{Need, program};
 
 const ABSENT: &[Need] = &[program("no-such-program", "a-package")];
 
-const fn fake(name: &'static str, lane: Lane, run: fn(&Run) -> anyhow::Result<()>) -> Part {
+const fn fake(
+    name: &'static str,
+    lane: Lane,
+    run: fn(&Run, &[&'static str]) -> anyhow::Result<()>,
+) -> Part {
     Part {
         name,
         what: "tries",
@@ -25,22 +28,22 @@ const fn fake(name: &'static str, lane: Lane, run: fn(&Run) -> anyhow::Result<()
 }
 
 const FAKES: &[Part] = &[
-    fake("one", Lane::Checks, |_| Ok(())),
-    fake("two", Lane::Unit, |_| bail!("broken")),
-    fake("three", Lane::Unit, |_| Ok(())),
+    fake("one", Lane::Checks, |_, _| Ok(())),
+    fake("two", Lane::Unit, |_, _| bail!("broken")),
+    fake("three", Lane::Unit, |_, _| Ok(())),
     Part {
         needs: &[ABSENT],
-        ..fake("four", Lane::Clients, |_| {
+        ..fake("four", Lane::Clients, |_, _| {
             unreachable!("its needs are not there")
         })
     },
     Part {
         fetch: |_: &Path| bail!("no network"),
-        ..fake("five", Lane::Cluster, |_| {
+        ..fake("five", Lane::Cluster, |_, _| {
             unreachable!("nothing is fetched")
         })
     },
-    fake("six", Lane::Long, |_| Ok(())),
+    fake("six", Lane::Long, |_, _| Ok(())),
 ];
 
 fn names(names: &[&str]) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::show::shown;
+use crate::show::{line_of, say, shown};
 
 /// A program of tests.
 #[derive(Clone)]
@@ -22,7 +22,8 @@ pub(crate) struct Program {
 
 /// How the one build ended.
 struct Built {
-    programs: Result<Vec<Program>, String>,
+    /// The test programs, and the number of warnings.
+    programs: Result<(Vec<Program>, usize), String>,
     seconds: u64,
 }
 
@@ -31,12 +32,16 @@ static BUILT: OnceLock<Built> = OnceLock::new();
 
 /// Builds all test programs and the binaries, once, and answers the test programs.
 ///
-/// Clippy stands in for the compiler of the workspace's own crates, so that one build does for
-/// clippy, for the tests and for the real binary. Its warnings are errors.
+/// Clippy stands in for the compiler of the workspace's own crates, so that one build serves
+/// clippy, the tests and the real binary.
 ///
 /// # Errors
-/// The build fails, or clippy warns.
+/// The build fails.
 pub(crate) fn built(root: &Path) -> Result<Vec<Program>> {
+    Ok(built_once(root)?.0)
+}
+
+fn built_once(root: &Path) -> Result<(Vec<Program>, usize)> {
     let built = BUILT.get_or_init(|| {
         let began = Instant::now();
         let programs = build(root).map_err(|error| format!("{error:#}"));
@@ -46,22 +51,37 @@ pub(crate) fn built(root: &Path) -> Result<Vec<Program>> {
     built.programs.clone().map_err(anyhow::Error::msg)
 }
 
-fn build(root: &Path) -> Result<Vec<Program>> {
-    let output = clippy_command()
-        .args(["test", "--workspace", "--no-run"])
-        .arg("--message-format=json-render-diagnostics")
-        .current_dir(root)
+fn build(root: &Path) -> Result<(Vec<Program>, usize)> {
+    let mut command = clippy_command(root);
+    let (messages, warnings) = messages(command.args(["test", "--workspace", "--no-run"]))?;
+    let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
+    programs.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
+    Ok((programs, warnings))
+}
+
+/// Runs cargo, shows what the compiler says, and answers cargo's messages and the number of
+/// warnings among them.
+fn messages(cargo: &mut Command) -> Result<(String, usize)> {
+    say(&format!("xtask: {}", line_of(cargo)));
+    let output = cargo
+        .arg("--message-format=json")
         .stderr(Stdio::inherit())
         .output()
-        .context("cargo test --no-run")?;
-    ensure!(
-        output.status.success(),
-        "the workspace does not build without a warning; its output is above"
-    );
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
-    programs.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
-    Ok(programs)
+        .context("cannot start cargo")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut warnings = 0;
+    for said in text.lines().filter_map(diagnostic) {
+        say(&said);
+        warnings += 1;
+    }
+    ensure!(output.status.success(), "the workspace does not build");
+    Ok((text, warnings))
+}
+
+/// The text of a warning or an error, if this message of cargo's is one.
+fn diagnostic(message: &str) -> Option<String> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    Some(message["message"]["rendered"].as_str()?.to_owned())
 }
 
 /// The seconds that [`built`] took, if it was called.
@@ -69,34 +89,35 @@ pub(crate) fn build_seconds() -> Option<u64> {
     BUILT.get().map(|built| built.seconds)
 }
 
-/// Builds the server without the feature `cluster`. It stands where the tests' server stands, until
-/// [`built`] puts that there.
+/// The part `clippy`: builds everything, also the server without the feature `cluster`. That one
+/// stands where the tests' server stands, until [`built`] puts that there.
 ///
 /// # Errors
 /// The build fails, or clippy warns.
-pub(crate) fn alone(root: &Path) -> Result<()> {
-    let mut command = clippy_command();
-    crate::run(
+pub(crate) fn clippy(root: &Path) -> Result<()> {
+    let mut command = clippy_command(root);
+    let (_, alone) = messages(
         command
             .args(["build", "--workspace", "--bins", "--no-default-features"])
-            .current_dir(root),
-    )
+            // It is never run.
+            .args(["--config", "profile.dev.package.quintet.opt-level=0"]),
+    )?;
+    let (_, warnings) = built_once(root)?;
+    ensure!(warnings + alone == 0, "clippy warns; its output is above");
+    Ok(())
 }
 
 /// Cargo with clippy in the compiler's place for the workspace's crates. `cargo clippy` would
 /// build every crate of others a second time.
-pub(crate) fn clippy_command() -> Command {
+fn clippy_command(root: &Path) -> Command {
     let mut command = crate::cargo_command();
     command
         .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
-        // The form in which `cargo clippy -- -D warnings` hands its arguments on.
-        .env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        );
+        .current_dir(root);
     if std::env::var_os("CI").is_some() {
-        // Nobody edits and builds again there.
+        // Nobody edits and builds again there, and nobody runs a debugger.
         command.env("CARGO_INCREMENTAL", "0");
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     }
     command
 }

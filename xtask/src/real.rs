@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::parts::Run;
+use crate::context::Run;
 use crate::programs::built;
 use crate::unit::{REAL, run_one};
 use crate::{cluster, torment};

@@ -76,6 +76,13 @@ pub(crate) fn say(line: &str) {
     std::io::stdout().write_all(line.as_bytes()).ok();
 }
 
+/// A command as somebody would type it, without its environment.
+pub(crate) fn line_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
 fn labelled(line: &str) -> String {
     match std::thread::current().name() {
         Some("main") | None => format!("{line}\n"),

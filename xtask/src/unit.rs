@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use anyhow::{Result, ensure};
 
-use crate::parts::Run;
+use crate::context::Run;
 use crate::programs::{Program, built};
 use crate::show::say;
 
@@ -27,20 +27,18 @@ const WAITING_AT_A_TIME: usize = 2;
 /// The program of tests over real NATS servers, which the part `cluster` runs.
 pub(crate) const REAL: &str = "real";
 
-/// Runs all test programs but those over real NATS servers.
+/// Runs all test programs but those over real NATS servers, without the tests `skipped`.
 ///
 /// # Errors
 /// They do not build, or tests fail.
-pub(crate) fn run(run: &Run) -> Result<()> {
+pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
     let programs = built(&run.root)?;
-    let skipped = run.left_out("unit")?;
     let programs = programs.iter().filter(|program| program.name != REAL);
     let (waiting, computing): (Vec<&Program>, Vec<&Program>) =
         programs.partition(|program| WAITING.contains(&program.package.as_str()));
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     let waiting = Mutex::new(waiting.into_iter());
     let computing = Mutex::new(computing.into_iter());
-    let skipped = skipped.as_slice();
     let many = processors * WAITING_AT_A_TIME;
     let lanes = std::iter::once((&computing, 1))
         .chain(std::iter::repeat_n((&waiting, many), WAITING_PROGRAMS));

@@ -33,7 +33,9 @@ impl Server {
     pub fn start(folder: &Path, voice: &str, address: &str, options: &str) -> Self {
         let config = folder.join("quintet.toml");
         // Small files: a server under test writes little.
-        let text = format!("segment_bytes = \"4MiB\"\nspare_segments = 1\n[[listen]]\nvoice = \"{voice}\"\naddress = \"{address}\"\n{options}\n");
+        let text = format!(
+            "segment_bytes = \"4MiB\"\nspare_segments = 1\n[[listen]]\nvoice = \"{voice}\"\naddress = \"{address}\"\n{options}\n"
+        );
         std::fs::write(&config, text).expect("written");
         let mut child = quintet()
             .args(["serve", "--data"])
