@@ -22,7 +22,7 @@ const READY: &str = "quintet ready";
 const SMALL: [(&str, &str); 2] = [("segment_bytes", "'4MiB'"), ("spare_segments", "1")];
 
 /// This configuration with small files, as far as it sets no others.
-pub fn small_files(text: &str) -> String {
+fn small_files(text: &str) -> String {
     let mut config = String::new();
     for (key, value) in SMALL {
         if !text.lines().any(|line| line.starts_with(key)) {

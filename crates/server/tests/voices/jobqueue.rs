@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, Server, Start, noise};
+use crate::common::{Client, Server, Start, noise, reserve};
 
 /// Longer than a busy machine keeps a server from going on.
 const QUIET: Duration = Duration::from_secs(3);
@@ -19,10 +19,6 @@ fn add(queue: &str, ttp: u32, data: &[u8]) -> Vec<u8> {
     let len = u32::try_from(data.len()).expect("short");
     let numbers = [5, ttp, len].map(u32::to_le_bytes).concat();
     [b"ADD\0", queue.as_bytes(), b"\0", &numbers, data].concat()
-}
-
-fn reserve(queue: &str) -> Vec<u8> {
-    [b"RESERVE\0", queue.as_bytes(), b"\0\x01\0\0\0"].concat()
 }
 
 fn add_all(client: &mut Client, queue: &str, count: usize, data: &[u8]) {
@@ -43,7 +39,7 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
         // More than the system holds for a client that does not read.
         add_all(&mut client, "w", 400, &noise(60_000));
         let mut stuck = server.client_of("jobqueue");
-        stuck.send(&reserve("w").repeat(400));
+        stuck.send(&reserve("w", 1).repeat(400));
         // As far as the server goes for one that does not read. That it goes no
         // further is no event: it is so when nothing happens for seconds.
         let (mut leases, mut since) = (0, Instant::now());
@@ -61,7 +57,7 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
         assert!(heard > 0, "what began to leave may have arrived");
         assert!(heard < leases, "all {leases} are still reserved");
         // They stand where they stood.
-        client.ask(&reserve("w"), b"RESERVED\0");
+        client.ask(&reserve("w", 1), b"RESERVED\0");
         let id = u64::from_le_bytes(client.exact(8).try_into().expect("an id"));
         // Without the shard's number, which stands above.
         let number = id & 0xffff_ffff;
@@ -99,7 +95,7 @@ fn announced_lengths_take_no_memory() {
         "{before} KiB, then {after} KiB"
     );
     drop(clients);
-    client.ask(&reserve("w"), b"TIMEOUT\0");
+    client.ask(&reserve("w", 1), b"TIMEOUT\0");
 }
 
 fn resident_kib(server: &Server) -> u64 {

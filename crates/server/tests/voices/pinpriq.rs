@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
 
-use crate::common::{Client, Server, Start, noise, text};
+use crate::common::{Client, Server, Start, named, noise, text};
 
 const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "pinpriq=127.0.0.1:0"];
 
@@ -15,10 +15,6 @@ fn start(config: &str) -> Server {
 
 fn len(bytes: &[u8]) -> [u8; 2] {
     u16::try_from(bytes.len()).expect("short").to_be_bytes()
-}
-
-fn named(opcode: u8, queue: &str) -> Vec<u8> {
-    [&[opcode][..], &len(queue.as_bytes()), queue.as_bytes()].concat()
 }
 
 fn push(queue: &str, priority: u8, key: &[u8], payload: &[u8]) -> Vec<u8> {
