@@ -21,8 +21,8 @@ enum Message {
     Claim(Seq),
     /// Sent at this time of the node's.
     Append(Duration),
-    /// To this node; to whoever can.
-    Farewell(Option<usize>),
+    /// Of the owner of this epoch, to this node; to whoever can.
+    Farewell(u64, Option<usize>),
     Answer(Event),
 }
 
@@ -136,7 +136,8 @@ impl World {
     /// An owner says farewell and begins again, as another process: what is on its way to the old
     /// one nobody hears.
     fn leave(&mut self, node: usize, to: Option<usize>) {
-        self.send(node, Message::Farewell(to));
+        let epoch = self.nodes[node].epoch;
+        self.send(node, Message::Farewell(epoch, to));
         let left = &mut self.nodes[node];
         left.way
             .retain(|(_, message)| !matches!(message, Message::Answer(_)));
@@ -177,9 +178,10 @@ impl World {
                 append(newest, Kind::Beat);
                 Event::Acknowledged(sent)
             }
-            // Nobody is left to send it again; it may come behind another's claim, and be refused.
-            Message::Farewell(_) if alone => return,
-            Message::Farewell(to) => {
+            // Nobody is left to send it again. Behind another claim it is refused, as the entry is
+            // not at the place that was expected.
+            Message::Farewell(epoch, _) if alone || epoch < newest => return,
+            Message::Farewell(_, to) => {
                 append(newest, Kind::Farewell(to));
                 return;
             }
