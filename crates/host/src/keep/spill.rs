@@ -80,11 +80,10 @@ impl Core {
         any
     }
 
+    /// A step: puts that now have room are decided, by the timer thread.
     fn set_room(&self, number: usize, bytes: u64) {
-        self.shards[number]
-            .lock_last()
-            .engine
-            .set_memory_room(bytes);
+        self.shards[number].give_way();
+        self.visit(|access| access.step(number, |at| at.engine.set_memory_room(bytes)));
     }
 
     /// Writes one run of what the plan chooses. Answers how many left memory.
