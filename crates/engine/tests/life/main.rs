@@ -15,6 +15,7 @@ mod grouped;
 mod limited;
 mod made;
 mod named;
+mod paged;
 mod past;
 mod purged;
 mod retried;
