@@ -442,7 +442,7 @@ impl Core {
     }
 
     /// Takes a step in each shard, one after the other.
-    fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
+    pub(crate) fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
         self.visit(|access| {
             for shard in 0..self.shards.len() {
                 access.step(shard, &mut work);

@@ -501,3 +501,34 @@ fn a_put_that_waits_for_memory_is_answered_where_the_keeper_has_nothing_to_do() 
     let mail = core.mail[0].take();
     assert_eq!(mail.len(), 1, "the put is answered: {mail:?}");
 }
+
+/// At a stop nobody waits for memory, and the keeper, which still runs, makes nobody wait again.
+#[test]
+fn a_stop_leaves_no_put_waiting_for_memory() {
+    let never = AtomicBool::new(false);
+    let core = open(&SimDisk::new(1));
+    ask(&core, put(1, 1000));
+    core.shards[0].lock().engine.set_memory_room(1);
+    let submit = |number| {
+        let mut trail = Trail::default();
+        let caller = Caller {
+            party: Party(number),
+            ..Caller::default()
+        };
+        let mut access = Access::new(&core, core.clock.now(), &mut trail);
+        let decided = access.submit(caller, put(number, 10));
+        drop(access);
+        core.see_to(trail);
+        matches!(decided, Decided::Later)
+    };
+    assert!(submit(2), "it waits for memory");
+    core.end_room_waits();
+    assert_eq!(core.mail[0].take().len(), 1, "it is answered");
+    *locked(&core.runs.budget) = Budget {
+        high: u64::MAX,
+        limit: 1,
+        ..core.runs.budget()
+    };
+    core.relieve(0, &never);
+    assert!(!submit(3), "nobody waits any more");
+}
