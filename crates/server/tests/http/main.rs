@@ -18,3 +18,4 @@ mod progress;
 mod relay;
 mod tracing;
 mod unique;
+mod webhooks;
