@@ -151,8 +151,9 @@ pub trait Door: Send + Sync {
         drop(tell);
     }
 
-    /// Tells of every worker that is known, as a list in JSON; as [`Door::clients`] does.
-    fn workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
+    /// Tells of the workers behind `after`, as a page of a list in JSON; as [`Door::clients`] does.
+    fn workers(&self, after: Option<String>, tell: TellWorkers) {
+        let _ = after;
         drop(tell);
     }
 
@@ -231,6 +232,9 @@ pub trait Door: Send + Sync {
     /// [`StoreError`]; nothing is kept then.
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
 }
+
+/// Told of a page of workers, and the name of its last one if more follow.
+pub type TellWorkers = Box<dyn FnOnce(String, Option<String>) + Send>;
 
 /// What is ordered of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -179,6 +179,27 @@ pub struct PutMore {
     pub past: Option<Box<Past>>,
 }
 
+impl PutMore {
+    /// Bytes of memory that it adds to a message, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let len = |bytes: Option<usize>| bytes.map_or(0, |len| len + 32);
+        let attrs = self.attrs.iter();
+        let attrs: usize = attrs
+            .map(|(name, value)| name.len() + value.len() + 64)
+            .sum();
+        let of = [
+            len(self.key.as_ref().map(|key| key.len())),
+            len(self.name.as_ref().map(|name| name.len())),
+            // Each twice: by what it is known, and when that ends.
+            2 * len(self.dedupe.as_ref().map(|dedupe| dedupe.id.len())),
+            2 * len(self.token.as_ref().map(|token| token.len())),
+            attrs,
+            size_of::<crate::message::Extra>(),
+        ];
+        of.iter().sum::<usize>() as u64
+    }
+}
+
 /// What a message that was stored elsewhere brings along (`quintet import`).
 /// The children of its queue get no copies: they had theirs when it was first
 /// put.

@@ -395,7 +395,8 @@ impl Engine {
             self.store.sweep_tables(self.now);
         }
         self.store.reap(REAP_PER_TICK);
-        if std::mem::take(&mut self.reading.again) {
+        if self.may_go_on() {
+            self.reading.again = false;
             self.go_on(&mut cx);
         }
         self.sample();
@@ -408,7 +409,7 @@ impl Engine {
         let unfinished =
             !store.graves.is_empty() || store.messages.has_old() || !self.gone.is_empty();
         let sends = !store.outbox.is_empty() || !store.batches.owed().is_empty();
-        if unfinished || sends || self.reading.again {
+        if unfinished || sends || self.may_go_on() {
             return self.now;
         }
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);

@@ -175,7 +175,32 @@ pub struct Extra {
     pub tracked: bool,
 }
 
+/// What an allocation takes beside its bytes: its head, and the rounding.
+const ALLOCATED: usize = 16;
+
 impl Extra {
+    /// Bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let of = |bytes: &[u8]| match bytes.len() {
+            0 => 0,
+            len => len + ALLOCATED,
+        };
+        let shared = |bytes: &Option<Arc<[u8]>>| bytes.as_ref().map_or(0, |bytes| of(bytes) + 16);
+        let attrs = self.attrs.iter();
+        let attrs: usize = attrs
+            .map(|(name, value)| size_of::<Attr>() + of(name) + of(value))
+            .sum();
+        let files = self.attachments.iter();
+        let files: usize = files
+            .map(|file| size_of::<Attachment>() + of(&file.name))
+            .sum();
+        let retry = self.retry.as_ref().map_or(0, |_| size_of::<Retry>());
+        let own = size_of::<Self>() + ALLOCATED + retry;
+        // That of a tracked message is counted with its track.
+        let name = if self.tracked { 0 } else { shared(&self.name) };
+        (own + attrs + files + of(&self.status) + shared(&self.key) + name) as u64
+    }
+
     /// A lease that had a deadline is over; 0: it had none, or there was none.
     pub(crate) fn was_leased(&mut self, since: Ms) {
         if self.first_leased == Ms(0) {
@@ -331,6 +356,12 @@ impl Message {
         if !self.home.is_run() {
             self.ordinal = 0;
         }
+    }
+
+    /// Bytes of memory that the rarer parts take; 0: it has none.
+    #[inline]
+    pub fn extra_bytes(&self) -> u64 {
+        self.extra.as_deref().map_or(0, Extra::bytes)
     }
 
     /// The rarer parts, made on first use.

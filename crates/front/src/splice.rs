@@ -186,11 +186,9 @@ where
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_owner, mut to_owner) = tokio::io::split(link);
     let up = async {
-        if tokio::io::copy(&mut from_client, &mut to_owner)
-            .await
-            .is_ok()
-            && to_owner.shutdown().await.is_ok()
-        {
+        let copied = tokio::io::copy(&mut from_client, &mut to_owner).await;
+        // The owner hears at once of a client that is gone, however it went: it may wait for it.
+        if to_owner.shutdown().await.is_ok() && copied.is_ok() {
             // Its client has closed its side; what it is owed may still come.
             std::future::pending::<()>().await;
         }

@@ -442,7 +442,7 @@ impl Core {
     }
 
     /// Takes a step in each shard, one after the other.
-    fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
+    pub(crate) fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
         self.visit(|access| {
             for shard in 0..self.shards.len() {
                 access.step(shard, &mut work);
@@ -450,11 +450,9 @@ impl Core {
         });
     }
 
-    /// From now on puts are refused (or not).
+    /// From now on puts are refused (or not). A step, as puts that wait are refused too.
     pub fn set_draining(&self, draining: bool) {
-        for shard in &self.shards {
-            shard.lock().engine.set_draining(draining);
-        }
+        self.in_each(|at| at.engine.set_draining(draining));
     }
 }
 

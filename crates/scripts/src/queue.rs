@@ -46,6 +46,8 @@ pub(crate) struct Running {
     pub(crate) status: Mutex<String>,
     /// The parameters no other run may share.
     pub(crate) blocking: Vec<Option<Vec<u8>>>,
+    /// The server it asks, of which there may be only so many runs.
+    pub(crate) receiver: Option<String>,
     pub(crate) asked: Mutex<Asked>,
     /// Becomes readable when `asked` changes.
     pub(crate) wake: rustix::fd::OwnedFd,
@@ -61,10 +63,14 @@ pub(crate) struct Asked {
 }
 
 impl Running {
-    pub(crate) fn new(blocking: Vec<Option<Vec<u8>>>) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        blocking: Vec<Option<Vec<u8>>>,
+        receiver: Option<String>,
+    ) -> std::io::Result<Self> {
         Ok(Self {
             status: Mutex::default(),
             blocking,
+            receiver,
             asked: Mutex::default(),
             wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
@@ -280,6 +286,14 @@ impl Queue {
     pub(crate) fn is_blocked(&self, params: &[Option<Vec<u8>>]) -> bool {
         let work = lock(&self.work);
         work.running.values().any(|run| run.blocking == params)
+    }
+
+    /// Runs that ask this server.
+    pub(crate) fn running_to(&self, receiver: &str) -> usize {
+        let work = lock(&self.work);
+        let runs = work.running.values();
+        runs.filter(|run| run.receiver.as_deref() == Some(receiver))
+            .count()
     }
 
     pub(crate) fn has_script_error(&self) -> bool {

@@ -19,6 +19,10 @@ use crate::service::Rq;
 /// in mind.
 const RUN_STACK_BYTES: usize = 512 << 10;
 
+/// How long messages stand back that are for a server of which as many runs wait as may, ms, where
+/// there are so many that others are not seen for them.
+const STANDS_BACK_MS: u64 = 10_000;
+
 /// Starts scripts until the queue is retired, and waits for its last run.
 pub(crate) fn take(rq: &Arc<Rq>, queue: &Arc<Queue>) {
     look(rq, queue);
@@ -104,12 +108,15 @@ impl Taker<'_> {
             }
             waiting.retain(|message| message.selectable);
             waiting.sort_by_key(|message| (record::due(message), message.id));
-            let mut started = 0;
+            let (mut started, mut full) = (0, Vec::new());
+            let is_window = waiting.len() >= self.rq.options.limits.window as usize;
             for message in waiting {
                 if free == 0 || self.rq.children.load(Ordering::SeqCst) >= self.children_max() {
                     return false;
                 }
-                if self.start(config, &message) {
+                if self.is_full(config, &message) {
+                    full.push(message.id);
+                } else if self.start(config, &message) {
                     (started, free) = (started + 1, free - 1);
                     if !config.coalesce_params.is_empty() {
                         // Others of the list may run along.
@@ -117,11 +124,23 @@ impl Taker<'_> {
                     }
                 }
             }
-            if started == 0 {
+            if started == 0 && is_window && !full.is_empty() {
+                // Those behind them may be for servers that answer.
+                let later = self.rq.door.now() + STANDS_BACK_MS;
+                full.into_iter().for_each(|id| self.put_off(id, later));
+            } else if started == 0 {
                 return false;
             }
         }
         false
+    }
+
+    /// True if as many runs ask the server that this message is for as may: one that does not
+    /// answer holds its share of the workers, and no more.
+    fn is_full(&self, config: &QueueConfig, message: &Message) -> bool {
+        let share = config.num_workers / share_of_receiver(&config.script);
+        receiver(config, message)
+            .is_some_and(|receiver| self.queue.running_to(&receiver) >= share.max(1) as usize)
     }
 
     fn children_max(&self) -> usize {
@@ -139,7 +158,7 @@ impl Taker<'_> {
         if !blocking.is_empty() && self.queue.is_blocked(&blocking) {
             return false;
         }
-        let running = match Running::new(blocking) {
+        let running = match Running::new(blocking, receiver(config, message)) {
             Ok(running) => Arc::new(running),
             Err(error) => {
                 tracing::warn!(queue = self.queue.name, %error, "no file for a run");
@@ -234,4 +253,26 @@ fn params(message: &Message, numbers: &[u8]) -> Vec<Option<Vec<u8>>> {
         _ => record::attr(message, &format!("param{n}")).map(<[u8]>::to_vec),
     };
     numbers.iter().map(value).collect()
+}
+
+/// The part of a queue's workers, one in so many, that may wait for one server.
+fn share_of_receiver(script: &str) -> u32 {
+    match script {
+        "builtin:webhook" => 5,
+        _ => 2,
+    }
+}
+
+/// The server that the script of a message asks, where that is known: host and port.
+fn receiver(config: &QueueConfig, message: &Message) -> Option<String> {
+    let url = match config.script.as_str() {
+        "builtin:webhook" => message.body.as_small()?,
+        "builtin:relay" => record::attr(message, "dest")?,
+        _ => return None,
+    };
+    let url = std::str::from_utf8(url).ok()?;
+    let (_, rest) = url.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let host = rest[..end].rsplit('@').next()?;
+    Some(host.to_ascii_lowercase())
 }

@@ -33,6 +33,17 @@ pub(crate) struct Client {
     pub(crate) leases: u64,
 }
 
+/// Bytes of a name or an address that are shown of a connection: there may be thousands of them.
+const SHOWN_MAX: usize = 255;
+
+/// The first part of a text.
+pub(crate) fn shown(mut text: String) -> String {
+    let end = (0..=SHOWN_MAX.min(text.len())).rev();
+    let mut ends = end.filter(|&at| text.is_char_boundary(at));
+    text.truncate(ends.next().unwrap_or(0));
+    text
+}
+
 impl Client {
     pub(crate) fn party(&self) -> Party {
         Party(self.id)
@@ -40,7 +51,8 @@ impl Client {
 
     pub(crate) fn set_held(&mut self, leases: u64, waits_on: &[Name]) {
         self.leases = leases;
-        self.waits_on = waits_on.iter().map(ToString::to_string).collect();
+        let shown = |name: &Name| shown(name.to_string());
+        self.waits_on = waits_on.iter().map(shown).collect();
     }
 }
 

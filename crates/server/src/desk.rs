@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll};
 use quintet_door::{
     Arrive, AuditLine, ClusterSeen, CronAct, Door, Exposition, History, HookEvent, NodeOrder,
-    OnOutcome, Order, Rates, Reloads, Setting, StoreError, TellCron, TellCrons, Visit, WorkerAct,
+    OnOutcome, Order, Rates, Reloads, Setting, StoreError, TellCron, TellCrons, TellWorkers, Visit,
+    WorkerAct,
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Party,
@@ -167,8 +168,8 @@ impl Door for ServerDoor {
         self.0.close_client(id, tell);
     }
 
-    fn workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
-        self.0.list_workers(tell);
+    fn workers(&self, after: Option<String>, tell: TellWorkers) {
+        self.0.list_workers(after, tell);
     }
 
     fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {
@@ -443,6 +444,7 @@ impl Server {
                     | Mail::Login(..)
                     | Mail::Census(..)
                     | Mail::Close(..)
+                    | Mail::Refuse
                     | Mail::Told(..) => {}
                 }
             }

@@ -46,6 +46,11 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
     },
     OptionSpec {
+        name: "trusted_proxies",
+        default: Value::Text(""),
+        help: "addresses and networks that bring the connections of many clients, such as a load balancer: they may take all of max_connections; any other address but this machine's gets three quarters",
+    },
+    OptionSpec {
         name: "hosts",
         default: Value::Text(""),
         help: "names this server is called by, beside addresses, localhost and the machine's own; \"*\": any. Requests for other hosts are refused: they come from pages that had their name pointed here",
@@ -78,7 +83,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "max_connections",
         default: Value::Number(2000),
-        help: "connections of this listener at once, 1 to 100000, event streams not counted; more wait to be accepted",
+        help: "connections of this listener at once, 1 to 100000; event streams, polls and unfinished bodies are counted apart; more wait, then 503",
     },
     OptionSpec {
         name: "max_streams",
@@ -133,6 +138,7 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         gate: None,
         users: quintet_web::users(options.text("users"))?,
         allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
+        trusted_proxies: quintet_web::networks(options.text("trusted_proxies"))?,
         hosts: quintet_web::words(options.text("hosts"))
             .map(str::to_owned)
             .collect(),
@@ -183,7 +189,8 @@ impl Open {
         let limits = &mut settings.limits;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         limits.streams_max = limits.streams_max.min(most / 2);
-        limits.connections_max = limits.connections_max.min(most - limits.streams_max);
+        let each = (most - limits.streams_max) / 3;
+        limits.connections_max = limits.connections_max.min(each.max(1));
         let bound = bind(NAME, &listen.address)?;
         Ok(Self {
             bound,

@@ -227,6 +227,9 @@ metrics! {
         = |r| r.shard.queues;
     Gauge "http_connections" ("http_connections")
         "Connections of HTTP and SQS open now, event streams among them." = |r| r.server.http.clients.count();
+    Counter "http_connections_crowded_total" ("http_connections_crowded")
+        "Connections of HTTP and SQS refused, as their address had three quarters of max_connections."
+        = |r| r.server.http.clients.crowded();
     Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
         = |r| r.server.http.streams.open();
     Counter "event_streams_refused_total" ("event_streams_refused")

@@ -126,8 +126,12 @@ impl Scripts {
     pub(crate) fn stop(self, server: &Server) -> bool {
         let grace = server.limits.stop_wait_ms.load(Ordering::Relaxed);
         let grace = Duration::from_millis(grace);
-        let whole = self.sqs.is_none_or(|sqs| sqs.stop(grace));
-        let whole = self.http.is_none_or(|http| http.stop(grace)) && whole;
+        // Together, as neither is to accept while the other ends.
+        let (sqs, http) = (self.sqs, self.http);
+        let whole = std::thread::scope(|scope| {
+            let sqs = scope.spawn(|| sqs.is_none_or(|sqs| sqs.stop(grace)));
+            http.is_none_or(|http| http.stop(grace)) & sqs.join().unwrap_or(false)
+        });
         if let Some(rq) = self.rq {
             rq.stop();
         }

@@ -61,6 +61,11 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
     },
     OptionSpec {
+        name: "trusted_proxies",
+        default: Value::Text(""),
+        help: "addresses and networks that bring the connections of many clients, such as a load balancer: they may take all of max_connections; any other address but this machine's gets three quarters",
+    },
+    OptionSpec {
         name: "hosts",
         default: Value::Text(""),
         help: "names this server is called by, beside addresses, localhost, names without a dot and the machine's own; \"*\": any",
@@ -103,7 +108,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "max_connections",
         default: Value::Number(5000),
-        help: "connections of this listener at once, 1 to 100000; more wait to be accepted",
+        help: "connections of this listener at once, 1 to 100000; polls and unfinished bodies are counted apart; more wait, then 503",
     },
     OptionSpec {
         name: "timeout",
@@ -164,6 +169,7 @@ pub(crate) fn settings(
     };
     let of_http = Settings {
         allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
+        trusted_proxies: quintet_web::networks(options.text("trusted_proxies"))?,
         hosts: quintet_web::words(options.text("hosts"))
             .map(str::to_owned)
             .collect(),
@@ -203,7 +209,7 @@ impl Open {
         settings.tls = tls;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let limits = &mut settings.limits;
-        limits.connections_max = limits.connections_max.min(most);
+        limits.connections_max = limits.connections_max.min((most / 3).max(1));
         let users = quintet_web::users(listen.options.text("users"));
         Ok(Self {
             bound: bind(NAME, &listen.address)?,

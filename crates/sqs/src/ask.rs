@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use quintet_door::Door;
 use quintet_engine::{
-    Body, Caller, Command, Message, Name, Outcome, Party, QueueSetup, QueueStats, Refusal, StatsOf,
+    Body, Caller, Command, Name, Outcome, Party, QueueSetup, QueueStats, Refusal, StatsOf,
     StatsReply,
 };
-use tokio::sync::{mpsc, oneshot};
+use quintet_web::Losses;
+use tokio::sync::oneshot;
 
 use crate::fault::{Fault, Shape};
-
-/// Messages that were leased for somebody who had gone when they came.
-pub(crate) type Lost = (Caller, Vec<Message>);
 
 /// A connection's party, which leaves with it.
 pub(crate) struct Guest {
@@ -44,7 +42,7 @@ impl Drop for Guest {
 pub(crate) struct Asker {
     pub(crate) door: Arc<dyn Door>,
     pub(crate) caller: Caller,
-    pub(crate) lost: mpsc::UnboundedSender<Lost>,
+    pub(crate) lost: Losses,
 }
 
 /// An outcome to come.
@@ -83,8 +81,7 @@ impl Asker {
                     && leases
                     && let Outcome::Messages(messages) = unheard.of_command()
                 {
-                    // Nobody restores any more only where the server stops.
-                    let _stopping = lost.send((caller, messages.into_vec()));
+                    lost.give_back(caller, messages.into_vec());
                 }
             }),
         );

@@ -22,8 +22,9 @@ use crate::reply::{Received, Reply, Valued};
 use crate::request;
 use crate::send::sequence;
 use crate::value::{Value, ValueKind};
-use crate::voice::{Done, Sqs, Undo, Visit, stopped};
+use crate::voice::{Done, Sqs, Visit, stopped};
 use crate::whole::Whole;
+use quintet_web::{Undo, Waits};
 
 /// Messages of an answer at most, as AWS has it.
 const MESSAGES_MAX: i64 = 10;
@@ -177,7 +178,7 @@ impl Sqs {
         };
         // Armed before anything can fail, or the client go.
         let undo = (!messages.is_empty() && asked.time != LeaseTime::Over)
-            .then(|| Undo::new(&visit.asker, messages.clone()));
+            .then(|| Undo::new(&visit.asker.lost, visit.asker.caller, messages.clone()));
         let mut received = Vec::with_capacity(messages.len());
         for message in &messages {
             received.push(self.received(visit, &asked, message).await?);
@@ -192,6 +193,13 @@ impl Sqs {
     /// Takes, and comes back empty when the server stops.
     async fn take(&self, visit: &Visit, take: Take) -> Result<Vec<Message>, Fault> {
         let waits = take.wait != Wait::No;
+        let _apart = match visit.seat.as_ref().filter(|_| waits) {
+            Some(seat) => Some(seat.waits(Waits::Poll).ok_or_else(|| {
+                let text = "As many polls wait as may (max_connections).";
+                Fault::new(Shape::RequestThrottled, text)
+            })?),
+            None => None,
+        };
         let mut coming = visit.asker.begin(Command::Take(take));
         let mut stops = visit.stops.clone();
         let outcome = match waits {

@@ -18,12 +18,12 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use quintet_door::Door;
 use quintet_engine::{Caller, Name, Principal, QueueSettings};
 use quintet_web::{
-    Answer, Answering, Client, Denied, Errand, Guard, Payer, Problem, Replied, Serve, Settings,
-    Shown, pace, whole,
+    Answer, Answering, Client, Denied, Errand, Guard, Losses, Payer, Problem, Replied, Seat, Serve,
+    Settings, Shown, Undo, heard, pace, whole,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
-use crate::ask::{Asker, Guest, Lost, unexpected};
+use crate::ask::{Asker, Guest, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::handle::Secrets;
 use crate::input::Action;
@@ -84,7 +84,7 @@ pub struct Sqs {
     pub(crate) moves: tokio::sync::Mutex<()>,
     /// Of the log, for as long as this process writes it.
     pub(crate) epoch: u64,
-    lost: mpsc::UnboundedSender<Lost>,
+    lost: Losses,
     /// True once the server stops.
     stops: watch::Sender<bool>,
     ids: Ids,
@@ -149,6 +149,8 @@ pub(crate) struct Visit {
     /// Names a send over its attempts, where its client does.
     pub(crate) call: Option<Call>,
     pub(crate) stops: watch::Receiver<bool>,
+    /// The place its connection has, which is another's while it waits.
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 /// What an action came to: its reply, how long it waited for messages, and
@@ -169,30 +171,6 @@ impl From<Reply> for Done {
     }
 }
 
-/// Gives messages back, unless it is disarmed.
-pub(crate) struct Undo {
-    lost: mpsc::UnboundedSender<Lost>,
-    what: Option<Lost>,
-}
-
-impl Undo {
-    pub(crate) fn new(asker: &Asker, messages: Vec<quintet_engine::Message>) -> Self {
-        Self {
-            lost: asker.lost.clone(),
-            what: Some((asker.caller, messages)),
-        }
-    }
-}
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        if let Some(what) = self.what.take() {
-            // Nobody restores any more only where the server stops.
-            let _stopping = self.lost.send(what);
-        }
-    }
-}
-
 /// A reply whose messages go back if it never begins to leave.
 struct Leaving {
     bytes: Bytes,
@@ -208,7 +186,7 @@ impl HyperBody for Leaving {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if let Some(undo) = &mut self.undo {
-            undo.what = None;
+            undo.disarm();
         }
         match std::mem::take(&mut self.bytes) {
             bytes if bytes.is_empty() => Poll::Ready(None),
@@ -243,8 +221,7 @@ impl Sqs {
             hosts: settings.hosts.clone(),
             short_hosts: true,
         };
-        let (lost, losses) = mpsc::unbounded_channel();
-        restore(Arc::clone(&door), losses);
+        let lost = Losses::new("sqs", Arc::clone(&door));
         let place = Place {
             account: options.account.clone(),
             region: options.region.clone(),
@@ -301,7 +278,7 @@ impl Sqs {
         request: Request<Incoming>,
         id: &str,
     ) -> Answered {
-        let (parts, body) = request.into_parts();
+        let (parts, body) = heard(request).into_parts();
         if parts.uri.path() == "/healthz" {
             return Answered::plain(StatusCode::OK, "text/plain", "ok");
         }
@@ -332,12 +309,17 @@ impl Sqs {
             peer,
             principal: None,
         };
-        let mut to_read = Request::new(Body::new(body));
+        let mut to_read = Request::new(body);
         to_read.extensions_mut().insert(payer);
+        let client = parts.extensions.get::<Arc<Client>>().cloned();
         let (bytes, _held) = match whole(to_read, &self.settings).await {
             Ok(read) => read,
             Err(problem) => {
-                let mut answered = refuse(of_problem(&problem));
+                let fault = match client.as_ref().and_then(|client| client.is_cut_off()) {
+                    Some(why) => Fault::new(Shape::RequestThrottled, why),
+                    None => of_problem(&problem),
+                };
+                let mut answered = refuse(fault);
                 // What is left of the body is not read.
                 let close = HeaderValue::from_static("close");
                 answered.response.headers_mut().insert(CONNECTION, close);
@@ -352,7 +334,6 @@ impl Sqs {
             header: &header,
             body: &bytes,
         };
-        let client = parts.extensions.get::<Arc<Client>>().cloned();
         let client = client.as_ref();
         let identity = parts.extensions.get::<Arc<quintet_tls::Identity>>();
         let certified = identity.map(|identity| identity.common_name.as_str());
@@ -407,6 +388,7 @@ impl Sqs {
             key,
             call,
             stops: self.stops.subscribe(),
+            seat: parts.extensions.get::<Arc<Seat>>().cloned(),
         };
         let action = match asked.action {
             Ok(action) => action,
@@ -583,6 +565,10 @@ impl Serve for Sqs {
         &self.settings
     }
 
+    fn tells_health(&self, path: &str) -> bool {
+        path == "/healthz"
+    }
+
     fn gives_up(&self) -> bool {
         true
     }
@@ -597,21 +583,6 @@ impl Serve for Sqs {
 
     fn answer(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Answering {
         Box::pin(self.reply(peer, request))
-    }
-}
-
-/// Gives back what was leased for clients that had gone, in a thread of its
-/// own: whoever tells of an outcome must not ask.
-fn restore(door: Arc<dyn Door>, mut losses: mpsc::UnboundedReceiver<Lost>) {
-    let restoring = std::thread::Builder::new().name("sqs-restore".to_owned());
-    let started = restoring.spawn(move || {
-        while let Some((caller, messages)) = losses.blocking_recv() {
-            door.restore(caller.party, messages);
-        }
-    });
-    if let Err(error) = started {
-        // Their leases end by themselves.
-        tracing::error!("sqs: no thread to give messages back: {error}");
     }
 }
 

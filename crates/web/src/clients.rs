@@ -6,11 +6,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 use std::time::Instant;
 
 use hyper::{Method, Uri};
 use quintet_engine::{Party, Principal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::gate::Gate;
 
@@ -22,6 +23,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Clients {
     started: Instant,
     there: Mutex<There>,
+    stops: watch::Sender<bool>,
+    /// Connections refused for those that their address had already, and when that was last
+    /// told, s since the beginning.
+    crowded: AtomicU64,
+    crowded_told: AtomicU64,
 }
 
 /// Those that are there.
@@ -75,6 +81,17 @@ pub struct Client {
     party: AtomicU64,
     last: Mutex<Last>,
     cut: Notify,
+    /// True once the client has ended its side of the connection, or reset it, while a request
+    /// of it was being answered.
+    ended: watch::Sender<bool>,
+    /// Who reads on when that request is answered.
+    reader: Mutex<Option<Waker>>,
+    /// More of a request's body is waited for.
+    body_waits: AtomicBool,
+    /// So many bodies are waited for that this one is not.
+    refused: AtomicBool,
+    /// The server stops.
+    stops: watch::Receiver<bool>,
     /// What its voice keeps for it.
     own: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -103,8 +120,17 @@ impl Default for Clients {
         Self {
             started: Instant::now(),
             there: Mutex::default(),
+            stops: watch::Sender::new(false),
+            crowded: AtomicU64::new(0),
+            crowded_told: AtomicU64::new(0),
         }
     }
+}
+
+/// Waits until it is true, or nobody is left who could say so.
+async fn told(of: &watch::Sender<bool>) {
+    let mut of = of.subscribe();
+    let _gone = of.wait_for(|told| *told).await;
 }
 
 fn ms_since(began: Instant) -> u64 {
@@ -128,6 +154,28 @@ impl Clients {
     pub fn close(&self, id: u64) -> bool {
         let client = locked(&self.there).clients.get(&id).cloned();
         client.inspect(|client| client.cut.notify_one()).is_some()
+    }
+
+    /// Connections refused for those that their address had already.
+    pub fn crowded(&self) -> u64 {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// An address has too many connections. True if that is to be told: once a minute.
+    pub(crate) fn crowds(&self) -> bool {
+        self.crowded.fetch_add(1, Ordering::Relaxed);
+        let now = 1 + self.started.elapsed().as_secs() / 60;
+        self.crowded_told.swap(now, Ordering::Relaxed) != now
+    }
+
+    /// The server stops: whoever waits for something ends its wait.
+    pub(crate) fn stop(&self) {
+        self.stops.send_replace(true);
+    }
+
+    /// Returns when the server stops.
+    pub(crate) async fn is_stopped(&self) {
+        told(&self.stops).await;
     }
 
     pub(crate) fn come(
@@ -157,6 +205,11 @@ impl Clients {
             party: AtomicU64::new(0),
             last: Mutex::default(),
             cut: Notify::new(),
+            ended: watch::Sender::new(false),
+            reader: Mutex::default(),
+            body_waits: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
+            stops: self.stops.subscribe(),
             own: OnceLock::new(),
         });
         there.clients.insert(client.id, Arc::clone(&client));
@@ -201,6 +254,54 @@ impl Client {
     /// The reply is on its way, or given up.
     pub(crate) fn asks_no_more(&self) {
         self.busy.store(false, Ordering::Relaxed);
+        let reader = locked(&self.reader).take();
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    /// The client sends nothing more. True if that does not end the connection yet: it is still
+    /// to be answered, and `reader` is woken afterwards.
+    pub(crate) fn ends(&self, reader: &Waker) -> bool {
+        let busy = self.busy.load(Ordering::Relaxed);
+        if busy {
+            *locked(&self.reader) = Some(reader.clone());
+            self.ended
+                .send_if_modified(|ended| !std::mem::replace(ended, true));
+        }
+        busy
+    }
+
+    /// True once the client sends nothing more.
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Returns when nobody may wait for this client any more: it sends nothing more, or the
+    /// server stops.
+    pub(crate) async fn is_let_go(&self) {
+        let mut stops = self.stops.clone();
+        tokio::select! {
+            () = told(&self.ended) => {}
+            _ = stops.wait_for(|stops| *stops) => {}
+        }
+    }
+
+    /// A request is waited for, or no longer so.
+    pub(crate) fn waits_for_body(&self, waits: bool) {
+        self.body_waits.store(waits, Ordering::Relaxed);
+    }
+
+    /// The rest of a request is not waited for, as too many bodies are.
+    pub(crate) fn refuse_body(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Why the server has not waited for the whole request, if it has not: nothing was done of it.
+    pub fn is_cut_off(&self) -> Option<&'static str> {
+        if self.refused.load(Ordering::Relaxed) {
+            return Some("too many requests arrive in pieces");
+        }
+        let stops = *self.stops.borrow() && self.body_waits.load(Ordering::Relaxed);
+        stops.then_some("the server is stopping")
     }
 
     /// What a voice keeps for as long as the connection is there, made when it is first asked

@@ -21,6 +21,8 @@ pub(crate) struct Paced<S> {
     idle: Duration,
     /// Told the first byte, once.
     first: Option<First>,
+    /// A client that ends its side is still given the reply to its request.
+    answers: bool,
     /// Knows how many bytes wait, and when any moved.
     client: Arc<Client>,
     /// Runs while a write waits.
@@ -33,9 +35,16 @@ impl<S> Paced<S> {
             inner,
             idle,
             first: Some(first),
+            answers: false,
             client,
             waiting: None,
         }
+    }
+
+    /// A client that ends its side in the middle of a request is still answered; whoever waits
+    /// for it is told.
+    pub(crate) fn answering(self, answers: bool) -> Self {
+        Self { answers, ..self }
     }
 
     /// Lets the result of a write through, or turns one that waits too long
@@ -81,7 +90,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         {
             first(byte);
         }
-        read
+        let came = into.filled().len() > before || into.remaining() == 0;
+        match read {
+            Poll::Ready(Ok(())) if came => read,
+            Poll::Ready(_) if self.answers && self.client.ends(cx.waker()) => Poll::Pending,
+            read => read,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who may sit on a listener, and who makes way when it is full.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -12,7 +13,8 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::clients::Client;
+use crate::clients::{Client, Clients};
+use crate::undo::Undo;
 
 /// Who has sent no whole head for so long ends when places are few.
 const SILENT: Duration = Duration::from_secs(2);
@@ -23,11 +25,73 @@ const WAY: usize = 8;
 /// How often it is looked while places are few.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Places beside all others, for who asks how the server is.
+const SPARE: usize = 16;
+/// Requests without a place that wait for one.
+const LINE: usize = 64;
+
 /// The places of one listener.
 pub(crate) struct Places {
     free: Arc<Semaphore>,
     most: usize,
+    spare: Arc<Semaphore>,
+    line: Semaphore,
+    /// As many polls as there are places may wait beside them, and as many unfinished bodies.
+    polls: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
     silent: Mutex<Silent>,
+    /// Connections of each address that counts.
+    addresses: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A connection's place.
+pub(crate) struct Place {
+    /// False: it is one for who asks how the server is, until there is one of its own.
+    own: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Place {
+    fn own(_permit: OwnedSemaphorePermit) -> Self {
+        Self { own: true, _permit }
+    }
+}
+
+/// What a connection waits for without holding a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waits {
+    /// Messages.
+    Poll,
+    /// The rest of a request's body.
+    Body,
+}
+
+/// A connection that waits is counted apart, until this is dropped.
+pub struct Apart {
+    seat: Arc<Seat>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        // Without one its next request waits for one.
+        self.seat.try_place();
+    }
+}
+
+/// A connection counts among those of its address, until this is dropped.
+pub(crate) struct OfAddress(Arc<Places>, IpAddr);
+
+impl Drop for OfAddress {
+    fn drop(&mut self) {
+        let mut addresses = locked(&self.0.addresses);
+        if let Some(count) = addresses.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&self.1);
+            }
+        }
+    }
 }
 
 /// Connections in the middle of no request, by the order in which they became
@@ -39,14 +103,14 @@ struct Silent {
 }
 
 /// One connection's.
-pub(crate) struct Seat {
+pub struct Seat {
     places: Arc<Places>,
     /// Number among the silent ones, and whether it is over.
     state: Mutex<(Option<u64>, bool)>,
     cut: Notify,
     /// What is known of the connection, once it is past its handshake.
     pub(crate) client: OnceLock<Arc<Client>>,
-    place: Mutex<Option<OwnedSemaphorePermit>>,
+    place: Mutex<Option<Place>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,19 +122,42 @@ impl Places {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(most)),
             most,
+            spare: Arc::new(Semaphore::new(SPARE)),
+            line: Semaphore::new(LINE),
+            polls: Arc::new(Semaphore::new(most)),
+            bodies: Arc::new(Semaphore::new(most)),
             silent: Mutex::default(),
+            addresses: Mutex::default(),
         })
     }
 
     /// Waits for a place; while none is free, silent connections make way.
-    pub(crate) async fn seat(self: &Arc<Self>) -> OwnedSemaphorePermit {
+    pub(crate) async fn seat(self: &Arc<Self>) -> Place {
         loop {
             self.make_way();
-            let free = Arc::clone(&self.free).acquire_owned();
-            if let Ok(Ok(place)) = tokio::time::timeout(LOOK, free).await {
-                return place;
+            if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+                return Place::own(place);
+            }
+            let spare = Arc::clone(&self.spare).acquire_owned();
+            if let Ok(Ok(spare)) = tokio::time::timeout(LOOK, spare).await {
+                return Place {
+                    own: false,
+                    _permit: spare,
+                };
             }
         }
+    }
+
+    /// Counts a connection among those of its address, of which there are three quarters of the
+    /// places at most; `None`: there are as many. The server's own machine is not counted.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<OfAddress> {
+        let mut addresses = locked(&self.addresses);
+        let count = addresses.entry(address).or_default();
+        if *count >= (self.most / 4 * 3).max(1) {
+            return None;
+        }
+        *count += 1;
+        Some(OfAddress(Arc::clone(self), address))
     }
 
     /// Whatever comes, looked at again and again while places are few.
@@ -112,9 +199,15 @@ impl Places {
     }
 }
 
+impl std::fmt::Debug for Seat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seat").finish_non_exhaustive()
+    }
+}
+
 impl Seat {
     /// A new connection: nothing came from it yet.
-    pub(crate) fn new(places: &Arc<Places>, place: OwnedSemaphorePermit) -> Arc<Self> {
+    pub(crate) fn new(places: &Arc<Places>, place: Place) -> Arc<Self> {
         let seat = Arc::new(Self {
             places: Arc::clone(places),
             state: Mutex::default(),
@@ -150,6 +243,55 @@ impl Seat {
         }
     }
 
+    /// Takes a place of its own, if it has none and one is free; true: it has one.
+    fn try_place(&self) -> bool {
+        let mut place = locked(&self.place);
+        let has = |place: &Option<Place>| place.as_ref().is_some_and(|place| place.own);
+        if !has(&place)
+            && let Ok(own) = Arc::clone(&self.places.free).try_acquire_owned()
+        {
+            *place = Some(Place::own(own));
+        }
+        has(&place)
+    }
+
+    /// Waits for a place of its own, for so long at most; false: there is none, or too many wait
+    /// for one.
+    pub(crate) async fn takes_place(&self, at_most: Duration) -> bool {
+        if self.try_place() {
+            return true;
+        }
+        let Ok(_in_line) = self.places.line.try_acquire() else {
+            return false;
+        };
+        // Those who ask how the server is have it.
+        self.gives_place();
+        let until = Instant::now() + at_most;
+        while Instant::now() < until {
+            self.places.make_way();
+            let free = Arc::clone(&self.places.free).acquire_owned();
+            if let Ok(Ok(own)) = tokio::time::timeout(LOOK, free).await {
+                *locked(&self.place) = Some(Place::own(own));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// It waits, and gives its place to another meanwhile. `None`: too many do.
+    pub fn waits(self: &Arc<Self>, what: Waits) -> Option<Apart> {
+        let of = match what {
+            Waits::Poll => &self.places.polls,
+            Waits::Body => &self.places.bodies,
+        };
+        let permit = Arc::clone(of).try_acquire_owned().ok()?;
+        self.gives_place();
+        Some(Apart {
+            seat: Arc::clone(self),
+            _permit: permit,
+        })
+    }
+
     /// Its place is free for another: it is counted elsewhere.
     pub(crate) fn gives_place(&self) {
         locked(&self.place).take();
@@ -164,6 +306,16 @@ impl Seat {
     pub(crate) fn leave(&self) {
         locked(&self.state).1 = true;
         self.is_busy();
+    }
+
+    /// Returns when the server stops, if it is in the middle of no request then: half of a
+    /// request's head is none.
+    pub(crate) async fn ends_with(&self, clients: &Clients) {
+        clients.is_stopped().await;
+        if locked(&self.state).0.is_none() || self.is_blocked() {
+            // It ends when it is answered.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Returns when it is to make way, but not in the middle of a reply.
@@ -187,11 +339,13 @@ impl Seat {
 pub(crate) struct Busy {
     body: Body,
     seat: Arc<Seat>,
+    /// What is undone if it never begins to leave.
+    undo: Option<Undo>,
 }
 
 impl Busy {
-    pub(crate) fn new(body: Body, seat: Arc<Seat>) -> Self {
-        Self { body, seat }
+    pub(crate) fn new(body: Body, seat: Arc<Seat>, undo: Option<Undo>) -> Self {
+        Self { body, seat, undo }
     }
 }
 
@@ -212,6 +366,9 @@ impl hyper::body::Body for Busy {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(mut undo) = self.undo.take() {
+            undo.disarm();
+        }
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -12,24 +12,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::response::Response;
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use quintet_tls::{Identity, Opened, Secure, identity};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::gate::Counted;
 use crate::paced::Paced;
-use crate::places::{Busy, Places, Seat};
+use crate::places::{Busy, OfAddress, Place, Places, Seat};
+use crate::reply;
 use crate::secure;
 use crate::settings::Settings;
+use crate::undo::Leaving;
 
 /// Threads that wait for the shards and the disk, of each thread that serves;
 /// further requests wait for one. Uploads hold one each, so there are more of these than of those.
@@ -40,6 +43,10 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a client that is turned away may take to hear it.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
+/// Why an address gets no more connections.
+const CROWDS: &str =
+    "your address has three quarters of the listener's connections (max_connections)";
 
 /// The first byte of TLS: a record of a handshake.
 const TLS: u8 = 0x16;
@@ -58,6 +65,13 @@ pub trait Serve: Send + Sync {
     /// True: a client that ends its own side of the connection has given up what it waits for,
     /// and what answers it is dropped.
     fn gives_up(&self) -> bool {
+        false
+    }
+
+    /// True for the addresses at which others ask how the server is: they are answered although
+    /// all places are taken.
+    fn tells_health(&self, path: &str) -> bool {
+        let _ = path;
         false
     }
 
@@ -88,11 +102,22 @@ impl Site {
     ///
     /// # Errors
     /// Why it has to go.
-    fn arrive(&self, peer: Option<IpAddr>) -> Result<Counted, &'static str> {
-        match &self.settings().gate {
-            Some(gate) => gate.arrive(peer),
-            None => Ok(None),
-        }
+    fn arrive(&self, peer: Option<IpAddr>, places: &Arc<Places>) -> Result<Counted, &'static str> {
+        let settings = self.settings();
+        let of_address = peer.filter(|peer| !settings.is_trusted(*peer)).map(|peer| {
+            places.admit(peer).ok_or_else(|| {
+                if settings.clients.crowds() {
+                    tracing::warn!(%peer, voice = self.serve.voice(), "{CROWDS}: it is refused");
+                }
+                CROWDS
+            })
+        });
+        let of_address: Option<OfAddress> = of_address.transpose()?;
+        let counted = match &settings.gate {
+            Some(gate) => gate.arrive(peer)?,
+            None => None,
+        };
+        Ok(Some(Box::new((of_address, counted))))
     }
 
     /// A handshake failed.
@@ -365,7 +390,10 @@ async fn serve(
     let grace = stopped.await.unwrap_or_default();
     accepting.shutdown().await;
     // Streams would never end by themselves.
-    sites.iter().for_each(|site| site.serve.ends());
+    for site in &sites {
+        site.serve.ends();
+        site.settings().clients.stop();
+    }
     if let Some(graceful) = Arc::into_inner(graceful)
         && tokio::time::timeout(grace, graceful.shutdown())
             .await
@@ -432,7 +460,7 @@ async fn accept(
             }
         };
         if let Stream::Tcp(_) = &stream {
-            match site.arrive(from.address()) {
+            match site.arrive(from.address(), &places) {
                 Ok(counted) => from.counted = counted,
                 Err(why) => {
                     let clear = site.settings().tls.is_none() || from.came == Came::Linked;
@@ -514,7 +542,7 @@ impl From {
 }
 
 /// Tells a client of which there are too many so, and closes.
-async fn refuse(mut stream: TcpStream, why: &'static str, _place: OwnedSemaphorePermit) {
+async fn refuse(mut stream: TcpStream, why: &'static str, _place: Place) {
     let text = format!(
         "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
          Retry-After: 1\r\nConnection: close\r\n\r\n429 - {why}",
@@ -528,6 +556,16 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: OwnedSemaphore
     };
     // Whoever does not listen is not waited for.
     let _told = timeout(REFUSAL_TIME, told).await;
+}
+
+/// There is no place for a request.
+fn full() -> Response {
+    let text = "503 - as many connections as may be (max_connections)";
+    let mut response = reply::plain(StatusCode::SERVICE_UNAVAILABLE, text.to_owned());
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// Serves a connection by the runtime of this thread.
@@ -556,6 +594,7 @@ async fn begin(
             shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         }
         () = seat.makes_way() => Err(io::ErrorKind::TimedOut.into()),
+        () = site.settings().clients.is_stopped() => Err(io::ErrorKind::TimedOut.into()),
     };
     match shaken {
         Ok(stream) => {
@@ -596,13 +635,15 @@ fn connection<S>(
     let site = Arc::clone(site);
     let told = Arc::clone(&site);
     let first = move |byte| told.note_first(byte);
-    let stream = Paced::new(stream, limits.timeout, Box::new(first), Arc::clone(&client));
+    let stream = Paced::new(stream, limits.timeout, Box::new(first), Arc::clone(&client))
+        .answering(!site.serve.gives_up());
     let asking = Arc::clone(&seat);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
         .max_buf_size(limits.header_bytes_max)
-        .half_close(!site.serve.gives_up())
+        // What the end of a client's side means is said by `Paced`.
+        .half_close(false)
         .serve_connection(
             TokioIo::new(stream),
             service_fn(move |mut request| {
@@ -618,14 +659,22 @@ fn connection<S>(
                 let seat = Arc::clone(&asking);
                 // For a stream, which gives its place away.
                 request.extensions_mut().insert(Arc::clone(&asking));
+                let always = serve.tells_health(request.uri().path());
+                let timeout = serve.settings().limits.timeout;
                 async move {
-                    let response = serve.answer(peer, request).await;
-                    let response = response.map(|body| Busy::new(body, seat));
+                    let mut response = match always || seat.takes_place(timeout).await {
+                        true => serve.answer(peer, request).await,
+                        false => full(),
+                    };
+                    let leaving = response.extensions_mut().remove::<Leaving>();
+                    let undo = leaving.and_then(|leaving| leaving.take());
+                    let response = response.map(|body| Busy::new(body, seat, undo));
                     Ok::<_, std::convert::Infallible>(response)
                 }
             }),
         );
     let connection = watcher.watch(connection);
+    let clients = Arc::clone(&settings.clients);
     tokio::spawn(async move {
         let _until_it_ends = (opened, counted, load);
         tokio::select! {
@@ -637,6 +686,7 @@ fn connection<S>(
             () = seat.makes_way() => {
                 tracing::debug!("http: a silent connection makes way");
             }
+            () = seat.ends_with(&clients) => {}
             () = present.is_closed() => {
                 tracing::debug!("http: a connection is closed by an operator");
             }

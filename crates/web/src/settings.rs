@@ -1,5 +1,6 @@
 //! What a listener is told.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Settings {
     pub gate: Option<Arc<dyn Gate>>,
     /// Peers that may ask; empty: all. Unix sockets have rights of their own.
     pub allowed_ips: Vec<IpNet>,
+    /// Peers whose connections are not counted by address: they bring those of many.
+    pub trusted_proxies: Vec<IpNet>,
     /// Host names this server is called by, beside addresses, `localhost` and
     /// the machine's own; `*`: any. A request for another host is refused, as
     /// it comes from a page whose name was pointed at this machine.
@@ -53,6 +56,13 @@ pub struct Settings {
     pub limits: Limits,
 }
 
+impl Settings {
+    /// True for an address whose connections are not counted.
+    pub(crate) fn is_trusted(&self, peer: IpAddr) -> bool {
+        peer.is_loopback() || self.trusted_proxies.iter().any(|net| net.contains(&peer))
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -62,6 +72,7 @@ impl Default for Settings {
             logins: None,
             gate: None,
             allowed_ips: Vec::new(),
+            trusted_proxies: Vec::new(),
             hosts: Vec::new(),
             allow_new_queue: false,
             memory: None,

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
@@ -21,6 +20,7 @@ use crate::clients::Client;
 use crate::console;
 use crate::gate;
 use crate::guard::{Denied, Guard};
+use crate::heard::heard;
 use crate::held;
 use crate::metrics;
 use crate::paths;
@@ -66,6 +66,11 @@ impl Serve for Site {
 
     fn settings(&self) -> &Settings {
         self.app.settings()
+    }
+
+    fn tells_health(&self, path: &str) -> bool {
+        let path = paths::inside(path, &self.settings().relative_root);
+        path.is_some_and(|path| matches!(&*path, "/healthz" | "/livez" | "/readyz" | "/metrics"))
     }
 
     fn ends(&self) {
@@ -115,7 +120,14 @@ impl Site {
         let of_api = path.as_ref().is_some_and(|path| path.starts_with(API));
         let errand = path.map(|path| Errand::of(request.method(), &path));
         let began = Instant::now();
-        let response = match self.route(peer, request).await {
+        let client = request.extensions().get::<Arc<Client>>().cloned();
+        let routed = self.route(peer, request).await;
+        let cut_off = client.and_then(|client| client.is_cut_off());
+        let routed = match cut_off {
+            Some(why) => Err(Problem::said(StatusCode::SERVICE_UNAVAILABLE, why)),
+            None => routed,
+        };
+        let response = match routed {
             Ok(response) => response,
             Err(problem) if of_api => api::refusal(problem),
             Err(problem) => problem.into_response(),
@@ -153,7 +165,7 @@ impl Site {
         peer: Option<IpAddr>,
         request: hyper::Request<Incoming>,
     ) -> Result<Response, Problem> {
-        let mut request = request.map(Body::new);
+        let mut request = heard(request);
         let path = paths::inside(request.uri().path(), &self.settings().relative_root)
             .ok_or_else(|| Problem::not_found("Page"))?
             .into_owned();

@@ -133,7 +133,8 @@ pub struct Joins {
 /// What operators are shown of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerSeen {
-    pub joins: Joins,
+    /// Shared: the list is short beside what workers say of themselves.
+    pub joins: Arc<Joins>,
     pub state: WorkerState,
     /// Time since it said something.
     pub silent_ms: u64,
@@ -145,7 +146,7 @@ pub struct WorkerSeen {
 }
 
 struct Known {
-    joins: Joins,
+    joins: Arc<Joins>,
     since: Ms,
     worker: Arc<Worker>,
 }
@@ -207,11 +208,11 @@ impl Workers {
             .known
             .entry(joins.wid.clone())
             .or_insert_with(|| Known {
-                joins: Joins::default(),
+                joins: Arc::default(),
                 since: now,
                 worker: Arc::default(),
             });
-        known.joins = joins;
+        known.joins = Arc::new(joins);
         known.worker.is_seen(now);
         Arc::clone(&known.worker)
     }
@@ -248,7 +249,7 @@ impl Workers {
         let seen = |known: &Known| {
             let worker = &known.worker;
             WorkerSeen {
-                joins: known.joins.clone(),
+                joins: Arc::clone(&known.joins),
                 state: worker.state(),
                 silent_ms: now.since(Ms(worker.seen.load(Ordering::Relaxed))),
                 age_ms: now.since(known.since),

@@ -22,6 +22,8 @@ const COLD_MS: u64 = 50;
 const STEPS: usize = 64;
 /// Batches shown at once.
 const LIST_MAX: usize = 1000;
+/// Bytes of descriptions and callbacks of a page, but for the last batch.
+const LIST_BYTES: u64 = 1 << 20;
 
 impl Engine {
     pub(crate) fn batch<J: Journal>(
@@ -63,9 +65,16 @@ impl Engine {
             }
             BatchAsk::List { after, max, .. } => {
                 let (after, max) = (*after, (*max as usize).min(LIST_MAX));
-                let found = self.store.batches.after(after).take(max.max(1));
-                let mut found: Vec<Batch> = found.cloned().collect();
-                let last = found.last().filter(|_| found.len() == max.max(1));
+                let (mut found, mut bytes, mut whole): (Vec<Batch>, u64, _) = (Vec::new(), 0, true);
+                for batch in self.store.batches.after(after) {
+                    if found.len() >= max.max(1) || bytes >= LIST_BYTES {
+                        whole = false;
+                        break;
+                    }
+                    bytes += batch.made.bytes();
+                    found.push(batch.clone());
+                }
+                let last = found.last().filter(|_| !whole);
                 let others = self.shard + 1 < self.shards;
                 let next = last
                     .map(|last| (self.shard, last.id))

@@ -100,6 +100,8 @@ pub(crate) struct Reading {
     pub(crate) again: bool,
     /// Puts wait while messages take more memory than this; 0: they do not.
     pub(crate) memory_room: u64,
+    /// Some of the parked commands wait for nothing but that.
+    room_waits: bool,
     /// When the next block of what is due is read, while memory is short.
     pub(crate) due_next: Ms,
 }
@@ -137,8 +139,10 @@ impl Engine {
         mut command: Command,
     ) -> Answer {
         let room = self.reading.memory_room;
-        if room > 0 && stores(&command) && self.store.memory_bytes() > room {
+        // One that is refused anyway, as the server stops, is not kept from being told.
+        if room > 0 && !self.draining && stores(&command) && self.store.memory_bytes() > room {
             self.reading.wants.push(Want::Room);
+            self.reading.room_waits = true;
             return self.park(caller, command);
         }
         match self.decide_or_ask(cx, caller, &mut command) {
@@ -202,8 +206,24 @@ impl Engine {
         self.go_on(&mut cx);
     }
 
+    /// True if parked commands can be decided now although nobody supplies anything: the engine
+    /// asks for a step ([`Engine::next_deadline`]), and the step decides them. So a put that waits
+    /// for memory depends on nobody who makes room.
+    #[inline]
+    pub(crate) fn may_go_on(&self) -> bool {
+        let reading = &self.reading;
+        reading.again || (reading.room_waits && self.has_room())
+    }
+
+    #[cold]
+    fn has_room(&self) -> bool {
+        let room = self.reading.memory_room;
+        room == 0 || self.draining || self.store.memory_bytes() <= room
+    }
+
     /// Decides what could not be decided before, in the order it came.
     pub(crate) fn go_on<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        self.reading.room_waits = false;
         self.sweep_expired(cx);
         for Parked { caller, command } in std::mem::take(&mut self.reading.parked) {
             let looks = if let Command::Take(take) = &command {

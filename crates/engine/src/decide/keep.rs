@@ -40,6 +40,11 @@ impl Engine {
                 queue.waiting_in_memory() + (queue.buried.len() + queue.archived.len()) as u64;
             180 + queue.bytes / count.max(1)
         };
+        // What others of a lane have beside their bodies is taken to be as much as its last has.
+        let beside = |queue, lane| {
+            let last = self.tail(queue, lane, None, 1).first().copied();
+            last.map_or(0, |slot| self.store.messages.at(slot).extra_bytes())
+        };
         let mut plan = VecDeque::new();
         let mut left = bytes;
         let mut waiting: Vec<(u64, QueueId, Lane, u64)> = Vec::new();
@@ -50,7 +55,7 @@ impl Engine {
             let each = per_message(queue);
             let mut idle = |lane: Lane, len: usize| {
                 if len >= lane_min {
-                    let share = (len as u64 * each).min(left);
+                    let share = (len as u64 * (each + beside(queue.id, lane))).min(left);
                     left -= share;
                     plan.push_back(Share::new(queue.id, lane, share));
                 }
@@ -64,7 +69,8 @@ impl Engine {
             ];
             for (lane, len) in lanes {
                 if len >= lane_min {
-                    waiting.push((len as u64 * each, queue.id, lane, each));
+                    let all = len as u64 * (each + beside(queue.id, lane));
+                    waiting.push((all, queue.id, lane, each));
                 }
             }
         }
@@ -102,7 +108,8 @@ impl Engine {
                 if message.home.is_run() || message.pick() != 0 {
                     continue;
                 }
-                let bytes = message.body.as_small().map_or(128, <[u8]>::len) as u64;
+                let body = message.body.as_small().map_or(128, <[u8]>::len) as u64;
+                let bytes = body + message.extra_bytes();
                 share.bytes = share.bytes.saturating_sub(180 + bytes);
                 let pick = next_pick(&mut self.picks);
                 self.store.pick(slot, pick);

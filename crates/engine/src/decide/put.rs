@@ -345,7 +345,8 @@ impl Engine {
         }
         let limit = self.settings.memory_max;
         if limit > 0 {
-            let more = bytes + put.body.as_small().map_or(0, |body| body.len() as u64);
+            let body = put.body.as_small().map_or(0, |body| body.len() as u64);
+            let more = bytes + body + put.more.as_ref().map_or(0, |more| more.bytes());
             if self.store.memory_bytes() + more + count * 256 > limit {
                 return Err(Refusal::NoMemory);
             }

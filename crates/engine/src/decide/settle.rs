@@ -220,7 +220,7 @@ impl Engine {
             }
             How::Bury { rank, reason } => {
                 let rank = rank.unwrap_or(at.rank);
-                let reason = reason.clone();
+                let reason = reason[..reason.len().min(ERROR_BYTES_MAX)].into();
                 self.fact(
                     cx,
                     Fact::Buried {

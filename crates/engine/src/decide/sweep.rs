@@ -13,7 +13,7 @@ use crate::outcome::{Outcome, Swept};
 
 /// Messages looked at in one step: some hundred us.
 const LOOKS: usize = 1024;
-/// Bytes of bodies that are searched, or shown, in one step, but for the last.
+/// Bytes of messages that are searched, or shown, in one step, but for the last.
 const BODY_BYTES: u64 = 1 << 20;
 
 impl Engine {
@@ -67,6 +67,7 @@ impl Engine {
             let id = message.id;
             if matches!(sweep.act, SweepAct::Show) {
                 bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
+                bytes += message.extra_bytes();
             }
             if self.sweep_one(cx, caller, id, &sweep.act, &mut done) {
                 done.matched += 1;

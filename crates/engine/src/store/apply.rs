@@ -4,6 +4,7 @@
 //! message that is not here is no error: replay may begin after the segment
 //! with the put, and the message's later image brings it in.
 
+use super::keyed::KEY;
 use super::{Durable, Memory, Queue};
 use crate::batch::Role;
 use crate::command::{BackTo, Party};
@@ -243,7 +244,9 @@ impl Durable {
         self.index_out(slot);
         let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);
         let message = self.messages.at_mut(slot);
+        let before = message.extra_bytes();
         change(message, since);
+        self.body_bytes = self.body_bytes + message.extra_bytes() - before;
         let reserved = message.state == State::Reserved;
         if !reserved {
             self.lease_out(slot, id);
@@ -577,13 +580,15 @@ impl Durable {
             .filter(|queue| queue.waiting() > 0 || reserved);
         let rules = goes.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
         let mut graves = std::mem::take(&mut self.graves);
+        let mut keys = 0;
         self.recount(id, |queue| {
-            Self::detach_waiting(queue, &mut graves);
+            keys = Self::detach_waiting(queue, &mut graves);
             if reserved {
                 Self::detach_reserved(queue, &mut graves);
             }
         });
         self.graves = graves;
+        self.keyed.bytes -= keys;
         self.flush_cold(id, false);
         if rules.is_some() {
             self.group_anew(id, rules);
@@ -591,19 +596,20 @@ impl Durable {
         self.rearm(id);
     }
 
-    fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) {
+    /// Answers what its keys took.
+    fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) -> u64 {
         if queue.waiting_in_memory() == 0 && queue.cold.is_none() {
             // No new era for nothing.
-            return;
+            return 0;
         }
         queue.era = queue.era.wrapping_add(1);
         queue.shrink(queue.waiting_bytes);
         queue.waiting_bytes = 0;
         (queue.urgent, queue.retrying) = (0, 0);
-        queue.keys = Default::default();
         graves.ordered(std::mem::take(&mut queue.ready));
         graves.ordered(std::mem::take(&mut queue.held_back));
         graves.timed(std::mem::take(&mut queue.delayed));
+        std::mem::take(&mut queue.keys).len() as u64 * KEY
     }
 
     /// Nothing waits any more.
@@ -622,11 +628,12 @@ impl Durable {
         }
         self.leave_account(id);
         let mut graves = std::mem::take(&mut self.graves);
+        let mut keys = 0;
         let dropped = self.recount(id, |queue| {
             if queue.live.dropped {
                 return false;
             }
-            Self::detach_waiting(queue, &mut graves);
+            keys = Self::detach_waiting(queue, &mut graves);
             graves.by_turn(std::mem::take(&mut queue.buried));
             graves.by_id(std::mem::take(&mut queue.prepared));
             graves.timed(std::mem::take(&mut queue.archived));
@@ -636,6 +643,7 @@ impl Durable {
             true
         });
         self.graves = graves;
+        self.keyed.bytes -= keys;
         let Self {
             queues,
             messages,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::Durable;
 use super::cold::run_of_body;
 use super::key_groups::Standing;
-use super::keyed::Keyed;
+use super::keyed::{KEY, Keyed};
 use super::named;
 use super::queue::GroupOrder;
 use crate::body::Body;
@@ -37,11 +37,12 @@ fn ready_as(message: &Message) -> Standing {
 impl Durable {
     /// Bytes of memory a message's parts of variable length use.
     pub(super) fn held_bytes(message: &Message) -> u64 {
-        match &message.body {
+        let body = match &message.body {
             // The reference counts and the allocator's rounding.
             Body::Small(bytes) => bytes.len() as u64 + 24,
             Body::Large(_) => 128,
-        }
+        };
+        body + message.extra_bytes()
     }
 
     /// Adds a message that is in no map yet.
@@ -254,11 +255,10 @@ impl Durable {
             sums.held_back += 1;
         }
         if let Some(key) = message.key() {
-            queue
-                .keys
-                .entry(key.clone())
-                .or_default()
-                .insert(group_order(message), slot);
+            let of_key = queue.keys.entry(key.clone()).or_default();
+            if of_key.insert(group_order(message), slot).is_none() && of_key.len() == 1 {
+                keyed.bytes += KEY;
+            }
         }
         keyed.change(queue, |groups| {
             groups.enter(message, slot, ready_as(message));
@@ -326,6 +326,7 @@ impl Durable {
                         group.remove(&group_order(message));
                         if group.is_empty() {
                             queue.keys.remove(key);
+                            keyed.bytes -= KEY;
                         }
                     }
                     keyed.change(queue, |groups| groups.leave(message, ready_as(message)));

@@ -11,7 +11,11 @@ use crate::cold::{BlockAt, Lane};
 use crate::message::{Message, MessageId, QueueId};
 use crate::time::Ms;
 
-/// What is kept of all key groups together.
+/// What a key of a queue takes in memory, bytes: its place among the keys, and the first node of
+/// the map of its messages.
+pub(super) const KEY: u64 = 380;
+
+/// What is kept of all keys and key groups together.
 #[derive(Debug, Default)]
 pub(crate) struct Keyed {
     /// Bytes of memory they take, reckoned.
@@ -301,6 +305,7 @@ impl Durable {
     pub(super) fn verify_groups(&self) -> Result<(), String> {
         let mut bytes = 0;
         for queue in self.queues.iter().flatten() {
+            bytes += queue.keys.len() as u64 * KEY;
             let rules = Rules::of(&queue.live.settings).filter(|_| !queue.live.dropped);
             let found = queue.groups.as_ref().map(|groups| groups.rules());
             if found != rules {

@@ -12,7 +12,7 @@ use crate::time::Ms;
 use crate::track::Track;
 
 /// What one takes in memory beside its bytes, about: the record and its places in three maps.
-const IN_MEMORY: u64 = 320;
+const IN_MEMORY: u64 = 240;
 /// The record without its bytes: four numbers, three lengths, state and percent.
 const TOLD: u64 = 64;
 

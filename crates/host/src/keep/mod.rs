@@ -136,6 +136,8 @@ pub(crate) struct Runs {
     budget: Mutex<Budget>,
     /// The same as in it, to look at often.
     high: AtomicU64,
+    /// The server stops: nobody waits for room any more.
+    stops: AtomicBool,
     /// A budget that nothing can be done about was told of.
     told: AtomicBool,
 }
@@ -190,6 +192,7 @@ impl Runs {
             counts,
             budget: Mutex::new(budget),
             high: AtomicU64::new(budget.high),
+            stops: AtomicBool::new(false),
             told: AtomicBool::new(false),
         }
     }

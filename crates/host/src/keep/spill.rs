@@ -80,11 +80,25 @@ impl Core {
         any
     }
 
+    /// The server stops: puts that wait for room are decided now, without it.
+    pub fn end_room_waits(&self) {
+        self.runs.stops.store(true, Ordering::SeqCst);
+        self.in_each(|at| {
+            at.engine.set_memory_room(0);
+            at.engine
+                .supply(at.now, Vec::new(), at.journal, at.deliveries);
+        });
+    }
+
+    /// A step: puts that now have room are decided, by the timer thread.
     fn set_room(&self, number: usize, bytes: u64) {
-        self.shards[number]
-            .lock_last()
-            .engine
-            .set_memory_room(bytes);
+        self.shards[number].give_way();
+        self.visit(|access| {
+            access.step(number, |at| {
+                let stops = self.runs.stops.load(Ordering::SeqCst);
+                at.engine.set_memory_room(if stops { 0 } else { bytes });
+            });
+        });
     }
 
     /// Writes one run of what the plan chooses. Answers how many left memory.

@@ -474,3 +474,61 @@ fn a_run_half_in_force_is_left_alone() {
     });
     assert!(core.runs.counts.rewritten.load(Ordering::Relaxed) > 0);
 }
+
+/// A put waits for memory, and memory is free again before the keeper looks: the keeper finds
+/// nothing to do, and the put is answered all the same.
+#[test]
+fn a_put_that_waits_for_memory_is_answered_where_the_keeper_has_nothing_to_do() {
+    let never = AtomicBool::new(false);
+    let core = open(&SimDisk::new(1));
+    ask(&core, put(1, 1000));
+    core.shards[0].lock().engine.set_memory_room(1);
+    let mut trail = Trail::default();
+    let caller = Caller {
+        party: Party(2),
+        ..Caller::default()
+    };
+    let decided = Access::new(&core, core.clock.now(), &mut trail).submit(caller, put(2, 10));
+    assert!(matches!(decided, Decided::Later), "it waits for memory");
+    core.see_to(trail);
+    core.timer_turn(&mut core.clock.ahead());
+    assert!(core.timer.next() > core.clock.now(), "nothing is due");
+    locked(&core.runs.budget).high = u64::MAX;
+    assert!(!core.relieve(0, &never), "nothing has to leave memory");
+    let now = core.clock.now();
+    assert!(core.timer.next() <= now, "the timer thread is woken");
+    core.timer_turn(&mut core.clock.ahead());
+    let mail = core.mail[0].take();
+    assert_eq!(mail.len(), 1, "the put is answered: {mail:?}");
+}
+
+/// At a stop nobody waits for memory, and the keeper, which still runs, makes nobody wait again.
+#[test]
+fn a_stop_leaves_no_put_waiting_for_memory() {
+    let never = AtomicBool::new(false);
+    let core = open(&SimDisk::new(1));
+    ask(&core, put(1, 1000));
+    core.shards[0].lock().engine.set_memory_room(1);
+    let submit = |number| {
+        let mut trail = Trail::default();
+        let caller = Caller {
+            party: Party(number),
+            ..Caller::default()
+        };
+        let mut access = Access::new(&core, core.clock.now(), &mut trail);
+        let decided = access.submit(caller, put(number, 10));
+        drop(access);
+        core.see_to(trail);
+        matches!(decided, Decided::Later)
+    };
+    assert!(submit(2), "it waits for memory");
+    core.end_room_waits();
+    assert_eq!(core.mail[0].take().len(), 1, "it is answered");
+    *locked(&core.runs.budget) = Budget {
+        high: u64::MAX,
+        limit: 1,
+        ..core.runs.budget()
+    };
+    core.relieve(0, &never);
+    assert!(!submit(3), "nobody waits any more");
+}

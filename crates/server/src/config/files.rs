@@ -33,8 +33,9 @@ impl Config {
             .filter_map(|listen| {
                 let of = |option| listen.options.number(option);
                 match listen.served {
-                    Served::Http => Some(of("max_connections") + of("max_streams")),
-                    Served::Sqs => Some(of("max_connections")),
+                    // Polls and unfinished bodies are beside these.
+                    Served::Http => Some(3 * of("max_connections") + of("max_streams")),
+                    Served::Sqs => Some(3 * of("max_connections")),
                     Served::Voice(_) => None,
                 }
             })

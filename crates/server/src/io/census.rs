@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_door::{CronDone, CronNo, CronSeen, Reloads};
+use quintet_door::{CronDone, CronNo, CronSeen, Reloads, TellWorkers};
 use quintet_engine::{Caller, Party, PartyStats, Principal};
 use quintet_host::PartyKey;
 use quintet_wire::{CronAct, Given, HostAsk, WorkerSeen, WorkerState};
@@ -14,19 +14,37 @@ use super::decide::result_of;
 use super::mail::Mail;
 use super::secure::Secrecy;
 use super::thread::IoThread;
-use crate::clients::{Census, Client, TellClients};
+use crate::clients::{Census, Client, TellClients, shown};
 use crate::server::Server;
 
-/// Workers as a list in JSON, each with the jobs that these connections of its hold.
-fn told_of_workers(all: Vec<WorkerSeen>, clients: &[Client]) -> String {
+/// Bytes of a page of workers, but for the last.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Workers as a list in JSON, each with the jobs that these connections of its hold: a page of
+/// those behind `after`, in the order of their names, and the last of it if more follow.
+fn told_of_workers(
+    all: &[WorkerSeen],
+    clients: &[Client],
+    after: Option<&str>,
+) -> (String, Option<String>) {
     let mut jobs: HashMap<&str, u64> = HashMap::new();
     for client in clients {
         if let Some(wid) = &client.worker {
             *jobs.entry(wid).or_default() += client.leases;
         }
     }
-    let all = all.into_iter().map(|worker| {
-        json!({
+    let behind = after.map_or(0, |after| {
+        all.partition_point(|worker| *worker.joins.wid <= *after)
+    });
+    let (mut list, mut last) = (String::from("["), None);
+    for worker in &all[behind..] {
+        if list.len() >= PAGE_BYTES {
+            return (list + "]", last);
+        }
+        if last.is_some() {
+            list.push(',');
+        }
+        let told = json!({
             "wid": worker.joins.wid,
             "host": worker.joins.host,
             "pid": worker.joins.pid,
@@ -37,9 +55,11 @@ fn told_of_workers(all: Vec<WorkerSeen>, clients: &[Client]) -> String {
             "rss_kb": worker.rss_kb,
             "age_ms": worker.age_ms,
             "silent_ms": worker.silent_ms,
-        })
-    });
-    all.collect::<serde_json::Value>().to_string()
+        });
+        list.push_str(&told.to_string());
+        last = Some(worker.joins.wid.to_string());
+    }
+    (list + "]", None)
 }
 
 /// What a connection of HTTP is called among all; `id` from 1. A party's
@@ -109,8 +129,9 @@ impl Server {
             return self.reload_and_tell(caller.principal, Box::new(tell));
         }
         if let HostAsk::Workers = ask {
-            let tell = move |workers| mailbox.leave(Mail::Told(party, Ok(workers)));
-            return self.list_workers(Box::new(tell));
+            return self.list_all_workers(Box::new(move |workers| {
+                mailbox.leave(Mail::Told(party, Ok(workers)));
+            }));
         }
         if let HostAsk::Crons = ask {
             let tell = move |crons: Vec<CronSeen>| {
@@ -151,13 +172,37 @@ impl Server {
         }));
     }
 
-    /// Tells of every worker that is known, as a list in JSON: with what its connections hold,
-    /// so the threads are asked.
-    pub(crate) fn list_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
+    /// Tells of the workers behind `after`, as a page of a list in JSON: with what their
+    /// connections hold, so the threads are asked.
+    pub(crate) fn list_workers(&self, after: Option<String>, tell: TellWorkers) {
         let now = self.core.clock.now();
         let all = self.guests.workers(|workers| workers.list(now));
         self.list_clients(Box::new(move |clients| {
-            tell(told_of_workers(all, &clients))
+            let (list, next) = told_of_workers(&all, &clients, after.as_deref());
+            tell(list, next);
+        }));
+    }
+
+    /// The same of all of them, for an operator.
+    fn list_all_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
+        let now = self.core.clock.now();
+        let all = self.guests.workers(|workers| workers.list(now));
+        self.list_clients(Box::new(move |clients| {
+            let (mut whole, mut after) = (String::new(), None);
+            loop {
+                let (page, next) = told_of_workers(&all, &clients, after.as_deref());
+                match whole.pop() {
+                    None => whole = page,
+                    Some(_) => {
+                        whole.push(',');
+                        whole.push_str(&page[1..]);
+                    }
+                }
+                match next {
+                    Some(next) => after = Some(next),
+                    None => return tell(whole),
+                }
+            }
         }));
     }
 
@@ -187,7 +232,7 @@ impl Server {
                 tls: told.tls,
                 idle_ms: told.idle_ms,
                 unread_bytes: told.unread_bytes,
-                asks: told.asks,
+                asks: told.asks.map(shown),
                 worker: None,
                 waits_on: Vec::new(),
                 leases: 0,

@@ -64,6 +64,8 @@ pub(super) struct Wait {
     /// What it gets goes back if the reply never leaves.
     pub(super) undone: bool,
     pub(super) family: Family,
+    /// The shards end it when they are told to.
+    pub(super) in_line: bool,
 }
 
 impl Phase {

@@ -78,7 +78,11 @@ impl IoThread {
                         (None, _) => {}
                     }
                     if later {
-                        conn.phase.wait(Wait { undone, family });
+                        conn.phase.wait(Wait {
+                            undone,
+                            family,
+                            in_line: true,
+                        });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
                     }
@@ -89,6 +93,7 @@ impl IoThread {
                         conn.phase.wait(Wait {
                             undone: false,
                             family,
+                            in_line: false,
                         });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
@@ -114,6 +119,7 @@ impl IoThread {
                     conn.phase.wait(Wait {
                         undone: false,
                         family,
+                        in_line: false,
                     });
                     conn.inbox.pending.extend(asks.by_ref());
                     break;

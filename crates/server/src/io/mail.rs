@@ -28,7 +28,9 @@ pub(crate) enum Mail {
     Close(Party, Box<dyn FnOnce(bool) + Send>),
     /// What a connection's request has come to elsewhere.
     Told(Party, Result<String, String>),
-    /// Accept no more; finish and end.
+    /// Accept no more.
+    Refuse,
+    /// The same; finish and end.
     Stop,
 }
 

@@ -13,7 +13,7 @@ use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_tls::{Reason, Scratch};
 use quintet_wire::Ask;
 
-use super::conn::{DueReply, Pause};
+use super::conn::{DueReply, Pause, Phase};
 use super::counts::Read;
 use super::gather::{Gather, Turn};
 use super::limits::Waiting;
@@ -338,6 +338,7 @@ impl IoThread {
                 Mail::Census(census) => self.count(*census),
                 Mail::Close(party, tell) => tell(self.close_party(party)),
                 Mail::Told(party, text) => self.told(party, text),
+                Mail::Refuse => self.listeners.clear(),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -710,7 +711,13 @@ impl IoThread {
         self.stop_at = Some(self.instant + Duration::from_millis(wait));
         self.listeners.clear();
         for slot in self.conns.slots() {
-            if let Some(conn) = self.conns.get_mut(slot) {
+            let Some(conn) = self.conns.get_mut(slot) else {
+                continue;
+            };
+            if matches!(conn.phase, Phase::Waits(wait) if wait.in_line) {
+                // Answered as if its time were over; then it closes.
+                self.stop_waiting(slot);
+            } else {
                 conn.close_after_flush();
                 self.mark_dirty(slot);
             }

@@ -86,6 +86,10 @@ impl IoThread {
             let Some(conn) = self.conns.get_mut(slot) else {
                 return Stop::Dead;
             };
+            if self.stop_at.is_some() && conn.phase.is_open() {
+                // What it waited for was answered.
+                conn.close_after_flush();
+            }
             if !conn.may_go_on(server.limits.output_bytes_max) {
                 if conn.phase.is_open() {
                     conn.pause = Pause::Stalled;
@@ -350,7 +354,7 @@ impl IoThread {
         }
     }
 
-    fn stop_waiting(&mut self, slot: u32) {
+    pub(super) fn stop_waiting(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot) {
             let caller = conn.caller;
             self.visit(|access| access.submit(caller, Command::StopWaiting));

@@ -212,6 +212,7 @@ pub(super) async fn list(
     };
     let ask = list_batches(query.get("after"), max);
     let ask = ask.ok_or_else(|| Problem::field("after", "what the page before told"))?;
+    let _room = api.room(u64::from(max) * super::ROW_BYTES)?;
     let (Outcome::Batches(found, next), _) = api.ask(&visitor, Command::Batch(ask)).await? else {
         return Err(Problem::unexpected());
     };

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_engine::{
     BackTo, By, Command, Compound, Filter, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
-    Outcome, Sweep, SweepAct, Take, Wait,
+    Sweep, SweepAct, Take, Wait,
 };
 
 use super::messages::idempotency_key;
@@ -19,6 +19,7 @@ use super::types::{
     Bury, Extend, Fail, Finish, Leased, Leases, Page, Progress, Release, Reserve, Shown,
 };
 use super::{Api, bulk, read};
+use crate::places::Seat;
 use crate::replies::Waited;
 use crate::reply;
 use crate::visitor::Visitor;
@@ -62,10 +63,7 @@ pub(super) async fn list(
         after: query.get("cursor").map(bulk::cursor).transpose()?,
         max: read::page_size(&query)?,
     };
-    let asked = api.ask(&visitor, Command::Sweep(Box::new(sweep))).await?;
-    let (Outcome::Swept(swept), _) = asked else {
-        return Err(Problem::unexpected());
-    };
+    let (swept, _room) = api.swept(&visitor, sweep).await?;
     let now = api.door.now();
     let leases = swept.messages.iter().zip(&swept.leases);
     Ok(reply::document(&Leases {
@@ -97,6 +95,7 @@ pub(super) async fn reserve(
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", visitor.principal()).into_bytes());
+    let seat = request.extensions().get::<Arc<Seat>>().cloned();
     let (asked, _share): (Reserve, _) = read::body(&api.app, request).await?;
     let max = asked.max.unwrap_or(1);
     if !(1..=BATCH_MAX).contains(&max) {
@@ -126,20 +125,18 @@ pub(super) async fn reserve(
         ..Take::default()
     };
     let waits = (asked.wait_ms > 0).then(Instant::now);
-    let (outcome, queue) = api.ask(&visitor, Command::Take(take)).await?;
+    let (messages, queue, leaving) = api.take(&visitor, take, seat).await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let now = api.door.now();
-    // What waits in vain is told that there is nothing.
-    let messages = if let Outcome::Messages(messages) = outcome {
-        let leased = messages.iter();
-        leased
-            .map(|message| Shown::leased(message, &queue, now))
-            .collect()
-    } else {
-        Vec::new()
-    };
+    let leased = messages.iter();
+    let messages = leased
+        .map(|message| Shown::leased(message, &queue, now))
+        .collect();
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
+    if let Some(leaving) = leaving {
+        response.extensions_mut().insert(leaving);
+    }
     if let Some(waited) = waited {
         response.extensions_mut().insert(waited);
     }

@@ -280,10 +280,7 @@ pub(super) async fn browse(
         max: read::page_size(&query)?,
     };
     let name = sweep.queue.clone();
-    let asked = api.ask(&visitor, Command::Sweep(Box::new(sweep))).await?;
-    let (Outcome::Swept(swept), _) = asked else {
-        return Err(Problem::unexpected());
-    };
+    let (swept, _room) = api.swept(&visitor, sweep).await?;
     let now = api.door.now();
     let shown = swept.messages.iter();
     let page = Page {

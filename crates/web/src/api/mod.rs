@@ -27,12 +27,16 @@ use axum::Router;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use hyper::header::RETRY_AFTER;
-use quintet_door::Door;
-use quintet_engine::{Caller, Command, Name, Outcome, Party, Principal};
+use quintet_door::{Door, Share};
+use quintet_engine::{
+    Caller, Command, Handed, Name, Outcome, Party, Principal, Sweep, Swept, Take, Wait,
+};
 use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::clients::Client;
+use crate::places::Waits;
+use crate::undo::{Leaving, Losses, Undo};
 use crate::visitor::Visitor;
 pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
 pub(crate) use bulk::{cursor, cursor_text};
@@ -42,10 +46,14 @@ pub(crate) use path::Path;
 pub(crate) use problem::Problem;
 pub(crate) use types::{Dedupe, NewMessage};
 
+/// What a row of a list is reckoned with before it is known, bytes.
+const ROW_BYTES: u64 = 256;
+
 /// What all handlers share.
 pub(crate) struct Api {
     app: Arc<App>,
     door: Arc<dyn Door>,
+    losses: Losses,
 }
 
 /// A request's party: it waits no longer when the request is over.
@@ -62,7 +70,8 @@ impl Drop for Seat {
 
 impl Api {
     pub(crate) fn new(app: Arc<App>, door: Arc<dyn Door>) -> Arc<Self> {
-        Arc::new(Self { app, door })
+        let losses = Losses::new("http", Arc::clone(&door));
+        Arc::new(Self { app, door, losses })
     }
 
     pub(crate) fn door(&self) -> Arc<dyn Door> {
@@ -81,14 +90,115 @@ impl Api {
         let told = self
             .submit(visitor.principal(), visitor.client.as_deref(), command)
             .await;
-        let (outcome, name) = told.ok_or_else(Problem::stopping)?;
-        if let Outcome::Refused(refusal) = outcome {
-            return Err(Problem::refused(refusal));
+        allowed(told)
+    }
+
+    /// Takes messages. A wait ends when the client ends its side of the connection, and when the
+    /// server stops. What is taken goes back if the reply with it never begins to leave.
+    ///
+    /// # Errors
+    /// The shards' refusal.
+    pub(super) async fn take(
+        &self,
+        visitor: &Visitor,
+        take: Take,
+        seat: Option<Arc<crate::places::Seat>>,
+    ) -> Result<(Handed, Name, Option<Leaving>), Problem> {
+        let client = visitor.client.as_deref();
+        let waits = client.filter(|_| take.wait != Wait::No);
+        let _apart = match seat.filter(|_| waits.is_some()) {
+            Some(place) => Some(
+                place
+                    .waits(Waits::Poll)
+                    .ok_or_else(Problem::too_many_polls)?,
+            ),
+            None => None,
+        };
+        let (seat, caller) = self.enter(visitor.principal());
+        let (tell, mut told) = oneshot::channel();
+        let losses = self.losses.clone();
+        let reply = Box::new(move |outcome, name| {
+            // The client may have gone.
+            if let Err((Outcome::Messages(unheard), _)) = tell.send((outcome, name)) {
+                losses.give_back(caller, unheard.into_vec());
+            }
+        });
+        if let Some(client) = client {
+            client.waits_as(Some(seat.party));
         }
-        if let Outcome::Denied(why) = &outcome {
-            return Err(Problem::denied(why));
+        seat.door.submit(caller, Command::Take(take), reply);
+        let outcome = match waits {
+            None => (&mut told).await,
+            Some(client) => tokio::select! {
+                biased;
+                outcome = &mut told => outcome,
+                () = client.is_let_go() => {
+                    // What it came to is told by the take itself.
+                    seat.door.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
+                    (&mut told).await
+                }
+            },
+        };
+        if let Some(client) = client {
+            client.waits_as(None);
         }
-        Ok((outcome, name))
+        let (outcome, name) = allowed(outcome.ok())?;
+        let Outcome::Messages(messages) = outcome else {
+            // What waits in vain is told that there is nothing.
+            return Ok((Handed::new(), name, None));
+        };
+        if waits.is_some_and(Client::has_ended) {
+            self.losses.give_back(caller, messages.into_vec());
+            return Ok((Handed::new(), name, None));
+        }
+        let undo = Undo::new(&self.losses, caller, messages.to_vec());
+        Ok((messages, name, Some(Leaving::new(undo))))
+    }
+    /// Takes room for what a list takes while it is made, of what all connections may hold.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn room(&self, bytes: u64) -> Result<Option<Share>, Problem> {
+        let Some(memory) = &self.app.settings().memory else {
+            return Ok(None);
+        };
+        let share = memory.take(bytes);
+        share
+            .map(Some)
+            .ok_or_else(|| crate::reply::Problem::NoMemory.into())
+    }
+
+    /// Looks through a slice of a queue, of 1 MiB or one message more.
+    ///
+    /// # Errors
+    /// The shards' refusal; or there is no room for the page.
+    pub(super) async fn swept(
+        &self,
+        visitor: &Visitor,
+        sweep: Sweep,
+    ) -> Result<(Swept, Option<Share>), Problem> {
+        let room = self.room(u64::from(sweep.max) * ROW_BYTES)?;
+        let asked = self.ask(visitor, Command::Sweep(Box::new(sweep))).await?;
+        let (Outcome::Swept(swept), _) = asked else {
+            return Err(Problem::unexpected());
+        };
+        // As it is, as it is shown, and as text, which has six letters for some.
+        let held: u64 = swept.messages.iter().map(|m| 8 * m.extra_bytes()).sum();
+        let room = match room {
+            Some(mut room) => match room.grow(held) {
+                true => Some(room),
+                false => return Err(crate::reply::Problem::NoMemory.into()),
+            },
+            None => None,
+        };
+        Ok((*swept, room))
+    }
+
+    /// A party for one request.
+    fn enter(&self, principal: Principal) -> (Seat, Caller) {
+        let door = Arc::clone(&self.door);
+        let party = door.enter(Box::new(|_, _| {}));
+        (Seat { door, party }, Caller { party, principal })
     }
 
     /// Asks the shards on behalf of `principal`, who may wait at `client`. `None`: the server is
@@ -99,17 +209,14 @@ impl Api {
         client: Option<&Client>,
         command: Command,
     ) -> Option<(Outcome, Name)> {
-        let door = Arc::clone(&self.door);
-        let party = door.enter(Box::new(|_, _| {}));
-        let seat = Seat { door, party };
-        let caller = Caller { party, principal };
+        let (seat, caller) = self.enter(principal);
         let (tell, told) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
             let _heard = tell.send((outcome, name));
         });
         if let Some(client) = client {
-            client.waits_as(Some(party));
+            client.waits_as(Some(seat.party));
         }
         seat.door.submit(caller, command, reply);
         let told = told.await.ok();
@@ -118,6 +225,18 @@ impl Api {
         }
         told
     }
+}
+
+/// What the shards said, if they did it. `None`: the server is stopping.
+fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
+    let (outcome, name) = told.ok_or_else(Problem::stopping)?;
+    if let Outcome::Refused(refusal) = outcome {
+        return Err(Problem::refused(refusal));
+    }
+    if let Outcome::Denied(why) = &outcome {
+        return Err(Problem::denied(why));
+    }
+    Ok((outcome, name))
 }
 
 /// A refusal of the site, as the API tells it.

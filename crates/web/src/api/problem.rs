@@ -102,6 +102,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
     }
 
+    pub(crate) fn too_many_polls() -> Self {
+        let detail = "as many polls wait as may (max_connections)";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
+    }
+
     pub(crate) fn denied(why: &str) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "denied", why)
     }

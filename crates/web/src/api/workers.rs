@@ -5,33 +5,66 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use hyper::StatusCode;
-use quintet_door::WorkerAct;
+use hyper::header::{HeaderValue, LINK};
+use hyper::{StatusCode, Uri};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use quintet_door::{Share, WorkerAct};
 use tokio::sync::oneshot;
 
-use super::Api;
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
+use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
 
+/// What a list of connections takes while it is made, bytes.
+pub(super) const LIST_BYTES: u64 = 4 << 20;
+
 /// Workers that are known: their names, hosts, states, how many jobs their connections hold, and
-/// when they last said something.
+/// when they last said something. A page ends at about 1 MiB; the header `Link` leads to the next.
 #[utoipa::path(get, path = "/api/v1/workers", tag = "server",
-    responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("after" = Option<String>, Query, description = "a worker's name: those behind it")),
+    responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\""))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     must_operate(&visitor)?;
-    let (tell, told) = oneshot::channel();
-    api.door.workers(Box::new(move |list| {
-        // The client may have gone.
-        let _heard = tell.send(list);
-    }));
-    let list = told.await.map_err(|_| Problem::stopping())?;
-    Ok(reply::written(list))
+    let query = read::Query::of(&uri, &["after"], &[])?;
+    let (list, next, _room) = api.workers(query.get("after").map(str::to_owned)).await?;
+    let mut response = reply::written(list);
+    if let Some(next) = next {
+        let next = utf8_percent_encode(&next, NON_ALPHANUMERIC);
+        let link = format!("<?after={next}>; rel=\"next\"");
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            response.headers_mut().insert(LINK, link);
+        }
+    }
+    Ok(response)
+}
+
+impl Api {
+    /// A page of the workers behind this one, the name of its last one if more follow, and the
+    /// room it takes.
+    ///
+    /// # Errors
+    /// There is no room; the server stops.
+    pub(crate) async fn workers(
+        &self,
+        after: Option<String>,
+    ) -> Result<(String, Option<String>, Option<Share>), Problem> {
+        let room = self.room(LIST_BYTES)?;
+        let (tell, told) = oneshot::channel();
+        let tell = move |list, next| {
+            // The client may have gone.
+            let _heard = tell.send((list, next));
+        };
+        self.door.workers(after, Box::new(tell));
+        let (list, next) = told.await.map_err(|_| Problem::stopping())?;
+        Ok((list, next, room))
+    }
 }
 
 /// `quiet`: it gets nothing more, and is asked to finish what it has; `terminate`: it is asked to

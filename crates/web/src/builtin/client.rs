@@ -50,8 +50,9 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Trusts the authorities in this file; empty: those that browsers do.
-    pub(super) fn new(ca: &str) -> Result<Self, quintet_tls::Error> {
+    /// Trusts the authorities in this file; empty: those that browsers do. `whole`: how long an
+    /// exchange may take as a whole, if that is bounded.
+    pub(super) fn new(ca: &str, whole: Option<Duration>) -> Result<Self, quintet_tls::Error> {
         let mut tls = TlsConfig::builder();
         if !ca.is_empty() {
             let all = quintet_tls::certificates(Path::new(ca))?;
@@ -65,6 +66,7 @@ impl Client {
             // One kept open may be dead by its next use, and here is no second
             // try.
             .max_idle_connections(0)
+            .timeout_global(whole)
             .timeout_connect(Some(Duration::from_secs(10)))
             .timeout_recv_response(Some(Duration::from_secs(60)))
             .timeout_recv_body(Some(Duration::from_secs(60)))

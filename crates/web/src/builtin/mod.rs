@@ -11,6 +11,7 @@ mod webhook;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use client::Client;
 use quintet_scripts::ROUTER;
@@ -23,9 +24,11 @@ pub use hosts::Hosts;
 /// empty: those that browsers do.
 pub fn main(name: &str, hosts: &str, ca: &str) -> ExitCode {
     let end = match (name, Hosts::read(hosts)) {
-        ("relay", Ok(hosts)) => with_client(ca, |client| relay::run(&hosts, client)),
+        ("relay", Ok(hosts)) => with_client(ca, None, |client| relay::run(&hosts, client)),
         (ROUTER, _) => router::run(),
-        ("webhook", Ok(hosts)) => with_client(ca, |client| webhook::run(&hosts, client)),
+        ("webhook", Ok(hosts)) => with_client(ca, Some(webhook::TIME), |client| {
+            webhook::run(&hosts, client)
+        }),
         (_, Err(why)) => End::Err(format!("{name}_hosts {why}")),
         _ => End::Err(format!("there is no built-in script {name}")),
     };
@@ -40,8 +43,8 @@ pub fn main(name: &str, hosts: &str, ca: &str) -> ExitCode {
 }
 
 /// What a script comes to that asks other servers.
-fn with_client(ca: &str, run: impl FnOnce(Client) -> End) -> End {
-    match Client::new(ca) {
+fn with_client(ca: &str, whole: Option<Duration>, run: impl FnOnce(Client) -> End) -> End {
+    match Client::new(ca, whole) {
         Ok(client) => run(client),
         Err(why) => End::Err(format!("relay_ca: {why}")),
     }

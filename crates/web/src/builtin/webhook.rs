@@ -1,9 +1,13 @@
 //! Tells an address what became of a message: the first parameter is the
 //! address, the second the message.
 
+use std::time::Duration;
+
 use super::client::Client;
 use super::{COUNT_MAX, End, Hosts, count, later, log, not_among, variable};
 
+/// How long a receiver has to answer, with the connection to it.
+pub(super) const TIME: Duration = Duration::from_secs(10);
 /// RQ's unit of the time until the next try, s.
 const UNIT_S: u64 = 60;
 

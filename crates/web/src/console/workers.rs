@@ -8,7 +8,6 @@ use hyper::StatusCode;
 use quintet_door::WorkerAct;
 use quintet_engine::Name;
 use serde::Deserialize;
-use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::{in_address, of_address, seen};
@@ -130,43 +129,50 @@ struct Workers {
     more: bool,
 }
 
-/// All workers.
-async fn all(asked: &Asked) -> Result<Vec<Worker>, Problem> {
-    let (tell, told) = oneshot::channel();
-    asked.console.api.door().workers(Box::new(move |list| {
-        // The client may have gone.
-        let _heard = tell.send(list);
-    }));
-    let list = told.await.map_err(|_| Problem::stopping())?;
-    let workers = serde_json::from_str(&list);
-    workers.map_err(|error| Problem::internal(format!("workers: {error}")))
+/// Shows the workers to `look`, page after page, until it has seen enough.
+async fn each(asked: &Asked, mut look: impl FnMut(Vec<Worker>) -> bool) -> Result<(), Problem> {
+    let mut after = None;
+    loop {
+        let (list, next, _room) = asked.console.api.workers(after).await?;
+        let workers = serde_json::from_str(&list);
+        let workers = workers.map_err(|error| Problem::internal(format!("workers: {error}")))?;
+        if look(workers) || next.is_none() {
+            return Ok(());
+        }
+        after = next;
+    }
 }
 
 /// `/workers`.
 pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
-    let mut workers = all(&asked).await?;
-    let number = |is: &dyn Fn(&&Worker) -> bool| {
-        let number = workers.iter().filter(is).count();
-        words::count(number as u64)
-    };
+    let (mut workers, mut more) = (Vec::new(), false);
+    let [mut all, mut running, mut quiet, mut ending, mut jobs] = [0; 5];
+    each(&asked, |page| {
+        for worker in &page {
+            all += 1;
+            running += u64::from(worker.state == "running");
+            quiet += u64::from(worker.state == "quiet");
+            ending += u64::from(worker.state == "terminate");
+            jobs += worker.jobs;
+        }
+        workers.extend(page.into_iter().filter(|worker| worker.has(&has)));
+        // They stay where they are while somebody looks.
+        workers.sort_by(|a, b| (&a.host, &a.wid).cmp(&(&b.host, &b.wid)));
+        more |= workers.len() > ROWS;
+        workers.truncate(ROWS);
+        false
+    })
+    .await?;
     let facts = vec![
-        ("Workers", words::count(workers.len() as u64)),
-        ("Running", number(&|worker| worker.state == "running")),
-        ("Quiet", number(&|worker| worker.state == "quiet")),
-        ("Ending", number(&|worker| worker.state == "terminate")),
-        (
-            "Jobs held",
-            words::count(workers.iter().map(|worker| worker.jobs).sum()),
-        ),
+        ("Workers", words::count(all)),
+        ("Running", words::count(running)),
+        ("Quiet", words::count(quiet)),
+        ("Ending", words::count(ending)),
+        ("Jobs held", words::count(jobs)),
     ];
-    let none = workers.is_empty();
-    workers.retain(|worker| worker.has(&has));
-    // They stay where they are while somebody looks.
-    workers.sort_by(|a, b| (&a.host, &a.wid).cmp(&(&b.host, &b.wid)));
-    let more = workers.len() > ROWS;
-    workers.truncate(ROWS);
+    let none = all == 0;
     let page = Workers {
         frame: asked.frame.of("Workers", "workers").live(""),
         facts,
@@ -215,9 +221,13 @@ pub(super) async fn question(
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let (wid, wanted) = named(&part, &act)?;
-    let mut workers = all(&asked).await?.into_iter();
-    let worker = workers.find(|worker| worker.wid == wid);
-    let worker = worker.ok_or_else(Problem::no_such_page)?;
+    let mut found = None;
+    each(&asked, |page| {
+        found = page.into_iter().find(|worker| worker.wid == wid);
+        found.is_some()
+    })
+    .await?;
+    let worker = found.ok_or_else(Problem::no_such_page)?;
     let held = words::of(worker.jobs, "job", "jobs");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');

@@ -1,0 +1,163 @@
+//! What the engine reckons that messages take is what the process holds for them, within a fifth:
+//! for every kind of content. A program of its own, as it looks at its process.
+
+use quintet_engine::*;
+
+/// Facts go nowhere, so that they take nothing.
+struct Nowhere;
+
+impl Journal for Nowhere {
+    fn record(&mut self, _: &Fact) {}
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+    let kb = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kb.expect("a number") << 10
+}
+
+fn ask(engine: &mut Engine, command: Command) -> Outcome {
+    let caller = Caller {
+        party: Party(1),
+        ..Caller::default()
+    };
+    let answer = engine.submit(
+        Ms(1_000_000),
+        caller,
+        command,
+        &mut Nowhere,
+        &mut Vec::new(),
+    );
+    match answer {
+        Answer::Now(outcome, _) => outcome,
+        Answer::Later => panic!("it waits"),
+    }
+}
+
+/// Content of `len` bytes that is another for each `number`.
+fn content(number: usize, len: usize) -> Vec<u8> {
+    let mut bytes = number.to_string().into_bytes();
+    bytes.resize(len.max(bytes.len()), b'.');
+    bytes
+}
+
+fn with(more: PutMore) -> Put {
+    Put {
+        queue: "q".into(),
+        more: Some(Box::new(more)),
+        ..Put::default()
+    }
+}
+
+/// A message of that number with content of that length, of one kind.
+type Kind = (&'static str, fn(usize, usize) -> Put);
+
+const KINDS: [Kind; 9] = [
+    ("bodies", |number, len| Put {
+        queue: "q".into(),
+        body: Body::new(&content(number, len)),
+        ..Put::default()
+    }),
+    ("an attribute", |number, len| {
+        with(PutMore {
+            attrs: vec![(Box::from(*b"name"), content(number, len).into())],
+            ..PutMore::default()
+        })
+    }),
+    ("ten attributes", |number, len| {
+        let attrs = (0..10).map(|at: usize| {
+            let name = format!("name-{at}").into_bytes();
+            (name.into(), content(number, len / 10).into())
+        });
+        with(PutMore {
+            attrs: attrs.collect(),
+            ..PutMore::default()
+        })
+    }),
+    ("reasons and results", |number, len| {
+        let past = Past {
+            state: State::Buried,
+            status: content(number, len).into(),
+            ..Past::default()
+        };
+        with(PutMore {
+            past: Some(Box::new(past)),
+            ..PutMore::default()
+        })
+    }),
+    ("keys", |number, len| {
+        with(PutMore {
+            key: Some(content(number, len).into()),
+            ..PutMore::default()
+        })
+    }),
+    ("messages of ten keys", |number, len| {
+        let more = PutMore {
+            key: Some(content(number % 10, 20).into()),
+            ..PutMore::default()
+        };
+        Put {
+            body: Body::new(&content(number, len)),
+            ..with(more)
+        }
+    }),
+    ("names", |number, len| {
+        with(PutMore {
+            name: Some(content(number, len.min(255)).into()),
+            ..PutMore::default()
+        })
+    }),
+    ("tracked", |number, len| {
+        with(PutMore {
+            name: Some(content(number, len.min(255)).into()),
+            tracked: true,
+            ..PutMore::default()
+        })
+    }),
+    ("deduplication ids", |number, len| {
+        let dedupe = Dedupe {
+            id: content(number, len).into(),
+            window_ms: Some(1_000_000),
+            scope: None,
+            on_repeat: None,
+        };
+        with(PutMore {
+            dedupe: Some(dedupe),
+            ..PutMore::default()
+        })
+    }),
+];
+
+#[test]
+fn what_messages_take_is_counted() {
+    // None is freed before the end, so that none gets what another had.
+    let mut engines = Vec::new();
+    let mut wrong = Vec::new();
+    for (kind, put) in KINDS {
+        for (count, len) in [(30_000, 200), (4_000, 4_000), (500, 60_000)] {
+            let settings = Settings {
+                tracked_max: 1 << 20,
+                ..Settings::default()
+            };
+            let mut engine = Engine::new(0, 1, settings);
+            let before = resident();
+            for number in 0..count {
+                let outcome = ask(&mut engine, Command::Put(put(number, len)));
+                assert!(
+                    matches!(outcome, Outcome::Put { .. }),
+                    "{kind}: {outcome:?}"
+                );
+            }
+            let (held, counted) = (resident() - before, engine.memory_bytes());
+            engines.push(engine);
+            if counted.abs_diff(held) > held / 5 {
+                wrong.push(format!(
+                    "{count} {kind} of {len} bytes: {counted} counted, {held} held"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

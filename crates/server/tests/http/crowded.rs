@@ -1,0 +1,98 @@
+//! A listener whose places are all taken still tells how the server is, and polls and bodies that
+//! have not arrived hold no places.
+
+use crate::api::{get, post};
+use crate::common::{Client, Server, Start, page, text};
+use serde_json::json;
+
+const PLACES: usize = 10;
+
+fn served(dir: &tempfile::TempDir) -> Server {
+    let http = format!("http=127.0.0.1:0,max_connections={PLACES}");
+    let start = Start {
+        listen: &["memcache=127.0.0.1:0", &http],
+        ..Start::default()
+    };
+    Server::start_with(&dir.path().join("data"), start)
+}
+
+fn request(path: &str, body: &str, len: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {len}\r\n\r\n{body}"
+    )
+}
+
+/// Everything answers.
+fn is_heard(server: &Server) {
+    for path in ["/healthz", "/readyz", "/metrics", "/"] {
+        assert_eq!(page(server, path).0, 200, "{path}");
+    }
+    let put = json!({"messages": [{"body": "x"}]});
+    assert_eq!(post(server, "/queues/other/messages", &put).status, 201);
+    assert_eq!(get(server, "/queues").status, 200);
+}
+
+#[test]
+fn polls_and_half_bodies_silence_nobody() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir);
+    let poll = json!({"wait_ms": 60_000}).to_string();
+    let poll = request("/api/v1/queues/q/reserve", &poll, poll.len());
+    let polls: Vec<Client> = (0..PLACES)
+        .map(|_| {
+            let mut client = server.client_of("http");
+            client.send(poll.as_bytes());
+            client
+        })
+        .collect();
+    server.await_number("waiters", |waiters| waiters == PLACES as u64);
+    is_heard(&server);
+    let half = request("/api/v1/queues/q/messages", "{\"mess", 100);
+    let halves: Vec<Client> = (0..PLACES)
+        .map(|_| {
+            let mut client = server.client_of("http");
+            client.send(half.as_bytes());
+            client
+        })
+        .collect();
+    is_heard(&server);
+    // One poll more is told so.
+    let mut more = server.client_of("http");
+    more.send(poll.as_bytes());
+    let reply = text(&more.until(b"}"));
+    assert!(reply.starts_with("HTTP/1.1 503 "), "{reply}");
+    assert!(reply.contains("too_many_polls"), "{reply}");
+    // Their ends are seen at once.
+    drop((polls, halves));
+    server.await_number("waiters", |waiters| waiters == 0);
+    is_heard(&server);
+}
+
+#[test]
+fn who_asks_how_the_server_is_has_places_beside_all_others() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir);
+    // Replies that nobody reads hold their places.
+    let long = json!({"messages": [{"body": "x".repeat(900_000)}]});
+    assert_eq!(post(&server, "/queues/q/messages", &long).status, 201);
+    let id = get(&server, "/queues/q/messages").json["messages"][0]["id"].to_string();
+    let read = format!("GET /api/v1/messages/{id}/body HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let unread: Vec<Client> = (0..PLACES)
+        .map(|_| {
+            let mut client = server.client_of("http");
+            client.send(read.repeat(40).as_bytes());
+            client.exact(1);
+            client
+        })
+        .collect();
+    for path in ["/healthz", "/readyz", "/metrics", "/healthz"] {
+        assert_eq!(page(&server, path).0, 200, "{path}");
+    }
+    // The others get theirs when one is free.
+    let mut waits = server.client_of("http");
+    waits.send(b"GET /api/v1/queues HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(page(&server, "/healthz").0, 200);
+    drop(unread);
+    assert!(text(&waits.until(b"\r\n")).starts_with("HTTP/1.1 200 "));
+}
