@@ -39,3 +39,17 @@ def test_a_histogram_ends_with_all_of_its_count(start):
     counts = [int(count) for count in counts]
     assert counts == sorted(counts) and counts[-1] == 3
     assert f"quintet_reply_seconds_count{{{labels}}} 3\n" in text
+
+
+def test_the_strict_parser_of_openmetrics_reads_all(start):
+    from prometheus_client.openmetrics import parser
+
+    server = start("--listen", "memcache=127.0.0.1:0", "--listen", "http=127.0.0.1:0")
+    client = Client(server.address)
+    for queue in ["mail", "odd\"name", "back\\slash"]:
+        client.set(queue, b"x", noreply=False)
+    assert client.get("mail") == b"x"
+    _, text = scraped(server, "application/openmetrics-text; version=1.0.0")
+    names = [family.name for family in parser.text_string_to_metric_families(text)]
+    assert len(names) == len(set(names)) > 100
+    assert "quintet_connections" in names and "quintet_connections_accepted" in names

@@ -235,8 +235,16 @@ impl Progress {
             let ran = self.pending <= self.failed && self.children_running == 0;
             return ran.then_some(Event::Complete);
         }
+        // One callback after the other: the second waits until the first is done.
         let all = self.pending == 0 && self.children_pending == 0;
-        (all && self.success == Said::No).then_some(Event::Success)
+        let is_next = self.complete == Said::Done && self.success == Said::No;
+        (all && is_next).then_some(Event::Success)
+    }
+
+    /// True if members may join: while it is open, and when callbacks were put, which are not put
+    /// again for those who come then.
+    pub(crate) fn takes_members(&self) -> bool {
+        self.open || self.complete != Said::No
     }
 
     pub(crate) fn said(&mut self, event: Event) -> &mut Said {

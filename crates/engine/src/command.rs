@@ -159,6 +159,9 @@ pub struct PutMore {
     /// Repeating the put with the same token within a day returns the first
     /// one's id and stores nothing.
     pub token: Option<Box<[u8]>>,
+    /// A sum of all that was asked with the token: a put with the same token and another sum is
+    /// [`crate::Refusal::TokenUsed`]. 0: whatever was asked.
+    pub token_sum: u64,
     /// The message's own name, by which whoever put it knows it: opaque, 1 to
     /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::Refusal::BadMessageName`]), not
     /// unique. A reserved message can be settled by it ([`Command::ByName`]), all of
@@ -291,7 +294,7 @@ pub enum LeaseTime {
     /// The message's ttr if it was given one, else no deadline.
     OwnTtr,
     /// The message's ttr, else the queue's default, which the taker is then
-    /// shown as if it were the message's own.
+    /// shown as if it were the message's own. [`crate::AT_ONCE_MS`]: as [`LeaseTime::Over`].
     TtrOrDefault,
     /// So many ms; 0: no deadline.
     Fixed(u64),
@@ -709,7 +712,9 @@ pub enum Command {
     /// From now on `child` gets a copy of every put to `parent` (Kestrel
     /// fan-out). No effect if `child` has a parent; copies are not copied on. A
     /// queue has 1,024 children at most ([`crate::Refusal::TooManyQueues`]).
-    /// A put whose queue only passes it on, and has nobody to, answers id 0.
+    /// A put whose queue only passes it on, and has nobody to, answers id 0. Answers
+    /// [`crate::Outcome::Count`] of 1 if the child was not one before, else
+    /// [`crate::Outcome::Done`].
     Join {
         /// Whose puts.
         parent: Name,

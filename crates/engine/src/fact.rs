@@ -72,6 +72,11 @@ pub enum Fact {
         /// How many went.
         count: u64,
     },
+    /// Puts into a queue are known as repeats no longer, but for those whose message still decides
+    /// that ([`Scope::Waiting`] and its kind).
+    MarksForgotten {
+        queue: QueueId,
+    },
     /// A queue and all in it are gone.
     QueueDropped {
         queue: QueueId,
@@ -299,6 +304,8 @@ pub enum Fact {
         until: Ms,
         /// What else ends it.
         scope: Scope,
+        /// Of a token ([`crate::PutMore::token_sum`]); 0: none.
+        sum: u64,
     },
 }
 
@@ -325,6 +332,7 @@ impl Fact {
             | Fact::QueuePaused { queue, .. }
             | Fact::QueueFlushed { queue, .. }
             | Fact::QueuePurged { queue, .. }
+            | Fact::MarksForgotten { queue }
             | Fact::QueueDropped { queue, .. }
             | Fact::QueueCounted { queue, .. }
             | Fact::Remembered { queue, .. } => Some(*queue),

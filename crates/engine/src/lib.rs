@@ -85,7 +85,7 @@ pub use permits::Permits;
 pub use retry::RetryOn;
 pub use retry_own::{Backoff, Retry};
 pub use settings::{
-    DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,
+    AT_ONCE_MS, DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,
 };
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{

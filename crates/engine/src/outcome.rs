@@ -32,6 +32,8 @@ pub enum Refusal {
     HeldLimit,
     /// A put with the same dedupe id was accepted before.
     Duplicate(MessageId),
+    /// The put's token came before, with something else ([`crate::PutMore::token_sum`]).
+    TokenUsed(MessageId),
     /// The queue is administratively down.
     QueueDown,
     /// The server is draining: no puts.
@@ -105,6 +107,7 @@ impl Refusal {
         Refusal::LeaseOver => "lease_over",
         Refusal::HeldLimit => "held_limit",
         Refusal::Duplicate(_) => "duplicate",
+        Refusal::TokenUsed(_) => "token_used",
         Refusal::QueueDown => "queue_down",
         Refusal::Draining => "draining",
         Refusal::NoSpace => "no_space",
@@ -140,6 +143,7 @@ impl Refusal {
             Refusal::LeaseOver => "the lease is over",
             Refusal::HeldLimit => "close current item first",
             Refusal::Duplicate(_) => "duplicate message",
+            Refusal::TokenUsed(_) => "the same token came with another request",
             Refusal::QueueDown => "queue is down",
             Refusal::Draining => "server is draining",
             Refusal::NoSpace => "disk full",

@@ -82,12 +82,16 @@ impl Rate {
     }
 }
 
+/// A time to run that is none, ms: 0 would be no deadline.
+pub const AT_ONCE_MS: u64 = 1;
+
 /// Settings of one queue, resolved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueSettings {
     /// Rank of a put that names none.
     pub default_rank: u32,
-    /// Time to run of a lease that needs one when the message has none, ms.
+    /// Time to run of a lease that needs one when the message has none, ms; [`AT_ONCE_MS`]: it is
+    /// over in the step that gives it.
     pub default_ttr_ms: u64,
     /// How long a put message that says nothing of it is delayed, ms.
     pub default_delay_ms: u64,

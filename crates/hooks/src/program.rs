@@ -132,9 +132,23 @@ fn read(path: &Path) -> Result<Vec<Source>, HookError> {
         }
         let text =
             std::fs::read(&path).map_err(|error| failed(format!("cannot be read: {error}")))?;
+        let text = without_preamble(text);
         sources.push(Source { name, text });
     }
     Ok(sources)
+}
+
+/// A file as Lua's own loader reads it: without a byte order mark, and with a first line that
+/// begins with `#` empty, so that numbers of lines stay.
+pub(crate) fn without_preamble(mut text: Vec<u8>) -> Vec<u8> {
+    if text.starts_with(b"\xef\xbb\xbf") {
+        text.drain(..3);
+    }
+    if text.starts_with(b"#") {
+        let end = text.iter().position(|&byte| byte == b'\n');
+        text.drain(..end.unwrap_or(text.len()));
+    }
+    text
 }
 
 /// Nobody can be asked while a file is loaded.

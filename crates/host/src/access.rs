@@ -266,6 +266,7 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::LeaseOver
         | Refusal::HeldLimit
         | Refusal::Duplicate(_)
+        | Refusal::TokenUsed(_)
         | Refusal::QueueDown
         | Refusal::NoMemory
         | Refusal::TooManyQueues

@@ -107,6 +107,7 @@ pub fn records(
 }
 
 const CUT: &str = "the file ends inside a record";
+const BLANK: &str = "nothing but zeros where a record should be, and more behind them";
 const STRANGE: &str = "this is no record of beanstalkd";
 
 /// The record that begins there, and where the next one does.
@@ -135,7 +136,10 @@ fn record(
     let end = part(file, fields_at, size)?.end;
     let id = u64_at(file, fields_at).ok_or(CUT)?;
     if id == 0 {
-        return Ok(None);
+        return match file[at..].iter().all(|&byte| byte == 0) {
+            true => Ok(None),
+            false => Err(BLANK),
+        };
     }
     let (fields, body_bytes) = fields(file, fields_at, version).ok_or(CUT)??;
     if name_bytes == 0 {

@@ -2,7 +2,7 @@
 //! server's settings.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -171,9 +171,9 @@ impl QueueConfig {
         })
     }
 
-    /// The script as a path, unless it is built in.
-    pub(crate) fn script_path(&self) -> Option<PathBuf> {
-        (!self.script.starts_with("builtin:")).then(|| PathBuf::from(&self.script))
+    /// The script as a path, unless it is built in; `root`: the folder of scripts.
+    pub(crate) fn script_path(&self, root: &Path) -> Option<PathBuf> {
+        (!self.script.starts_with("builtin:")).then(|| root.join(&self.script))
     }
 }
 

@@ -48,6 +48,7 @@ impl From<Refusal> for Fault {
             | Refusal::QueueExists
             | Refusal::LeaseOver
             | Refusal::Duplicate(_)
+            | Refusal::TokenUsed(_)
             | Refusal::Draining
             | Refusal::NoSpace
             | Refusal::NoMemory

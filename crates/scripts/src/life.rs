@@ -148,7 +148,9 @@ impl Rq {
             queue.configure(config);
             return;
         }
-        if config.script_path().is_some() && Script::find(&config, &self.options).is_none() {
+        if config.script_path(&self.options.root).is_some()
+            && Script::find(&config, &self.options).is_none()
+        {
             tracing::warn!(
                 queue = config.name,
                 script = config.script,

@@ -232,7 +232,7 @@ impl Rq {
         let beside_script = self
             .scripted(name)?
             .config()
-            .script_path()
+            .script_path(&self.options.root)
             .and_then(|script| Some(script.parent()?.join("form.json")));
         [
             Some(self.paths.queue(name).join("form.json")),

@@ -128,7 +128,7 @@ impl ScriptRun {
         let job = dir.join("job");
         paths::make_folder(&job)?;
         let param1 = self.param1(&dir)?;
-        if self.config.script_path().is_none() {
+        if self.config.script_path(&self.rq.options.root).is_none() {
             // What a built-in script passes on is more than variables hold.
             let found = Found {
                 message: self.message.clone(),

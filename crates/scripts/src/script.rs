@@ -25,7 +25,7 @@ impl Script {
     /// Finds what is to be started now: links may lead elsewhere than the last
     /// time. `None` if it is not there or not executable.
     pub(crate) fn find(config: &QueueConfig, options: &Options) -> Option<Self> {
-        let Some(path) = config.script_path() else {
+        let Some(path) = config.script_path(&options.root) else {
             let name = config.script.trim_start_matches("builtin:");
             return Some(Self {
                 words: (options.builtin)(name).filter(|words| !words.is_empty())?,
@@ -122,7 +122,7 @@ pub(crate) fn environment(
     }
     put("RQ_ENV", rq.options.env.clone().into());
     put("RQ_PORT", rq.options.port.to_string().into());
-    if config.script_path().is_none() {
+    if config.script_path(&rq.options.root).is_none() {
         put("RQ_ROOT", rq.root().into());
     }
     all.retain(|(_, value)| !value.as_encoded_bytes().contains(&0));

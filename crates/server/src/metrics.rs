@@ -121,7 +121,7 @@ metrics! {
 
     Gauge "connections" ("connections") "Connections open now, over all voices."
         = |r| r.server.guests.open();
-    Counter "connections_total" ("connections_total") "Connections accepted."
+    Counter "connections_accepted_total" ("connections_total") "Connections accepted."
         = |r| r.server.guests.total();
     Gauge "workers" ("workers") "Worker processes that are known (faktory)."
         = |r| r.server.guests.workers(|all| all.count(r.server.core.clock.now()));
@@ -400,7 +400,7 @@ metrics! {
         = |r| r.shard.totals.timeouts;
     Counter "tries_failed_total" ("total_failures") "Tries that failed, as policies of queues count them."
         = |r| r.shard.totals.failures;
-    Counter "messages_buried_total" ("total_buries") "Messages buried."
+    Counter "buries_total" ("total_buries") "Messages buried."
         = |r| r.shard.totals.buries;
     Counter "messages_kicked_total" ("total_kicks") "Messages kicked."
         = |r| r.shard.totals.kicks;
@@ -606,6 +606,17 @@ mod tests {
     use quintet_wire::ServerStats;
 
     use super::*;
+
+    /// OpenMetrics announces a counter without its `_total`.
+    #[test]
+    fn no_two_families_have_one_name_where_counters_are_announced() {
+        let mut families = BTreeSet::new();
+        let names = METRICS.iter().map(|metric| metric.name);
+        for name in names.chain(queues::names()) {
+            let announced = name.trim_end_matches("_total");
+            assert!(families.insert(announced), "{name} is there twice");
+        }
+    }
 
     #[test]
     fn names_follow_the_conventions_and_are_there_once() {

@@ -27,7 +27,8 @@ impl Server {
         listening: &Listening,
         principal: Principal,
     ) -> Given {
-        if !matches!(ask, HostAsk::Foreign(_)) && !self.trust.may_server(principal) {
+        let anybodys = matches!(ask, HostAsk::Foreign(_) | HostAsk::Noted(..));
+        if !anybodys && !self.trust.may_server(principal) {
             let refused = Outcome::Refused(Refusal::NotPermitted);
             return Given::Engine(refused, Name::default());
         }
@@ -42,7 +43,7 @@ impl Server {
                 listening.tell_foreign(foreign);
                 Given::Own
             }
-            HostAsk::Listener => Given::Host(Ok(String::new())),
+            HostAsk::Listener | HostAsk::Noted(..) => Given::Host(Ok(String::new())),
             HostAsk::Steer(state, wid) => Given::Host(match self.steer_worker(state, &wid) {
                 true => Ok(String::new()),
                 false => Err(format!("there is no worker {}", wid.escape_debug())),

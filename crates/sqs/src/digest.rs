@@ -6,7 +6,7 @@ use crate::names::hex;
 use crate::value::{Value, ValueKind};
 
 /// The sum of a body, in hexadecimal digits.
-pub(crate) fn of_body(body: &[u8]) -> String {
+pub fn of_body(body: &[u8]) -> String {
     hex(&Md5::digest(body))
 }
 

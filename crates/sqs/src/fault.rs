@@ -72,6 +72,14 @@ impl Shape {
         self != Shape::InternalFailure
     }
 
+    /// False: the Query protocol has no element `Detail` in it, as AWS has none.
+    pub(crate) fn has_detail(self) -> bool {
+        !matches!(
+            self,
+            Shape::InvalidBatchEntryId | Shape::TooManyEntriesInBatchRequest
+        )
+    }
+
     /// What stands before the name in JSON.
     pub(crate) fn namespace(self) -> &'static str {
         match self {
@@ -226,6 +234,7 @@ impl From<Refusal> for Fault {
             Refusal::NotPermitted => Self::new(Shape::AccessDenied, text),
             Refusal::MessageTooLarge
             | Refusal::Duplicate(_)
+            | Refusal::TokenUsed(_)
             | Refusal::BadName
             | Refusal::BadMessageName
             | Refusal::NotFound => Self::parameter(text),

@@ -34,6 +34,7 @@ mod voice;
 mod whole;
 mod xml;
 
+pub use digest::of_body as md5_of_body;
 pub use fault::{Fault, Shape};
 pub use handle::Secrets;
 pub use input::Action;

@@ -239,14 +239,14 @@ fn is_name(name: &str) -> bool {
         let begin = name.get(..reserved.len());
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(reserved))
     });
-    (1..=NAME_MAX).contains(&name.len())
+    (1..=NAME_MAX).contains(&name.chars().count())
         && !reserved
         && !name.starts_with('.')
         && !name.ends_with('.')
         && !name.contains("..")
         && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 fn value<'a>(name: &str, given: &'a Attribute, whose: &str) -> Result<Value<'a>, Fault> {
@@ -284,7 +284,9 @@ fn value<'a>(name: &str, given: &'a Attribute, whose: &str) -> Result<Value<'a>,
         (ValueKind::String | ValueKind::Number, ..) => return Err(empty("String")),
     };
     if let Some(text) = text {
-        check_text(text)?;
+        if let Err(fault) = check_text(text) {
+            return Err(Fault::parameter(fault.text));
+        }
         if kind == ValueKind::Number && !is_number(text) {
             return Err(Fault::parameter(format!(
                 "Can't cast the value of message ({whose}) attribute '{name}' to a number."

@@ -8,7 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_engine::{
-    Command, Filter, ListState, Message, Name, Outcome, Overrides, Sweep, SweepAct, Tags,
+    Command, Filter, ListState, Message, Name, Outcome, Overrides, Refusal, Sweep, SweepAct, Tags,
+    Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -178,6 +179,7 @@ impl Sqs {
                 Some(name.to_owned())
             }
         };
+        self.may_move_to(visit, &queue, to.as_deref()).await?;
         if there.iter().any(|task| task.status == Status::Running) {
             return Err(Fault::parameter(
                 "There is already a task running. Only one active task is allowed for a source \
@@ -200,6 +202,30 @@ impl Sqs {
         store(asker, &queue, &there).await?;
         tokio::spawn(Arc::clone(self).run_move(source, task));
         Ok(Reply::TaskBegun(handle))
+    }
+
+    /// Whether whoever asks may put where the messages would go: the move itself is the server's.
+    async fn may_move_to(&self, visit: &Visit, from: &Name, to: Option<&str>) -> Result<(), Fault> {
+        let names = match to {
+            Some(to) => vec![to.to_owned()],
+            None => {
+                let sources = Listed {
+                    dead_letter: Some(from.clone()),
+                    ..Listed::default()
+                };
+                listed(&visit.asker.as_server(), sources).await?
+            }
+        };
+        let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
+        let principal = visit.asker.caller.principal;
+        let may = |name: &String| {
+            let queue = Name::new(name.as_bytes());
+            gate.is_none_or(|gate| gate.may(principal, Verb::Put, &queue))
+        };
+        match names.iter().all(may) {
+            true => Ok(()),
+            false => Err(Refusal::NotPermitted.into()),
+        }
     }
 
     pub(crate) async fn cancel_move(
@@ -304,6 +330,15 @@ impl Sqs {
             };
             let step = step.min(task.all.saturating_sub(task.moved));
             let changes = self.moves.lock().await;
+            // It may have been cancelled while it rested.
+            let runs = |known: &Task| known.id == task.id && known.status == Status::Running;
+            match tasks(&asker, &queue).await {
+                Ok(there) if there.iter().any(runs) => {}
+                Ok(_) => return,
+                Err(fault) if fault.shape == Shape::ResourceNotFound => return,
+                // Told of below, where it matters.
+                Err(_) => {}
+            }
             let mut moved = 0;
             let to = task.to.as_deref();
             let came = move_some(&asker, &queue, to, step, &mut moved).await;

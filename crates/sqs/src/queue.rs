@@ -1,7 +1,7 @@
 //! Attributes of queues: what may be set, and how it is kept in settings and
 //! tags of the engine, which knows nothing of SQS.
 
-use quintet_engine::{DeadLetter, Groups, Name, Overrides, QueueSettings, Tags};
+use quintet_engine::{AT_ONCE_MS, DeadLetter, Groups, Name, Overrides, QueueSettings, Tags};
 use serde_json::Value;
 
 use crate::fault::{Fault, Shape};
@@ -164,8 +164,8 @@ pub(crate) fn changes(
     for (name, value) in &attributes.kept {
         match name.as_str() {
             "FifoQueue" => match now {
+                _ if !fifo => return Err(Fault::unknown_attribute(name)),
                 None => {}
-                Some(_) if !fifo => return Err(Fault::unknown_attribute(name)),
                 Some(_) if flag(value) == Some(true) => {}
                 Some(_) => {
                     return Err(Fault::attribute(
@@ -258,9 +258,8 @@ fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Res
         };
         let number = number(name, value, least, most)?;
         match name {
-            // 0 would be no deadline.
             "VisibilityTimeout" => {
-                changes.settings.default_ttr_ms = Some((number * SECOND).max(1));
+                changes.settings.default_ttr_ms = Some((number * SECOND).max(AT_ONCE_MS));
             }
             "DelaySeconds" => changes.settings.default_delay_ms = Some(number * SECOND),
             "MessageRetentionPeriod" => changes.settings.ttl_ms = Some(number * SECOND),
@@ -506,7 +505,7 @@ impl Seen<'_> {
             let value = self.value(name)?;
             let same = match (&value, wanted.as_str()) {
                 (None, "") => true,
-                (None, wanted) => name == "FifoQueue" && flag(wanted) == Some(false),
+                (None, _) => false,
                 (Some(value), wanted) => is_same(value, wanted),
             };
             if !same {

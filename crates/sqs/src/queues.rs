@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_engine::{
-    Command, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal, StatsOf, StatsReply, Tags,
-    WallAhead,
+    Command, Edit, Filter, ListState, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal,
+    StatsOf, StatsReply, Sweep, SweepAct, Tags, WallAhead, When,
 };
 
 use crate::ask::{Asker, said, unexpected};
@@ -28,6 +28,8 @@ use crate::whole::Whole;
 
 /// Queues of a list whose length nobody gave.
 const LIST_MAX: usize = 1000;
+/// Messages that get another delay in one step.
+const STEP: u32 = 100;
 /// Times of queues that are remembered at most.
 const RECENT_MAX: usize = 100_000;
 
@@ -336,9 +338,72 @@ impl Sqs {
         self.check_target(visit, name, &changes).await?;
         let now = self.door.wall().0.to_string();
         changes.tags.set(CHANGED, Some(now.as_bytes()));
+        let delay_ms = changes.settings.default_delay_ms;
         self.configure(visit, name, changes.settings, changes.tags)
             .await?;
+        let before_ms = setup.settings.default_delay_ms;
+        if let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) {
+            self.delay_anew(visit, &queue, before_ms, delay_ms).await?;
+        }
         Ok(Reply::Done)
+    }
+
+    /// The delay of a FIFO queue is that of the messages in it as well, until they are received.
+    async fn delay_anew(
+        &self,
+        visit: &Visit,
+        queue: &Name,
+        before_ms: u64,
+        delay_ms: u64,
+    ) -> Result<(), Fault> {
+        let asker = visit.asker.as_server();
+        // One that is ready stays so where the delay gets shorter.
+        let ready = (delay_ms > before_ms).then_some(ListState::Ready);
+        for state in [ListState::Delayed].into_iter().chain(ready) {
+            let mut sweep = Sweep {
+                queue: queue.clone(),
+                state,
+                filter: Filter::default(),
+                act: SweepAct::Show,
+                after: None,
+                max: STEP,
+            };
+            loop {
+                let shown = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?;
+                let Outcome::Swept(shown) = shown else {
+                    return Err(unexpected());
+                };
+                let now = self.door.now();
+                let edits = shown.messages.iter().filter_map(|message| {
+                    let of_queue = match message.extra.as_ref().and_then(|extra| extra.due) {
+                        // The clock's grain was added.
+                        Some(due) => due.0.abs_diff((message.created + before_ms).0) < 1000,
+                        None => true,
+                    };
+                    let due = message.created + delay_ms;
+                    let waits = state == ListState::Delayed || due > now;
+                    (message.reserves == 0 && of_queue && waits).then(|| {
+                        let edit = Edit {
+                            due: Some(When::At(due)),
+                            ..Edit::default()
+                        };
+                        asker.begin(Command::Edit(message.id, Box::new(edit)))
+                    })
+                });
+                for mut edit in edits.collect::<Vec<_>>() {
+                    match edit.outcome().await {
+                        // It was received or purged meanwhile.
+                        Outcome::Refused(Refusal::NotFound) => {}
+                        outcome => said(outcome).map(drop)?,
+                    }
+                }
+                sweep.after = shown.next;
+                if shown.next.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) async fn get_attributes(

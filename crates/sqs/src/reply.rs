@@ -139,7 +139,10 @@ pub(crate) fn refuse(protocol: Protocol, request: &str, fault: &Fault) -> Writte
             xml.text("Type", who)
                 .text("Code", fault.shape.code())
                 .text("Message", &fault.query_text());
-            xml.put_detail().close("Error");
+            if fault.shape.has_detail() {
+                xml.put_detail();
+            }
+            xml.close("Error");
             xml.text("RequestId", request).close("ErrorResponse");
             Written {
                 status: fault.query_status(),

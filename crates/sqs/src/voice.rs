@@ -71,7 +71,7 @@ pub type FileSettings = Arc<dyn Fn(&Name) -> QueueSettings + Send + Sync>;
 /// What one listener serves, and by which rules.
 pub struct Sqs {
     settings: Settings,
-    guard: Guard,
+    pub(crate) guard: Guard,
     pub(crate) options: Options,
     pub(crate) place: Place,
     pub(crate) limits: Limits,
@@ -395,6 +395,7 @@ impl Sqs {
             Err(fault) => return refuse(fault),
         };
         let (name, errand) = (action.name(), errand(&action));
+        let noted = administers(&action);
         // What is read next goes where these lie, rather than into memory of its own.
         drop(parts);
         if let Some(client) = client {
@@ -423,6 +424,10 @@ impl Sqs {
             }
         };
         answered.errand = errand;
+        if let (Some(what), Some(gate)) = (noted, &self.guard.gate) {
+            let status = answered.response.status().as_u16();
+            gate.note(principal, peer, &format!("sqs {name} {what}"), status);
+        }
         answered
     }
 
@@ -630,6 +635,40 @@ impl Answered {
             waited: Duration::ZERO,
         }
     }
+}
+
+/// What an action that administers is about, as the audit shows it; `None`: it is everyday work.
+fn administers(action: &Action) -> Option<String> {
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    let queue = |url: &Option<String>| {
+        let name = crate::request::queue(url);
+        name.map_or_else(|_| text(url), str::to_owned)
+    };
+    Some(match action {
+        Action::DeleteQueue(input) | Action::PurgeQueue(input) => queue(&input.queue_url),
+        Action::SetQueueAttributes(input) => queue(&input.queue_url),
+        Action::TagQueue(input) => queue(&input.queue_url),
+        Action::UntagQueue(input) => queue(&input.queue_url),
+        Action::AddPermission(input, _) => queue(&input.queue_url),
+        Action::RemovePermission(input) => queue(&input.queue_url),
+        Action::StartMessageMoveTask(input) => text(&input.source_arn),
+        Action::CancelMessageMoveTask(input) => text(&input.task_handle),
+        // Programs do that at each start, to find it.
+        Action::CreateQueue(_)
+        | Action::GetQueueUrl(_)
+        | Action::ListQueues(_)
+        | Action::GetQueueAttributes(_)
+        | Action::SendMessage(_)
+        | Action::SendMessageBatch(_)
+        | Action::ReceiveMessage(_)
+        | Action::DeleteMessage(_)
+        | Action::DeleteMessageBatch(_)
+        | Action::ChangeMessageVisibility(_)
+        | Action::ChangeMessageVisibilityBatch(_)
+        | Action::ListQueueTags(_)
+        | Action::ListDeadLetterSourceQueues(_)
+        | Action::ListMessageMoveTasks(_) => return None,
+    })
 }
 
 fn errand(action: &Action) -> Errand {

@@ -174,10 +174,27 @@ impl Granted {
 
     fn on(&self, name: &[u8]) -> Rights {
         let exact = self.exact.get(name).copied().unwrap_or_default();
-        let globs = self.globs.iter().filter(|(glob, _)| glob.matches(name));
+        let globs = self.globs.iter().filter(|(glob, _)| reaches(glob, name));
         globs.fold(self.everywhere.and(exact), |all, (_, rights)| {
             all.and(*rights)
         })
+    }
+}
+
+/// Whether a pattern is about a queue. Of a child the name behind the `+` is its maker's to choose,
+/// so the `*` that a pattern begins with does not reach across it: `*.log` is not about `a+b.log`.
+fn reaches(pattern: &Pattern, name: &[u8]) -> bool {
+    let (Pattern::Glob(glob), Some(plus)) = (pattern, name.iter().position(|&byte| byte == b'+'))
+    else {
+        return pattern.matches(name);
+    };
+    let rest = glob.iter().position(|&byte| byte != b'*');
+    match rest {
+        Some(stars @ 1..) => {
+            let rest = Pattern::Glob(glob[stars..].to_vec());
+            (0..=plus).any(|at| rest.matches(&name[at..]))
+        }
+        Some(0) | None => pattern.matches(name),
     }
 }
 

@@ -173,6 +173,24 @@ fn who_somebody_is_goes_by_what_it_brings() {
 }
 
 /// What the table says, straight from the grants.
+/// `leads`: nothing but `*` has stood before; such a one is about no `+`, unless there is nothing
+/// else in the pattern.
+fn fits(glob: &[u8], name: &[u8], leads: bool, all: bool) -> bool {
+    match (glob, name) {
+        ([b'*', rest @ ..], _) => {
+            let goes_on = name
+                .first()
+                .is_some_and(|&byte| byte != b'+' || !leads || all);
+            fits(rest, name, leads, all) || goes_on && fits(glob, &name[1..], leads, all)
+        }
+        ([], name) => name.is_empty(),
+        (_, []) => false,
+        ([one, rest @ ..], [byte, name @ ..]) => {
+            (*one == b'?' || one == byte) && fits(rest, name, false, all)
+        }
+    }
+}
+
 fn naive(grants: &[Grant], groups: &[Vec<String>], who: usize, verb: Verb, queue: &str) -> bool {
     let mut rights = Rights::NONE;
     let parent = queue.split('+').next().unwrap_or(queue);
@@ -181,7 +199,13 @@ fn naive(grants: &[Grant], groups: &[Vec<String>], who: usize, verb: Verb, queue
             Holder::User(name) => *name == format!("u{who}"),
             Holder::Group(group) => groups[who].contains(group),
         };
-        let matches = |name: &str| grant.queues.iter().any(|q| q.matches(name.as_bytes()));
+        let reaches = |q: &Pattern, name: &str| match q {
+            Pattern::Exact(exact) => exact.as_bytes() == name.as_bytes(),
+            Pattern::Glob(glob) => {
+                fits(glob, name.as_bytes(), true, glob.iter().all(|b| *b == b'*'))
+            }
+        };
+        let matches = |name: &str| grant.queues.iter().any(|q| reaches(q, name));
         if his && (matches(queue) || matches(parent)) {
             rights = rights.and(grant.rights);
         }

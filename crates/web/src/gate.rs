@@ -196,7 +196,8 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     if let Some(act) = path.strip_prefix("/api/v1/") {
         // What clients do all day is not.
         let (puts, reserves) = (act.ends_with("/messages"), act.ends_with("/reserve"));
-        let held = act.starts_with("leases/") || act.starts_with("batches");
+        let forgets = *method == Method::DELETE;
+        let held = act.starts_with("leases/") || (act.starts_with("batches") && !forgets);
         return !reads && !puts && !reserves && !held;
     }
     // What the console's buttons do, apart from putting messages.

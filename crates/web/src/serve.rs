@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
@@ -29,7 +29,7 @@ use tokio::time::timeout;
 use crate::gate::Counted;
 use crate::paced::Paced;
 use crate::places::{Busy, OfAddress, Place, Places, Seat};
-use crate::reply;
+use crate::reply::{self, Problem};
 use crate::secure;
 use crate::settings::Settings;
 use crate::undo::Leaving;
@@ -80,6 +80,11 @@ pub trait Serve: Send + Sync {
 
     /// The server stops: what would go on without an end ends soon.
     fn ends(&self);
+
+    /// Answers a request whose head is not as it may be.
+    fn turn_away(&self, problem: Problem, _request: &Request<Incoming>) -> Response {
+        problem.into_response()
+    }
 
     /// Answers a request; `peer` is `None` on a unix socket. Among the request's extensions is
     /// its connection, as an `Arc<`[`crate::Client`]`>`.
@@ -611,6 +616,32 @@ async fn begin(
     }
 }
 
+/// Bytes beyond the longest head that are read to see that it is longer.
+const HEAD_SLACK: usize = 8 << 10;
+
+/// What is wrong with a head as a whole.
+fn wrong_head(request: &Request<Incoming>, max: usize) -> Option<Problem> {
+    let headers = request.headers();
+    if headers.get_all(HOST).iter().nth(1).is_some() {
+        return Some(Problem::bad("a request has one Host line"));
+    }
+    let uri = request.uri();
+    let target = uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    let before = uri.authority().zip(uri.scheme_str());
+    let before = before.map_or(0, |(host, scheme)| host.as_str().len() + scheme.len() + 3);
+    let line = request.method().as_str().len() + before + target + "  HTTP/1.1\r\n".len();
+    let fields = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let bytes = line + fields.sum::<usize>() + 2;
+    (bytes > max).then(|| {
+        let text = format!("the head of a request has {max} bytes at most (max_header)");
+        Problem::said(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+    })
+}
+
 /// Serves a connection; `opened` is kept as long as it is there.
 fn connection<S>(
     stream: S,
@@ -632,6 +663,7 @@ fn connection<S>(
     // Nobody else has set it.
     let _new = seat.client.set(Arc::clone(&client));
     let limits = &settings.limits;
+    let header_bytes_max = limits.header_bytes_max;
     let site = Arc::clone(site);
     let told = Arc::clone(&site);
     let first = move |byte| told.note_first(byte);
@@ -641,7 +673,8 @@ fn connection<S>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
-        .max_buf_size(limits.header_bytes_max)
+        // Beyond it hyper itself refuses: no earlier than `wrong_head` does.
+        .max_buf_size(limits.header_bytes_max + HEAD_SLACK)
         // What the end of a client's side means is said by `Paced`.
         .half_close(false)
         .serve_connection(
@@ -662,9 +695,18 @@ fn connection<S>(
                 let always = serve.tells_health(request.uri().path());
                 let timeout = serve.settings().limits.timeout;
                 async move {
-                    let mut response = match always || seat.takes_place(timeout).await {
-                        true => serve.answer(peer, request).await,
-                        false => full(),
+                    let wrong = wrong_head(&request, header_bytes_max);
+                    let mut response = match wrong {
+                        Some(problem) => {
+                            let mut response = serve.turn_away(problem, &request);
+                            let close = HeaderValue::from_static("close");
+                            response.headers_mut().insert(CONNECTION, close);
+                            response
+                        }
+                        None if always || seat.takes_place(timeout).await => {
+                            serve.answer(peer, request).await
+                        }
+                        None => full(),
                     };
                     let leaving = response.extensions_mut().remove::<Leaving>();
                     let undo = leaving.and_then(|leaving| leaving.take());

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_door::{Door, Visit};
-use quintet_engine::{Command, Outcome};
+use quintet_engine::{Command, Outcome, Principal};
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
 
@@ -76,6 +76,14 @@ impl Serve for Site {
     fn ends(&self) {
         // Streams would never end by themselves.
         self.app.events().stop();
+    }
+
+    fn turn_away(&self, problem: Problem, request: &hyper::Request<Incoming>) -> Response {
+        let path = paths::inside(request.uri().path(), &self.settings().relative_root);
+        match path.is_some_and(|path| path.starts_with(API)) {
+            true => api::refusal(problem),
+            false => problem.into_response(),
+        }
     }
 
     fn answer(
@@ -222,10 +230,10 @@ impl Site {
         }
         visitor.pace().await?;
         let looked = visitor.look_at(request.method(), &path);
-        let noted = visitor
-            .known
-            .clone()
-            .filter(|_| gate::is_administrative(request.method(), &path));
+        // Where nobody logs in it is written down as well, for nobody in particular.
+        let known = visitor.known.clone();
+        let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
+        let noted = known.filter(|_| gate::is_administrative(request.method(), &path));
         if let (Err(_), Some((who, gate))) = (&looked, &noted) {
             let act = format!("{} {path}", request.method());
             gate.note(*who, peer, &act, StatusCode::FORBIDDEN.as_u16());

@@ -216,6 +216,9 @@ pub enum HostAsk {
     Cron(CronAct, Box<str>),
     /// Stop the server (Kestrel `shutdown`; refused unless a setting allows it).
     Shutdown,
+    /// Write down that this is done, and to what, where it is done by many commands that are each
+    /// everyday work.
+    Noted(&'static str, Box<str>),
 }
 
 impl HostAsk {
@@ -241,6 +244,7 @@ impl HostAsk {
             Self::Cron(CronAct::Resume, _) => "cron_resume",
             Self::Cron(CronAct::Run, _) => "cron_run",
             Self::Shutdown => "shutdown",
+            Self::Noted(act, _) => act,
         }
     }
 }

@@ -60,6 +60,8 @@ const DELAYED: u8 = 4;
 const FAILED: u8 = 8;
 /// What ends a mark besides its time stands in the upper bits of its kind.
 const SCOPE_SHIFT: u32 = 4;
+/// In the byte of a mark's kind and scope: its sum follows.
+const SUMMED: u8 = 8;
 
 impl Fact {
     /// Appends the record to `out`.
@@ -190,12 +192,17 @@ impl Fact {
                 id,
                 until,
                 scope,
+                sum,
             } => {
                 w.number(u64::from(queue.0));
-                w.byte(kind.byte() | scope.byte() << SCOPE_SHIFT);
+                let summed = if *sum > 0 { SUMMED } else { 0 };
+                w.byte(kind.byte() | summed | scope.byte() << SCOPE_SHIFT);
                 w.bytes(mark);
                 w.number(id.0);
                 w.number(until.0);
+                if *sum > 0 {
+                    w.number(*sum);
+                }
             }
             Fact::Frozen { run, block, ids } => {
                 w.number(u64::from(run.0));
@@ -309,6 +316,7 @@ impl Fact {
                 w.number(through.0);
                 w.number(*count);
             }
+            Fact::MarksForgotten { queue } => w.number(u64::from(queue.0)),
             Fact::QueueDropped {
                 queue,
                 through,
@@ -501,13 +509,21 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         FactKind::Remembered => {
             let queue = QueueId(r.small("queue")?);
             let byte = r.byte()?;
+            let summed = byte & SUMMED != 0;
             Fact::Remembered {
                 queue,
-                kind: of_byte(byte & ((1 << SCOPE_SHIFT) - 1))?,
+                kind: of_byte(byte & (SUMMED - 1))?,
                 mark: r.bytes()?.into(),
                 id: MessageId(r.number()?),
                 until: Ms(r.number()?),
                 scope: of_byte(byte >> SCOPE_SHIFT)?,
+                sum: match summed {
+                    true => match r.number()? {
+                        0 => return Err(FactError::BadField("sum")),
+                        sum => sum,
+                    },
+                    false => 0,
+                },
             }
         }
         FactKind::Withheld => Fact::Withheld {
@@ -598,6 +614,9 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             queue: r.queue_number()?,
             through: MessageId(r.number()?),
             count: r.number()?,
+        },
+        FactKind::MarksForgotten => Fact::MarksForgotten {
+            queue: r.queue_number()?,
         },
         FactKind::QueueDropped => Fact::QueueDropped {
             queue: r.queue_number()?,

@@ -113,6 +113,7 @@ facts! {
     QueueMaker = 0x29,
     Reheld = 0x2a,
     QueuePurged = 0x2b,
+    MarksForgotten = 0x2c,
     BatchMade = 0x30,
     BatchProgress = 0x31,
     BatchGone = 0x32,

@@ -40,7 +40,8 @@ pub enum NamedAct {
     Extend(Option<u64>),
     /// Its lease lasts until then at least. No effect on one without a deadline.
     Until(Ms),
-    /// As [`Command::Progress`](super::Command::Progress): percent, status text.
+    /// As [`Command::Progress`](super::Command::Progress): percent, status text. Also of a tracked
+    /// message that nobody holds.
     Progress(Option<u8>, Option<Box<[u8]>>),
 }
 

@@ -13,7 +13,7 @@ use crate::message::{At, Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Dropped, Outcome, Refusal};
 use crate::settings::{Overrides, Pattern};
-use crate::store::{Ascending, Maker, queue_weight};
+use crate::store::{Ascending, Maker, Queue, queue_weight};
 use crate::tags::TAGS_BYTES_MAX;
 use crate::time::Ms;
 
@@ -442,7 +442,13 @@ impl Engine {
         };
         self.fact(cx, fact);
         self.record_maker(cx, child);
-        Ok(Outcome::Done)
+        Ok(Outcome::Count(1))
+    }
+
+    /// True if the queue is there and gets copies of another's puts.
+    pub fn is_child(&self, name: &Name) -> bool {
+        let queue = self.store.find(name).and_then(|id| self.store.queue(id));
+        queue.is_some_and(|queue| queue.parent.is_some())
     }
 
     pub(crate) fn flush<J: Journal>(
@@ -459,19 +465,33 @@ impl Engine {
 
     pub(crate) fn flush_all<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
         let sum = self.store.gauges();
-        if sum.ready + sum.held_back + sum.delayed == 0 {
+        let remembers = !self.store.marks.is_empty();
+        if sum.ready + sum.held_back + sum.delayed == 0 && !remembers {
             return Ok(Outcome::Count(0));
         }
         // Of those in which nothing waits nothing is told: there may be many,
         // and the command is short.
-        let queues = self.store.live_queues().filter(|queue| queue.waiting() > 0);
-        let queues: Vec<QueueId> = queues.map(|queue| queue.id).collect();
-        Ok(Outcome::Count(
-            queues
-                .into_iter()
-                .map(|queue| self.flush_queue(cx, queue, false))
-                .sum(),
-        ))
+        let told = |queue: &&Queue| queue.waiting() > 0 || queue.marks > 0;
+        let queues = self.store.live_queues().filter(told);
+        let queues: Vec<_> = queues
+            .map(|queue| (queue.id, queue.waiting() > 0))
+            .collect();
+        let mut count = 0;
+        for (queue, waits) in queues {
+            match waits {
+                true => count += self.flush_queue(cx, queue, false),
+                false => self.forget_repeats(cx, queue),
+            }
+        }
+        Ok(Outcome::Count(count))
+    }
+
+    /// From now on no put into the queue repeats an earlier one, unless the message of that one
+    /// still says so.
+    pub(super) fn forget_repeats<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
+        if self.store.seated(queue).marks > 0 {
+            self.fact(cx, Fact::MarksForgotten { queue });
+        }
     }
 
     fn flush_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, reserved: bool) -> u64 {
@@ -479,6 +499,7 @@ impl Engine {
         let held = if reserved { there.reserved.len() } else { 0 };
         let (count, through) = (there.waiting() + held as u64, self.store.last_id());
         let (queue, recorded) = (id, there.live.recorded);
+        self.forget_repeats(cx, id);
         match (recorded, held) {
             (false, _) => {}
             (true, 0) => {

@@ -43,11 +43,13 @@ impl Engine {
             }
             BatchAsk::Open(id) => {
                 let mut progress = self.batch_of(caller.principal, *id)?.progress;
-                if progress.success != Said::No {
-                    return Err(Refusal::BatchClosed);
-                }
+                let until = self.after(self.settings.batch_open_ms);
                 progress.open = true;
-                progress.until = self.after(self.settings.batch_open_ms);
+                progress.until = match progress.success {
+                    Said::No => until,
+                    // It is looked at for as long as it would have been.
+                    Said::Put | Said::Done => until.max(progress.until),
+                };
                 Ok(self.go_on_with(cx, *id, progress))
             }
             BatchAsk::Commit(id) => {
@@ -109,10 +111,31 @@ impl Engine {
     /// # Errors
     /// Why not.
     pub fn may_join(&mut self, principal: Principal, id: BatchId) -> Result<(), Refusal> {
-        match self.batch_of(principal, id)?.progress.open {
+        match self.batch_of(principal, id)?.progress.takes_members() {
             true => Ok(()),
             false => Err(Refusal::BatchClosed),
         }
+    }
+
+    /// Whether whoever asks may see the batches that these are put into: those who may not have
+    /// nothing to do with them. That they take members is asked elsewhere ([`Engine::is_open`]).
+    ///
+    /// # Errors
+    /// One may not be seen.
+    pub(crate) fn may_tie<'a>(
+        &mut self,
+        puts: impl IntoIterator<Item = &'a Put>,
+    ) -> Result<(), Refusal> {
+        if self.permits.is_none() || self.vouched {
+            return Ok(());
+        }
+        for put in puts {
+            let tie = put.more.as_ref().and_then(|more| more.batch);
+            if let Some(tie) = tie.filter(|tie| self.store.batches.get(tie.batch).is_some()) {
+                self.batch_of(self.asker, tie.batch)?;
+            }
+        }
+        Ok(())
     }
 
     /// [`Engine::may_join`] of a put whose rights were looked at.
@@ -132,7 +155,8 @@ impl Engine {
             .batches
             .get(tie.batch)
             .filter(|_| tie.is_member());
-        match batch.ok_or(Refusal::BatchNotFound)?.progress.open {
+        let progress = batch.ok_or(Refusal::BatchNotFound)?.progress;
+        match progress.takes_members() {
             true => Ok(()),
             false => Err(Refusal::BatchClosed),
         }
@@ -205,7 +229,10 @@ impl Engine {
     ) -> Outcome {
         if progress.open {
             progress.open = false;
-            progress.until = self.after(self.settings.batch_ttl_ms);
+            progress.until = self.after(match progress.success {
+                Said::No => self.settings.batch_ttl_ms,
+                Said::Put | Said::Done => self.settings.batch_keep_ms,
+            });
         }
         self.go_on_with(cx, id, progress)
     }

@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use super::Cold;
-use crate::command::{LeaseAsk, LeaseTime, Party};
+use super::lease::is_over;
+use crate::command::{LeaseAsk, Party};
 use crate::engine::{Engine, Space};
 use crate::fact::Journal;
 use crate::message::{MessageId, State};
@@ -48,8 +49,8 @@ impl Engine {
             }
         }
         let message = self.hand(cx, party, slot, Some(&ask));
-        if ask.time == LeaseTime::Over {
-            self.end_over(cx, std::slice::from_ref(&message));
+        if is_over(&ask, message.ttr_ms) {
+            self.end_over(cx, &ask, std::slice::from_ref(&message));
         }
         let outcome = Outcome::Messages(SmallVec::from_iter([message]));
         Ok(Answer::Now(outcome, Hold::Written(id)))

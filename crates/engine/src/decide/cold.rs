@@ -535,6 +535,7 @@ impl Engine {
             | Fact::QueuePaused { .. }
             | Fact::QueueFlushed { .. }
             | Fact::QueuePurged { .. }
+            | Fact::MarksForgotten { .. }
             | Fact::QueueDropped { .. }
             | Fact::QueueCounted { .. }
             | Fact::Frozen { .. }

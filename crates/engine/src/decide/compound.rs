@@ -171,6 +171,7 @@ impl Engine {
             Some(Command::PutMany(puts)) => puts,
             _ => &[],
         };
+        self.may_tie(asked)?;
         if self.vouched || !self.making.is_empty() {
             // When others have done their part, or what it is put into is made, it must not have
             // to wait.

@@ -5,6 +5,7 @@ use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Fact, Journal, Lease, Return};
 use crate::message::{Message, QueueId, State};
 use crate::outcome::{Handed, Outcome};
+use crate::settings::AT_ONCE_MS;
 use crate::take_tokens::Given;
 use crate::time::Ms;
 
@@ -20,12 +21,9 @@ impl Engine {
             LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
             LeaseTime::Over => 0,
         };
-        let until = match ask.time {
-            LeaseTime::Over => Some(self.now),
-            LeaseTime::OwnTtr
-            | LeaseTime::TtrOrDefault
-            | LeaseTime::Fixed(_)
-            | LeaseTime::TtrElse(_) => (span_ms > 0).then(|| self.after(span_ms)),
+        let (span_ms, until) = match is_over(ask, Some(span_ms)) {
+            true => (0, Some(self.now)),
+            false => (span_ms, (span_ms > 0).then(|| self.after(span_ms))),
         };
         // In an ordered queue a message keeps its place.
         let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
@@ -53,8 +51,13 @@ impl Engine {
 
     /// Leases that are over in their own step end.
     #[cold]
-    pub(super) fn end_over<J: Journal>(&mut self, cx: &mut Cx<'_, J>, handed: &[Message]) {
-        for message in handed {
+    pub(super) fn end_over<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        ask: &LeaseAsk,
+        handed: &[Message],
+    ) {
+        for message in handed.iter().filter(|message| is_over(ask, message.ttr_ms)) {
             self.give_back(cx, message.id, Return::Timeout);
             cx.wake(message.queue);
         }
@@ -145,5 +148,18 @@ fn with_token<'a>(take: &'a Take, queues: &[QueueId]) -> Option<(&'a LeaseAsk, Q
 
 /// How long a lease is that its message does not say itself: the taker is to know.
 pub(super) fn given_ms(ask: &LeaseAsk, lease: &Lease) -> Option<u64> {
-    matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)).then_some(lease.span_ms)
+    matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)).then(|| match lease.until {
+        Some(_) => lease.span_ms.max(AT_ONCE_MS),
+        None => lease.span_ms,
+    })
+}
+
+/// True if a lease that was asked for so is over in the step that gives it. `ttr_ms`: that of the
+/// message as its taker is shown it.
+pub(super) fn is_over(ask: &LeaseAsk, ttr_ms: Option<u64>) -> bool {
+    match ask.time {
+        LeaseTime::Over => true,
+        LeaseTime::TtrOrDefault => ttr_ms == Some(AT_ONCE_MS),
+        LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::TtrElse(_) => false,
+    }
 }

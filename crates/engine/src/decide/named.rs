@@ -32,7 +32,9 @@ impl Engine {
         if by_name.act == NamedAct::Track {
             return self.tracked(by_name);
         }
-        let id = self.named(party, by_name).ok_or(Refusal::NotFound)?;
+        let Some(id) = self.named(party, by_name) else {
+            return self.say_of_track(cx, by_name);
+        };
         match &by_name.act {
             // It was answered above.
             NamedAct::Track => Err(Refusal::NotFound.into()),

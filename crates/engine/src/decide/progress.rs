@@ -22,6 +22,21 @@ impl Engine {
         if message.state != State::Reserved || !self.allows(party, id, by) {
             return Err(Refusal::NotFound);
         }
+        self.say(cx, id, percent, text);
+        Ok(Outcome::Done)
+    }
+
+    /// Notes how far the work on a message is.
+    pub(super) fn say<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        percent: Option<u8>,
+        text: Option<&[u8]>,
+    ) {
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
         let at = message.at();
         let attrs = percent.map(|percent| {
             let value = percent.min(100).to_string().into_bytes();
@@ -41,6 +56,5 @@ impl Engine {
             let change = Box::new(change);
             self.fact(cx, Fact::Edited { at, change });
         }
-        Ok(Outcome::Done)
     }
 }

@@ -45,6 +45,7 @@ enum Repeat {
 /// What a put leaves behind.
 struct Left {
     key: MarkKey,
+    sum: u64,
     until: Ms,
     scope: Scope,
     on_repeat: OnRepeat,
@@ -56,6 +57,9 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         put: &mut Put,
     ) -> Result<Outcome, Stop> {
+        if put.more.is_some() {
+            self.may_tie([&*put])?;
+        }
         let queue = self.queue_of(put)?;
         match self.make_room_for(cx, queue, put) {
             Ok(Repeat::Of(id)) => {
@@ -147,6 +151,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
+        self.may_tie(&*puts)?;
         if !self.store.cold.is_empty() {
             // Whether a repeat may take the place of the first is known before what is full.
             self.replaced_are_here(&*puts)?;
@@ -174,7 +179,7 @@ impl Engine {
     ) -> MessageId {
         // It may repeat an earlier one of them.
         match self.repeat_of(queue, &put) {
-            Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => {
+            Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id) | Refusal::TokenUsed(id)) => {
                 self.count_live(queue, |totals| totals.repeats += 1);
                 id
             }
@@ -263,6 +268,10 @@ impl Engine {
             };
             marks.push(Left {
                 key: (id, kind, mark),
+                sum: match kind {
+                    Mark::Token => more.map_or(0, |more| more.token_sum),
+                    Mark::Dedupe | Mark::Key => 0,
+                },
                 until,
                 scope,
                 on_repeat,
@@ -374,6 +383,9 @@ impl Engine {
             let Some(known) = self.store.known(&left.key, self.now) else {
                 continue;
             };
+            if left.sum > 0 && known.sum > 0 && left.sum != known.sum {
+                return Err(Refusal::TokenUsed(known.id));
+            }
             return match left.on_repeat {
                 OnRepeat::First => Ok(Repeat::Of(known.id)),
                 OnRepeat::Replace if self.may_wait(known.id) => Ok(Repeat::Instead(known.id)),
@@ -601,6 +613,7 @@ impl Engine {
                     id: number,
                     until: left.until,
                     scope: left.scope,
+                    sum: left.sum,
                 },
             );
         }

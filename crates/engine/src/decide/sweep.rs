@@ -4,7 +4,7 @@ use std::ops::Bound as Edge;
 
 use super::cold::{Cold, Stop};
 use crate::cold::Lane;
-use crate::command::{Caller, Cursor, How, ListState, Sweep, SweepAct, Verb};
+use crate::command::{Caller, Cursor, Filter, How, ListState, Sweep, SweepAct, Verb};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Transfer};
 use crate::message::{Message, MessageId, QueueId};
@@ -79,6 +79,10 @@ impl Engine {
             self.forget_unused(to);
         }
         done.next = last.filter(|_| !(whole && ends_here));
+        let purges = sweep.act == SweepAct::Delete && sweep.filter == Filter::default();
+        if purges && sweep.state == ListState::Ready && done.next.is_none() {
+            self.forget_repeats(cx, queue);
+        }
         Ok(Outcome::Swept(Box::new(done)))
     }
 

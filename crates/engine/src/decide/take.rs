@@ -5,7 +5,7 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
-use crate::command::{LeaseAsk, LeaseTime, Party, Pick, Take, Wait};
+use crate::command::{LeaseAsk, Party, Pick, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Removal};
 use crate::message::{Message, MessageId, QueueId};
@@ -17,7 +17,7 @@ use crate::waiters::{Lines, Waiter};
 
 use super::choose::Walked;
 use super::cold::{Cold, MANY};
-use super::lease::given_ms;
+use super::lease::{given_ms, is_over};
 
 impl Engine {
     pub(crate) fn take<J: Journal>(
@@ -414,8 +414,9 @@ impl Engine {
             self.note_token(take, queues, &handed);
         }
         let hold = if let Some(ask) = &take.lease {
-            if ask.time == LeaseTime::Over && !take.look {
-                self.end_over(cx, &handed);
+            let over = |message: &Message| is_over(ask, message.ttr_ms);
+            if !take.look && handed.iter().any(over) {
+                self.end_over(cx, ask, &handed);
             }
             Hold::Written(newest)
         } else {

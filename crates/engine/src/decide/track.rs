@@ -1,10 +1,10 @@
 //! Tracked messages: noting what becomes of them, and answering who asks.
 
 use super::Stop;
-use crate::command::{ByName, Verb};
+use crate::command::{ByName, NamedAct, Verb};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Removal};
-use crate::message::{Message, MessageId};
+use crate::message::{Message, MessageId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
 use crate::store::Tracks;
@@ -150,19 +150,55 @@ impl Engine {
         }
     }
 
+    /// What somebody says of a tracked message that nobody holds: before it is taken, or after it
+    /// is done. Of several of the name it is the one that was put last.
+    pub(super) fn say_of_track<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        by_name: &ByName,
+    ) -> Result<Outcome, Stop> {
+        let (percent, text) = match &by_name.act {
+            NamedAct::Progress(percent, text) => (*percent, text.as_deref()),
+            // It is no lease's end that would be put off.
+            NamedAct::Until(_) => (None, None),
+            NamedAct::Track | NamedAct::Look | NamedAct::Settle(_) | NamedAct::Extend(_) => {
+                return Err(Refusal::NotFound.into());
+            }
+        };
+        let (id, mut track) = self.track_named(by_name, by_name.act.verb())?;
+        if let Some(slot) = self.look_up(id)? {
+            if self.store.messages.at(slot).state == State::Reserved {
+                return Err(Refusal::NotFound.into());
+            }
+            self.say(cx, id, percent, text);
+        } else if percent.is_some() || text.is_some() {
+            track.percent = percent.map(|percent| percent.min(100)).or(track.percent);
+            if let Some(text) = text {
+                track.note = text[..text.len().min(TRACK_NOTE_BYTES_MAX)].into();
+            }
+            (track.changed, track.until) = (self.now, self.after(self.settings.track_keep_ms));
+            self.keep_track(cx, id, Some(Box::new(track)));
+        }
+        Ok(Outcome::Done)
+    }
+
     /// What became of the tracked message of this name that was put last. Where no queue is named,
     /// those of queues that the asker may not look into are none.
     pub(crate) fn tracked(&mut self, by_name: &ByName) -> Result<Outcome, Stop> {
+        let (_, track) = self.track_named(by_name, Verb::Peek)?;
+        Ok(Outcome::Tracked(Box::new(track)))
+    }
+
+    fn track_named(&mut self, by_name: &ByName, verb: Verb) -> Result<(MessageId, Track), Refusal> {
         let (now, named) = (self.now, by_name.queue.as_ref());
         let found = self.store.tracks.named(&by_name.name).take(NAMESAKES_MAX);
-        let found = found.filter(|track| track.until > now);
-        let found = found.filter(|track| named.is_none_or(|queue| *queue == track.queue));
-        let found: Vec<Track> = found.cloned().collect();
+        let found = found.filter(|(_, track)| track.until > now);
+        let found = found.filter(|(_, track)| named.is_none_or(|queue| *queue == track.queue));
+        let found: Vec<_> = found.map(|(id, track)| (id, track.clone())).collect();
         let may = |engine: &mut Self, queue: &Name| {
-            named.is_some() || engine.may(engine.asker, Verb::Peek, queue)
+            named.is_some() || engine.may(engine.asker, verb, queue)
         };
-        let found = found.into_iter().find(|track| may(self, &track.queue));
-        let track = found.ok_or(Refusal::NotFound)?;
-        Ok(Outcome::Tracked(Box::new(track)))
+        let found = found.into_iter().find(|(_, track)| may(self, &track.queue));
+        found.ok_or(Refusal::NotFound)
     }
 }

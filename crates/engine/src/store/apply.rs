@@ -133,13 +133,15 @@ impl Durable {
                 id,
                 until,
                 scope,
+                sum,
             } => {
-                let era = self.queue(queue).map_or(0, |queue| queue.era);
+                let era = self.queue(queue).map_or(0, |queue| queue.era_of(scope));
                 let memory = Memory {
                     id,
                     until,
                     home,
                     scope,
+                    sum,
                     era,
                 };
                 self.remember((queue, kind, mark), memory);
@@ -185,6 +187,11 @@ impl Durable {
                 through: _,
                 count,
             } => self.flush(queue, count, true),
+            Fact::MarksForgotten { queue } => {
+                if let Some(queue) = self.queue_mut(queue) {
+                    queue.mark_era = queue.mark_era.wrapping_add(1);
+                }
+            }
             Fact::QueueDropped {
                 queue,
                 through: _,

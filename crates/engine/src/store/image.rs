@@ -247,6 +247,7 @@ fn remembered((queue, kind, mark): &MarkKey, memory: &Memory) -> Fact {
         id: memory.id,
         until: memory.until,
         scope: memory.scope,
+        sum: memory.sum,
     }
 }
 

@@ -27,7 +27,7 @@ impl Durable {
     fn is_in_scope(&self, key: &MarkKey, memory: &Memory, now: Ms) -> bool {
         let here = || self.message(memory.id);
         match memory.scope {
-            Scope::Window => true,
+            Scope::Window => self.is_of_this_era(key, memory),
             // One that is tied and in a run waits there, and nothing but a flush took it untold.
             Scope::Waiting | Scope::Started | Scope::Done => here().map_or_else(
                 || self.is_of_this_era(key, memory),
@@ -39,19 +39,18 @@ impl Durable {
         }
     }
 
-    /// True if a flush took the message that it is tied to.
+    /// True if a flush took the message that it is tied to, or the mark itself.
     pub(super) fn is_flushed(&self, key: &MarkKey) -> bool {
         let known = self.marks.get(key);
         known.is_some_and(|memory| {
-            memory.scope != Scope::Window
-                && self.message(memory.id).is_none()
-                && !self.is_of_this_era(key, memory)
+            let tied = memory.scope != Scope::Window;
+            !self.is_of_this_era(key, memory) && !(tied && self.message(memory.id).is_some())
         })
     }
 
     fn is_of_this_era(&self, key: &MarkKey, memory: &Memory) -> bool {
         let queue = self.queue(key.0);
-        queue.is_some_and(|queue| queue.era == memory.era)
+        queue.is_some_and(|queue| queue.era_of(memory.scope) == memory.era)
     }
 
     /// These messages leave memory for a run: flushes before did not take them.

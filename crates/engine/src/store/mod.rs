@@ -62,7 +62,10 @@ pub(crate) struct Memory {
     pub(crate) until: Ms,
     pub(crate) home: Home,
     pub(crate) scope: Scope,
-    /// Its queue's when it was remembered: a flush since then took what waited.
+    /// See [`crate::PutMore::token_sum`].
+    pub(crate) sum: u64,
+    /// Its queue's when it was remembered ([`Queue::era_of`]): a flush since then took what waited,
+    /// or the mark.
     era: u32,
 }
 

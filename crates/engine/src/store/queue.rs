@@ -10,6 +10,7 @@ use super::cold::{Cold, QueueCold, Shelf};
 use super::{Ascending, Durable, KeyGroups};
 use crate::account::Account;
 use crate::cold::Lane;
+use crate::command::Scope;
 use crate::fact::Pause;
 use crate::message::{MessageId, QueueId};
 use crate::name::Name;
@@ -79,6 +80,8 @@ pub(crate) struct Queue {
 
     /// Marks that puts into it left.
     pub(crate) marks: u32,
+    /// Rises when they are forgotten; those of an older era are known no longer.
+    pub(crate) mark_era: u32,
     /// Bytes it takes in a snapshot at most, as they are counted.
     pub(crate) told_bytes: u64,
 
@@ -181,6 +184,14 @@ impl Durable {
 }
 
 impl Queue {
+    /// The era by which a mark of this scope is known: with a message's it ends with what waits.
+    pub(crate) fn era_of(&self, scope: Scope) -> u32 {
+        match scope {
+            Scope::Window => self.mark_era,
+            Scope::Waiting | Scope::Started | Scope::Done => self.era,
+        }
+    }
+
     /// Messages that wait: ready, held back or delayed.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting_in_memory() + self.cold.as_ref().map_or(0, |cold| cold.waiting())

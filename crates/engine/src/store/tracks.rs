@@ -47,11 +47,14 @@ impl Tracks {
     }
 
     /// Those of this name, first the one that was put last.
-    pub(crate) fn named<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Track> + use<'a> {
+    pub(crate) fn named<'a>(
+        &'a self,
+        name: &[u8],
+    ) -> impl Iterator<Item = (MessageId, &'a Track)> + use<'a> {
         let name: Arc<[u8]> = Arc::from(name);
         let own = (name.clone(), MessageId(0))..=(name, MessageId(u64::MAX));
         let own = self.names.range(own).rev();
-        own.filter_map(|(_, id)| self.of.get(id).map(|track| &**track))
+        own.filter_map(|(_, id)| Some((*id, &**self.of.get(id)?)))
     }
 
     pub(super) fn set(&mut self, id: MessageId, track: Box<Track>) {

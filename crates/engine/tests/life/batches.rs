@@ -196,6 +196,29 @@ impl Pair {
     }
 
     /// Bodies of all that waits in a queue.
+    /// Whatever is there is done.
+    fn finish_all(&mut self, queue: usize) {
+        for fact in self.shards[queue].engine.image() {
+            if let Fact::Image(message, _) = fact {
+                let id = message.id;
+                let lease = LeaseAsk {
+                    owner: LeaseOwner::Time,
+                    time: LeaseTime::Fixed(60_000),
+                    back_to: BackTo::Place,
+                    held_max: 0,
+                };
+                // Somebody may have it.
+                self.ask(queue, Command::ReserveId { id, lease });
+                let done = Command::Settle {
+                    id,
+                    by: By::Anyone,
+                    how: How::Finish,
+                };
+                assert_eq!(self.ask(queue, done), Outcome::Done);
+            }
+        }
+    }
+
     fn bodies(&self, queue: usize) -> Vec<String> {
         let image = self.shards[queue].engine.image();
         let body = |fact: Fact| match fact {
@@ -289,6 +312,12 @@ fn run(to: usize, mut crash: impl FnMut(&mut Pair)) -> Pair {
     crash(&mut pair);
     pair.carry();
     crash(&mut pair);
+    // The second waits for the first.
+    assert_eq!(pair.bodies(to), ["all ran"]);
+    pair.finish_all(to);
+    crash(&mut pair);
+    pair.carry();
+    crash(&mut pair);
     pair
 }
 
@@ -307,7 +336,7 @@ fn callbacks_come_once_wherever_it_crashes() {
                 }
                 step += 1;
             });
-            assert_eq!(pair.bodies(to), ["all ran", "all done"], "{to} {at}");
+            assert_eq!(pair.bodies(to), ["all done"], "{to} {at}");
         }
     }
 }
@@ -460,10 +489,21 @@ fn a_parent_says_nothing_before_its_children() {
     assert_eq!(pair.bodies(0), ["m"]);
     pair.take(0);
     pair.settle(0, "m", How::Finish);
+    assert_eq!(pair.bodies(0), ["child ran", "all ran"]);
+    pair.finish_all(0);
+    assert_eq!(pair.bodies(0), ["child done", "all done"]);
+    // Who comes now is counted, and nothing is said again.
+    pair.put(0, child, "late");
+    let progress = |pair: &mut Pair| pair.batch(BatchAsk::Show(child)).progress;
     assert_eq!(
-        pair.bodies(0),
-        ["child ran", "all ran", "child done", "all done"]
+        (progress(&mut pair).total, progress(&mut pair).pending),
+        (2, 1)
     );
+    assert!(pair.batch(BatchAsk::Open(child)).progress.open);
+    pair.batch(BatchAsk::Commit(child));
+    pair.finish_all(0);
+    assert_eq!(progress(&mut pair).pending, 0);
+    assert!(pair.bodies(0).is_empty());
 }
 
 /// One that nobody commits is gone, and holds its parent no longer.

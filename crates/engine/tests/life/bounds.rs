@@ -200,7 +200,7 @@ fn a_kick_a_move_and_children_have_a_bound() {
         child: Name::from(format!("p+{child}").as_str()),
     };
     for child in 0..1024 {
-        assert_eq!(w.ask(1, join(child)), Some(Outcome::Done));
+        assert_eq!(w.ask(1, join(child)), Some(Outcome::Count(1)));
     }
     let refused = Some(Outcome::Refused(Refusal::TooManyQueues));
     assert_eq!(w.ask(1, join(1024)), refused);

@@ -194,3 +194,62 @@ fn many_go_at_once_and_are_freed_in_slices() {
     assert!(w.engine.memory_bytes() < before / 10);
     w.verify();
 }
+
+/// Whichever way a queue is emptied, and over a restart; the other queue's records stay.
+#[test]
+fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
+    let purge = Command::Sweep(Box::new(Sweep {
+        queue: "q".into(),
+        state: ListState::Ready,
+        filter: Filter::default(),
+        act: SweepAct::Delete,
+        after: None,
+        max: u32::MAX,
+    }));
+    let flush = |reserved| Command::Flush {
+        queue: "q".into(),
+        reserved,
+    };
+    let dedupe = Dedupe {
+        id: (*b"id").into(),
+        window_ms: Some(60_000),
+        scope: None,
+        on_repeat: Some(OnRepeat::First),
+    };
+    let by_id = PutMore {
+        dedupe: Some(dedupe),
+        ..PutMore::default()
+    };
+    let by_token = PutMore {
+        token: Some((*b"id").into()),
+        ..PutMore::default()
+    };
+    for empty in [flush(true), flush(false), Command::FlushAll, purge] {
+        for more in [&by_id, &by_token] {
+            for taken in [false, true] {
+                let mut w = World::new();
+                let put = |queue: &str| {
+                    Command::Put(Put {
+                        more: Some(Box::new(more.clone())),
+                        ..Put::new(queue.into(), Body::new(b"x"))
+                    })
+                };
+                let is_fresh = |outcome| matches!(outcome, Some(Outcome::Put { fresh: true, .. }));
+                assert!(is_fresh(w.ask(1, put("q"))));
+                assert!(is_fresh(w.ask(1, put("other"))));
+                if taken {
+                    assert_eq!(w.take(1, open("q")), "x");
+                }
+                w.ask(1, empty.clone());
+                w.restart();
+                assert!(is_fresh(w.ask(1, put("q"))), "{empty:?} {taken}");
+                assert!(!is_fresh(w.ask(1, put("q"))), "{empty:?} {taken}");
+                w.restart();
+                assert!(!is_fresh(w.ask(1, put("q"))), "{empty:?} {taken}");
+                let all = empty == Command::FlushAll;
+                assert_eq!(is_fresh(w.ask(1, put("other"))), all);
+                w.verify();
+            }
+        }
+    }
+}

@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::limits::Limits;
 use crate::meter::Meter;
 use crate::occasions::HookReply;
-use crate::program::Program;
+use crate::program::{Program, without_preamble};
 use crate::sandbox;
 use crate::shared::{Shared, locked};
 use crate::submit::Decided;
@@ -46,6 +46,7 @@ pub fn run_tests(hooks: &Path, tests: &Path) -> Result<Vec<TestResult>, HookErro
     let name = format!("tests/{}", name.to_string_lossy());
     let text = std::fs::read(tests)
         .map_err(|error| HookError::of_file(&name, format!("cannot be read: {error}")))?;
+    let text = without_preamble(text);
     let program = Program::load(hooks, &Limits::default(), Arc::default())?;
     let mut files = vec![name.clone()];
     files.extend(program.names.iter().cloned());

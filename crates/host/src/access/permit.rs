@@ -7,7 +7,8 @@
 use std::sync::atomic::Ordering;
 
 use quintet_engine::{
-    Caller, Command, Name, Outcome, Permits, Principal, Refusal, StatsReply, Subject, Verb,
+    Caller, Command, DeadLetter, Name, Outcome, Overrides, Permits, Principal, Refusal, StatsReply,
+    Subject, Verb,
 };
 
 use super::{Access, Decided};
@@ -83,6 +84,15 @@ impl Access<'_> {
             let then = compound.then.as_deref();
             return then.is_none_or(|then| self.permits(principal, then));
         }
+        if let Command::Configure {
+            overrides: Some(overrides),
+            ..
+        }
+        | Command::Create { overrides, .. } = command
+            && !self.may_lead_to(principal, overrides)
+        {
+            return false;
+        }
         let about = command.about();
         let verb = about.verb;
         match about.subject {
@@ -96,8 +106,14 @@ impl Access<'_> {
             Subject::Queue(queue) => self.may(principal, verb, queue),
             Subject::Queues(queues) => queues.iter().all(|queue| self.may(principal, verb, queue)),
             Subject::Puts(puts) => puts.iter().all(|put| self.may(principal, verb, &put.queue)),
-            // A child has what its parent has, and perhaps more.
-            Subject::Between(_, child) if verb == Verb::Join => self.may(principal, verb, child),
+            // A child has what its parent has, and perhaps more. To make one, which is given all
+            // that is put into the parent, takes a right there; one that is there is only named.
+            Subject::Between(parent, child) if verb == Verb::Join => {
+                let shard = self.core.shard_of_queue(child.as_bytes());
+                self.may(principal, verb, child)
+                    && (self.may(principal, verb, parent)
+                        || self.step(shard, |at| at.engine.is_child(child)))
+            }
             Subject::Between(from, to) => {
                 self.may(principal, verb, from) && self.may(principal, Verb::Put, to)
             }
@@ -105,6 +121,17 @@ impl Access<'_> {
             Subject::Message(_) | Subject::Named | Subject::Batch(_) => true,
             Subject::MessageTo(_, to) => self.may(principal, Verb::Put, to),
         }
+    }
+
+    /// What dies or expires in a queue goes where its settings say, whoever has put it: that is as
+    /// a put by whoever sets that.
+    fn may_lead_to(&mut self, principal: Principal, overrides: &Overrides) -> bool {
+        let dead = match &overrides.dead_letter {
+            Some(DeadLetter::To(name)) => Some(name),
+            Some(DeadLetter::Bury) | None => None,
+        };
+        let mut queues = dead.into_iter().chain(&overrides.expire_to);
+        queues.all(|queue| queue.is_empty() || self.may(principal, Verb::Put, queue))
     }
 
     fn may(&mut self, principal: Principal, verb: Verb, queue: &Name) -> bool {

@@ -1,7 +1,7 @@
 //! What scripts say and what becomes of their messages: cases of the sheet
 //! (`protocols/rq.md`, section 10).
 
-use crate::common::{World, eventually};
+use crate::common::{World, eventually, write_script};
 use serde_json::json;
 
 #[test]
@@ -434,4 +434,14 @@ fn two_hundred_at_once() {
 fn now_s() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.expect("a clock").as_secs()
+}
+
+/// Not in the folder that the server happened to be started in.
+#[test]
+fn a_relative_script_is_in_the_folder_of_scripts() {
+    let world = World::new();
+    write_script(&world.root().join("mine.sh"), "echo done ok >&3");
+    world.queue_with("test", "echo err other >&3", json!({"script": "mine.sh"}));
+    let (_, status) = world.run("test", json!({"param1": "x"}));
+    assert_eq!(status, "done - ok");
 }

@@ -1,5 +1,7 @@
 //! Replies of the control channel.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use quintet_door::Setting;
 use quintet_engine::{
     Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
@@ -55,7 +57,19 @@ fn engine(outcome: &Outcome) -> Value {
         }),
         Outcome::Entries(entries) => {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let entry = |entry: &TableEntry| json!({ "key": text(&entry.key), "value": text(&entry.value) });
+            let coded = |bytes: &[u8]| {
+                let text = std::str::from_utf8(bytes);
+                text.is_err().then(|| BASE64_STANDARD.encode(bytes))
+            };
+            let entry = |entry: &TableEntry| {
+                let mut told = json!({ "key": text(&entry.key), "value": text(&entry.value) });
+                for (name, bytes) in [("key_base64", &entry.key), ("value_base64", &entry.value)] {
+                    if let Some(coded) = coded(bytes) {
+                        told[name] = coded.into();
+                    }
+                }
+                told
+            };
             json!({ "entries": entries.iter().map(entry).collect::<Vec<_>>() })
         }
         Outcome::Dropped(dropped) => json!({

@@ -1,8 +1,9 @@
 //! Requests of the control channel.
 
 use quintet_engine::{
-    Attr, BatchAsk, BatchId, Body, By, ByName, Command, Dedupe, Edit, Expiry, ListState, MessageId,
-    Name, NamedAct, OnRepeat, Pattern, Peek, Put, PutMore, Scope, StatsOf, Take, Tie, Wait, When,
+    Attr, BatchAsk, BatchId, Body, By, ByName, Command, Dedupe, Edit, Expiry, Groups, ListState,
+    MessageId, Name, NamedAct, OnRepeat, Overrides, Pattern, Peek, Put, PutMore, Scope, StatsOf,
+    Take, Tie, Wait, When,
 };
 use quintet_scripts::FOLDER;
 use quintet_wire::{Ask, CronAct, HostAsk, Login, WorkerState};
@@ -69,6 +70,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
         "login" => login(of),
         "setup" => engine(Command::Stats(StatsOf::Setup(queue(of)?))),
         "config" => Ok(Request::Ask(Ask::Host(HostAsk::Config))),
+        "create" => engine(create(of)?),
         "join" => engine(join(of)?),
         "metrics" => Ok(Request::Ask(Ask::Host(HostAsk::Metrics))),
         "rates" => Ok(Request::Ask(Ask::Host(HostAsk::Rates))),
@@ -192,6 +194,26 @@ fn cron(act: CronAct, of: &Value) -> Result<Request, String> {
     let name = of.get("name").and_then(Value::as_str);
     let name = name.ok_or("which [[cron]] table?")?;
     Ok(Request::Ask(Ask::Host(HostAsk::Cron(act, name.into()))))
+}
+
+fn create(of: &Value) -> Result<Command, String> {
+    let groups = match of.get("groups").and_then(Value::as_str) {
+        Some("ordered") => Some(Groups::Ordered),
+        Some("fair") => Some(Groups::Fair),
+        Some(other) => return Err(format!("groups {other} are not known")),
+        None => None,
+    };
+    let overrides = Overrides {
+        default_ttr_ms: number(of, "ttr_ms"),
+        ttl_ms: number(of, "ttl_ms"),
+        default_delay_ms: number(of, "delay_ms").filter(|&ms| ms > 0),
+        groups,
+        ..Overrides::default()
+    };
+    Ok(Command::Create {
+        queue: queue(of)?,
+        overrides: Box::new(overrides),
+    })
 }
 
 fn join(of: &Value) -> Result<Command, String> {

@@ -13,11 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
+use quintet_engine::Refusal;
+use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::Where;
-use super::client::Client;
+use super::client::{Client, Refused};
 use super::progress::{Of, Progress, STOPPED};
 use super::records::{self, BadInput, Source};
 use crate::admin::Standing;
@@ -291,6 +293,25 @@ impl Import {
                 "{from} is this server itself: name one queue in --from and another in --into \
                  (or quintet move)"
             );
+        }
+        let mut setups = peer.setups();
+        if let Some(into) = into {
+            // Of several there it is one here.
+            setups.truncate(usize::from(setups.len() == 1));
+            for setup in &mut setups {
+                setup["queue"] = crate::admin::name(into).to_string().into();
+            }
+        }
+        for setup in setups {
+            let made = importer
+                .client
+                .ask(&json!({ "create": setup }), &mut std::io::empty());
+            // One that is there stays as it is.
+            if let Err(error) = made
+                && !Refused::is(&error, Refusal::QueueExists)
+            {
+                return Err(error.context("cannot make a queue"));
+            }
         }
         let done = moved(&mut importer, &mut *peer);
         let back = peer.give_back();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use quintet_engine::Overrides;
+use quintet_engine::{Name, Overrides};
 use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;
@@ -132,8 +132,25 @@ fn served(name: &str) -> Result<Served, String> {
     Served::by_name(name).ok_or_else(|| unknown("voice", name, names()))
 }
 
+/// Where a text is no TOML, without the line itself: it may hold a password.
+fn no_toml(text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let before = before.unwrap_or_default();
+    let line = 1 + before.matches('\n').count();
+    let column = 1 + before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count();
+    anyhow!(
+        "TOML parse error at line {line}, column {column}: {}",
+        error.message()
+    )
+}
+
 fn read(text: &str, config: &mut Config) -> Result<()> {
-    let table: toml::Table = text.parse()?;
+    let table: toml::Table = text.parse().map_err(|error| no_toml(text, &error))?;
     for (name, value) in &table {
         set_or_table(name, value, config).map_err(|wrong| wrong.on_line(text, name))?;
     }
@@ -154,9 +171,13 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
                 .filter(|name| !name.is_empty())
                 .ok_or_else(|| "a [[queue]] needs name = \"queue or pattern\"".to_owned())?;
             let place = format!("[[queue]] {name}");
-            config
-                .rules
-                .push((name.to_owned(), overrides(table, &[], &place)?));
+            let overrides = overrides(table, &[], &place)?;
+            let own = Name::new(name.as_bytes());
+            if overrides.expire_to.as_ref() == Some(&own) {
+                let why = "expire_to is the queue itself, where what expires would be lost";
+                return Err(Wrong::of_key("expire_to", why.to_owned()).within(&place));
+            }
+            config.rules.push((name.to_owned(), overrides));
             let script = scripts::read(name, table).map_err(|why| format!("in {place}: {why}"))?;
             config.scripts.extend(script);
             Ok(())
@@ -438,6 +459,36 @@ mod tests {
             };
             assert!(format!("{error:#}").contains(says), "{error:#}");
         }
+    }
+
+    #[test]
+    fn what_is_no_toml_is_placed_and_not_repeated() {
+        for (text, place) in [
+            (
+                "queues_max = 7\n[[user]]\nname = 'ann'\npassword = hush-hush'\n",
+                "line 4, column 12",
+            ),
+            ("password = 'hush-hush\n", "line 1, column "),
+            ("'hush-hush' = 1\n'hush-hush' = 2\n", "line 2, column 1"),
+            ("[[user]]\npassword = \"hush-hush\\q\"\n", "line 2, column "),
+        ] {
+            let said = error(text);
+            assert!(
+                said.contains(place) && !said.contains("hush"),
+                "{text}: {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_queue_does_not_expire_to_itself() {
+        let rule =
+            |name: &str| format!("[[queue]]\nname = '{name}'\nttl = '1s'\nexpire_to = 'work'");
+        assert!(error(&rule("work")).contains("expire_to is the queue itself"));
+        for good in ["w*", "other"] {
+            from_text(&rule(good)).expect("read");
+        }
+        from_text("[defaults]\nexpire_to = 'work'").expect("read");
     }
 
     #[test]

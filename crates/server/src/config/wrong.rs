@@ -189,7 +189,7 @@ mod tests {
                 "line 3: in [cluster]: unknown key",
                 &of_newer,
             ),
-            ("a = 1\nb = ", "TOML parse error at line 2", "b = "),
+            ("a = 1\nb = ", "TOML parse error at line 2", "column 5"),
         ] {
             let error = match from_text(text) {
                 Ok(_) => panic!("accepted: {text}"),

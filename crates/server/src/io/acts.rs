@@ -1,6 +1,7 @@
 //! Acts on queues that the audit writes down.
 
-use quintet_engine::{Command, Edit, Pattern};
+use quintet_engine::{BatchAsk, Command, Edit, Outcome, Pattern, Subject, TableAsk, Verb};
+use quintet_wire::Given;
 
 /// What an act on queues is written down with.
 #[derive(Debug)]
@@ -11,28 +12,74 @@ pub(super) struct Administers {
     pub(super) step: Option<bool>,
 }
 
+/// Whether a command is written down, for whoever gives it (`operator`: over the control socket).
+/// A new command has to say it here.
+fn is_written_down(command: &Command, operator: bool) -> bool {
+    match command {
+        Command::Flush { .. }
+        | Command::FlushAll
+        | Command::FlushExpired(_)
+        | Command::Drop(_)
+        | Command::Configure { .. }
+        | Command::Join { .. }
+        | Command::Pause { .. }
+        | Command::Move { .. }
+        | Command::MoveAll { .. }
+        | Command::Table(TableAsk::Drop(_))
+        | Command::Batch(BatchAsk::Forget(_)) => true,
+        Command::DropQueues { dry_run, .. } => !dry_run,
+        Command::Edit(_, edit) => operator || changes_more_than_notes(edit),
+        Command::Sweep(sweep) => sweep.act.changes(),
+        // Everyday work, for clients of a protocol.
+        Command::Delete { .. } | Command::Kick { .. } | Command::KickId(_) => operator,
+        // Made by everybody who puts, too.
+        Command::Create { .. } => operator,
+        Command::Put(_)
+        | Command::PutMany(_)
+        | Command::Take(_)
+        | Command::Watch(_)
+        | Command::Rewatch(_)
+        | Command::WatchQueue { .. }
+        | Command::StopWaiting
+        | Command::Refer { .. }
+        | Command::Settle { .. }
+        | Command::SettleHeld { .. }
+        | Command::Touch(_)
+        | Command::Extend { .. }
+        | Command::Progress { .. }
+        | Command::ByName(_)
+        | Command::ReserveId { .. }
+        | Command::Peek(_)
+        | Command::Commit(_)
+        | Command::Remembered { .. }
+        | Command::BurnId
+        | Command::Restore(_)
+        // What a hook decided.
+        | Command::Compound(_)
+        | Command::Table(TableAsk::Get { .. } | TableAsk::List { .. })
+        | Command::Batch(
+            BatchAsk::New(_)
+            | BatchAsk::Number { .. }
+            | BatchAsk::Open(_)
+            | BatchAsk::Commit(_)
+            | BatchAsk::Show(_)
+            | BatchAsk::List { .. },
+        )
+        | Command::Stats(_) => false,
+    }
+}
+
+impl Administers {
+    /// True if it was as it should be: a client says so with each request.
+    pub(super) fn is_nothing(&self, given: &Given) -> bool {
+        self.act == Verb::Join.name() && matches!(given, Given::Engine(Outcome::Done, _))
+    }
+}
+
 /// What an act on queues is written down with; `None`: it is everyday work,
 /// which for clients of a protocol is more than for the `operator`.
 pub(super) fn administers(command: &Command, operator: bool) -> Option<Administers> {
-    let by_hand = operator
-        && matches!(
-            command,
-            Command::Delete { .. } | Command::Kick { .. } | Command::KickId(_)
-        );
-    let administers = matches!(
-        command,
-        Command::Flush { .. }
-            | Command::FlushAll
-            | Command::FlushExpired(_)
-            | Command::Drop(_)
-            | Command::DropQueues { dry_run: false, .. }
-            | Command::Configure { .. }
-            | Command::Pause { .. }
-            | Command::Move { .. }
-            | Command::MoveAll { .. }
-    ) || matches!(command, Command::Edit(_, edit) if operator || changes_more_than_notes(edit))
-        || matches!(command, Command::Sweep(sweep) if sweep.act.changes());
-    if !administers && !by_hand {
+    if !is_written_down(command, operator) {
         return None;
     }
     let what = command.about();
@@ -44,6 +91,9 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
             Pattern::Glob(glob) => glob.escape_ascii().to_string(),
         };
     }
+    if let Subject::Batch(batch) = what.subject {
+        shown = batch.to_string();
+    }
     if let Some(id) = what.subject.message() {
         shown = format!("{} {shown}", id.0);
     }
@@ -52,8 +102,15 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
     } else {
         None
     };
+    let act = match command {
+        Command::Pause {
+            for_ms: Some(0), ..
+        } => "resume",
+        Command::Batch(_) => "forget_batch",
+        _ => what.verb.name(),
+    };
     Some(Administers {
-        act: what.verb.name(),
+        act,
         what: shown,
         step,
     })

@@ -71,6 +71,7 @@ impl IoThread {
                     }
                     let later = self.replies.len() == before;
                     match (act, self.replies.last().filter(|_| !later)) {
+                        (Some(act), Some(reply)) if act.is_nothing(&reply.given) => {}
                         (Some(act), Some(reply)) => {
                             server.audit_act(conn, &act, result_of(&reply.given));
                         }
@@ -182,11 +183,12 @@ pub(super) fn changes_server(ask: &HostAsk) -> bool {
         | HostAsk::CloseClient(_)
         | HostAsk::Cron(..)
         | HostAsk::Steer(..)
+        | HostAsk::Config
+        | HostAsk::Noted(..)
         | HostAsk::Listener => true,
         HostAsk::Stats
         | HostAsk::Metrics
         | HostAsk::Rates
-        | HostAsk::Config
         | HostAsk::Clients
         | HostAsk::Workers
         | HostAsk::Crons
@@ -198,6 +200,7 @@ pub(super) fn changes_server(ask: &HostAsk) -> bool {
 pub(super) fn subject_of(ask: &HostAsk) -> String {
     match ask {
         HostAsk::CloseClient(id) => id.to_string(),
+        HostAsk::Noted(_, what) => what.to_string(),
         HostAsk::Cron(_, name) | HostAsk::Steer(_, name) => name.to_string(),
         HostAsk::Reload
         | HostAsk::Shutdown

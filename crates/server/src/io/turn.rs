@@ -617,6 +617,7 @@ fn ends_batch(ask: &Ask) -> bool {
             | HostAsk::Steer(..)
             | HostAsk::Crons
             | HostAsk::Cron(..)
+            | HostAsk::Noted(..)
             | HostAsk::Foreign(_),
         ) => true,
         // Numbers are gathered when the reply is written: what comes after

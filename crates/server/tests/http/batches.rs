@@ -133,7 +133,9 @@ fn a_callback_to_a_full_queue_waits_for_room() {
     let batch = make(&server);
     let act = format!("POST /batches/{batch}/commit");
     assert_eq!(ask(&server, &act, "", "").status, 200);
-    assert_eq!(taken(&server, "ran").len(), 1);
+    let ran = taken(&server, "ran");
+    assert_eq!(ran.len(), 1);
+    settle(&server, &ran[0], "finish");
     assert_eq!(shown(&server, &batch)["success"], "no");
     let metrics = text(&server.run(&["metrics"]).stdout);
     assert!(metrics.contains("quintet_batches_waiting 1\n"), "{metrics}");
@@ -310,6 +312,7 @@ fn a_hook_makes_a_batch_over_shards_in_the_step_of_its_put_and_over_a_kill() {
         let path = format!("POST /queues/{queue}/reserve");
         let reply = ask(&server, &path, "", &wait);
         assert_eq!(reply.json["messages"][0]["body"], body, "{}", reply.json);
+        settle(&server, &reply.json["messages"][0], "finish");
     }
     assert!(server.stop().success());
 }

@@ -362,6 +362,35 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("the file ends inside a record"), "{said}");
     assert!(said.contains(" messages stored"), "{said}");
+    // One of which nothing is left, its beginning, or a record.
+    let first = before.keys().find(|path| !path.ends_with("lock")).unwrap();
+    let whole = &before[first];
+    let blank = |from: usize, to: usize| {
+        let mut bytes = whole.clone();
+        bytes[from..to].fill(0);
+        bytes
+    };
+    std::fs::write(last, bytes).unwrap();
+    for (left, says) in [
+        (Vec::new(), "it is empty"),
+        (vec![0; 3], "it begins with zeros"),
+        (vec![0; 4096], "it begins with zeros"),
+        (blank(0, 4), "it begins with zeros"),
+        (blank(4, 120), "nothing but zeros where a record should be"),
+    ] {
+        std::fs::write(first, left).unwrap();
+        for more in [&[][..], &["--dry-run"]] {
+            let output = import(&other, &from, more);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{says}: {said}");
+            let named = first.to_str().unwrap();
+            assert!(
+                said.contains(named) && said.contains(says),
+                "{says}: {said}"
+            );
+        }
+    }
+    std::fs::write(first, whole).unwrap();
     // And one of a version to come.
     std::fs::write(last, 8_u32.to_le_bytes()).unwrap();
     let output = import(&other, &from, &[]);

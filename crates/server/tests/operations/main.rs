@@ -15,6 +15,7 @@ mod moving;
 mod peers;
 mod readme;
 mod remembered;
+mod rights;
 mod rq_command;
 mod settings;
 mod shards;

@@ -30,6 +30,13 @@ struct State {
     next: u64,
     /// Requests that are answered that SQS is busy.
     busy: usize,
+    /// Receives whose answers are lost, the second half of every other one.
+    lose: usize,
+    /// What those have hidden, and how often it is asked about until it is shown again.
+    lost: Vec<u64>,
+    looks: usize,
+    /// What GetQueueAttributes tells beside.
+    setup: Value,
     asked: BTreeMap<String, usize>,
 }
 
@@ -118,12 +125,30 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
                 "message": "The request signature we calculated does not match"}),
             ),
         };
+        let mut loses = None;
+        {
+            let mut state = state.lock().unwrap();
+            if state.lose > 0 && answer["Messages"].is_array() {
+                state.lose -= 1;
+                loses = Some(state.lose % 2);
+                let handles = answer["Messages"].as_array().unwrap().iter();
+                let handles = handles.map(|told| told["ReceiptHandle"].as_str().unwrap());
+                state
+                    .lost
+                    .extend(handles.map(|handle| handle.parse::<u64>().unwrap()));
+                state.looks = 3;
+            }
+        }
         let answer = answer.to_string();
         let reply = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/x-amz-json-1.0\r\n\
              content-length: {}\r\n\r\n{answer}",
             answer.len()
         );
+        if let Some(half) = loses {
+            _ = into.write_all(&reply.as_bytes()[..half * (reply.len() / 2)]);
+            return;
+        }
         if into.write_all(reply.as_bytes()).is_err() {
             return;
         }
@@ -205,15 +230,26 @@ fn answer(target: &str, body: &[u8], state: &mut State) -> (u16, Value) {
             ),
         },
         ("GetQueueAttributes", Some(name)) => {
+            if !state.lost.is_empty() {
+                state.looks -= 1;
+            }
+            if state.looks == 0 {
+                let lost = std::mem::take(&mut state.lost);
+                for (id, message) in state.queues.get_mut(&name).unwrap() {
+                    message.hidden &= !lost.contains(id);
+                }
+            }
+            let setup = state.setup.clone();
             let queue = &state.queues[&name];
             let hidden = queue.iter().filter(|(_, message)| message.hidden).count();
-            (
-                200,
-                json!({"Attributes": {
+            let mut told = json!({
                 "ApproximateNumberOfMessages": (queue.len() - hidden).to_string(),
                 "ApproximateNumberOfMessagesNotVisible": hidden.to_string(),
-                "ApproximateNumberOfMessagesDelayed": "0" }}),
-            )
+                "ApproximateNumberOfMessagesDelayed": "0" });
+            for (name, value) in setup.as_object().into_iter().flatten() {
+                told[name] = value.clone();
+            }
+            (200, json!({ "Attributes": told }))
         }
         ("ReceiveMessage", Some(name)) => {
             (200, received(&asked, state.queues.get_mut(&name).unwrap()))
@@ -259,6 +295,9 @@ fn received(asked: &Value, queue: &mut [(u64, Message)]) -> Value {
         if let Some(group) = &message.group {
             told["Attributes"]["MessageGroupId"] = json!(group);
             told["Attributes"]["MessageDeduplicationId"] = json!(format!("d{id}"));
+        }
+        if let Some(md5) = message.more.get("MD5OfBody") {
+            told["MD5OfBody"] = md5.clone();
         }
         if let Some(attributes) = message.more.get("MessageAttributes") {
             assert_eq!(asked["MessageAttributeNames"], json!(["All"]));
@@ -327,8 +366,8 @@ fn all_of_sqs_moves_with_attributes_groups_and_times() {
         Value::Null,
         "that of the import does not count"
     );
-    let attrs = json!([["AWSTraceHeader", "Root=1-5759e988"], ["MessageDeduplicationId", "d1"], ["colour", "r\u{f6}t"],
-        ["raw", {"base64": "AP8="}]]);
+    let attrs = json!([["m:colour", "String\0r\u{f6}t"], ["m:raw", {"base64": "QmluYXJ5AAD/"}],
+        ["sqs:dedup", "d1"], ["sqs:trace", "Root=1-5759e988"]]);
     assert_eq!(full["attrs"], attrs);
     let taken = [(); 2].map(|()| server.run(&["take", "post"]).stdout);
     assert_eq!(taken[0], b"full");
@@ -401,4 +440,104 @@ fn an_sqs_that_dies_or_refuses_is_named_and_loses_nothing() {
     // Somebody who speaks something else.
     let output = import(&server, server.address(), "work", &[]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_receive_without_an_answer_loses_nothing() {
+    const ALL: usize = 45;
+    for lose in [1, 2, 5] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(&dir.path().join("data"));
+        let old = Sqs::start();
+        old.many("work", ALL, None);
+        {
+            let mut state = old.state.lock().unwrap();
+            (state.lose, state.busy) = (lose, 2);
+        }
+        done(&import(&server, &old.address, "work", &[]));
+        assert_eq!(old.state.lock().unwrap().lose, 0);
+        assert_eq!(old.left(), (Vec::new(), Vec::new()), "{lose}");
+        let here: BTreeSet<String> = bodies(&server).into_iter().collect();
+        assert_eq!(
+            (here.len(), all(&server).len()),
+            (ALL, ALL),
+            "{lose}: each once"
+        );
+    }
+}
+
+#[test]
+fn a_body_that_came_as_another_is_not_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let old = Sqs::start();
+    let md5 = |of: &str| json!({"MD5OfBody": quintet_sqs::md5_of_body(of.as_bytes())});
+    old.put("work", "good", None, md5("good"));
+    old.put("work", "bad", None, md5("other"));
+    let output = import(&server, &old.address, "work", &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("MD5OfBody"), "{said}");
+    let (shown, hidden) = old.left();
+    let there = bodies(&server).len() + shown.len() + hidden.len();
+    assert_eq!(
+        (there, bodies(&server).contains(&"bad".to_owned())),
+        (2, false)
+    );
+}
+
+/// Which are its attributes, ids and times, and how long its queue hides and keeps messages.
+#[test]
+fn what_sqs_has_clients_of_sqs_see_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        listen: &["sqs=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let old = Sqs::start();
+    let attributes = json!({"MessageAttributes": {
+        "colour": {"DataType": "String.of", "StringValue": "red"},
+        "raw": {"DataType": "Binary", "BinaryValue": "AP8="}}});
+    old.put("work.fifo", "full", Some("g1"), attributes);
+    old.state.lock().unwrap().setup = json!({"VisibilityTimeout": "77",
+        "MessageRetentionPeriod": "1209600", "DelaySeconds": "3"});
+    done(&import(&server, &old.address, "work.fifo", &[]));
+    let address = server.address_of("sqs");
+    let ask = |action: &str, mut input: Value| {
+        input["QueueUrl"] = json!("work.fifo");
+        let body = input.to_string();
+        let mut socket = TcpStream::connect(address).unwrap();
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
+             Content-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str::<Value>(body).unwrap()
+    };
+    let names = json!({"AttributeNames": ["VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds", "FifoQueue"]});
+    let wanted = json!({"VisibilityTimeout": "77", "MessageRetentionPeriod": "1209600",
+        "DelaySeconds": "3", "FifoQueue": "true"});
+    assert_eq!(ask("GetQueueAttributes", names)["Attributes"], wanted);
+    let got = ask(
+        "ReceiveMessage",
+        json!({"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}),
+    );
+    let message = &got["Messages"][0];
+    assert_eq!(
+        message["MessageAttributes"]["colour"],
+        json!({"DataType": "String.of", "StringValue": "red"})
+    );
+    assert_eq!(message["MessageAttributes"]["raw"]["BinaryValue"], "AP8=");
+    let told = &message["Attributes"];
+    assert_eq!(
+        (&told["MessageDeduplicationId"], &told["MessageGroupId"]),
+        (&json!("d1"), &json!("g1"))
+    );
+    assert_eq!(told["AWSTraceHeader"], "Root=1-5759e988");
+    assert_eq!(told["SentTimestamp"], "1700000000123");
 }

@@ -24,7 +24,7 @@ cases! {
         ] {
             make(json!({name: value})).no(400, "InvalidAttributeValue");
         }
-        make(json!({"FifoQueue": "false"})).yes();
+        make(json!({"FifoQueue": "false"})).no(400, "InvalidAttributeName");
     }
 
     case_12_attributes_are_shown(s) {

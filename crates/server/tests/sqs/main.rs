@@ -6,6 +6,7 @@ mod common;
 
 mod attributes;
 mod client;
+mod edges;
 mod faults;
 mod fifo;
 mod letters;

@@ -1,8 +1,8 @@
 //! Acts on stored messages and on queues.
 
 use quintet_engine::{
-    By, Dropped, Edit, How, ListState, Message, MessageId, Name, Outcome, Overrides, Party,
-    Pattern, QueueId, Refusal, State, Sweep, SweepAct, Swept, Transfer,
+    By, Dropped, Edit, Filter, How, ListState, Message, MessageId, Name, Outcome, Overrides, Party,
+    Pattern, QueueId, Refusal, Scope, State, Sweep, SweepAct, Swept, Transfer,
 };
 
 use super::put::due;
@@ -127,7 +127,16 @@ impl Model {
             }
             done.matched += 1;
         }
+        let purges = sweep.act == SweepAct::Delete && sweep.filter == Filter::default();
+        if purges && sweep.state == ListState::Ready {
+            self.forget_repeats(from);
+        }
         Ok(Outcome::Swept(Box::new(done)))
+    }
+
+    fn forget_repeats(&mut self, queue: QueueId) {
+        self.marks
+            .retain(|mark| mark.queue != queue || mark.scope != Scope::Window);
     }
 
     pub(super) fn commit(&mut self, id: MessageId) -> Result<Outcome, Refusal> {
@@ -232,7 +241,7 @@ impl Model {
         above.children.push(child);
         let below = self.queue_mut(child);
         (below.made, below.parent) = (true, Some(parent));
-        Ok(Outcome::Done)
+        Ok(Outcome::Count(1))
     }
 
     pub(super) fn flush(&mut self, name: &Name, reserved: bool) -> Outcome {
@@ -243,6 +252,7 @@ impl Model {
             State::Reserved => reserved,
             state => state == State::Ready,
         });
+        self.forget_repeats(queue);
         for &id in &ids {
             self.remove(id);
         }
@@ -268,6 +278,7 @@ impl Model {
             .filter(waits)
             .map(|queue| queue.name.clone())
             .collect();
+        self.marks.retain(|mark| mark.scope != Scope::Window);
         let mut count = 0;
         for name in names {
             if let Outcome::Count(some) = self.flush(&name, false) {

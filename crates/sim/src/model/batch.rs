@@ -50,14 +50,15 @@ impl Model {
             BatchAsk::Open(id) => {
                 let until = now + self.settings.batch_open_ms;
                 let progress = self.counts_of(id).ok_or(Refusal::BatchNotFound)?;
-                if progress.success != Said::No {
-                    return Err(Refusal::BatchClosed);
-                }
-                (progress.open, progress.until) = (true, until);
+                let over = progress.success != Said::No;
+                let later = if over { progress.until } else { Ms(0) };
+                (progress.open, progress.until) = (true, until.max(later));
             }
             BatchAsk::Commit(id) => {
-                let until = now + self.settings.batch_ttl_ms;
+                let (ttl, keep) = (self.settings.batch_ttl_ms, self.settings.batch_keep_ms);
                 let progress = self.counts_of(id).ok_or(Refusal::BatchNotFound)?;
+                let over = progress.success != Said::No;
+                let until = now + if over { keep } else { ttl };
                 if progress.open {
                     (progress.open, progress.until) = (false, until);
                 }
@@ -128,7 +129,8 @@ impl Model {
         }
         let mut kept = self.batches.iter();
         let found = kept.find(|kept| kept.batch.id == tie.batch);
-        match found.ok_or(Refusal::BatchNotFound)?.batch.progress.open {
+        let progress = found.ok_or(Refusal::BatchNotFound)?.batch.progress;
+        match progress.open || progress.complete != Said::No {
             true => Ok(()),
             false => Err(Refusal::BatchClosed),
         }
@@ -200,7 +202,7 @@ impl Model {
         match (p.open, p.complete, p.success) {
             (true, ..) => None,
             (_, Said::No, _) => ran.then_some(Event::Complete),
-            (_, _, Said::No) => succeeded.then_some(Event::Success),
+            (_, Said::Done, Said::No) => succeeded.then_some(Event::Success),
             _ => None,
         }
     }

@@ -126,6 +126,7 @@ struct Mark {
     id: MessageId,
     until: Ms,
     scope: Scope,
+    sum: u64,
     /// How often its message was leased when it was put.
     reserves: u32,
 }

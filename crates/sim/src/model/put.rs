@@ -77,7 +77,7 @@ impl Model {
         let mut ids = Vec::new();
         for (put, queue) in puts.into_iter().zip(queues) {
             ids.push(match self.repeat_of(queue, &put) {
-                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => id,
+                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id) | Refusal::TokenUsed(id)) => id,
                 Ok(Repeat::Instead(id)) => {
                     self.replace(id);
                     self.store(queue, put)
@@ -206,6 +206,10 @@ impl Model {
             let Some(known) = self.known(queue, kind, &mark) else {
                 continue;
             };
+            let sum = put.more.as_ref().map_or(0, |more| more.token_sum);
+            if kind == Kind::Token && sum > 0 && known.sum > 0 && sum != known.sum {
+                return Err(Refusal::TokenUsed(known.id));
+            }
             let waits = self
                 .item(known.id)
                 .is_some_and(|item| matches!(item.message.state, State::Ready | State::Prepared));
@@ -323,6 +327,7 @@ impl Model {
         let bound = (settings.ttl_max_ms > 0).then(|| now + settings.ttl_max_ms);
         let past = put.more.as_ref().and_then(|more| more.past.as_ref());
         let reserves = past.map_or(0, |past| past.reserves);
+        let token_sum = put.more.as_ref().map_or(0, |more| more.token_sum);
         for (kind, mark, until, scope, _) in self.marks_of(queue, &put) {
             self.marks
                 .retain(|old| (old.queue, old.kind, &old.mark) != (queue, kind, &mark));
@@ -333,6 +338,7 @@ impl Model {
                 id,
                 until,
                 scope,
+                sum: if kind == Kind::Token { token_sum } else { 0 },
                 reserves,
             });
         }

@@ -66,10 +66,7 @@ impl Model {
         if by_name.act == NamedAct::Track {
             return self.tracked(&by_name);
         }
-        let queue = match &by_name.queue {
-            Some(name) => Some(self.find(name).ok_or(Refusal::NotFound)?),
-            None => None,
-        };
+        let queue = by_name.queue.as_ref().map(|name| self.find(name));
         let since = |item: &Item| {
             let lease = item.lease.as_ref()?;
             Some(
@@ -81,12 +78,15 @@ impl Model {
         let found = self.items.iter().filter(|item| {
             let message = &item.message;
             message.name().is_some_and(|name| **name == *by_name.name)
-                && queue.is_none_or(|queue| message.queue == queue)
+                && queue.is_none_or(|queue| Some(message.queue) == queue)
                 && message.state == State::Reserved
                 && self.allows(party, message.id, by_name.by)
         });
         let first = found.min_by_key(|item| (since(item), item.message.id));
-        let message = first.ok_or(Refusal::NotFound)?.message.clone();
+        let Some(first) = first else {
+            return self.say_of_track(&by_name);
+        };
+        let message = first.message.clone();
         match by_name.act {
             NamedAct::Track => Err(Refusal::NotFound),
             NamedAct::Look => Ok(Outcome::Messages([message].into_iter().collect())),
@@ -176,9 +176,19 @@ impl Model {
         if self.message(id)?.state != State::Reserved || !self.allows(party, id, by) {
             return Err(Refusal::NotFound);
         }
+        self.note_progress(id, percent, text);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn note_progress(
+        &mut self,
+        id: MessageId,
+        percent: Option<u8>,
+        text: Option<Box<[u8]>>,
+    ) {
         let now = self.now;
         if percent.is_none() && text.is_none() {
-            return Ok(Outcome::Done);
+            return;
         }
         let extra = self.item_mut(id).message.extra_mut();
         extra.changed = now;
@@ -192,7 +202,6 @@ impl Model {
         }
         extra.status = text.unwrap_or(std::mem::take(&mut extra.status));
         self.tell(id);
-        Ok(Outcome::Done)
     }
 
     pub(super) fn touch(&mut self, party: Party, id: MessageId) -> Result<Outcome, Refusal> {

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use quintet_engine::{
-    Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Name, Outcome, Party,
-    Pick, QueueId, Refusal, Return, State, Take, Wait,
+    AT_ONCE_MS, Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Name, Outcome,
+    Party, Pick, QueueId, Refusal, Return, State, Take, Wait,
 };
 
 use super::batch::Fares;
@@ -316,9 +316,8 @@ impl Model {
                 });
             }
         }
-        let over = |ask: LeaseAsk| ask.time == LeaseTime::Over;
-        if take.lease.is_some_and(over) {
-            for message in &handed {
+        for (message, ask) in handed.iter().zip(take.lease.iter().cycle()) {
+            if !take.look && self.is_over(message.id, ask) {
                 self.give_back(message.id, Return::Timeout);
             }
         }
@@ -437,11 +436,21 @@ impl Model {
         let default = self.settings_of(message.queue).default_ttr_ms;
         match ask.time {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
-            LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
+            LeaseTime::TtrOrDefault => match message.ttr_ms.unwrap_or(default) {
+                AT_ONCE_MS => 0,
+                ms => ms,
+            },
             LeaseTime::Fixed(ms) => ms,
             LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
             LeaseTime::Over => 0,
         }
+    }
+
+    fn is_over(&self, id: MessageId, ask: &LeaseAsk) -> bool {
+        let message = self.message(id).expect("it is there");
+        let default = self.settings_of(message.queue).default_ttr_ms;
+        let at_once = message.ttr_ms.unwrap_or(default) == AT_ONCE_MS;
+        ask.time == LeaseTime::Over || ask.time == LeaseTime::TtrOrDefault && at_once
     }
 
     fn lease(&mut self, party: Party, id: MessageId, ask: &LeaseAsk) -> Message {
@@ -455,10 +464,11 @@ impl Model {
         self.handed_of_key(queue, key.as_ref());
         let stays = self.is_ordered(queue) && key.is_some();
         let span_ms = self.span_of(id, ask);
+        let over = self.is_over(id, ask);
         let item = self.item_mut(id);
-        let until = match ask.time {
-            LeaseTime::Over => Some(now),
-            _ => (span_ms > 0).then(|| now + span_ms),
+        let until = match over {
+            true => Some(now),
+            false => (span_ms > 0).then(|| now + span_ms),
         };
         let bound = match ask.owner {
             LeaseOwner::Connection => Bound::Connection,
@@ -485,7 +495,7 @@ impl Model {
         let mut handed = item.message.clone();
         self.tell(id);
         if matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)) {
-            handed.ttr_ms = Some(span_ms);
+            handed.ttr_ms = Some(if over { AT_ONCE_MS } else { span_ms });
         }
         handed
     }
@@ -516,7 +526,7 @@ impl Model {
             return Err(Refusal::HeldLimit);
         }
         let handed = self.lease(party, id, &ask);
-        if ask.time == LeaseTime::Over {
+        if self.is_over(id, &ask) {
             self.give_back(id, Return::Timeout);
         }
         Ok(Outcome::Messages([handed].into_iter().collect()))

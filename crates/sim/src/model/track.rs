@@ -1,7 +1,8 @@
 //! Tracked messages: one line for each, written again whenever something happens to it.
 
 use quintet_engine::{
-    ByName, Message, MessageId, Outcome, Refusal, State, TRACK_NOTE_BYTES_MAX, Track, TrackState,
+    ByName, Message, MessageId, NamedAct, Outcome, Refusal, State, TRACK_NOTE_BYTES_MAX, Track,
+    TrackState,
 };
 
 use super::Model;
@@ -64,16 +65,45 @@ impl Model {
         self.tracks.push((id, track));
     }
 
+    /// Of one that nobody holds.
+    pub(super) fn say_of_track(&mut self, by_name: &ByName) -> Result<Outcome, Refusal> {
+        let (percent, text) = match &by_name.act {
+            NamedAct::Progress(percent, text) => (*percent, text.clone()),
+            NamedAct::Until(_) => (None, None),
+            _ => return Err(Refusal::NotFound),
+        };
+        let (id, mut track) = self.track_named(by_name)?;
+        if let Ok(message) = self.message(id) {
+            if message.state == State::Reserved {
+                return Err(Refusal::NotFound);
+            }
+            self.note_progress(id, percent, text);
+        } else if percent.is_some() || text.is_some() {
+            track.percent = percent.or(track.percent);
+            track.note = text.unwrap_or(track.note);
+            track.changed = self.now;
+            track.until = self.now + self.settings.track_keep_ms;
+            self.tracks.retain(|(other, _)| *other != id);
+            self.tracks.push((id, track));
+        }
+        Ok(Outcome::Done)
+    }
+
     /// The one that was put last.
     pub(super) fn tracked(&self, by_name: &ByName) -> Result<Outcome, Refusal> {
+        let (_, track) = self.track_named(by_name)?;
+        Ok(Outcome::Tracked(Box::new(track)))
+    }
+
+    fn track_named(&self, by_name: &ByName) -> Result<(MessageId, Track), Refusal> {
         let found = self.tracks.iter().filter(|(_, track)| {
             let queue = by_name.queue.as_ref();
             *track.name == *by_name.name
                 && track.until > self.now
                 && queue.is_none_or(|queue| *queue == track.queue)
         });
-        let (_, track) = found.max_by_key(|(id, _)| *id).ok_or(Refusal::NotFound)?;
-        Ok(Outcome::Tracked(Box::new(track.clone())))
+        let found = found.max_by_key(|(id, _)| *id);
+        found.cloned().ok_or(Refusal::NotFound)
     }
 
     /// Those whose time is over.

@@ -466,15 +466,19 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             number(),
             ms(),
             one_of(Scope::ALL),
+            prop_oneof![Just(0), number()],
         )
-            .prop_map(|(queue, kind, mark, id, until, scope)| Fact::Remembered {
-                queue,
-                kind,
-                mark,
-                id: MessageId(id),
-                until,
-                scope,
-            })
+            .prop_map(
+                |(queue, kind, mark, id, until, scope, sum)| Fact::Remembered {
+                    queue,
+                    kind,
+                    mark,
+                    id: MessageId(id),
+                    until,
+                    scope,
+                    sum,
+                },
+            )
             .boxed(),
         Kind::Frozen => (run(), block(), prop::collection::vec(id(), 8))
             .prop_map(|(run, block, some)| {
@@ -599,6 +603,9 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 through: MessageId(through),
                 count,
             })
+            .boxed(),
+        Kind::MarksForgotten => queue()
+            .prop_map(|queue| Fact::MarksForgotten { queue })
             .boxed(),
         Kind::QueueDropped => (queue(), number(), any::<bool>())
             .prop_map(|(queue, through, idle)| Fact::QueueDropped {

@@ -175,3 +175,97 @@ fn what_was_dropped_is_not_made_again_by_a_step_of_a_move() {
         assert_eq!(got["Messages"][0]["Body"], "x");
     }
 }
+
+/// A door that says what is asked about queues, once somebody listens.
+struct Overheard {
+    door: Arc<SimDoor>,
+    tell: Mutex<Option<mpsc::Sender<bool>>>,
+}
+
+impl Door for Overheard {
+    fn now(&self) -> Ms {
+        self.door.now()
+    }
+
+    fn wall(&self) -> Ms {
+        self.door.wall()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.door.epoch()
+    }
+
+    fn enter(&self, arrive: Arrive) -> Party {
+        self.door.enter(arrive)
+    }
+
+    fn leave(&self, party: Party) {
+        self.door.leave(party);
+    }
+
+    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
+        let moves = matches!(&command, Command::Sweep(sweep)
+            if matches!(sweep.act, SweepAct::RedriveInto(_)));
+        let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tell) = &*tell {
+            tell.send(moves).expect("somebody listens");
+        }
+        drop(tell);
+        self.door.submit(caller, command, reply);
+    }
+
+    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.door.read(body, from, into)
+    }
+
+    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
+        self.door.store(queue, len, source)
+    }
+}
+
+/// The step that rests when it is cancelled finds that out before it moves anything.
+#[test]
+fn a_cancelled_move_moves_nothing_more() {
+    let overheard = Arc::new(Overheard {
+        door: sim(),
+        tell: Mutex::default(),
+    });
+    let served = Served::new(overheard.clone());
+    let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+    let policy = json!({"deadLetterTargetArn": arn("dead"), "maxReceiveCount": 1}).to_string();
+    for name in ["dead", "to"] {
+        served.yes("CreateQueue", &json!({"QueueName": name}));
+    }
+    let attributes = json!({"RedrivePolicy": policy});
+    let source = json!({"QueueName": "source", "Attributes": attributes});
+    served.yes("CreateQueue", &source);
+    for _ in 0..4 {
+        served.yes(
+            "SendMessage",
+            &json!({"QueueUrl": "dead", "MessageBody": "x"}),
+        );
+    }
+    let task = json!({"SourceArn": arn("dead"), "DestinationArn": arn("to"),
+        "MaxNumberOfMessagesPerSecond": 1});
+    let begun = served.yes("StartMessageMoveTask", &task);
+    let list = || served.yes("ListMessageMoveTasks", &json!({"SourceArn": arn("dead")}));
+    let moved =
+        |told: &serde_json::Value| told["Results"][0]["ApproximateNumberOfMessagesMoved"].as_u64();
+    let began = Instant::now();
+    while moved(&list()) != Some(1) {
+        assert!(began.elapsed() < PATIENCE, "{}", list());
+    }
+    let handle = json!({"TaskHandle": begun["TaskHandle"]});
+    served.yes("CancelMessageMoveTask", &handle);
+    let (tell, told) = mpsc::channel();
+    *overheard
+        .tell
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Some(tell);
+    // The move asks for something when it has rested.
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(false));
+    let wanted = json!({"QueueUrl": "to", "AttributeNames": ["ApproximateNumberOfMessages"]});
+    let there = served.yes("GetQueueAttributes", &wanted);
+    assert_eq!(there["Attributes"]["ApproximateNumberOfMessages"], "1");
+    assert_eq!(list()["Results"][0]["Status"], "CANCELLED");
+}

@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::path::Path;
 use super::problem::Problem;
+use super::types::{coded, lossy};
 use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
@@ -116,6 +117,9 @@ impl NewCallback {
 pub struct Batch {
     pub id: String,
     pub description: String,
+    /// The same in base64, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description_base64: Option<String>,
     /// The batch whose callbacks wait for this one's; null: none.
     pub parent: Option<String>,
     pub created_ms: u64,
@@ -141,7 +145,8 @@ impl From<quintet_engine::Batch> for Batch {
         let progress = batch.progress;
         Self {
             id: batch.id.to_string(),
-            description: String::from_utf8_lossy(&batch.made.description).into_owned(),
+            description: lossy(&batch.made.description),
+            description_base64: coded(&batch.made.description),
             parent: batch.made.parent.map(|parent| parent.to_string()),
             created_ms: batch.created.0,
             open: progress.open,

@@ -12,7 +12,7 @@ use quintet_engine::{
     Sweep, SweepAct, Take, Wait,
 };
 
-use super::messages::idempotency_key;
+use super::messages::{idempotency_key, sum_of};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{
@@ -108,6 +108,11 @@ pub(super) async fn reserve(
         return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
     }
     let time = lease_ms(asked.lease_ms)?;
+    if let Some(token) = &token {
+        // How long it is waited may be another time with each try.
+        api.reserves
+            .note((queue.clone(), token.clone()), sum_of(&(max, time)))?;
+    }
     let take = Take {
         queues: [queue].into_iter().collect(),
         lease: Some(LeaseAsk {

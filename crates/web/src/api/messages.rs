@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
+use md5::{Digest as _, Md5};
 use quintet_door::StoreError;
 use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_engine::{
@@ -48,6 +49,7 @@ pub(super) async fn put(
     let token = idempotency_key(request.headers())?;
     let trace = trace_context(request.headers());
     let (Puts { messages }, _share) = read::body(&api.app, request).await?;
+    let sum = token.as_ref().map_or(0, |_| sum_of(&messages));
     if messages.is_empty() || messages.len() > PUTS_MAX {
         let detail = format!("1 to {PUTS_MAX} messages are put at once");
         return Err(Problem::field("messages", detail));
@@ -61,7 +63,11 @@ pub(super) async fn put(
             }
         }
         let token = token.as_ref().map(|key| format!("{key}/{at}").into_bytes());
-        puts.push(api.new_put(&queue, message, at, token).await?);
+        let mut put = api.new_put(&queue, message, at, token).await?;
+        if let Some(more) = &mut put.more {
+            more.token_sum = sum;
+        }
+        puts.push(put);
     }
     // One alone may be a member of any batch.
     let command = match <[Put; 1]>::try_from(puts) {
@@ -110,6 +116,13 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
         .filter(|key| (1..=255).contains(&key.len()));
     let key = key.ok_or_else(|| Problem::field("Idempotency-Key", "1 to 255 characters"))?;
     Ok(Some(key.to_owned()))
+}
+
+/// By what a request is known again that comes with its key once more; never 0.
+pub(super) fn sum_of(asked: &impl std::fmt::Debug) -> u64 {
+    let digest = Md5::digest(format!("{asked:?}"));
+    let first = digest.first_chunk().copied().unwrap_or_default();
+    u64::from_be_bytes(first).max(1)
 }
 
 /// A body that is given as text, or in base64, or not at all.

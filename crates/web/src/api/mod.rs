@@ -21,7 +21,9 @@ mod stats;
 mod types;
 mod workers;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
@@ -29,7 +31,8 @@ use axum::routing::{delete, get, post};
 use hyper::header::RETRY_AFTER;
 use quintet_door::{Door, Share};
 use quintet_engine::{
-    Caller, Command, Handed, Name, Outcome, Party, Principal, Sweep, Swept, Take, Wait,
+    Caller, Command, Handed, MessageId, Name, Outcome, Party, Principal, Refusal, Sweep, Swept,
+    Take, Wait,
 };
 use tokio::sync::oneshot;
 
@@ -54,6 +57,40 @@ pub(crate) struct Api {
     app: Arc<App>,
     door: Arc<dyn Door>,
     losses: Losses,
+    reserves: Reserves,
+}
+
+/// What was asked for lately with a key: of a queue, by somebody.
+#[derive(Default)]
+struct Reserves(Mutex<HashMap<(Name, Vec<u8>), (u64, Instant)>>);
+
+impl Reserves {
+    /// For so long the shards know the key.
+    const KEPT: Duration = Duration::from_secs(300);
+    const MOST: usize = 1 << 14;
+
+    /// Notes what is asked for with a key.
+    ///
+    /// # Errors
+    /// Something else was.
+    fn note(&self, key: (Name, Vec<u8>), sum: u64) -> Result<(), Problem> {
+        let now = Instant::now();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= Self::MOST {
+            all.retain(|_, (_, noted)| now.duration_since(*noted) < Self::KEPT);
+        }
+        if all.len() >= Self::MOST {
+            all.clear();
+        }
+        let noted = all.insert(key.clone(), (sum, now));
+        match noted.filter(|(_, noted)| now.duration_since(*noted) < Self::KEPT) {
+            Some((before, noted)) if before != sum => {
+                all.insert(key, (before, noted));
+                Err(Problem::refused(Refusal::TokenUsed(MessageId(0))))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A request's party: it waits no longer when the request is over.
@@ -71,7 +108,12 @@ impl Drop for Seat {
 impl Api {
     pub(crate) fn new(app: Arc<App>, door: Arc<dyn Door>) -> Arc<Self> {
         let losses = Losses::new("http", Arc::clone(&door));
-        Arc::new(Self { app, door, losses })
+        Arc::new(Self {
+            app,
+            door,
+            losses,
+            reserves: Reserves::default(),
+        })
     }
 
     pub(crate) fn door(&self) -> Arc<dyn Door> {

@@ -82,17 +82,90 @@ fn whole() -> Value {
     whole_numbers(&mut document);
     optional_bodies(&mut document);
     telling_ids(&mut document);
+    ranges(&mut document);
     document
 }
 
-/// The types say `int64` of numbers up to 2^64, which would end at half of that.
+/// What fields take beyond their types, by schema and field.
+const FIELDS: &[(&str, &str, &str)] = &[
+    ("Act", "state", STATES),
+    ("Changes", "body_base64", BASE64),
+    ("Child", "name", NAME),
+    ("Dedupe", "id", r#"{"maxLength": 65535}"#),
+    ("Dedupe", "window_ms", r#"{"minimum": 0}"#),
+    ("Extend", "lease_ms", LEASE),
+    ("Finish", "result", r#"{"maxLength": 65536}"#),
+    ("NewCallback", "body_base64", BASE64),
+    ("NewCallback", "queue", NAME),
+    ("NewMessage", "body_base64", BASE64),
+    ("NewMessage", "key", r#"{"maxLength": 65535}"#),
+    (
+        "NewMessage",
+        "name",
+        r#"{"minLength": 1, "maxLength": 255}"#,
+    ),
+    ("Progress", "percent", r#"{"minimum": 0, "maximum": 100}"#),
+    ("Puts", "messages", r#"{"minItems": 1, "maxItems": 1000}"#),
+    ("Reserve", "lease_ms", LEASE),
+    ("Reserve", "max", r#"{"minimum": 1, "maximum": 100}"#),
+    ("Reserve", "wait_ms", r#"{"minimum": 0, "maximum": 60000}"#),
+    ("Target", "to", NAME),
+];
+/// The same of parameters; of those that stand in several addresses in each.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("Idempotency-Key", r#"{"minLength": 1, "maxLength": 255}"#),
+    ("limit", PAGE),
+    ("max", PAGE),
+    ("name", NAME),
+    ("queue", NAME),
+    ("state", STATES),
+];
+const BASE64: &str = r#"{"contentEncoding": "base64"}"#;
+const LEASE: &str = r#"{"minimum": 1, "maximum": 604800000}"#;
+const NAME: &str = r#"{"minLength": 1}"#;
+const PAGE: &str = r#"{"minimum": 1, "maximum": 1000}"#;
+const STATES: &str =
+    r#"{"examples": ["ready", "delayed", "reserved", "buried", "prepared", "archived"]}"#;
+
+fn ranges(document: &mut Value) {
+    let add = |schema: &mut Value, range: &str| {
+        let range: Value = serde_json::from_str(range).unwrap_or_default();
+        if let (Some(schema), Value::Object(range)) = (schema.as_object_mut(), range) {
+            schema.extend(range);
+        }
+    };
+    for (schema, field, range) in FIELDS {
+        let schema = &mut document["components"]["schemas"][schema];
+        if let Some(field) = schema["properties"].get_mut(field) {
+            add(field, range);
+        }
+    }
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    let operations = paths.filter_map(|(_, path)| path.as_object_mut()).flatten();
+    for (_, operation) in operations {
+        let all = operation["parameters"].as_array_mut().into_iter().flatten();
+        for parameter in all {
+            let name = parameter["name"].as_str().unwrap_or_default();
+            if let Some((_, range)) = PARAMETERS.iter().find(|(known, _)| *known == name) {
+                add(&mut parameter["schema"], range);
+            }
+        }
+    }
+}
+
+/// The types say `int64` of numbers up to 2^64, which would end at half of that; so of `int32`.
 fn whole_numbers(value: &mut Value) {
     if let Some(object) = value.as_object_mut()
         && object.get("minimum").is_some_and(|least| least == 0)
-        && object.get("format").is_some_and(|format| format == "int64")
+        && let Some(format) = object.get("format").and_then(Value::as_str)
     {
+        let most = if format == "int64" {
+            u64::MAX
+        } else {
+            u32::MAX.into()
+        };
         object.remove("format");
-        object.insert("maximum".to_owned(), u64::MAX.into());
+        object.insert("maximum".to_owned(), most.into());
     }
     match value {
         Value::Object(object) => object.values_mut().for_each(whole_numbers),
@@ -174,6 +247,25 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::whole;
+
+    #[test]
+    fn what_fields_take_is_said() {
+        let document = whole();
+        for (schema, field, range) in super::FIELDS {
+            let of = &document["components"]["schemas"][schema]["properties"][field];
+            let range: serde_json::Value = serde_json::from_str(range).unwrap();
+            for (word, value) in range.as_object().unwrap() {
+                assert_eq!(&of[word], value, "{schema}.{field}");
+            }
+        }
+        let rank = &document["components"]["schemas"]["NewMessage"]["properties"]["rank"];
+        assert_eq!(
+            (&rank["maximum"], rank.get("format")),
+            (&u32::MAX.into(), None)
+        );
+        let text = document.to_string();
+        assert!(!text.contains("\"int64\"") && !text.contains("\"int32\""));
+    }
 
     #[test]
     fn no_two_operations_have_one_id() {

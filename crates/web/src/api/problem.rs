@@ -151,6 +151,7 @@ impl Problem {
                 StatusCode::BAD_REQUEST
             }
             Refusal::NotPermitted => StatusCode::FORBIDDEN,
+            Refusal::TokenUsed(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Duplicate(_)
             | Refusal::Conflict
             | Refusal::HeldLimit

@@ -129,6 +129,9 @@ pub(super) struct Stored {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Tracked {
     pub(super) name: String,
+    /// The same in base64, if it is no text; of `status` as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name_base64: Option<String>,
     /// Where it is, or was last.
     pub(super) queue: String,
     /// `waiting`, `reserved`, `failed` (its last try did), `buried`, `done`, `gone` (without having
@@ -138,6 +141,8 @@ pub(super) struct Tracked {
     pub(super) progress: Option<u8>,
     /// What was last said of it, or why it failed; 1024 bytes of it.
     pub(super) status: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status_base64: Option<String>,
     pub(super) changed_ms: u64,
     /// When this is forgotten, if nothing happens before.
     pub(super) until_ms: u64,
@@ -145,13 +150,14 @@ pub(super) struct Tracked {
 
 impl From<Track> for Tracked {
     fn from(track: Track) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
-            name: text(&track.name),
+            name: lossy(&track.name),
+            name_base64: coded(&track.name),
             queue: track.queue.to_string(),
             state: track.state.word(),
             progress: track.percent,
-            status: text(&track.note),
+            status: lossy(&track.note),
+            status_base64: coded(&track.note),
             changed_ms: track.changed.0,
             until_ms: track.until.0,
         }
@@ -352,12 +358,27 @@ pub(super) struct Shown {
     pub(super) due_ms: Option<u64>,
     pub(super) expires_ms: Option<u64>,
     pub(super) ttr_ms: Option<u64>,
+    /// Its grouping key, if it is text.
     pub(super) key: Option<String>,
-    /// Its own name, if it was given one.
+    /// Any other key, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key_base64: Option<String>,
+    /// Its own name, if it was given one and it is text.
     pub(super) name: Option<String>,
+    /// Any other name of its own, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name_base64: Option<String>,
+    /// Attributes whose values are text.
     pub(super) headers: BTreeMap<String, String>,
+    /// Attributes with any other value, in base64. Bytes of a name that are no text are shown as
+    /// those of a queue's name, `\\xNN`; such a name is here, too.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) headers_base64: BTreeMap<String, String>,
     /// What was last said about it, such as why it was buried.
     pub(super) status: String,
+    /// The same in base64, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status_base64: Option<String>,
     /// How far the work on it has come, in percent, as its holder said last.
     pub(super) progress: Option<u8>,
     /// Leases so far.
@@ -456,6 +477,9 @@ pub(super) struct Leased {
     pub(super) progress: Option<u8>,
     /// What was last said about the message.
     pub(super) status: String,
+    /// The same in base64, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status_base64: Option<String>,
 }
 
 /// Leases of a list.
@@ -525,6 +549,10 @@ impl Leased {
             attempts: message.reserves,
             progress: message.progress(),
             status: status(message),
+            status_base64: message
+                .extra
+                .as_deref()
+                .and_then(|extra| coded(&extra.status)),
         }
     }
 }
@@ -564,8 +592,18 @@ fn status(message: &Message) -> String {
     extra.map_or_else(String::new, |extra| lossy(&extra.status))
 }
 
+fn text_of(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).ok().map(str::to_owned)
+}
+
+/// Bytes that are no text, in base64.
+pub(super) fn coded(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes);
+    text.is_err().then(|| BASE64_STANDARD.encode(bytes))
+}
+
 /// Text, with what is none replaced.
-fn lossy(bytes: &[u8]) -> String {
+pub(super) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -591,10 +629,21 @@ impl Shown {
             due_ms: message.due().map(|at| at.0),
             expires_ms: message.expires().map(|at| at.0),
             ttr_ms: message.ttr_ms,
-            key: message.key().map(|key| lossy(key)),
-            name: message.name().map(|name| lossy(name)),
-            headers: attrs.iter().map(|(n, v)| (lossy(n), lossy(v))).collect(),
+            key: message.key().and_then(|key| text_of(key)),
+            key_base64: message.key().and_then(|key| coded(key)),
+            name: message.name().and_then(|name| text_of(name)),
+            name_base64: message.name().and_then(|name| coded(name)),
+            headers: attrs
+                .iter()
+                .filter_map(|(name, value)| Some((text_of(name)?, text_of(value)?)))
+                .collect(),
+            headers_base64: attrs
+                .iter()
+                .filter(|(name, value)| text_of(name).is_none() || text_of(value).is_none())
+                .map(|(name, value)| (Name::new(name).to_string(), BASE64_STANDARD.encode(value)))
+                .collect(),
             status: status(message),
+            status_base64: extra.and_then(|extra| coded(&extra.status)),
             progress: message.progress(),
             attempts: message.reserves,
             failures: message.failures(),

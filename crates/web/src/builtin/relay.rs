@@ -29,8 +29,8 @@ const COMMITTING: &str = "relay_commit";
 /// How often a prepared message was lost there; a part of the token.
 const GENERATION: &str = "relay_generation";
 
-/// Fields that travel.
-const FIELDS: [&str; 10] = [
+/// Fields that travel. `force_remote` is about this relay alone, as with RQ.
+const FIELDS: [&str; 9] = [
     "dest",
     "src",
     "max_count",
@@ -40,7 +40,6 @@ const FIELDS: [&str; 10] = [
     "param4",
     "post_run_webhook",
     "orig_msg_id",
-    "force_remote",
 ];
 
 pub(super) fn run(hosts: &Hosts, client: Client) -> End {

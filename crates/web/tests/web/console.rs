@@ -37,7 +37,9 @@ fn every_page_forbids_scripts_of_others_and_says_that_it_is_operational() {
             assert_eq!(reply.header(name), Some(value), "{path}");
         }
         let text = reply.text();
+        // The first is read by RQ's monitoring, the second by the check of its set-up.
         assert!(text.contains("QUEUE MGR is OPERATIONAL"), "{path}");
+        assert!(text.contains("QUEUEMGR: OPERATIONAL"), "{path}");
         assert!(
             !text.contains(" style=") && !text.contains(" onclick="),
             "{path}"

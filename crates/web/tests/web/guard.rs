@@ -123,12 +123,80 @@ fn forms_have_limits_with_names() {
     assert_eq!(world.post_parts("/q/test/new_message", parts).status, 413);
 }
 
+/// Sends the bytes of a head and reads the head of the answer.
+fn answered(world: &World, head: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut socket = std::net::TcpStream::connect(world.address).expect("connected");
+    socket.write_all(head.as_bytes()).expect("sent");
+    // It may have answered and closed already.
+    let _closed = socket.shutdown(std::net::Shutdown::Write);
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
 #[test]
-fn heads_have_a_limit() {
-    let world = World::with(|settings| settings.limits.header_bytes_max = 8 << 10);
-    let long = "x".repeat(9 << 10);
-    let reply = world.ask("GET", "/q.txt", &[("x-long", &long)], b"");
-    assert_eq!(reply.status, 431);
+fn heads_have_a_limit_to_the_byte() {
+    const MAX: usize = 8 << 10;
+    let world = World::with(|settings| settings.limits.header_bytes_max = MAX);
+    for (path, typed) in [("/q.txt", "text/plain"), ("/api/v1/queues", "application/")] {
+        let head = |bytes: usize| {
+            let begin = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Long: ");
+            let fill = "x".repeat(bytes - begin.len() - 4);
+            format!("{begin}{fill}\r\n\r\n")
+        };
+        for (bytes, status) in [
+            (MAX - 1, 200),
+            (MAX, 200),
+            (MAX + 1, 431),
+            (2 * MAX - 1, 431),
+        ] {
+            let head = head(bytes);
+            assert_eq!(head.len(), bytes);
+            let answer = answered(&world, &head);
+            let begin = format!("HTTP/1.1 {status} ");
+            assert!(answer.starts_with(&begin), "{bytes}: {answer}");
+            assert!(answer.contains(typed), "{answer}");
+        }
+        // The head may be as long when a body follows it at once.
+        let begin =
+            format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\nX-Long: ");
+        let fill = "x".repeat(MAX - begin.len() - 4);
+        let answer = answered(
+            &world,
+            &format!("{begin}{fill}\r\n\r\n{}", "b".repeat(9000)),
+        );
+        assert!(!answer.contains(" 431 "), "{answer}");
+    }
+}
+
+#[test]
+fn a_second_host_is_refused() {
+    let world = World::new();
+    for (path, typed) in [
+        ("/q.txt", "text/plain"),
+        ("/healthz", "text/plain"),
+        ("/api/v1/queues", "application/problem+json"),
+    ] {
+        for hosts in [
+            "localhost\r\nHost: localhost",
+            "localhost\r\nhost: evil.example",
+        ] {
+            let answer = answered(
+                &world,
+                &format!("GET {path} HTTP/1.1\r\nHost: {hosts}\r\n\r\n"),
+            );
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+            assert!(
+                answer.contains(typed) && answer.contains("one Host line"),
+                "{answer}"
+            );
+            assert!(
+                answer.to_ascii_lowercase().contains("connection: close"),
+                "{answer}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod console_scripts;
 mod events;
 mod files;
 mod guard;
+mod json;
 #[path = "common/proxy.rs"]
 mod proxy;
 mod random;

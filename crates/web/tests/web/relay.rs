@@ -118,6 +118,9 @@ fn its_log_has_the_lines_of_rq() {
             "{log}"
         );
         assert_eq!(log.matches(" - FORCE REMOTE\n").count(), lines, "{log}");
+        let there = status.rsplit('/').next().expect("an id");
+        let relayed = to.json("in", there);
+        assert!(relayed["force_remote"].is_null(), "{relayed}");
     }
 }
 

@@ -212,6 +212,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::TooManyWaiters => OUT_OF_MEMORY,
         Refusal::HeldLimit
         | Refusal::Duplicate(_)
+        | Refusal::TokenUsed(_)
         | Refusal::QueueExists
         | Refusal::QueueDown
         | Refusal::BadName

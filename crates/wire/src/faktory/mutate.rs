@@ -158,6 +158,21 @@ impl Mutate {
                 .is_none_or(|pattern| glob::fits(pattern.as_bytes(), text(&mut shown).as_bytes()))
     }
 
+    /// As the audit shows it.
+    pub(super) fn shown(&self) -> String {
+        let act = match self.act {
+            Act::Remove => "discard",
+            Act::Kill => "kill",
+            Act::Requeue => "requeue",
+        };
+        let target = match self.target {
+            Target::Scheduled => "scheduled",
+            Target::Retries => "retries",
+            Target::Dead => "dead",
+        };
+        format!("{act} {target}")
+    }
+
     /// What is done to a message that is one of those.
     fn act(&self, message: &Message, queue: &Name, now: Ms) -> Vec<Command> {
         let id = message.id;
@@ -206,17 +221,16 @@ pub(super) struct Mutating {
 }
 
 impl Mutating {
-    /// With the first command.
-    pub(super) fn begin(mutate: Mutate) -> (Self, Command) {
-        let mutating = Self {
+    /// It goes on with the first page of queues.
+    pub(super) fn new(mutate: Mutate) -> Self {
+        Self {
             mutate,
             gathers: true,
             acts: VecDeque::new(),
             left: VecDeque::new(),
             after: None,
             sweeps: false,
-        };
-        (mutating, page((0, 0)))
+        }
     }
 
     /// Goes on; `None`: all is done.

@@ -220,9 +220,9 @@ impl FaktorySession {
                 (ask, FaktoryReply::Each(Box::new(each)))
             }
             Request::Mutate(mutate) => {
-                let (mutating, first) = Mutating::begin(mutate);
-                let reply = FaktoryReply::Mutate(Box::new(mutating));
-                (Ask::EngineAlone(first), reply)
+                let what = mutate.shown().into_boxed_str();
+                let reply = FaktoryReply::Mutate(Box::new(Mutating::new(mutate)));
+                (Ask::Host(HostAsk::Noted("mutate", what)), reply)
             }
             Request::Batch(batches) => {
                 let (command, told) = batches.ask(env.now, self.shared.dead_ttl_ms);
@@ -482,6 +482,11 @@ impl FaktorySession {
                         None => output.put(reply::OK),
                     }
                 }
+            }
+            FaktoryReply::Mutate(mutating) if matches!(given, Given::Host(_)) => {
+                return self
+                    .owed
+                    .again(FaktoryReply::Mutate(mutating), page((0, 0)));
             }
             FaktoryReply::Mutate(mut mutating) => {
                 if let Outcome::Refused(Refusal::NotPermitted | Refusal::Unavailable) = outcome {

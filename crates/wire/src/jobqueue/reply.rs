@@ -103,6 +103,7 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::LeaseOver => "Reservation is over",
         Refusal::HeldLimit => "Too many reserved jobs",
         Refusal::Duplicate(_) => "Duplicate job",
+        Refusal::TokenUsed(_) => "Token used before",
         Refusal::Conflict => "Changed while it was being decided",
         Refusal::TablesFull => "Tables full",
         Refusal::TagsFull => "Tags full",

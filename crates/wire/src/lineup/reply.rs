@@ -90,6 +90,7 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::LeaseOver
         | Refusal::HeldLimit
         | Refusal::Duplicate(_)
+        | Refusal::TokenUsed(_)
         | Refusal::QueueDown
         | Refusal::Conflict
         | Refusal::TablesFull
@@ -125,6 +126,7 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::LeaseOver
         | Refusal::HeldLimit
         | Refusal::Duplicate(_)
+        | Refusal::TokenUsed(_)
         | Refusal::Draining
         | Refusal::Conflict
         | Refusal::TablesFull

@@ -189,6 +189,7 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::QueueExists
         | Refusal::LeaseOver
         | Refusal::Duplicate(_)
+        | Refusal::TokenUsed(_)
         | Refusal::QueueDown
         | Refusal::Draining
         | Refusal::NoSpace
@@ -217,7 +218,10 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
 /// the server.
 pub(super) fn not_stored(refusal: Refusal) -> bool {
     match refusal {
-        Refusal::QueueFull | Refusal::MessageTooLarge | Refusal::Duplicate(_) => true,
+        Refusal::QueueFull
+        | Refusal::MessageTooLarge
+        | Refusal::Duplicate(_)
+        | Refusal::TokenUsed(_) => true,
         Refusal::NotFound
         | Refusal::QueueNotFound
         | Refusal::QueueExists

@@ -52,7 +52,7 @@ impl MemcacheSession {
             b"confirm" => self.confirm(used, words, env),
             b"add" | b"replace" | b"append" | b"prepend" => self.not_a_cache(used, words, false),
             b"cas" => self.not_a_cache(used, words, true),
-            b"incr" | b"decr" | b"touch" | b"ma" => Err(Fault::NOT_A_CACHE),
+            b"incr" | b"decr" | b"touch" | b"ma" | b"gat" | b"gats" => Err(Fault::NOT_A_CACHE),
             b"mg" | b"ms" | b"md" | b"me" | b"mn" => self.meta(lower, used, words, env),
             b"quit" => {
                 self.state = MemcacheState::Over;

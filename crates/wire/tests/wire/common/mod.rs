@@ -275,7 +275,7 @@ impl Host {
                             | Ask::Unknown(_)
                             | Ask::Worker(_)
                             | Ask::Proof(_)
-                            | Ask::Host(HostAsk::Listener | HostAsk::Stats)
+                            | Ask::Host(HostAsk::Listener | HostAsk::Stats | HostAsk::Noted(..))
                     );
                     connection.asks.push_back(ask);
                     if last {
@@ -384,7 +384,9 @@ impl Host {
             | HostAsk::Cron(..)
             | HostAsk::CloseClient(_) => Given::Host(Ok(String::new())),
             HostAsk::Foreign(_) => Given::Own,
-            HostAsk::Reload | HostAsk::Listener => Given::Host(Ok(String::new())),
+            HostAsk::Reload | HostAsk::Listener | HostAsk::Noted(..) => {
+                Given::Host(Ok(String::new()))
+            }
             HostAsk::Shutdown => Given::Host(Err("shutdown is not allowed".to_owned())),
             HostAsk::Config => Given::Host(Ok("a = 1\nb = 2\n".to_owned())),
         }

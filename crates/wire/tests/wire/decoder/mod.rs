@@ -127,7 +127,7 @@ impl Driver<'_> {
                 | Ask::Proof(_)
                 | Ask::Unknown(_)
                 | Ask::Login(_)
-                | Ask::Host(HostAsk::Stats | HostAsk::Listener)
+                | Ask::Host(HostAsk::Stats | HostAsk::Listener | HostAsk::Noted(..))
         );
         let or_close = matches!(ask, Ask::EngineOrClose(_));
         let close = matches!(ask, Ask::Close);
@@ -151,6 +151,7 @@ impl Driver<'_> {
                 | HostAsk::Workers
                 | HostAsk::Steer(..)
                 | HostAsk::Cron(..)
+                | HostAsk::Noted(..)
                 | HostAsk::CloseClient(_),
             ) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Worker(ask) => Given::Worker(self.workers.answer(ask, NOW)),

@@ -82,6 +82,14 @@ impl Binlog {
                 }
             };
             let file = all.bodies.add(path.clone());
+            if version.is_none() {
+                // beanstalkd writes the version when it makes a file.
+                let what = match bytes.is_empty() {
+                    true => "it is empty",
+                    false => "it begins with zeros",
+                };
+                all.damaged(format!("{}: {what}", path.display()));
+            }
             if let Some(version) = version {
                 for found in binlog::records(&bytes, version) {
                     match found {

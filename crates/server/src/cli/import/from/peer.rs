@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::cli::import::count::Counts;
 use crate::cli::records::Source;
@@ -17,6 +18,11 @@ pub(in crate::cli::import) trait Peer: Source {
     /// # Errors
     /// The peer's, or it is gone.
     fn counts(&mut self) -> Result<Counts>;
+
+    /// How the queues that were counted are set up there, as the order `create` takes it.
+    fn setups(&self) -> Vec<Value> {
+        Vec::new()
+    }
 
     /// False: [`Source::next`] gave nothing because what it gave before should be stored first.
     fn is_through(&self) -> bool;

@@ -6,18 +6,21 @@
 
 mod sign;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono::Utc;
+use quintet_engine::AT_ONCE_MS;
+use quintet_host::locked;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::Agent;
@@ -31,6 +34,13 @@ use sign::{Keys, Request};
 
 /// Messages of a request: as many as SQS takes.
 const AT_ONCE: usize = 10;
+/// What is asked of a queue beside how much there is.
+const SETUP: [&str; 3] = [
+    "VisibilityTimeout",
+    "MessageRetentionPeriod",
+    "DelaySeconds",
+];
+const RECEIVE: &str = "AmazonSQS.ReceiveMessage";
 /// How long they are hidden there, s, unless they are stored before: what is held when this process
 /// dies can be received again then.
 const HIDDEN_S: u32 = 120;
@@ -39,6 +49,10 @@ const WAIT_S: u32 = 2;
 /// Times a request is sent, if SQS is busy, and the rest behind the first, which doubles.
 const TRIES: u32 = 6;
 const REST: Duration = Duration::from_millis(100);
+/// What a receive without an answer has hidden is there again then.
+const SHOWN_AGAIN: Duration = Duration::from_secs(HIDDEN_S as u64 + 10);
+/// A message whose retention is over is kept at least so long here: somebody has just moved it.
+const KEPT_MS: u64 = 60_000;
 
 /// Which queues, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +87,8 @@ struct Message {
     receipt_handle: String,
     #[serde(default)]
     body: String,
+    #[serde(rename = "MD5OfBody")]
+    md5: Option<String>,
     #[serde(default)]
     attributes: BTreeMap<String, String>,
     #[serde(default)]
@@ -82,6 +98,8 @@ struct Message {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Attribute {
+    #[serde(default)]
+    data_type: String,
     string_value: Option<String>,
     binary_value: Option<String>,
 }
@@ -112,6 +130,12 @@ pub(super) struct Sqs {
     shown: String,
     passed: u64,
     twice: u64,
+    /// Attributes of the queues, by name.
+    known: BTreeMap<String, Value>,
+    /// When a receive was last left without an answer.
+    lost: Mutex<Option<Instant>>,
+    /// Receives without an answer, one after the other.
+    losses: u32,
 }
 
 impl Sqs {
@@ -140,6 +164,9 @@ impl Sqs {
             large: Vec::new(),
             passed: 0,
             twice: 0,
+            known: BTreeMap::new(),
+            lost: Mutex::new(None),
+            losses: 0,
         };
         all.queues = all.list()?;
         all.through = all.queues.is_empty();
@@ -162,12 +189,29 @@ impl Sqs {
         let sent = sent.body(body.to_owned())?;
         let host = &self.host;
         // What was received by a request without an answer is hidden for some minutes.
-        let mut response =
-            again(|| self.agent.run(sent.clone())).map_err(|error| anyhow!("{host}: {error}"))?;
+        let lose = || {
+            if target == RECEIVE {
+                *locked(&self.lost) = Some(Instant::now());
+            }
+        };
+        let sends = Cell::new(0);
+        let response = again(|| {
+            if sends.replace(1) > 0 {
+                lose();
+            }
+            self.agent.run(sent.clone())
+        });
+        let mut response = response.map_err(|error| {
+            lose();
+            anyhow!("{host}: {error}")
+        })?;
         let status = response.status().as_u16();
         let limited = response.body_mut().with_config().limit(ANSWER_MAX);
         let read = limited.read_to_vec();
-        let read = read.map_err(|error| anyhow!("{host}: {error}"))?;
+        let read = read.map_err(|error| {
+            lose();
+            anyhow!("{host}: {error}")
+        })?;
         let value: Value = match serde_json::from_slice(&read) {
             Ok(value) => value,
             Err(_) if read.is_empty() && status == 200 => json!({}),
@@ -240,6 +284,23 @@ impl Sqs {
         }
     }
 
+    /// True if a queue has something now, hidden or shown.
+    fn has_some(&self, url: &str) -> Result<bool> {
+        let names = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+        ];
+        let asked = json!({ "QueueUrl": url, "AttributeNames": names });
+        let answer = self.ask("GetQueueAttributes", &asked)?;
+        let count = |name| number_in(&answer["Attributes"], name).unwrap_or(0);
+        Ok(names.into_iter().any(|name| count(name) > 0))
+    }
+
+    /// An attribute of a queue as it was when it was counted.
+    fn attribute(&self, queue: &str, name: &str) -> Option<u64> {
+        number_in(self.known.get(queue)?, name)
+    }
+
     fn url(&self, told: &Value) -> Result<Arc<str>> {
         let url = told.as_str().filter(|url| !name_of(url).is_empty());
         let url = url.with_context(|| format!("{} names a queue as {told}", self.host))?;
@@ -253,16 +314,29 @@ impl Sqs {
         };
         // Behind what is held may be more of its group: no reason to wait.
         let held = !self.given.is_empty();
-        let answer = self.ask(
-            "ReceiveMessage",
-            &json!({
-                "QueueUrl": &*url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
-                "WaitTimeSeconds": if held { 0 } else { WAIT_S },
-                "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
-            }),
-        )?;
+        let asked = json!({
+            "QueueUrl": &*url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
+            "WaitTimeSeconds": if held { 0 } else { WAIT_S },
+            "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
+        });
+        let before = *locked(&self.lost);
+        let answer = match self.ask("ReceiveMessage", &asked) {
+            Ok(answer) => answer,
+            Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
+                self.losses += 1;
+                std::thread::sleep(REST);
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        self.losses = 0;
         let messages = answer["Messages"].as_array().map_or(&[][..], Vec::as_slice);
         if messages.is_empty() {
+            // What a receive without an answer has hidden comes back.
+            let lost = *locked(&self.lost);
+            if !held && lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN) && self.has_some(&url)? {
+                return Ok(true);
+            }
             if !held {
                 self.queues.pop_front();
                 self.through = self.queues.is_empty();
@@ -272,6 +346,14 @@ impl Sqs {
         for message in messages {
             let message = Message::deserialize(message)
                 .with_context(|| format!("{} gives messages as SQS does not", self.host))?;
+            let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
+            if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
+                bail!(
+                    "{}: a message of {} came with another MD5OfBody",
+                    self.host,
+                    name_of(&url)
+                );
+            }
             self.taken.push_back((Arc::clone(&url), message));
         }
         Ok(true)
@@ -282,15 +364,17 @@ impl Sqs {
         let id = message.attributes.get("MessageDeduplicationId");
         self.shown = format!("message {} of {queue} at {}", self.passed, self.host);
         let mut attrs = Vec::new();
+        // As the sqs protocol here keeps them, which gives them to its clients again.
         for (name, kept) in [
-            ("MessageDeduplicationId", id),
-            ("AWSTraceHeader", message.attributes.get("AWSTraceHeader")),
+            ("sqs:dedup", id),
+            ("sqs:trace", message.attributes.get("AWSTraceHeader")),
         ] {
             if let Some(kept) = kept {
                 attrs.push((text(name), text(kept)));
             }
         }
         for (name, value) in std::mem::take(&mut message.message_attributes) {
+            let data_type = value.data_type;
             let value = match (value.string_value, value.binary_value) {
                 (Some(value), _) => value.into_bytes(),
                 (None, Some(coded)) => {
@@ -299,17 +383,25 @@ impl Sqs {
                 }
                 (None, None) => Vec::new(),
             };
-            attrs.push((text(&name), Text(value)));
+            let kept = [data_type.as_bytes(), &[0], &value].concat();
+            attrs.push((text(&format!("m:{name}")), Text(kept)));
         }
         let number = |name: &str| {
             let value = message.attributes.get(name);
             value.and_then(|value| value.parse::<u64>().ok())
         };
         let received = number("ApproximateReceiveCount").unwrap_or(1);
+        let sent_ms = number("SentTimestamp");
+        let kept_ms = self.attribute(&queue, "MessageRetentionPeriod");
+        let expires_ms = sent_ms.zip(kept_ms).map(|(sent_ms, seconds)| {
+            let now_ms = u64::try_from(Utc::now().timestamp_millis()).unwrap_or(0);
+            (sent_ms + seconds * 1000).max(now_ms + KEPT_MS)
+        });
         let body = message.body.into_bytes();
         let head = Head {
             queue: crate::admin::name(&queue).to_string(),
-            created_ms: number("SentTimestamp"),
+            created_ms: sent_ms,
+            expires_ms,
             key: message
                 .attributes
                 .get("MessageGroupId")
@@ -378,6 +470,10 @@ fn text(text: &str) -> Text {
     Text(text.as_bytes().to_vec())
 }
 
+fn number_in(attributes: &Value, name: &str) -> Option<u64> {
+    attributes[name].as_str()?.parse().ok()
+}
+
 /// A queue's name, which ends its URL.
 fn name_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
@@ -433,15 +529,32 @@ impl Peer for Sqs {
         ];
         for url in self.list()? {
             let names = states.map(|(name, _)| name);
+            let names: Vec<&str> = names.into_iter().chain(SETUP).collect();
             let asked = json!({ "QueueUrl": &*url, "AttributeNames": names });
-            let answer = self.ask("GetQueueAttributes", &asked)?;
+            let mut answer = self.ask("GetQueueAttributes", &asked)?;
+            let attributes = answer["Attributes"].take();
             for (name, state) in states {
-                let value = answer["Attributes"][name].as_str();
-                let count = value.and_then(|value| value.parse().ok()).unwrap_or(0);
+                let count = number_in(&attributes, name).unwrap_or(0);
                 counts.add(name_of(&url), state, count);
             }
+            self.known.insert(name_of(&url).to_owned(), attributes);
         }
         Ok(counts)
+    }
+
+    fn setups(&self) -> Vec<Value> {
+        let setup = |(queue, attributes): (&String, &Value)| {
+            let ms = |name: &str| number_in(attributes, name).map(|seconds| seconds * 1000);
+            json!({
+                "queue": crate::admin::name(queue).to_string(),
+                // 0 would be no deadline.
+                "ttr_ms": ms("VisibilityTimeout").map(|ms| ms.max(AT_ONCE_MS)),
+                "ttl_ms": ms("MessageRetentionPeriod"),
+                "delay_ms": ms("DelaySeconds"),
+                "groups": if queue.ends_with(".fifo") { "ordered" } else { "fair" },
+            })
+        };
+        self.known.iter().map(setup).collect()
     }
 
     fn is_through(&self) -> bool {

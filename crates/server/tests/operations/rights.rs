@@ -1,0 +1,279 @@
+//! What leads messages to queues that a command does not name takes a right there, and what
+//! administers is written down: with one shard and with four.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use quintet_trust::Password;
+use serde_json::{Value, json};
+
+use crate::common::{Client, Server, Start, text};
+
+const LISTEN: &[&str] = &[
+    "memcache=127.0.0.1:0",
+    "beanstalk=127.0.0.1:0",
+    "http=127.0.0.1:0",
+    "faktory=127.0.0.1:0,ent",
+    "sqs=127.0.0.1:0",
+];
+
+/// Ann has her own queues, `*.log` by an older grant, and nothing on others.
+fn start(data: &Path, shards: u32) -> Server {
+    let hash = Password::of_cost(b"hush", [1; 16], 8, 1).expect("a hash");
+    let hash = hash.as_str();
+    let all = "'put', 'take', 'settle', 'peek', 'admin'";
+    let config = format!(
+        "shards = {shards}\n\
+         [[listen]]\nvoice = 'sqs'\nuser = 'ann'\n\
+         [[user]]\nname = 'ann'\npassword = '{hash}'\n\
+         [[user]]\nname = 'bob'\npassword = '{hash}'\n\
+         [[grant]]\nuser = 'ann'\nqueues = ['ann*', '*.log']\nrights = [{all}]\n\
+         [[grant]]\nuser = 'ann'\nqueues = ['share+hers']\nrights = [{all}]\n\
+         [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = [{all}, 'server']\n"
+    );
+    let start = Start {
+        listen: LISTEN,
+        config: Some(&config),
+        ..Start::default()
+    };
+    Server::start_with(data, start)
+}
+
+fn memcache(server: &Server, name: &str) -> Client {
+    let mut client = server.client_of("memcache");
+    client.send(format!("set x 0 0 8\r\n{name} hush\r\n").as_bytes());
+    client.expect(b"STORED\r\n");
+    client
+}
+
+fn asked(address: &str, head: &str, body: &str) -> (u16, Value) {
+    let mut socket = TcpStream::connect(address).expect("connected");
+    let request = format!(
+        "{head}Host: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    socket.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).expect("a status");
+    (
+        status.parse().expect("a number"),
+        serde_json::from_str(body).unwrap_or_default(),
+    )
+}
+
+fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
+    let login = BASE64_STANDARD.encode(format!("{name}:hush"));
+    let head = format!(
+        "{} HTTP/1.1\r\nAuthorization: Basic {login}\r\nContent-Type: application/json\r\n",
+        line.replace(' ', " /api/v1")
+    );
+    asked(server.address_of("http"), &head, &body.to_string())
+}
+
+fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
+    let head = format!(
+        "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
+         Content-Type: application/x-amz-json-1.0\r\n"
+    );
+    asked(server.address_of("sqs"), &head, &input.to_string())
+}
+
+#[test]
+fn a_child_takes_a_right_on_its_parent() {
+    for shards in [1, 4] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = start(&dir.path().join("data"), shards);
+        let mut bob = memcache(&server, "bob");
+        bob.send(b"set sec 0 0 1\r\nx\r\nget share+hers\r\n");
+        bob.expect(b"STORED\r\nEND\r\n");
+        for name in ["sec+x.log", "sec+ann", "sec+share+hers"] {
+            let mut ann = memcache(&server, "ann");
+            ann.send(format!("get {name}\r\n").as_bytes());
+            ann.expect(b"CLIENT_ERROR not permitted\r\n");
+        }
+        let child = json!({"name": "x.log"});
+        let (status, _) = api(&server, "ann", "POST /queues/sec/children", &child);
+        assert_eq!(status, 403);
+        // One that somebody else has made is hers to read, and her own queues have children.
+        let mut ann = memcache(&server, "ann");
+        ann.send(b"get share+hers\r\nget ann+me\r\nget my.log+me\r\nset my.log 0 0 1\r\nx\r\nget my.log+me\r\n");
+        ann.expect(b"END\r\nEND\r\nEND\r\nSTORED\r\nVALUE my.log+me 0 1\r\nx\r\nEND\r\n");
+        bob.send(b"set sec 0 0 1\r\ny\r\nset sec+x.log 0 0 1\r\nz\r\n");
+        bob.expect(b"STORED\r\nSTORED\r\n");
+        // Nor is a child that is there, and not hers, hers to read.
+        let mut ann = memcache(&server, "ann");
+        ann.send(b"get sec+x.log\r\n");
+        ann.expect(b"CLIENT_ERROR not permitted\r\n");
+    }
+}
+
+#[test]
+fn nobody_joins_a_batch_that_he_may_not_see() {
+    for shards in [1, 4] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = start(&dir.path().join("data"), shards);
+        let new = json!({"success": {"queue": "sec", "body": "done"}});
+        let (status, batch) = api(&server, "bob", "POST /batches", &new);
+        assert_eq!(status, 201, "{batch}");
+        let id = batch["id"].as_str().expect("an id").to_owned();
+        for queue in ["ann1", "ann2", "ann3", "ann4", "ann5"] {
+            for count in [1, 2] {
+                let member = json!({"body": "x", "batch": id});
+                let puts = json!({"messages": vec![member; count]});
+                let line = format!("POST /queues/{queue}/messages");
+                let (status, told) = api(&server, "ann", &line, &puts);
+                assert_eq!(status, 403, "{shards} {queue}: {told}");
+            }
+        }
+        let child = json!({"success": {"queue": "ann1", "body": "x"}, "parent": id});
+        assert_eq!(api(&server, "ann", "POST /batches", &child).0, 403);
+        let (_, batch) = api(&server, "bob", &format!("GET /batches/{id}"), &json!({}));
+        assert_eq!((&batch["total"], &batch["pending"]), (&json!(0), &json!(0)));
+        let member = json!({"messages": [{"body": "x", "batch": id}]});
+        assert_eq!(
+            api(&server, "bob", "POST /queues/b/messages", &member).0,
+            201
+        );
+    }
+}
+
+#[test]
+fn nobody_leads_messages_where_he_may_not_put() {
+    for shards in [1, 4] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = start(&dir.path().join("data"), shards);
+        let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+        let mut bob = memcache(&server, "bob");
+        bob.send(b"set sec 0 0 1\r\nx\r\nget sec\r\n");
+        bob.expect(b"STORED\r\nVALUE sec 0 1\r\nx\r\nEND\r\n");
+        for name in ["ann", "ann-dead"] {
+            let made = sqs(&server, "CreateQueue", &json!({"QueueName": name}));
+            assert_eq!(made.0, 200, "{made:?}");
+        }
+        let policy = |to: &str| {
+            let policy = json!({"deadLetterTargetArn": arn(to), "maxReceiveCount": 1});
+            json!({"RedrivePolicy": policy.to_string()})
+        };
+        let set = |to: &str| json!({"QueueUrl": "ann", "Attributes": policy(to)});
+        let refused = sqs(&server, "SetQueueAttributes", &set("sec"));
+        assert_eq!(refused.0, 403, "{refused:?}");
+        let make = json!({"QueueName": "ann-other", "Attributes": policy("sec")});
+        assert_eq!(sqs(&server, "CreateQueue", &make).0, 403);
+        assert_eq!(sqs(&server, "SetQueueAttributes", &set("ann-dead")).0, 200);
+        let start = json!({"SourceArn": arn("ann-dead"), "DestinationArn": arn("sec")});
+        let refused = sqs(&server, "StartMessageMoveTask", &start);
+        assert_eq!(refused.0, 403, "{refused:?}");
+        let back = json!({"SourceArn": arn("ann-dead")});
+        assert_eq!(sqs(&server, "StartMessageMoveTask", &back).0, 200);
+        bob.send(b"get sec\r\n");
+        bob.expect(b"END\r\n");
+    }
+}
+
+#[test]
+fn what_administers_is_written_down() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = Start {
+        listen: LISTEN,
+        ..Start::default()
+    };
+    // Where nobody logs in, too.
+    let server = Server::start_with(&dir.path().join("data"), open);
+    let arn = "arn:aws:sqs:us-east-1:000000000000:dead";
+    let policy = json!({"deadLetterTargetArn": arn, "maxReceiveCount": 1}).to_string();
+    let q = json!({"QueueUrl": "q"});
+    let with = |name: &str, value: Value| {
+        let mut input = q.clone();
+        input[name] = value;
+        input
+    };
+    for (action, input) in [
+        ("CreateQueue", json!({"QueueName": "dead"})),
+        ("CreateQueue", json!({"QueueName": "q"})),
+        (
+            "SetQueueAttributes",
+            with("Attributes", json!({"RedrivePolicy": policy})),
+        ),
+        ("TagQueue", with("Tags", json!({"a": "b"}))),
+        ("UntagQueue", with("TagKeys", json!(["a"]))),
+        (
+            "AddPermission",
+            json!({"QueueUrl": "q", "Label": "l", "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}),
+        ),
+        ("RemovePermission", with("Label", json!("l"))),
+        ("StartMessageMoveTask", json!({"SourceArn": arn})),
+        ("PurgeQueue", q.clone()),
+        ("DeleteQueue", q.clone()),
+        (
+            "SendMessage",
+            json!({"QueueUrl": "dead", "MessageBody": "x"}),
+        ),
+    ] {
+        let (status, told) = sqs(&server, action, &input);
+        assert_eq!(status, 200, "{action}: {told}");
+    }
+    let mut faktory = server.client_of("faktory");
+    faktory.until(b"\r\n");
+    faktory.send(b"HELLO {\"v\":2}\r\nMUTATE {\"cmd\":\"clear\",\"target\":\"dead\"}\r\nQUEUE PAUSE work\r\nQUEUE RESUME work\r\n");
+    faktory.expect(b"+OK\r\n+OK\r\n");
+    faktory.until(b"\r\n");
+    faktory.until(b"\r\n");
+    let mut memcache = server.client_of("memcache");
+    memcache.send(b"get b+new\r\nget b+new\r\nset b+new 0 0 1\r\nx\r\nset work 0 0 1\r\nx\r\n");
+    memcache.expect(b"END\r\nEND\r\nSTORED\r\nSTORED\r\n");
+    faktory.send(b"QUEUE PAUSE work\r\nQUEUE RESUME work\r\n");
+    faktory.expect(b"+OK\r\n+OK\r\n");
+    memcache.send(b"dump_config\r\n");
+    memcache.until(b"END\r\n");
+    let plain = |line: &str, body: Value| {
+        let head = format!(
+            "{} HTTP/1.1\r\nContent-Type: application/json\r\n",
+            line.replace(' ', " /api/v1")
+        );
+        asked(server.address_of("http"), &head, &body.to_string())
+    };
+    let new = json!({"success": {"queue": "work", "body": "x"}});
+    let mut forgotten = Vec::new();
+    for _ in 0..2 {
+        let (_, batch) = plain("POST /batches", new.clone());
+        forgotten.push(batch["id"].as_str().expect("an id").to_owned());
+    }
+    assert_eq!(
+        plain(&format!("DELETE /batches/{}", forgotten[0]), json!({})).0,
+        204
+    );
+    let mut beanstalk = server.client_of("beanstalk");
+    beanstalk.send(format!("forget-batch {}\r\n", forgotten[1]).as_bytes());
+    beanstalk.until(b"\r\n");
+    assert!(plain("POST /queues/work/acts/purge", json!({})).0 < 300);
+
+    let audit = text(&server.run(&["audit"]).stdout);
+    let lines: Vec<&str> = audit.lines().collect();
+    let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    for (words, times) in [
+        ("sqs SetQueueAttributes q", 1),
+        ("sqs TagQueue q", 1),
+        ("sqs UntagQueue q", 1),
+        ("sqs AddPermission q", 1),
+        ("sqs RemovePermission q", 1),
+        ("sqs StartMessageMoveTask arn:aws", 1),
+        ("sqs PurgeQueue q", 1),
+        ("sqs DeleteQueue q", 1),
+        ("SendMessage", 0),
+        ("mutate discard dead", 1),
+        ("pause work ok", 1),
+        ("resume work ok", 1),
+        ("join b b+new", 1),
+        ("config", 1),
+        (&format!("DELETE /api/v1/batches/{}", forgotten[0]), 1),
+        (&format!("forget_batch {}", forgotten[1]), 1),
+        ("POST /api/v1/queues/work/acts/purge", 1),
+    ] {
+        assert_eq!(count(words), times, "{words}:\n{audit}");
+    }
+}
