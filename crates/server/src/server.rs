@@ -292,7 +292,6 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     if server.node.is_none() {
         stuck::watch_stop(&server)?;
     }
-    threads.begin_end(&server);
     // They ask through the door, so it closes after them.
     if !scripts.stop(&server) {
         tracing::error!("the thread of http had ended before its time");
@@ -707,14 +706,6 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Nobody comes in any more, and no put waits for memory: there is nothing to wait for.
-    fn begin_end(&self, server: &Server) {
-        if let Some((_, io)) = server.mail.split_last() {
-            io.iter().for_each(|mailbox| mailbox.leave(Mail::Refuse));
-        }
-        server.core.end_room_waits();
-    }
-
     /// Connections get what they are owed, and nothing more is decided for them. True: they have it
     /// all by then.
     pub(crate) fn end_io(&mut self, server: &Server, by: Instant) -> bool {

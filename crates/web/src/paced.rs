@@ -94,7 +94,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         match read {
             Poll::Ready(Ok(())) if came => read,
             Poll::Ready(_) if self.answers && self.client.ends(cx.waker()) => Poll::Pending,
-            read => read,
+            Poll::Ready(_) | Poll::Pending => read,
         }
     }
 }

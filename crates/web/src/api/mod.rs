@@ -52,6 +52,9 @@ pub(crate) use types::{Dedupe, NewMessage};
 /// What a row of a list is reckoned with before it is known, bytes.
 const ROW_BYTES: u64 = 256;
 
+/// What a list of connections takes while it is made, bytes.
+const LIST_BYTES: u64 = 4 << 20;
+
 /// What all handlers share.
 pub(crate) struct Api {
     app: Arc<App>,

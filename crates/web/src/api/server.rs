@@ -49,7 +49,7 @@ pub(super) async fn connections(
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
     must_operate(&visitor)?;
-    let _room = api.room(super::workers::LIST_BYTES)?;
+    let _room = api.room(super::LIST_BYTES)?;
     let (tell, told) = oneshot::channel();
     api.door.clients(Box::new(move |list| {
         // The client may have gone.

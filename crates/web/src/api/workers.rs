@@ -18,9 +18,6 @@ use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
 
-/// What a list of connections takes while it is made, bytes.
-pub(super) const LIST_BYTES: u64 = 4 << 20;
-
 /// Workers that are known: their names, hosts, states, how many jobs their connections hold, and
 /// when they last said something. A page ends at about 1 MiB; the header `Link` leads to the next.
 #[utoipa::path(get, path = "/api/v1/workers", tag = "server",
@@ -55,7 +52,7 @@ impl Api {
         &self,
         after: Option<String>,
     ) -> Result<(String, Option<String>, Option<Share>), Problem> {
-        let room = self.room(LIST_BYTES)?;
+        let room = self.room(super::LIST_BYTES)?;
         let (tell, told) = oneshot::channel();
         let tell = move |list, next| {
             // The client may have gone.
