@@ -180,6 +180,8 @@ fn several_messages_are_put_into_a_batch_of_any_shard() {
     assert_eq!((&seen["total"], &seen["pending"]), (&json!(10), &json!(10)));
     // Of a list of which one is refused none is stored, nor counted.
     let closed = make(&server);
+    // It waits for these: one whose callbacks were put takes others.
+    assert_eq!(put(&server, "held", &closed).0, 201);
     let act = format!("POST /batches/{closed}/commit");
     assert_eq!(ask(&server, &act, "", "").json["open"], false);
     for queue in queues {

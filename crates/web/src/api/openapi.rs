@@ -91,14 +91,12 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Act", "state", STATES),
     ("Changes", "body_base64", BASE64),
     ("Child", "name", NAME),
-    ("Dedupe", "id", r#"{"maxLength": 65535}"#),
     ("Dedupe", "window_ms", r#"{"minimum": 0}"#),
     ("Extend", "lease_ms", LEASE),
     ("Finish", "result", r#"{"maxLength": 65536}"#),
     ("NewCallback", "body_base64", BASE64),
     ("NewCallback", "queue", NAME),
     ("NewMessage", "body_base64", BASE64),
-    ("NewMessage", "key", r#"{"maxLength": 65535}"#),
     (
         "NewMessage",
         "name",
@@ -111,14 +109,18 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Reserve", "wait_ms", r#"{"minimum": 0, "maximum": 60000}"#),
     ("Target", "to", NAME),
 ];
-/// The same of parameters; of those that stand in several addresses in each.
-const PARAMETERS: &[(&str, &str)] = &[
-    ("Idempotency-Key", r#"{"minLength": 1, "maxLength": 255}"#),
-    ("limit", PAGE),
-    ("max", PAGE),
-    ("name", NAME),
-    ("queue", NAME),
-    ("state", STATES),
+/// The same of parameters, by where they stand; of those of several addresses in each.
+const PARAMETERS: &[(&str, &str, &str)] = &[
+    (
+        "Idempotency-Key",
+        "header",
+        r#"{"minLength": 1, "maxLength": 255}"#,
+    ),
+    ("limit", "query", PAGE),
+    ("max", "query", PAGE),
+    ("name", "path", NAME),
+    ("queue", "path", NAME),
+    ("state", "query", STATES),
 ];
 const BASE64: &str = r#"{"contentEncoding": "base64"}"#;
 const LEASE: &str = r#"{"minimum": 1, "maximum": 604800000}"#;
@@ -143,10 +145,13 @@ fn ranges(document: &mut Value) {
     let paths = document["paths"].as_object_mut().into_iter().flatten();
     let operations = paths.filter_map(|(_, path)| path.as_object_mut()).flatten();
     for (_, operation) in operations {
-        let all = operation["parameters"].as_array_mut().into_iter().flatten();
-        for parameter in all {
-            let name = parameter["name"].as_str().unwrap_or_default();
-            if let Some((_, range)) = PARAMETERS.iter().find(|(known, _)| *known == name) {
+        let all = operation
+            .get_mut("parameters")
+            .and_then(Value::as_array_mut);
+        for parameter in all.into_iter().flatten() {
+            let (name, place) = (&parameter["name"], &parameter["in"]);
+            let known = |(known, at, _): &&(&str, &str, &str)| name == known && place == at;
+            if let Some((_, _, range)) = PARAMETERS.iter().find(known) {
                 add(&mut parameter["schema"], range);
             }
         }
@@ -258,6 +263,8 @@ mod tests {
                 assert_eq!(&of[word], value, "{schema}.{field}");
             }
         }
+        let none = &document["paths"]["/api/v1/batches"]["post"];
+        assert!(none.get("parameters").is_none(), "{none}");
         let rank = &document["components"]["schemas"]["NewMessage"]["properties"]["rank"];
         assert_eq!(
             (&rank["maximum"], rank.get("format")),
