@@ -44,7 +44,7 @@ impl Durable {
         let known = self.marks.get(key);
         known.is_some_and(|memory| {
             let tied = memory.scope != Scope::Window;
-            !self.is_of_this_era(key, memory) && !(tied && self.message(memory.id).is_some())
+            !(self.is_of_this_era(key, memory) || tied && self.message(memory.id).is_some())
         })
     }
 

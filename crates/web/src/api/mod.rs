@@ -63,9 +63,12 @@ pub(crate) struct Api {
     reserves: Reserves,
 }
 
-/// What was asked for lately with a key: of a queue, by somebody.
+/// A key of a request, with its queue.
+type Key = (Name, Vec<u8>);
+
+/// The sums of the requests that came lately with a key, and when they came.
 #[derive(Default)]
-struct Reserves(Mutex<HashMap<(Name, Vec<u8>), (u64, Instant)>>);
+struct Reserves(Mutex<HashMap<Key, (u64, Instant)>>);
 
 impl Reserves {
     /// For so long the shards know the key.
@@ -76,7 +79,7 @@ impl Reserves {
     ///
     /// # Errors
     /// Something else was.
-    fn note(&self, key: (Name, Vec<u8>), sum: u64) -> Result<(), Problem> {
+    fn note(&self, key: Key, sum: u64) -> Result<(), Problem> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= Self::MOST {
