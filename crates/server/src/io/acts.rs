@@ -102,12 +102,19 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
     } else {
         None
     };
-    let act = match command {
+    let resumes = matches!(
+        command,
         Command::Pause {
-            for_ms: Some(0), ..
-        } => "resume",
-        Command::Batch(_) => "forget_batch",
-        _ => what.verb.name(),
+            for_ms: Some(0),
+            ..
+        }
+    );
+    let act = if resumes {
+        "resume"
+    } else if matches!(command, Command::Batch(_)) {
+        "forget_batch"
+    } else {
+        what.verb.name()
     };
     Some(Administers {
         act,

@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::cases;
+use crate::client::Says;
 use crate::common::PATIENCE;
 use crate::fifo::{create, send};
 
