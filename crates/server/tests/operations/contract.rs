@@ -194,6 +194,8 @@ fn a_stop_answers_what_was_decided_and_ends_waits() {
     waiting.send(b"version\r\nget w/t=3600000\r\n");
     waiting.until(b"\r\n");
     assert!(server.stop().success());
+    // As if its time were over.
+    waiting.expect(b"END\r\n");
     waiting.expect_end();
 }
 
