@@ -13,7 +13,7 @@ use quintet_web::{
 };
 use quintet_wire::{OptionSpec, Options, Value};
 
-use crate::config::{Address, Listen, parse_duration_ms};
+use crate::config::{Address, Listen, Places, parse_duration_ms};
 use crate::io::Bound;
 use crate::server::Server;
 use crate::sockets::bind;
@@ -183,14 +183,16 @@ impl Open {
     ///
     /// # Errors
     /// The address is in use, or open to others without a login.
-    pub(crate) fn new(listen: &Listen, most: u64, tls: Option<Secure>) -> Result<Self> {
+    pub(crate) fn new(listen: &Listen, places: &Places, tls: Option<Secure>) -> Result<Self> {
         let mut settings = settings(&listen.options, listen.idle_ms).map_err(|why| anyhow!(why))?;
         settings.tls = tls;
         let limits = &mut settings.limits;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let number = |many| usize::try_from(many).unwrap_or(usize::MAX);
+        let most = number(places.http);
         limits.streams_max = limits.streams_max.min(most / 2);
-        let each = (most - limits.streams_max) / 3;
-        limits.connections_max = limits.connections_max.min(each.max(1));
+        let most = most - limits.streams_max;
+        limits.connections_max = limits.connections_max.min(most.max(1));
+        limits.apart_max = limits.connections_max.min(number(places.apart));
         let bound = bind(NAME, &listen.address)?;
         Ok(Self {
             bound,

@@ -331,7 +331,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
         let voice = match listen.served {
             Served::Voice(voice) => voice,
             Served::Http => {
-                let open = http::Open::new(listen, places.http, tls.of(number))?;
+                let open = http::Open::new(listen, &places, tls.of(number))?;
                 keep(
                     config,
                     &mut doors,
@@ -345,7 +345,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
                 continue;
             }
             Served::Sqs => {
-                let open = sqs::Open::new(listen, places.http, tls.of(number))?;
+                let open = sqs::Open::new(listen, &places, tls.of(number))?;
                 let (address, secure) = (&listen.address, tls.of(number));
                 keep(config, &mut doors, sqs::NAME, address, open.bound(), secure)?;
                 addresses.push((sqs::NAME, open.address().clone()));

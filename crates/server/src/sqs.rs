@@ -13,7 +13,7 @@ use quintet_web::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 use ring::rand::SecureRandom as _;
 
-use crate::config::{Address, Listen, parse_duration_ms};
+use crate::config::{Address, Listen, Places, parse_duration_ms};
 use crate::http_counts::HttpCounts;
 use crate::io::Bound;
 use crate::server::Server;
@@ -199,17 +199,18 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Opens a listener, for `most` connections at once or fewer.
+    /// Opens a listener, for as many connections at once as there are places.
     ///
     /// # Errors
     /// The address is in use.
-    pub(crate) fn new(listen: &Listen, most: u64, tls: Option<Secure>) -> Result<Self> {
+    pub(crate) fn new(listen: &Listen, places: &Places, tls: Option<Secure>) -> Result<Self> {
         let read = settings(&listen.options, listen.idle_ms);
         let (mut settings, options) = read.map_err(|why| anyhow!(why))?;
         settings.tls = tls;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let number = |many| usize::try_from(many).unwrap_or(usize::MAX);
         let limits = &mut settings.limits;
-        limits.connections_max = limits.connections_max.min((most / 3).max(1));
+        limits.connections_max = limits.connections_max.min(number(places.http).max(1));
+        limits.apart_max = limits.connections_max.min(number(places.apart));
         let users = quintet_web::users(listen.options.text("users"));
         Ok(Self {
             bound: bind(NAME, &listen.address)?,

@@ -36,7 +36,7 @@ pub(crate) struct Places {
     most: usize,
     spare: Arc<Semaphore>,
     line: Semaphore,
-    /// As many polls as there are places may wait beside them, and as many unfinished bodies.
+    /// Polls that may wait beside the places, and unfinished bodies.
     polls: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     silent: Mutex<Silent>,
@@ -69,7 +69,7 @@ pub enum Waits {
 /// A connection that waits is counted apart, until this is dropped.
 pub struct Apart {
     seat: Arc<Seat>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Apart {
@@ -118,14 +118,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Places {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
+    pub(crate) fn new(most: usize, apart: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(most)),
             most,
             spare: Arc::new(Semaphore::new(SPARE)),
             line: Semaphore::new(LINE),
-            polls: Arc::new(Semaphore::new(most)),
-            bodies: Arc::new(Semaphore::new(most)),
+            polls: Arc::new(Semaphore::new(apart)),
+            bodies: Arc::new(Semaphore::new(apart)),
             silent: Mutex::default(),
             addresses: Mutex::default(),
         })
@@ -278,14 +278,19 @@ impl Seat {
         false
     }
 
-    /// It waits, and gives its place to another meanwhile. `None`: too many do.
+    /// It waits, and gives its place to another meanwhile; where too many have done so, it keeps
+    /// its place, as long as a quarter of all places is free. `None`: fewer are.
     pub fn waits(self: &Arc<Self>, what: Waits) -> Option<Apart> {
         let of = match what {
             Waits::Poll => &self.places.polls,
             Waits::Body => &self.places.bodies,
         };
-        let permit = Arc::clone(of).try_acquire_owned().ok()?;
-        self.gives_place();
+        let permit = Arc::clone(of).try_acquire_owned().ok();
+        if permit.is_some() {
+            self.gives_place();
+        } else if self.places.free.available_permits() <= self.places.most / 4 {
+            return None;
+        }
         Some(Apart {
             seat: Arc::clone(self),
             _permit: permit,

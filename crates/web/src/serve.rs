@@ -452,7 +452,8 @@ async fn accept(
     graceful: Arc<GracefulShutdown>,
     loads: Arc<[Load]>,
 ) {
-    let places = Places::new(site.settings().limits.connections_max);
+    let limits = &site.settings().limits;
+    let places = Places::new(limits.connections_max, limits.apart_max);
     loop {
         let place = places.seat().await;
         let (stream, mut from) = match places.watched(listeners.accept()).await {

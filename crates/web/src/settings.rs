@@ -100,6 +100,9 @@ pub struct Limits {
     pub attachment_bytes_max: u64,
     /// Connections at once; more wait to be accepted.
     pub connections_max: usize,
+    /// Polls that wait beside `connections_max`, and as many unfinished bodies. Further ones keep
+    /// their places, as long as a quarter of all is free.
+    pub apart_max: usize,
     /// Event streams at once, which are not among `connections_max`; 503 beyond.
     pub streams_max: usize,
     /// Time between two events of a stream.
@@ -128,6 +131,7 @@ impl Default for Limits {
             fields_max: 200,
             attachment_bytes_max: 16 << 30,
             connections_max: 2000,
+            apart_max: 2000,
             streams_max: 1000,
             events_every: Duration::from_secs(2),
             sessions_max: 1000,

@@ -20,6 +20,8 @@ pub(crate) struct Places {
     pub(crate) connections: u64,
     /// Connections and event streams of each of those at most.
     pub(crate) http: u64,
+    /// Polls of each of those beside its connections, and as many unfinished bodies.
+    pub(crate) apart: u64,
     /// Files that would be needed for all that is configured.
     pub(crate) wanted: u64,
 }
@@ -33,9 +35,8 @@ impl Config {
             .filter_map(|listen| {
                 let of = |option| listen.options.number(option);
                 match listen.served {
-                    // Polls and unfinished bodies are beside these.
-                    Served::Http => Some(3 * of("max_connections") + of("max_streams")),
-                    Served::Sqs => Some(3 * of("max_connections")),
+                    Served::Http => Some(of("max_connections") + of("max_streams")),
+                    Served::Sqs => Some(of("max_connections")),
                     Served::Voice(_) => None,
                 }
             })
@@ -43,16 +44,19 @@ impl Config {
         let scripts = SCRIPT_FILES * self.scripts_max.min(SCRIPTS);
         let kept = SERVER_FILES + RESERVE + scripts;
         let wanted = self.connections_max + http.iter().sum::<u64>() + kept;
+        let listeners = http.len() as u64;
         if wanted <= limit {
+            // Polls and unfinished bodies are beside the others, as far as files are left.
+            let apart = ((limit - wanted) / 2).checked_div(listeners);
             return Places {
                 connections: self.connections_max,
                 http: u64::MAX,
+                apart: apart.unwrap_or(0),
                 wanted,
             };
         }
         // Something is left to serve with, however small the limit is.
         let left = limit.saturating_sub(kept).max(limit / 4).max(8);
-        let listeners = http.len() as u64;
         let each = (left / 4).checked_div(listeners).unwrap_or(0).max(1);
         let for_http: u64 = http.iter().map(|most| each.min(*most)).sum();
         Places {
@@ -60,6 +64,7 @@ impl Config {
                 .saturating_sub(for_http)
                 .clamp(1, self.connections_max.max(1)),
             http: each,
+            apart: 0,
             wanted,
         }
     }
@@ -77,6 +82,13 @@ mod tests {
         assert_eq!(enough.connections, 10_000);
         let exact = config.places(enough.wanted);
         assert_eq!((exact.connections, exact.http), (10_000, u64::MAX));
+        let sqs = "connections_max = 10\n[[listen]]\nvoice = \"sqs\"\naddress = \"127.0.0.1:0\"\nmax_connections = 2000\n";
+        let sqs = from_text(sqs).expect("read");
+        let wanted = sqs.places(20_000).wanted;
+        assert_eq!(
+            (sqs.places(wanted).apart, sqs.places(wanted + 500).apart),
+            (0, 250)
+        );
         for limit in [1, 64, 256, 1024, 4096, enough.wanted - 1] {
             let places = config.places(limit);
             assert!(places.connections >= 1 && places.http >= 1, "{limit}");

@@ -42,7 +42,7 @@ impl Model {
                 let mut found: Vec<Batch> = self.batches.iter().map(|b| b.batch.clone()).collect();
                 found.retain(|batch| batch.id > after);
                 found.sort_by_key(|batch| batch.id);
-                let more = found.len() >= (max as usize).max(1);
+                let more = found.len() > (max as usize).max(1);
                 found.truncate((max as usize).max(1));
                 let next = found.last().map(|last| (0, last.id)).filter(|_| more);
                 return Ok(Outcome::Batches(found, next));

@@ -65,7 +65,7 @@ mod tests {
     async fn who_does_not_read_or_falls_behind_is_dropped_and_counted() {
         let counts = Arc::new(StreamCounts::default());
         let open = OpenStream::new(&counts);
-        let places = Places::new(1);
+        let places = Places::new(1, 1);
         let seat = Seat::new(&places, places.seat().await);
         let present = Arc::new(Clients::default()).come("http", &"here".into(), None, false);
         let client = seat.client.get_or_init(|| Arc::clone(present.client()));
