@@ -1,5 +1,6 @@
 """The served OpenAPI document is held against the server by schemathesis."""
 
+import os
 import subprocess
 import sys
 
@@ -8,6 +9,9 @@ from conftest import PATIENCE_S
 # All that is asked of answers but that what fits the document is accepted: ids, tokens and cursors
 # cannot be made up.
 CHECKS = ["--checks", "all", "--exclude-checks", "positive_data_acceptance"]
+
+# For each operation; more with `cargo xtask test --long`.
+EXAMPLES = os.environ.get("QUINTET_EXAMPLES", "20")
 
 
 def test_the_server_answers_as_its_document_says(start, tmp_path):
@@ -19,7 +23,7 @@ def test_the_server_answers_as_its_document_says(start, tmp_path):
         *["--exclude-path-regex", "/events|/server/"],
         *["--phases", "coverage,fuzzing", *CHECKS, "--continue-on-failure"],
         # The same cases each time, however fast the machine is.
-        *["--seed", "1", "--generation-database", "none", "--max-examples", "60"],
+        *["--seed", "1", "--generation-database", "none", "--max-examples", EXAMPLES],
         *["--request-timeout", str(PATIENCE_S), "--warnings", "off", "--no-color"],
     ]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)

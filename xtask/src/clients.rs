@@ -75,6 +75,9 @@ pub(crate) fn python(run: &Run, skipped: &[&str]) -> Result<()> {
         .env("QUINTET_AWS", tests.join("venv-aws/bin/aws"))
         .env("QUINTET", binary(root)?)
         .current_dir(root);
+    if run.long {
+        command.env("QUINTET_EXAMPLES", "60");
+    }
     for test in skipped {
         let option = if test.contains("::") {
             "--deselect"

@@ -46,13 +46,20 @@ enum Lane {
     Unit,
     Torment,
     Cluster,
+    Python,
     Clients,
     /// Behind all others, alone: only with `--long`.
     Long,
 }
 
 /// Lanes that run beside each other.
-const BESIDE: [Lane; 4] = [Lane::Unit, Lane::Torment, Lane::Cluster, Lane::Clients];
+const BESIDE: [Lane; 5] = [
+    Lane::Unit,
+    Lane::Torment,
+    Lane::Cluster,
+    Lane::Python,
+    Lane::Clients,
+];
 
 /// The C compiler is for Lua, the allocator, which also takes make, and the faults; without them
 /// nothing is built.
@@ -249,7 +256,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "cluster",
         what: "the log and three nodes over real NATS servers; killed, frozen and cut off",
-        seconds: 480,
+        seconds: 600,
         lane: Lane::Cluster,
         needs: &[BUILD, PIP],
         extras: &[],
@@ -264,8 +271,8 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "python",
         what: "Python's client libraries, and quick starts in Ruby, PHP and Go, against the real binary",
-        seconds: 240,
-        lane: Lane::Clients,
+        seconds: 420,
+        lane: Lane::Python,
         needs: &[BUILD, PIP],
         extras: PYTHON_EXTRAS,
         fetches: "client libraries by pip",

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub use client::Client;
 pub use connection::{Connection, tls};
 pub use protocol::{Addresses, Protocol, Put, QueueClient, Taken, named, reserve};
-pub use server::{Data, Server, Start};
+pub use server::{Data, Server, Start, stands_still};
 
 /// The longest wait for a healthy server on a busy machine. No test passes by reaching it.
 pub const PATIENCE: Duration = Duration::from_secs(120);

@@ -382,7 +382,7 @@ impl Server {
     pub fn signal(&self, signal: Signal) {
         self.try_signal(signal).expect("signalled");
         if signal == Signal::STOP {
-            eventually("a stop", || self.stands().then_some(()));
+            eventually("a stop", || stands_still(self.child.id()).then_some(()));
         }
     }
 
@@ -390,16 +390,6 @@ impl Server {
     /// It is gone.
     pub fn try_signal(&self, signal: Signal) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
-    }
-
-    fn stands(&self) -> bool {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        threads.expect("it runs").flatten().all(|thread| {
-            // The state comes behind the name, which is in brackets. A thread may end meanwhile.
-            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
-            state.is_none_or(|state| state == Some('T'))
-        })
     }
 
     /// The first line that begins so, for which it waits no longer than `patience`.
@@ -561,4 +551,16 @@ fn log_to(command: &mut Command, path: &Path) -> io::Result<(PathBuf, u64)> {
     let from = file.metadata()?.len();
     command.stderr(file);
     Ok((path.to_owned(), from))
+}
+
+/// True if SIGSTOP has reached all threads of a process, or if the process is gone. On a busy
+/// machine the others go on for a while after `kill` has returned.
+pub fn stands_still(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().all(|thread| {
+        // The state comes behind the name, which is in brackets. A thread may end meanwhile.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
+        state.is_none_or(|state| state == Some('T'))
+    })
 }

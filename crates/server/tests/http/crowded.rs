@@ -1,8 +1,10 @@
 //! A listener whose places are all taken still tells how the server is, and polls and bodies that
 //! have not arrived hold no places.
 
+use std::time::Duration;
+
 use crate::api::{get, post};
-use crate::common::{Client, Server, Start, page, text};
+use crate::common::{Client, Server, Start, eventually, page, text};
 use serde_json::json;
 
 const PLACES: usize = 10;
@@ -57,14 +59,31 @@ fn polls_and_half_bodies_silence_nobody() {
         })
         .collect();
     is_heard(&server);
-    // One poll more is told so.
-    let mut more = server.client_of("http");
-    more.send(poll.as_bytes());
-    let reply = text(&more.until(b"}"));
+    // Further polls keep their places, and the first one that would leave less than a quarter to
+    // others is told so.
+    let mut kept = Vec::new();
+    let reply = loop {
+        let mut more = server.client_of("http");
+        more.send(poll.as_bytes());
+        more.set_patience(Duration::from_millis(50)).expect("open");
+        let waits = (PLACES + kept.len() + 1) as u64;
+        let reply = eventually("a wait or a reply", || {
+            if server.number("waiters") == waits {
+                return Some(None);
+            }
+            more.before(b"}").ok().map(Some)
+        });
+        match reply {
+            Some(reply) => break text(&reply),
+            None => kept.push(more),
+        }
+        assert!(kept.len() < PLACES, "polls have all places");
+    };
     assert!(reply.starts_with("HTTP/1.1 503 "), "{reply}");
     assert!(reply.contains("too_many_polls"), "{reply}");
+    is_heard(&server);
     // Their ends are seen at once.
-    drop((polls, halves));
+    drop((polls, halves, kept));
     server.await_number("waiters", |waiters| waiters == 0);
     is_heard(&server);
 }

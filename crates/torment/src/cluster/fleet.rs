@@ -8,14 +8,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use quintet_faults::{Faults, Undo};
 use quintet_sim::Random;
+use quintet_testkit::stands_still;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use super::COUNT;
 use super::links::Links;
+use super::{COUNT, SHORT};
 use crate::ledger::VOICES;
 use crate::server::{Era, PATIENCE, listeners, pid_of};
 use crate::voices::{Addresses, CONTROL};
@@ -74,10 +75,17 @@ impl Process {
         Ok(())
     }
 
+    /// Sends a signal; after SIGSTOP this returns when all threads stand still.
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
         let child = self.child.as_ref().context("it does not run")?;
         kill_process(pid_of(child)?, signal)
-            .with_context(|| format!("{} is not there to get {signal:?}", self.name))
+            .with_context(|| format!("{} is not there to get {signal:?}", self.name))?;
+        let began = Instant::now();
+        while signal == Signal::STOP && !stands_still(child.id()) {
+            ensure!(began.elapsed() < PATIENCE, "{} goes on", self.name);
+            std::thread::sleep(SHORT);
+        }
+        Ok(())
     }
 
     /// `kill -9`; it need not run.
