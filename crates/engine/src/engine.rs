@@ -699,6 +699,7 @@ impl Engine {
     /// Time never goes back.
     pub(crate) fn advance(&mut self, now: Ms) {
         self.now = self.now.max(now);
+        self.reading.forget_tail();
     }
 
     /// The queue of this name, made in memory if there is none.

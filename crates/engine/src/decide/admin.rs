@@ -471,7 +471,7 @@ impl Engine {
         }
         // Of those in which nothing waits nothing is told: there may be many,
         // and the command is short.
-        let told = |queue: &&Queue| queue.waiting() > 0 || queue.marks > 0;
+        let told = |queue: &&Queue| queue.waiting() > 0 || queue.timed_marks > 0;
         let queues = self.store.live_queues().filter(told);
         let queues: Vec<_> = queues
             .map(|queue| (queue.id, queue.waiting() > 0))
@@ -489,7 +489,7 @@ impl Engine {
     /// From now on no put into the queue repeats an earlier one, unless the message of that one
     /// still says so.
     pub(super) fn forget_repeats<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
-        if self.store.seated(queue).marks > 0 {
+        if self.store.seated(queue).timed_marks > 0 {
             self.fact(cx, Fact::MarksForgotten { queue });
         }
     }

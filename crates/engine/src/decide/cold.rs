@@ -104,9 +104,28 @@ pub(crate) struct Reading {
     room_waits: bool,
     /// When the next block of what is due is read, while memory is short.
     pub(crate) due_next: Ms,
+    /// The place at a tail that was given last, for as long as something is read: what goes on then
+    /// belongs to the step that waited for it.
+    pub(super) tail: Option<i64>,
 }
 
 impl Reading {
+    /// True while a decision waits for something from a run.
+    fn is_pending(&self) -> bool {
+        !(self.parked.is_empty()
+            && self.stalled.is_empty()
+            && self.callbacks.is_empty()
+            && self.overdue.is_empty()
+            && self.ringing.is_empty())
+    }
+
+    /// A step begins.
+    pub(crate) fn forget_tail(&mut self) {
+        if self.tail.is_some() && !self.is_pending() {
+            self.tail = None;
+        }
+    }
+
     /// The party is gone, with what it asked.
     pub(crate) fn forget(&mut self, party: Party) {
         self.parked.retain(|parked| parked.caller.party != party);
@@ -200,6 +219,7 @@ impl Engine {
     ) {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
+        cx.tail = self.reading.tail;
         for found in found {
             self.take_in(&mut cx, found);
         }

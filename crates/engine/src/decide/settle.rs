@@ -362,7 +362,7 @@ impl Engine {
         }
         let logged = !self.store.seated(queue).live.settings.memory;
         let place = self.next_id(cx, logged).0 as i64;
-        cx.tail = Some(place);
+        (cx.tail, self.reading.tail) = (Some(place), Some(place));
         place
     }
 

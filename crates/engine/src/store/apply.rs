@@ -190,6 +190,7 @@ impl Durable {
             Fact::MarksForgotten { queue } => {
                 if let Some(queue) = self.queue_mut(queue) {
                     queue.mark_era = queue.mark_era.wrapping_add(1);
+                    queue.forgotten_marks += std::mem::take(&mut queue.timed_marks);
                 }
             }
             Fact::QueueDropped {

@@ -84,6 +84,7 @@ impl Durable {
         }
         if let Some(queue) = self.queue_mut(key.0) {
             queue.marks += 1;
+            queue.timed_marks += u32::from(memory.scope == Scope::Window);
         }
         self.marks.insert(key, memory);
     }
@@ -103,6 +104,11 @@ impl Durable {
         }
         if let Some(queue) = self.queue_mut(key.0) {
             queue.marks -= 1;
+            match memory.scope {
+                Scope::Window if memory.era == queue.mark_era => queue.timed_marks -= 1,
+                Scope::Window => queue.forgotten_marks -= 1,
+                Scope::Waiting | Scope::Started | Scope::Done => {}
+            }
         }
     }
 

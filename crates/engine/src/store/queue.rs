@@ -80,8 +80,12 @@ pub(crate) struct Queue {
 
     /// Marks that puts into it left.
     pub(crate) marks: u32,
+    /// Those among them that end with their time alone, of this era.
+    pub(crate) timed_marks: u32,
     /// Rises when they are forgotten; those of an older era are known no longer.
     pub(crate) mark_era: u32,
+    /// Marks of older eras, which stay until their time is over.
+    pub(crate) forgotten_marks: u32,
     /// Bytes it takes in a snapshot at most, as they are counted.
     pub(crate) told_bytes: u64,
 
@@ -244,7 +248,7 @@ impl Queue {
             || self.parent.is_some()
             || !self.children.is_empty()
             || self.overrides != Overrides::default()
-            || self.marks > 0
+            || self.marks > self.forgotten_marks
             || paused
     }
 
