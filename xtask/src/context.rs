@@ -1,4 +1,4 @@
-//! What the parts of `cargo xtask test` are told, and what they tell beside how they ended.
+//! The input of the parts of `cargo xtask test`, and their output beside their result.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ pub(crate) struct Extra {
     pub(crate) tests: &'static [&'static str],
 }
 
-/// What the parts are told, and what they tell.
+/// One run of `cargo xtask test`: its options, and notes of its parts.
 pub(crate) struct Run {
     pub(crate) root: PathBuf,
     /// `--long`: everything many times.

@@ -13,7 +13,7 @@ use crate::programs;
 use crate::show::say;
 use crate::table::{BESIDE, BUILD, Lane, PARTS, Part};
 
-/// What the command line asks for.
+/// The command line.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Asked {
     names: Vec<String>,
@@ -233,7 +233,7 @@ fn in_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// What cannot be installed is missing where it is needed, and told there.
+/// Installs these. A part that misses one of them says so itself.
 fn install_all(needs: &[Need]) {
     if let Err(error) = needs::install(needs) {
         say(&format!("xtask: not installed: {error:#}"));

@@ -23,7 +23,7 @@ pub(crate) struct Part {
     pub(crate) needs: &'static [&'static [Need]],
     /// Tests of it that need more: they are left out where that is missing.
     pub(crate) extras: &'static [Extra],
-    /// What it gets into the working copy, below folders that git ignores.
+    /// The downloads into the working copy, below folders that git ignores.
     pub(crate) fetches: &'static str,
     /// Gets that; runs beside the build.
     pub(crate) fetch: fn(&Path) -> Result<()>,
@@ -63,7 +63,7 @@ pub(crate) const BUILD: &[Need] = &[
     program("cc", "build-essential"),
     program("make", "build-essential"),
 ];
-/// What scripts of the examples and sessions of pages are run by.
+/// The interpreters and tools of the example scripts and of the sessions in pages.
 const LANGUAGES: &[Need] = &[
     program("bash", "bash"),
     program("curl", "curl"),
@@ -176,7 +176,7 @@ const DEBIAN: &[Need] = &[program("dpkg-deb", "dpkg"), program("strip", "binutil
 const CHROMIUM: &[Need] = &[program("chromium", "chromium")];
 const NODE: &[Need] = &[program("node", "nodejs"), program("npm", "npm")];
 
-/// Where a part says nothing.
+/// The defaults of a part.
 pub(crate) const PART: Part = Part {
     name: "",
     what: "",
@@ -361,7 +361,7 @@ fn with_seed(words: &str, run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// What `cargo xtask lint` runs.
+/// The parts of `cargo xtask lint`.
 pub(crate) const LINT: [&str; 4] = ["tidy", "format", "crates", "clippy"];
-/// What `cargo xtask clients` runs.
+/// The parts of `cargo xtask clients`.
 pub(crate) const CLIENTS: [&str; 3] = ["python", "node", "rust"];

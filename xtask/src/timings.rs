@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Tests that the summary names; a choice.
 const SLOWEST: usize = 10;
 
-/// What took how long, in the order in which it ended.
+/// Durations of the build, parts, programs and tests, in the order of their ends.
 #[derive(Default)]
 pub(crate) struct Timings {
     /// Seconds of the one build, if there was one.

@@ -75,7 +75,7 @@ impl Addresses {
     }
 }
 
-/// What a put says beside its body, as far as the protocol can.
+/// Options of a put, as far as the protocol has them.
 #[derive(Clone, Copy, Default)]
 pub struct Put<'a> {
     /// None: the one a put without it has; of pinpriq, which always says one, 200.
@@ -99,7 +99,7 @@ pub struct Taken {
     pub ttp: u32,
 }
 
-/// What a refused request may be answered with, by beanstalk.
+/// The replies of beanstalk to a request that is refused.
 const REFUSED: [&str; 3] = ["OUT_OF_MEMORY", "INTERNAL_ERROR", "DRAINING"];
 const ABSENT: [&str; 3] = ["NOT_FOUND", "OUT_OF_MEMORY", "INTERNAL_ERROR"];
 

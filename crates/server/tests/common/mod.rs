@@ -1,4 +1,4 @@
-//! What all test programs of the server use, under one name.
+//! The test kit under the name that all test programs of the server use.
 
 #![allow(unused_imports, reason = "each test program uses its part")]
 

@@ -8,7 +8,7 @@ use crate::node::{Cluster, Node};
 use crate::servers::{Fleet, free_port, until};
 use crate::{drain, put};
 
-/// What a node said that cannot run.
+/// The output of a node that cannot run.
 fn ended(mut node: Server) -> String {
     let status = node.wait();
     let text = node.said();

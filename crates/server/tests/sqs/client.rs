@@ -24,7 +24,7 @@ struct Setup {
     faults: Option<Faults>,
 }
 
-/// What is expected of an answer.
+/// Checks of an answer.
 pub(crate) trait Says {
     /// The JSON of an answer that says yes.
     fn yes(&self) -> Value;
