@@ -195,6 +195,31 @@ fn many_go_at_once_and_are_freed_in_slices() {
     w.verify();
 }
 
+/// A purge leaves an empty name, which goes when it is idle, long before the window would be over.
+#[test]
+fn records_that_a_purge_forgot_keep_no_queue() {
+    let mut settings = Settings::default();
+    settings.defaults.idle_ms = 1_000;
+    let mut w = World::with(settings);
+    let put = Put {
+        more: Some(Box::new(PutMore {
+            token: Some((*b"id").into()),
+            ..PutMore::default()
+        })),
+        ..Put::new("q".into(), Body::new(b"x"))
+    };
+    w.put_as(put);
+    purge(&mut w, "q");
+    let is_there = |w: &mut World| {
+        let stats = w.ask(1, Command::Stats(StatsOf::Queue("q".into())));
+        matches!(stats, Some(Outcome::Stats(_)))
+    };
+    assert!(is_there(&mut w));
+    w.wait(9_000);
+    assert!(!is_there(&mut w));
+    w.verify();
+}
+
 /// Whichever way a queue is emptied, and over a restart; the other queue's records stay.
 #[test]
 fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
