@@ -17,6 +17,7 @@ use crate::table::{BESIDE, BUILD, Lane, PARTS, Part};
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Asked {
     names: Vec<String>,
+    help: bool,
     list: bool,
     yes: bool,
     long: bool,
@@ -35,6 +36,7 @@ impl Asked {
                     .with_context(|| format!("{word} needs a value"))
             };
             match *word {
+                "-h" | "--help" => asked.help = true,
                 "--list" => asked.list = true,
                 needs::YES => asked.yes = true,
                 "--long" => asked.long = true,
@@ -57,6 +59,9 @@ impl Asked {
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let mut out = std::io::stdout();
     let asked = Asked::parse(words)?;
+    if asked.help {
+        return Ok(write!(out, "{}", crate::HELP)?);
+    }
     if asked.list {
         return list(PARTS, &mut out);
     }

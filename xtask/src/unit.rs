@@ -8,8 +8,8 @@ use crate::context::Run;
 use crate::programs::{Program, built};
 use crate::show::say;
 
-/// Packages whose tests wait for sockets, children and disks most of the time. The others compute:
-/// they have a thread.
+/// Packages whose tests wait for sockets, children and disks most of the time. The programs of the
+/// others compute with one thread each, one program for each processor.
 const WAITING: [&str; 6] = [
     "quintet",
     "quintet-bench",
@@ -24,6 +24,14 @@ const WAITING: [&str; 6] = [
 const WAITING_PROGRAMS: usize = 2;
 const WAITING_AT_A_TIME: usize = 2;
 
+/// The programs that take longest, and so begin first.
+const LONGEST: [(&str, &str); 4] = [
+    ("quintet", "operations"),
+    ("quintet-host", "lib"),
+    ("quintet-sim", "sim"),
+    ("quintet-log", "log"),
+];
+
 /// The program of tests over real NATS servers, which the part `cluster` runs.
 pub(crate) const REAL: &str = "real";
 
@@ -34,13 +42,21 @@ pub(crate) const REAL: &str = "real";
 pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
     let programs = built(&run.root)?;
     let programs = programs.iter().filter(|program| program.name != REAL);
-    let (waiting, computing): (Vec<&Program>, Vec<&Program>) =
-        programs.partition(|program| WAITING.contains(&program.package.as_str()));
+    let mut programs: Vec<&Program> = programs.collect();
+    let place = |program: &&Program| {
+        let name = (program.package.as_str(), program.name.as_str());
+        let place = LONGEST.iter().position(|longest| *longest == name);
+        place.unwrap_or(LONGEST.len())
+    };
+    programs.sort_by_key(place);
+    let (waiting, computing): (Vec<&Program>, Vec<&Program>) = programs
+        .into_iter()
+        .partition(|program| WAITING.contains(&program.package.as_str()));
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     let waiting = Mutex::new(waiting.into_iter());
     let computing = Mutex::new(computing.into_iter());
     let many = processors * WAITING_AT_A_TIME;
-    let lanes = std::iter::once((&computing, 1))
+    let lanes = std::iter::repeat_n((&computing, 1), processors)
         .chain(std::iter::repeat_n((&waiting, many), WAITING_PROGRAMS));
     let failed = std::thread::scope(|scope| {
         let lanes: Vec<_> = lanes
@@ -139,13 +155,16 @@ const MANY: &str = "10000";
 
 #[cfg(test)]
 mod tests {
-    use super::WAITING;
+    use super::{LONGEST, WAITING};
 
-    /// A package that is renamed would be run with one thread.
+    /// A package that is renamed would be run with one thread, and late.
     #[test]
-    fn packages_that_wait_are_there() {
+    fn the_packages_that_are_named_are_there() {
         let metadata = std::fs::read_to_string(crate::root().join("Cargo.lock")).unwrap();
-        for package in WAITING {
+        for package in WAITING
+            .into_iter()
+            .chain(LONGEST.map(|(package, _)| package))
+        {
             assert!(
                 metadata.contains(&format!("name = \"{package}\"\n")),
                 "{package}"
