@@ -2,6 +2,8 @@
 //!
 //! Source: the servers' JetStream API, `io.nats.jetstream.api.v1`.
 
+use std::collections::BTreeMap;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use quintet_cluster::{Answer, Ends, Found, Seq};
@@ -124,7 +126,12 @@ pub struct Config {
     republish: Option<Republish>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     placement: Option<Placement>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
 }
+
+/// The key of a stream's metadata that has the id of the log.
+const LOG_ID: &str = "quintet-log";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Republish {
@@ -143,9 +150,9 @@ fn unlimited() -> i64 {
 }
 
 impl Config {
-    /// The log of a group: kept until it is purged, on files, by `replicas` servers that have all
-    /// of `tags`.
-    pub(crate) fn of_log(names: &Names, replicas: usize, tags: &[String]) -> Self {
+    /// The log `id` of a group: kept until it is purged, on files, by `replicas` servers that have
+    /// all of `tags`.
+    pub(crate) fn of_log(names: &Names, replicas: usize, tags: &[String], id: &str) -> Self {
         Self {
             name: names.stream.clone(),
             subjects: vec![names.log.clone()],
@@ -167,6 +174,7 @@ impl Config {
             placement: (!tags.is_empty()).then(|| Placement {
                 tags: tags.to_vec(),
             }),
+            metadata: BTreeMap::from([(LOG_ID.to_owned(), id.to_owned())]),
         }
     }
 
@@ -211,7 +219,8 @@ impl Config {
 pub struct Info {
     /// How it is set up.
     pub config: Config,
-    /// When it was made, in the server's words: one that was deleted and made again has another.
+    /// When it was made, in the server's words. It changes when two clients make the same stream
+    /// at once, and may when a server recovers it.
     pub created: String,
     state: State,
     /// Who keeps it; absent of a single server.
@@ -225,7 +234,7 @@ struct State {
     #[serde(default)]
     bytes: u64,
     #[serde(default)]
-    subjects: std::collections::BTreeMap<String, u64>,
+    subjects: BTreeMap<String, u64>,
 }
 
 /// The servers that keep a stream.
@@ -272,6 +281,11 @@ impl Info {
         let heard = |peer: &&Peer| !peer.offline && peer.active < UNHEARD;
         let with = 1 + peers.replicas.iter().filter(heard).count();
         peers.leader.is_some() && with > peers.replicas.len().div_ceil(2)
+    }
+
+    /// The id of the log that the stream was made for; `None`: it was made without one.
+    pub fn log_id(&self) -> Option<&str> {
+        self.config.metadata.get(LOG_ID).map(String::as_str)
     }
 
     /// The places it has.
@@ -485,7 +499,7 @@ mod tests {
     #[test]
     fn what_would_lose_something_is_named() {
         let names = Names::of("a", 0);
-        let wanted = Config::of_log(&names, 3, &[]);
+        let wanted = Config::of_log(&names, 3, &[], "1");
         let text = serde_json::to_string(&wanted).unwrap();
         let mut found: Config = serde_json::from_str(&text).unwrap();
         assert_eq!(wanted.faults(&found), [""; 0]);
@@ -514,7 +528,7 @@ mod tests {
     #[test]
     fn an_empty_stream_begins_at_one() {
         let text = serde_json::json!({
-            "config": Config::of_log(&Names::of("a", 0), 1, &[]),
+            "config": Config::of_log(&Names::of("a", 0), 1, &[], "1"),
             "created": "2026-01-01T00:00:00Z",
             "state": {"first_seq": 0, "last_seq": 0},
         });
@@ -526,8 +540,8 @@ mod tests {
     #[test]
     fn who_hears_of_none_of_its_followers_leads_no_more() {
         let told = |leader: &str, active: [u64; 2]| {
-            let config =
-                serde_json::to_value(Config::of_log(&Names::of("a", 0), 3, &[])).expect("JSON");
+            let config = serde_json::to_value(Config::of_log(&Names::of("a", 0), 3, &[], "1"))
+                .expect("JSON");
             let replicas = active
                 .map(|active| serde_json::json!({"name": "n", "current": true, "active": active}));
             let info = serde_json::json!({

@@ -134,12 +134,18 @@ impl JetStream {
             .collect()
     }
 
-    /// Makes the stream. One that is there with the same settings is left as it is.
+    /// Makes the stream, with the log's id in its metadata. A stream that is there with the same
+    /// settings and id is left as it is.
     ///
     /// # Errors
     /// [`Error::Refused`], also if there is one with other settings; [`Error::Silent`].
-    pub fn create(&self, replicas: usize, placement_tags: &[String]) -> Result<Info, Error> {
-        let config = Config::of_log(&self.names, replicas, placement_tags);
+    pub fn create(
+        &self,
+        replicas: usize,
+        placement_tags: &[String],
+        id: &str,
+    ) -> Result<Info, Error> {
+        let config = Config::of_log(&self.names, replicas, placement_tags, id);
         let payload = serde_json::to_vec(&config).expect("a configuration is JSON");
         // A replicated stream is made when its servers have agreed.
         let info = self.wait_info("STREAM.CREATE", payload, 10 * ANSWER)?;
@@ -179,7 +185,7 @@ impl JetStream {
 
     /// In what the stream differs from what a log needs, a line each.
     pub fn faults(&self, info: &Info, replicas: usize) -> Vec<String> {
-        Config::of_log(&self.names, replicas, &[]).faults(&info.config)
+        Config::of_log(&self.names, replicas, &[], "").faults(&info.config)
     }
 
     /// The bucket of the group's runs, made if there is none, kept by so many servers. It works for

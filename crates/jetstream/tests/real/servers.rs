@@ -48,6 +48,9 @@ impl Drop for Lonely {
     }
 }
 
+/// The id of each stream that a test makes.
+pub(crate) const ID: &str = "1";
+
 /// Longer than anything takes but what will never happen.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
@@ -199,7 +202,7 @@ impl Fleet {
                 Err(Error::Unreachable(..)) => return None,
                 Err(error) => panic!("{error}"),
             };
-            match stream.create(self.servers.len(), &[]) {
+            match stream.create(self.servers.len(), &[], ID) {
                 Ok(_) => Some(stream),
                 // They have not found each other, or no leader.
                 Err(Error::Silent | Error::Refused(..)) => None,

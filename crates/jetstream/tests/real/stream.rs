@@ -2,7 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Barrier,
+        mpsc::{Receiver, channel},
+    },
+    thread,
     time::Duration,
 };
 
@@ -10,7 +14,7 @@ use bytes::Bytes;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, TailEvent, Told};
 use quintet_jetstream::{JetStream, Names, Servers};
 
-use crate::servers::{Fleet, LONG, Lonely, until};
+use crate::servers::{Fleet, ID, LONG, Lonely, until};
 
 /// After so long an append is asked about that has no answer.
 const SOON: Duration = Duration::from_secs(2);
@@ -109,10 +113,45 @@ fn keeps_its_contract(servers: usize) {
 
     let info = stream.info().expect("answered").expect("there");
     assert_eq!(stream.faults(&info, servers), [""; 0]);
-    assert_eq!(
-        stream.create(servers, &[]).expect("the same").created,
-        info.created
-    );
+    assert_eq!(info.log_id(), Some(ID));
+    let again = stream.create(servers, &[], ID).expect("the same");
+    assert_eq!(again.created, info.created);
+    stream
+        .create(servers, &[], "2")
+        .expect_err("another log's stream");
+}
+
+/// Nodes that start at the same moment make the same stream.
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn two_that_make_a_stream_at_once_make_the_same_one() {
+    let fleet = Fleet::start(3);
+    drop(fleet.stream("first"));
+    for round in 0..10 {
+        let names = Names::of(&format!("r{round}"), 0);
+        let connect = |n| JetStream::connect(&fleet.addresses(n), names.clone()).expect("up");
+        let streams = [connect(0), connect(1), connect(2)];
+        let begin = Barrier::new(streams.len());
+        let made = thread::scope(|scope| {
+            let make = |stream: &JetStream| {
+                begin.wait();
+                stream
+                    .create(3, &[], ID)
+                    .map(|info| info.log_id() == Some(ID))
+            };
+            let makers = streams
+                .each_ref()
+                .map(|stream| scope.spawn(move || make(stream)));
+            makers.map(|maker| maker.join().expect("no panic"))
+        });
+        for made in made {
+            assert!(made.expect("made"), "round {round}");
+        }
+        for stream in &streams {
+            let info = stream.info().expect("answered").expect("there");
+            assert_eq!(info.log_id(), Some(ID));
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use quintet_cluster::{ClusterId, Seq, Writer};
-use quintet_jetstream::{Bucket, Error, JetStream};
+use quintet_jetstream::{Bucket, Error, Info, JetStream};
 use serde::{Deserialize, Serialize};
 
 use super::checks;
@@ -37,12 +37,53 @@ struct Made {
 }
 
 /// Which stream is a group's log.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Group {
+    /// The id in the stream's metadata. Empty: the stream has none, as an older version or an
+    /// operator made it.
+    #[serde(default)]
+    id: String,
+    /// When the stream was made. Nodes that make it at the same moment change that, so it is
+    /// compared only where there is no id.
     created: String,
     /// It is being filled from a directory, and not whole.
     #[serde(default)]
     filling: bool,
+    /// No node has seen it yet.
+    #[serde(default)]
+    making: bool,
+}
+
+impl Group {
+    /// # Errors
+    /// The stream `name` is not this log.
+    fn is(&self, name: &str, info: &Info) -> Result<(), Refusal> {
+        if self.id.is_empty() {
+            // Readers check that entries are of this cluster; without entries only this is known.
+            if info.created == self.created || info.ends().last > Seq(0) {
+                return Ok(());
+            }
+            return Err(format!(
+                "the stream {name} was made at {}, and the log of this cluster at {}: it is \
+                 another one",
+                info.created, self.created
+            ));
+        }
+        if info.log_id() == Some(&self.id) {
+            return Ok(());
+        }
+        Err(format!(
+            "the stream {name} has the id {} in its metadata, and the log of this cluster has {}: \
+             it is another one",
+            info.log_id().unwrap_or("(none)"),
+            self.id
+        ))
+    }
+}
+
+/// A new log's id.
+fn log_id(writer: Writer) -> String {
+    format!("{:016x}", writer.0)
 }
 
 /// A node.
@@ -158,7 +199,7 @@ pub(super) fn join(
             return Ok(Err(refusal));
         }
     }
-    if let Err(refusal) = log_of(stream, cluster, replicas, &bucket)? {
+    if let Err(refusal) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
         return Ok(Err(refusal));
     }
     let entry = json(&ourselves.entry(cluster));
@@ -217,6 +258,7 @@ fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Refusal> {
 /// A log that is being filled.
 pub(super) struct Begun {
     pub(super) cluster: ClusterId,
+    id: String,
     created: String,
 }
 
@@ -233,7 +275,7 @@ pub(super) fn begin_fill(
 ) -> Result<Result<Begun, Refusal>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
-    let id = match agree(&bucket, cluster, shards, writer)? {
+    let agreed = match agree(&bucket, cluster, shards, writer)? {
         Ok(id) => id,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -277,30 +319,31 @@ pub(super) fn begin_fill(
             cluster.name
         )));
     }
-    let filling = |created: &str| Group {
-        created: created.to_owned(),
+    let id = log_id(writer);
+    let filling = Group {
+        id: id.clone(),
         filling: true,
+        ..Group::default()
     };
     // First, so that no node makes or uses a stream meanwhile.
-    if !bucket.put_behind("group.0", revision, json(&filling("")).into())? {
+    if !bucket.put_behind("group.0", revision, json(&filling).into())? {
         return Ok(Err(
             "somebody else makes this cluster's log just now".to_owned()
         ));
     }
-    if how == Fill::Ahead {
-        return Ok(Ok(Begun {
-            cluster: id,
-            created: String::new(),
-        }));
+    let mut begun = Begun {
+        cluster: agreed,
+        id,
+        created: String::new(),
+    };
+    if how != Fill::Ahead {
+        if there.is_some() {
+            stream.delete()?;
+        }
+        let info = stream.create(replicas, &cluster.placement_tags, &begun.id)?;
+        begun.created = info.created;
     }
-    if there.is_some() {
-        stream.delete()?;
-    }
-    let info = stream.create(replicas, &cluster.placement_tags)?;
-    Ok(Ok(Begun {
-        cluster: id,
-        created: info.created,
-    }))
+    Ok(Ok(begun))
 }
 
 /// The stream is whole: nodes may use it.
@@ -311,8 +354,9 @@ pub(super) fn end_fill(stream: &JetStream, cluster: &Cluster, begun: &Begun) -> 
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let group = Group {
+        id: begun.id.clone(),
         created: begun.created.clone(),
-        filling: false,
+        ..Group::default()
     };
     bucket.put("group.0", json(&group).into())
 }
@@ -323,22 +367,48 @@ fn log_of(
     cluster: &Cluster,
     replicas: usize,
     bucket: &Bucket<'_>,
+    writer: Writer,
 ) -> Result<Result<(), Refusal>, Error> {
     let name = &stream.names().stream;
-    let registered = bucket.get("group.0")?;
-    let group = registered
-        .as_ref()
-        .map(|there| read::<Group>("group.0", &there.bytes));
-    if group.is_some_and(|group| group.is_ok_and(|group| group.filling)) {
+    if bucket.get("group.0")?.is_none() {
+        let group = match stream.info()? {
+            Some(info) if info.ends().last > Seq(0) => {
+                return Ok(Err(format!(
+                    "the stream {name} holds entries, and this cluster's registry knows nothing of \
+                     it"
+                )));
+            }
+            Some(info) => Group {
+                id: info.log_id().unwrap_or_default().to_owned(),
+                created: info.created,
+                ..Group::default()
+            },
+            // Its id comes first: nodes that start at the same moment make the same stream.
+            None => Group {
+                id: log_id(writer),
+                making: true,
+                ..Group::default()
+            },
+        };
+        bucket.put_behind("group.0", 0, json(&group).into())?;
+    }
+    let Some(there) = bucket.get("group.0")? else {
+        return Err(Error::Silent);
+    };
+    let mut group: Group = match read("group.0", &there.bytes) {
+        Ok(group) => group,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if group.filling {
         return Ok(Err(format!(
             "the stream {name} is being filled by `quintet cluster adopt` or `reseed`, or that was \
              interrupted: start the nodes when it is done, or begin it again"
         )));
     }
-    let info = match (stream.info()?, &registered) {
-        (Some(info), _) => info,
-        (None, None) => stream.create(replicas, &cluster.placement_tags)?,
-        (None, Some(_)) => {
+    let info = match stream.info()? {
+        Some(info) => info,
+        None if group.making => stream.create(replicas, &cluster.placement_tags, &group.id)?,
+        None => {
             return Ok(Err(format!(
                 "the stream {name}, which is the log of this cluster, is gone. It is not made \
                  again by itself, as everything in it would be lost without a word: see `quintet \
@@ -354,31 +424,15 @@ fn log_of(
             faults.join("\n  ")
         )));
     }
-    if registered.is_none() {
-        if info.ends().last > Seq(0) {
-            return Ok(Err(format!(
-                "the stream {name} holds entries, and this cluster's registry knows nothing of it"
-            )));
-        }
-        let group = Group {
-            created: info.created.clone(),
-            filling: false,
-        };
-        bucket.put_behind("group.0", 0, json(&group).into())?;
+    if let Err(refusal) = group.is(name, &info) {
+        return Ok(Err(refusal));
     }
-    let Some(there) = bucket.get("group.0")? else {
-        return Err(Error::Silent);
-    };
-    Ok(
-        read::<Group>("group.0", &there.bytes).and_then(|group| match group.created {
-            created if created == info.created => Ok(()),
-            created => Err(format!(
-                "the stream {name} was made at {}, and the log of this cluster at {created}: it \
-                 is another one",
-                info.created
-            )),
-        }),
-    )
+    if group.making {
+        (group.making, group.created) = (false, info.created);
+        // False: another node was faster.
+        bucket.put_behind("group.0", there.revision, json(&group).into())?;
+    }
+    Ok(Ok(()))
 }
 
 /// Keeps this node's entry new, for as long as the stream is held; ends the process when its name
@@ -509,6 +563,54 @@ pub(super) fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn info(id: Option<&str>, created: &str, last: u64) -> Info {
+        let metadata = id.map(|id| serde_json::json!({ "quintet-log": id }));
+        let info = serde_json::json!({
+            "config": {
+                "name": "Q_a_0",
+                "subjects": ["quintet.a.0.log"],
+                "retention": "limits",
+                "storage": "file",
+                "discard": "new",
+                "num_replicas": 3,
+                "metadata": metadata.unwrap_or_else(|| serde_json::json!({})),
+            },
+            "created": created,
+            "state": { "first_seq": 1, "last_seq": last },
+        });
+        serde_json::from_value(info).expect("a stream")
+    }
+
+    /// The time at which a stream was made changes when two nodes make it at once, and may when a
+    /// server recovers it.
+    #[test]
+    fn a_stream_is_known_by_its_id_and_one_without_by_its_time_or_its_entries() {
+        let with_id = Group {
+            id: log_id(Writer(0x12)),
+            created: "monday".to_owned(),
+            ..Group::default()
+        };
+        let is = |group: &Group, info: &Info| group.is("Q_a_0", info).is_ok();
+        assert!(is(&with_id, &info(Some("0000000000000012"), "tuesday", 0)));
+        for id in [None, Some("0000000000000013")] {
+            assert!(!is(&with_id, &info(id, "monday", 9)), "{id:?}");
+        }
+        let without = Group {
+            id: String::new(),
+            ..with_id
+        };
+        assert!(is(&without, &info(None, "monday", 0)));
+        assert!(is(&without, &info(None, "tuesday", 9)));
+        assert!(!is(&without, &info(None, "tuesday", 0)));
+    }
+
+    #[test]
+    fn a_group_of_an_older_version_is_read() {
+        let old = br#"{"created":"monday","filling":true}"#;
+        let group: Group = read("group.0", old).expect("a group");
+        assert!(group.filling && !group.making && group.id.is_empty());
+    }
 
     fn made() -> Made {
         Made {
