@@ -27,6 +27,7 @@ mod tool;
 mod torment;
 mod unit;
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -165,7 +166,30 @@ fn cargo_command() -> Command {
             command.env_remove(&name);
         }
     }
+    if let Some(build) = build_dir(&target(&root())) {
+        command.env("CARGO_BUILD_BUILD_DIR", build);
+    }
     command
+}
+
+/// The folder for build scripts' output if the target directory cannot have it: jemalloc's
+/// `configure` refuses a path with a blank.
+fn build_dir(target: &Path) -> Option<PathBuf> {
+    let refused = |path: &Path| {
+        let is = |byte: &u8| byte.is_ascii_whitespace() || b"\\\"#$&'`".contains(byte);
+        path.as_os_str().as_encoded_bytes().iter().any(is)
+    };
+    if !refused(target) || std::env::var_os("CARGO_BUILD_BUILD_DIR").is_some() {
+        return None;
+    }
+    // One for each working copy.
+    let name = BuildHasherDefault::<DefaultHasher>::default().hash_one(target);
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = std::env::home_dir().map(|home| home.join(".cache"));
+    let temp = Some(std::env::temp_dir());
+    let folders = [cache, home, temp].into_iter().flatten();
+    let mut fit = folders.filter(|folder| folder.is_absolute() && !refused(folder));
+    Some(fit.next()?.join(format!("quintet-build-{name:016x}")))
 }
 
 /// Runs a command to its end, showing what it is.
