@@ -180,6 +180,7 @@ impl Program {
             .args(arguments)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("QUINTET", server(&crate::root()))
             .stdin(Stdio::null());
         command
     }
@@ -263,13 +264,17 @@ fn durations(ends: Vec<(String, Duration)>, threads: usize) -> Vec<(String, Dura
     ends.into_iter().enumerate().map(one).collect()
 }
 
+fn server(root: &Path) -> PathBuf {
+    crate::target(root).join("debug/quintet")
+}
+
 /// The path of the server's binary, which [`built`] builds.
 ///
 /// # Errors
 /// As [`built`].
 pub(crate) fn binary(root: &Path) -> Result<PathBuf> {
     built(root)?;
-    let binary = crate::target(root).join("debug/quintet");
+    let binary = server(root);
     if !binary.exists() {
         bail!("{} is not there", binary.display());
     }

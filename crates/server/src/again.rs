@@ -90,6 +90,12 @@ pub(crate) fn hands_on() -> bool {
     HANDS_ON.load(Ordering::SeqCst)
 }
 
+/// Whether [`handed`] has a socket for `address`.
+pub(crate) fn will_hand(address: &str) -> bool {
+    let left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    left.sockets.iter().any(|(one, _)| one == address)
+}
+
 /// The socket that the process before this, or systemd, had opened for `address`.
 pub(crate) fn handed(address: &str) -> Option<Handed> {
     let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::audit::Audit;
 use crate::cluster::{self, Door, Node, Seat, StepsDown};
-use crate::config::{Address, Config, Given, Places, Served, load};
+use crate::config::{Address, Config, Given, Listen, Places, Served, load};
 use crate::crew::Crew;
 use crate::cron::Crons;
 use crate::desk::Desk;
@@ -29,7 +30,7 @@ use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
-use crate::sockets::{bind, restrict};
+use crate::sockets::{bind, leave_out_taken, restrict};
 use crate::spans::Tracing;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
@@ -201,8 +202,9 @@ fn reload_limits(given: &Given, quotas: &Quotas) {
 ///
 /// # Errors
 /// It could not start; nothing was answered to anyone.
-pub(crate) fn run(config: Config, given: Given) -> Result<()> {
+pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     let level = logging::start(&config.log_level, &config.log_format)?;
+    leave_out_taken(&mut config);
     let watched = watchdog::start()?;
     if config.cluster.is_on() {
         // All listeners, the control socket, and where other nodes come in.
@@ -218,6 +220,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let (orders, inbox) = channel();
     crate::signals::listen(orders.clone())?;
 
+    let is_open = !trust.is_used();
     let tls = Tls::load(&config)?;
     let _watch = Watch::start(&tls)?;
     // Ports first: a port in use should not cost a replay.
@@ -230,8 +233,10 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         doors,
     } = open_listeners(&config, places, &tls)?;
     again::all_claimed()?;
+    let console = console(&config, &addresses, &tls);
+    let announce = || announce(&addresses, console.as_deref(), is_open);
     if config.cluster.is_on() {
-        announce(&addresses)?;
+        announce()?;
     }
     let seat = match config.cluster.is_on() {
         true => {
@@ -270,7 +275,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let _first = watched.set(Arc::downgrade(&server));
     match &server.node {
         None => {
-            announce(&addresses)?;
+            announce()?;
             say("quintet ready")?;
         }
         Some(node) => {
@@ -644,11 +649,42 @@ fn start_workers(
     Ok((workers, desk))
 }
 
-/// The lines that supervisors and tests wait for.
-fn announce(addresses: &[(&str, Address)]) -> Result<()> {
+/// The console's address for a browser on this machine; `None`: no listener has it.
+fn console(config: &Config, addresses: &[(&str, Address)], tls: &Tls) -> Option<String> {
+    let is_http = |listen: &Listen| matches!(listen.served, Served::Http);
+    let number = config.listen.iter().position(is_http)?;
+    // The addresses are in the listeners' order.
+    let (_, Address::Tcp(at)) = addresses.get(number)? else {
+        return None;
+    };
+    let scheme = if tls.of(number).is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let mut at = *at;
+    match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => at.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => at.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    Some(format!("{scheme}://{at}/"))
+}
+
+/// The lines that supervisors and tests wait for, and where a person goes on.
+fn announce(addresses: &[(&str, Address)], console: Option<&str>, is_open: bool) -> Result<()> {
     let mut out = io::stdout().lock();
     for (voice, address) in addresses {
         writeln!(out, "listening {voice} {address}")?;
+    }
+    if let Some(console) = console {
+        writeln!(out, "console: {console}")?;
+        if is_open {
+            writeln!(
+                out,
+                "no users are configured: every account on this machine can use this server"
+            )?;
+        }
     }
     out.flush()?;
     Ok(())

@@ -30,9 +30,10 @@ fn built() -> PathBuf {
     folder.next().expect("a folder").to_owned()
 }
 
-/// The server's binary, which Cargo builds beside the test program.
+/// The server's binary: `QUINTET`, or the one beside the test program, where Cargo builds it unless
+/// its build directory is elsewhere.
 pub fn binary() -> PathBuf {
-    built().join("quintet")
+    std::env::var_os("QUINTET").map_or_else(|| built().join("quintet"), PathBuf::from)
 }
 
 /// A command of the binary.

@@ -32,7 +32,7 @@ impl Era {
         // Not in the data directory: a cut could undo it, and nothing syncs it.
         let script = folder.join("script.sh");
         let text = format!(
-            "#!/bin/sh\necho \"$RQ_PARAM1\" >>{}\necho 'done well' >&3\n",
+            "#!/bin/sh\necho \"$RQ_PARAM1\" >>'{}'\necho 'done well' >&3\n",
             folder.join("ran").display()
         );
         std::fs::write(&script, text)?;

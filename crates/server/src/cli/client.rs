@@ -2,9 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use quintet_engine::Refusal;
 use serde_json::{Value, json};
 
@@ -77,24 +76,54 @@ impl Client {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
     fn socket(at: &Where) -> Result<Way> {
-        let path: PathBuf = at
-            .socket
-            .clone()
-            .unwrap_or_else(|| at.data.join(ADMIN_SOCKET));
-        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
-                "no server runs on {}: start one with `quintet serve --data {}`, or name the \
-                 directory of the one that runs with --data",
-                at.data.display(),
-                at.data.display()
-            ),
-            ErrorKind::PermissionDenied => anyhow!(
-                "{} belongs to another user: run this as the user the server runs as",
-                path.display()
-            ),
-            _ => anyhow!("cannot connect to {}: {error}", path.display()),
-        })?;
-        Ok(Way::Socket(stream))
+        let directories = at.directories();
+        let sockets = match &at.socket {
+            Some(socket) => vec![socket.clone()],
+            None => directories
+                .iter()
+                .map(|dir| dir.join(ADMIN_SOCKET))
+                .collect(),
+        };
+        for path in &sockets {
+            let error = match UnixStream::connect(path) {
+                Ok(stream) => {
+                    if at.verbose {
+                        eprintln!("quintet: the server at {}", path.display());
+                    }
+                    return Ok(Way::Socket(stream));
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {}
+                ErrorKind::PermissionDenied => bail!(
+                    "{} belongs to another user: run this as the user the server runs as",
+                    path.display()
+                ),
+                _ => bail!("cannot connect to {}: {error}", path.display()),
+            }
+        }
+        if let Some(socket) = &at.socket {
+            bail!("no server listens on {}", socket.display());
+        }
+        if at.data.is_none() {
+            let all: Vec<String> = directories
+                .iter()
+                .map(|dir| dir.display().to_string())
+                .collect();
+            bail!(
+                "no server runs on {}: start one with `quintet serve`, or name the data directory \
+                 of the one that runs with --data",
+                all.join(", ")
+            );
+        }
+        let data = at.data();
+        bail!(
+            "no server runs on {}: start one with `quintet serve --data {}`, or name the \
+             directory of the one that runs with --data",
+            data.display(),
+            data.display()
+        )
     }
 
     /// True if the server is on this machine.

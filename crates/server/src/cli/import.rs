@@ -215,7 +215,10 @@ impl Import {
     }
 
     fn run_rq(&self, root: &Path) -> Result<ExitCode> {
-        let own = self.root.clone().unwrap_or_else(|| self.at.data.join("rq"));
+        let own = self
+            .root
+            .clone()
+            .unwrap_or_else(|| self.at.data().join("rq"));
         let folder = RqFolder::look(root)?;
         let counts = folder.counts();
         if self.dry_run {

@@ -69,6 +69,8 @@ enum Command {
     Take(messages::Take),
     /// Print a message without taking it.
     Peek(messages::Peek),
+    /// Wait until the server answers.
+    Wait(verbs::Wait),
     /// Print numbers of the running server, or of one queue.
     Stats(show::Stats),
     /// Print all numbers of the running server as Prometheus reads them.
@@ -162,9 +164,13 @@ enum Command {
 /// Where the server is.
 #[derive(clap::Args)]
 struct Where {
-    /// Data directory of the server.
-    #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
-    data: PathBuf,
+    /// Data directory of the server [default: the first with a server of ./data,
+    /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].
+    #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
+    data: Option<PathBuf>,
+    /// Say which server it is.
+    #[arg(short, long)]
+    verbose: bool,
     /// Control socket of the server, if it is not in its data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -197,6 +203,25 @@ struct Where {
     token_file: Option<PathBuf>,
 }
 
+impl Where {
+    /// The data directories in which the server's socket is looked for, the likeliest first.
+    fn directories(&self) -> Vec<PathBuf> {
+        if let Some(data) = &self.data {
+            return vec![data.clone()];
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let mut all = vec![PathBuf::from("data")];
+        all.extend(runtime.map(|runtime| runtime.join("quintet")));
+        all.extend(["/run/quintet", "/var/lib/quintet"].map(PathBuf::from));
+        all
+    }
+
+    /// The data directory that is named, or `./data`.
+    fn data(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(|| PathBuf::from("data"))
+    }
+}
+
 /// Does what the command line says.
 pub(crate) fn run() -> ExitCode {
     let mut words = std::env::args_os();
@@ -214,6 +239,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Put(command) => command.run(),
         Command::Take(command) => command.run(),
         Command::Peek(command) => command.run(),
+        Command::Wait(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Metrics(command) => command.run(),
         Command::Queues(command) => command.run(),

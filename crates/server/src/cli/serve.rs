@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   quintet serve
   quintet serve --data /var/lib/quintet --sync 50ms
+  quintet serve --port beanstalk=11301
   quintet serve --listen memcache=:22133 --listen memcache=unix:/run/q.sock
   quintet serve --listen memcache=0.0.0.0:22133,insecure
   quintet serve --config users.toml --listen memcache=0.0.0.0:22133,tls=self-signed
@@ -24,8 +25,11 @@ Beyond this machine somebody has to say who it is, over TLS: users.toml has a [[
   queues = [\"*\"]
   rights = [\"put\", \"take\", \"settle\"]
 
-When every listener accepts, one line \"listening VOICE ADDRESS\" each and then
-\"quintet ready\" is printed. A node of a cluster is ready when it has read the log; its
+A default listener whose port another program has is left out, with a warning. A listener that
+--port, --listen or [[listen]] names must open.
+
+When every listener accepts, one line \"listening VOICE ADDRESS\" each, the console's address
+and then \"quintet ready\" are printed. A node of a cluster is ready when it has read the log; its
 role follows: \"quintet standby of NODE\", \"quintet owner\", \"quintet deposed\".
 
 Signals: SIGTERM and SIGINT stop it in good order (a second one at once), SIGHUP
@@ -45,6 +49,9 @@ pub(super) struct Serve {
     /// ",insecure" behind it opens it beyond this machine though nobody has to log in.
     #[arg(long, value_name = "VOICE=ADDR")]
     listen: Vec<String>,
+    /// Move the default listener of this protocol to another port; the others stay.
+    #[arg(long, value_name = "PROTOCOL=PORT")]
+    port: Vec<String>,
     /// When the log reaches the disk: always, never, or an interval such as 50ms.
     #[arg(long, value_name = "WHEN")]
     sync: Option<String>,
@@ -65,6 +72,7 @@ impl Serve {
             config: self.config,
             data: self.data,
             listen: self.listen,
+            port: self.port,
             sync: self.sync,
             cluster: self.cluster,
         };

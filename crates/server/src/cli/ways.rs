@@ -100,9 +100,8 @@ impl Settings {
         let given = Given {
             config: self.config,
             data,
-            listen: Vec::new(),
-            sync: None,
             cluster: self.cluster,
+            ..Given::default()
         };
         let config = load(&given)?;
         if !config.cluster.is_on() {

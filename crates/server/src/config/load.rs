@@ -19,6 +19,8 @@ pub(crate) struct Given {
     pub(crate) config: Option<PathBuf>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) listen: Vec<String>,
+    /// Default listeners on other ports.
+    pub(crate) port: Vec<String>,
     pub(crate) sync: Option<String>,
     /// Of `[cluster]`: `nats`, its addresses separated by commas.
     pub(crate) cluster: Option<String>,
@@ -44,6 +46,13 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
     if let Some(servers) = &given.cluster {
         config.cluster.nats = servers.split(',').map(str::to_owned).collect();
     }
+    let names_all = !given.listen.is_empty() || !config.listen.is_empty();
+    if let Some(flag) = given.port.first().filter(|_| names_all) {
+        bail!(
+            "--port {flag}: the listeners are named one by one, by --listen or [[listen]]: give \
+             the port there"
+        );
+    }
     if !given.listen.is_empty() {
         config.listen = given
             .listen
@@ -52,6 +61,12 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
             .collect::<Result<_>>()?;
     } else if config.listen.is_empty() {
         config.listen = Served::all().map(by_default).collect();
+        for listen in &mut config.listen {
+            listen.is_default = true;
+        }
+        for flag in &given.port {
+            set_port(flag, &mut config.listen)?;
+        }
     }
     for listen in &config.listen {
         let (name, address) = (listen.served.name(), &listen.address);
@@ -76,6 +91,7 @@ fn by_default(served: Served) -> Listen {
     Listen {
         served,
         address: Address::local(served.port()),
+        is_default: false,
         idle_ms: 0,
         user: String::new(),
         insecure: false,
@@ -114,6 +130,21 @@ fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
     let check = served.check(&listen.options);
     check.map_err(|why| anyhow!("--listen {flag}: {why}"))?;
     Ok(listen)
+}
+
+/// `--port PROTOCOL=PORT`: the default listener of that protocol listens there.
+fn set_port(flag: &str, listen: &mut [Listen]) -> Result<()> {
+    let wrong = || anyhow!("--port {flag}: write PROTOCOL=PORT, for example beanstalk=11301");
+    let (name, port) = flag.split_once('=').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let named = listen.iter_mut().find(|one| one.served.name() == name);
+    let Some(listen) = named else {
+        let why = served(name).map_or_else(|why| why, |_| "it has no default listener".to_owned());
+        bail!("--port {flag}: {why}");
+    };
+    listen.address = Address::local(port);
+    listen.is_default = false;
+    Ok(())
 }
 
 /// A value as the file would have it: text needs no quotes here.
@@ -457,6 +488,41 @@ mod tests {
             let Err(error) = flag(text) else {
                 panic!("accepted: {text}");
             };
+            assert!(format!("{error:#}").contains(says), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_port_moves_one_default_listener_and_leaves_the_others() {
+        let of = |port: &str, listen: &str| {
+            let all = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+            load(&Given {
+                port: all(port),
+                listen: all(listen),
+                ..Given::default()
+            })
+        };
+        let moved = of("beanstalk=11301 http=0", "").expect("read");
+        assert_eq!(moved.listen.len(), Served::all().count());
+        for listen in &moved.listen {
+            let name = listen.served.name();
+            let (port, is_default) = match name {
+                "beanstalk" => (11_301, false),
+                "http" => (0, false),
+                _ => (listen.served.port(), true),
+            };
+            assert_eq!(listen.address, Address::local(port), "{name}");
+            assert_eq!(listen.is_default, is_default, "{name}");
+        }
+        for (port, listen, says) in [
+            ("beanstalk", "", "beanstalk=11301"),
+            ("beanstalk=65536", "", "beanstalk=11301"),
+            ("beanstalk=127.0.0.1:1", "", "beanstalk=11301"),
+            ("beanstork=1", "", "unknown"),
+            ("admin=1", "", "no default listener"),
+            ("beanstalk=1", "http=0", "one by one"),
+        ] {
+            let error = of(port, listen).map(drop).expect_err(port);
             assert!(format!("{error:#}").contains(says), "{error:#}");
         }
     }

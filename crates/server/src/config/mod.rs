@@ -148,6 +148,8 @@ pub(crate) struct Config {
 pub(crate) struct Listen {
     pub(crate) served: Served,
     pub(crate) address: Address,
+    /// Neither the file nor a flag names it: it is left out where its port is taken.
+    pub(crate) is_default: bool,
     /// A connection without traffic is closed after so many ms; 0: never.
     pub(crate) idle_ms: u64,
     /// Whoever comes is this user, unless it logs in as another; empty: nobody

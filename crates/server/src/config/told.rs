@@ -40,9 +40,10 @@ impl Config {
             table: format!("[[listen]] {}", listen.served.name()),
             key: "address".to_owned(),
             value: listen.address.to_string(),
-            source: match given.listen.is_empty() {
-                true => Source::File,
-                false => Source::CommandLine,
+            source: match (listen.is_default, given.names_listeners()) {
+                (true, _) => Source::Default,
+                (false, true) => Source::CommandLine,
+                (false, false) => Source::File,
             },
             help: listen.served.about().to_owned(),
         });
@@ -125,6 +126,11 @@ fn file_if(differs: bool) -> Source {
 }
 
 impl Given {
+    /// True if the command line says where listeners listen.
+    fn names_listeners(&self) -> bool {
+        !self.listen.is_empty() || !self.port.is_empty()
+    }
+
     /// True if the command line says this setting.
     fn says(&self, table: &str, key: &str) -> bool {
         match (table, key) {

@@ -6,6 +6,58 @@ use std::process::Stdio;
 use crate::common::{Data, Server, Start, noise, quintet, text};
 
 #[test]
+fn wait_ends_when_the_server_answers_and_says_why_it_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let wait = |time: &str| {
+        let mut wait = quintet(&["wait", "--for", time, "--data"]);
+        wait.arg(&data).stderr(Stdio::piped());
+        wait
+    };
+    let vain = wait("10ms").output().unwrap();
+    assert_eq!(vain.status.code(), Some(1));
+    let why = text(&vain.stderr);
+    assert!(why.contains("no server runs on"), "{why}");
+
+    let waits = wait("5m").spawn().unwrap();
+    let server = Server::start(&data);
+    let waited = waits.wait_with_output().unwrap();
+    assert!(waited.status.success(), "{}", text(&waited.stderr));
+
+    // It accepts, and answers nobody.
+    server.signal(rustix::process::Signal::STOP);
+    let vain = wait("300ms").output().unwrap();
+    server.signal(rustix::process::Signal::CONT);
+    assert_eq!(vain.status.code(), Some(1));
+    let why = text(&vain.stderr);
+    assert!(why.contains("does not answer"), "{why}");
+}
+
+#[test]
+fn a_command_finds_the_server_and_says_which_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("quintet");
+    let server = Server::start(&data);
+    let stats = |runtime: &std::path::Path| {
+        let mut stats = quintet(&["stats", "--verbose"]);
+        let elsewhere = stats.current_dir(dir.path()).env_remove("QUINTET_DATA");
+        elsewhere.env("XDG_RUNTIME_DIR", runtime).output().unwrap()
+    };
+    let found = stats(dir.path());
+    assert!(found.status.success(), "{}", text(&found.stderr));
+    let said = text(&found.stderr);
+    assert!(
+        said.contains(&format!("{}/quintet.sock", data.display())),
+        "{said}"
+    );
+    // What is nearer wins, and a socket that nobody listens on is passed over.
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(dir.path().join("data/quintet.sock")).unwrap());
+    assert!(stats(dir.path()).status.success());
+    server.kill();
+}
+
+#[test]
 fn put_peek_take() {
     let server = Server::fresh();
     let put = server.run(&["put", "work", "hello"]);

@@ -26,7 +26,7 @@ pub(super) use moving::Move;
 pub(super) use pause::{Pause, Resume};
 pub(super) use purge::Purge;
 pub(super) use retry::{Kick, Redrive, Retry};
-pub(super) use server::{Drain, Reload, Undrain};
+pub(super) use server::{Drain, Reload, Undrain, Wait};
 pub(super) use track::Track;
 pub(super) use workers::Workers;
 

@@ -1,13 +1,33 @@
-//! `quintet drain`, `undrain` and `reload`: the server as a whole.
+//! `quintet wait`, `drain`, `undrain` and `reload`: the server as a whole.
 
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde_json::json;
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::client::{Client, Refused};
+use super::duration;
+
+/// Arguments of `wait`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit code 0: the server answers; 1: it does not, and why.\n\n\
+                  Example:\n  quintet serve &\n  quintet wait --for 30s && quintet put work hello"
+)]
+pub(in super::super) struct Wait {
+    #[command(flatten)]
+    at: Where,
+    /// Give up after this time.
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    for_ms: u64,
+}
+
+/// Between two tries of `wait`.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Arguments of `drain`.
 #[derive(clap::Args)]
@@ -37,6 +57,38 @@ pub(in super::super) struct Undrain {
 pub(in super::super) struct Reload {
     #[command(flatten)]
     at: Where,
+}
+
+impl Wait {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let (tell, told) = channel();
+        let end = Instant::now() + Duration::from_millis(self.for_ms);
+        // A server that reads its log lets clients connect and answers later. This thread ends with
+        // the process.
+        std::thread::spawn(move || {
+            while tell.send(answers(&self.at)).is_ok() {
+                std::thread::sleep(TRY_AGAIN);
+            }
+        });
+        let mut why = anyhow!("the server does not answer; it may still be reading its log");
+        loop {
+            match told.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(Ok(())) => return Ok(ExitCode::SUCCESS),
+                Ok(Err(error)) => why = error,
+                Err(_) => return Err(why),
+            }
+        }
+    }
+}
+
+/// # Errors
+/// There is no server, or it closes the connection. One that refuses answers.
+fn answers(at: &Where) -> Result<()> {
+    let mut client = Client::connect(at)?;
+    match client.ask(&json!({ "stats": {} }), &mut std::io::empty()) {
+        Err(error) if !error.is::<Refused>() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 impl Drain {
