@@ -118,6 +118,7 @@ const UNIT_EXTRAS: &[Extra] = &[
         needs: LANGUAGES,
         tests: &[
             "the_readmes_sessions_work_from_top_to_bottom",
+            "the_protocols_pages_session_works",
             "the_api_pages_session_works",
             "the_first_pages_session_works",
             "the_tls_pages_session_works",

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -20,7 +19,7 @@ use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::audit::Audit;
 use crate::cluster::{self, Door, Node, Seat, StepsDown};
-use crate::config::{Address, Config, Given, Listen, Places, Served, load};
+use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::crew::Crew;
 use crate::cron::Crons;
 use crate::desk::Desk;
@@ -30,7 +29,7 @@ use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
-use crate::sockets::{bind, leave_out_taken, restrict};
+use crate::sockets::{announce, bind, console, leave_out_taken, restrict};
 use crate::spans::Tracing;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
@@ -647,47 +646,6 @@ fn start_workers(
         workers.start(&format!("io-{index}"), || worker.run())?;
     }
     Ok((workers, desk))
-}
-
-/// The console's address for a browser on this machine; `None`: no listener has it.
-fn console(config: &Config, addresses: &[(&str, Address)], tls: &Tls) -> Option<String> {
-    let is_http = |listen: &Listen| matches!(listen.served, Served::Http);
-    let number = config.listen.iter().position(is_http)?;
-    // The addresses are in the listeners' order.
-    let (_, Address::Tcp(at)) = addresses.get(number)? else {
-        return None;
-    };
-    let scheme = if tls.of(number).is_some() {
-        "https"
-    } else {
-        "http"
-    };
-    let mut at = *at;
-    match at.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => at.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => at.set_ip(Ipv6Addr::LOCALHOST.into()),
-        IpAddr::V4(_) | IpAddr::V6(_) => {}
-    }
-    Some(format!("{scheme}://{at}/"))
-}
-
-/// The lines that supervisors and tests wait for, and where a person goes on.
-fn announce(addresses: &[(&str, Address)], console: Option<&str>, is_open: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
-    for (voice, address) in addresses {
-        writeln!(out, "listening {voice} {address}")?;
-    }
-    if let Some(console) = console {
-        writeln!(out, "console: {console}")?;
-        if is_open {
-            writeln!(
-                out,
-                "no users are configured: every account on this machine can use this server"
-            )?;
-        }
-    }
-    out.flush()?;
-    Ok(())
 }
 
 fn say(line: &str) -> Result<()> {

@@ -1,13 +1,14 @@
-//! Opening listeners' sockets.
+//! Opening listeners' sockets, and saying where they are.
 
-use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, ErrorKind, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use anyhow::{Context as _, Result};
 
 use crate::again;
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, Listen, Served};
 use crate::io::Bound;
+use crate::tls::Tls;
 
 /// Leaves out the default listeners whose ports other programs have, with a warning for each. If
 /// all are taken all stay, so that opening the first one fails.
@@ -59,6 +60,53 @@ pub(crate) fn bind(voice: &str, address: &Address) -> Result<Bound> {
         ),
         Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {voice}"),
     })
+}
+
+/// The console's address for a browser on this machine; `None`: no listener has it.
+pub(crate) fn console(config: &Config, addresses: &[(&str, Address)], tls: &Tls) -> Option<String> {
+    let is_http = |listen: &Listen| matches!(listen.served, Served::Http);
+    let number = config.listen.iter().position(is_http)?;
+    // The addresses are in the listeners' order.
+    let (_, Address::Tcp(at)) = addresses.get(number)? else {
+        return None;
+    };
+    let scheme = if tls.of(number).is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let mut at = *at;
+    match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => at.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => at.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    Some(format!("{scheme}://{at}/"))
+}
+
+/// The lines that supervisors and tests wait for, and where a person goes on.
+///
+/// # Errors
+/// Standard output is gone.
+pub(crate) fn announce(
+    addresses: &[(&str, Address)],
+    console: Option<&str>,
+    is_open: bool,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for (voice, address) in addresses {
+        writeln!(out, "listening {voice} {address}")?;
+    }
+    if let Some(console) = console {
+        writeln!(out, "console: {console}")?;
+        if is_open {
+            writeln!(
+                out,
+                "no users are configured: every account on this machine can use this server"
+            )?;
+        }
+    }
+    out.flush()
 }
 
 /// Only the server's own user may use the control socket.

@@ -99,7 +99,8 @@ fn unit(unpacked: &Path) -> Result<()> {
     let path = folder.join("quintet.service");
     fs::write(
         &path,
-        text.replace("/usr/bin/quintet", &program.display().to_string()),
+        // In quotes, for a path with a blank.
+        text.replace("/usr/bin/quintet", &format!("\"{}\"", program.display())),
     )?;
     crate::run(
         Command::new("systemd-analyze")

@@ -203,6 +203,14 @@ pub(crate) fn write_script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("made executable");
 }
 
+/// So many things at once of which each takes `files` of this process, 200 at most.
+pub(crate) fn many(files: u64) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    // Other tests need some as well.
+    let half = limit.current.unwrap_or(u64::MAX) / 2;
+    usize::try_from(half / files).unwrap_or(usize::MAX).min(200)
+}
+
 /// Asks until there is an answer.
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;

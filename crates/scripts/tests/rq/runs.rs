@@ -405,18 +405,19 @@ fn webhooks_become_messages() {
 
 #[test]
 fn two_hundred_at_once() {
+    let many = crate::common::many(10);
     let world = World::new();
     world.queue_with(
         "test",
         "read line <\"$RQ_PARAM1\"; echo done >&3",
-        json!({"num_workers": 200}),
+        json!({"num_workers": many}),
     );
     let gate = world.gate("gate");
-    let ids: Vec<String> = (0..200)
+    let ids: Vec<String> = (0..many)
         .map(|_| world.put("test", json!({"param1": gate})))
         .collect();
     eventually("all run", || {
-        (world.rq.queue("test").expect("a queue").sizes.run == 200).then_some(())
+        (world.rq.queue("test").expect("a queue").sizes.run == many as u64).then_some(())
     });
     // Opened for reading and writing it lets everybody through.
     let mut hold = std::fs::OpenOptions::new()

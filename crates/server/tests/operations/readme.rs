@@ -209,6 +209,11 @@ fn the_first_pages_session_works() {
 }
 
 #[test]
+fn the_protocols_pages_session_works() {
+    work_from_top_to_bottom(include_str!("../../../../docs/protocols.md"));
+}
+
+#[test]
 fn the_tls_pages_session_works() {
     work_from_top_to_bottom(include_str!("../../../../docs/tls.md"));
 }
@@ -276,7 +281,7 @@ const SERVER: &str = r#"
 ```
 $ PATH="$PWD/target/release:$PATH"
 $ quintet serve &>quintet.log &
-$ until quintet queues &>/dev/null; do sleep 0.1; done
+$ quintet wait
 ```
 "#;
 
