@@ -48,13 +48,13 @@ impl Claimant {
             epoch,
             chain: copy.tip().map_or(0, |tip| tip.chain),
         };
-        let claim = Reign::Claim(Claim {
+        let claim = Claim {
             epoch,
             writer,
             node: self.node.clone(),
             link: self.link.clone(),
-        });
-        let mut frame = claim.frame();
+        };
+        let mut frame = Reign::Claim(claim, Some(copy.beginning())).frame();
         // The frames' epochs are the caller's, who begins the new one.
         let stamp = Stamp {
             epoch: copy.last_epoch(),

@@ -42,7 +42,7 @@ pub use blobs::{Blobs, CachedRuns};
 pub use mem::MemStream;
 pub use member::{Duty, Member, Membership, Owned};
 pub use open::{Fences, StreamStore};
-pub use reign::{Claim, Reign};
+pub use reign::{Beginning, Claim, Reign};
 pub use seat::{Action, Claimed, Event, Heir, Seat, Timing};
 pub use status::{Role, Status, Tally};
 pub use stream::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};

@@ -138,7 +138,7 @@ impl Stream for MemStream {
         let state = self.lock();
         let (first, last) = (state.first, state.last());
         drop(state);
-        told(Some(Ends { first, last }));
+        told(Some(Ends::whole(first, last)));
     }
 
     fn get(&self, seq: Seq, told: Told<Found>) {

@@ -15,7 +15,7 @@ use crate::{
     Acks, Action, Claimed, ClusterId, Ends, Event, Fences, Found, Heir, Limits, Moment, Role, Seat,
     Seq, Status, Stream, StreamLog, Tail, TailEvent, Tally, Ticks, Timing, World, Writer,
     bid::{Bid, Claimant},
-    copy::Copy,
+    copy::{Copy, Judged},
     inbox::{Inbox, Input},
 };
 
@@ -91,7 +91,7 @@ pub trait Duty: Send {
     /// It cannot follow any more, and has owned nothing. The member is over.
     fn failed(&mut self, why: LogError);
 
-    /// Its role, the epoch or the owner changed.
+    /// Its role, the epoch, the owner or the stream's damage changed.
     fn changed(&mut self, status: &Status);
 }
 
@@ -128,6 +128,10 @@ struct Inner<D: Duty> {
     /// An entry that was refused, for which everything was read again.
     refused: Option<u64>,
     tally: Tally,
+    /// How what the leader has is damaged, if it is.
+    damage: Option<String>,
+    /// What is to be compared once it is known that the leader's copy is whole.
+    comparing: Option<Seq>,
     /// The owner had said farewell when this member claimed.
     parted: bool,
 }
@@ -185,6 +189,8 @@ impl<D: Duty + 'static> Member<D> {
             last: Seq(0),
             refused: None,
             tally: Tally::default(),
+            damage: None,
+            comparing: None,
             parted: false,
         };
         let member = Arc::new(Self {
@@ -301,6 +307,12 @@ impl<D: Duty> Inner<D> {
             // The stream never had an entry, and this member read none.
             return self.step(Event::Compared(Some(true)));
         }
+        // First whether what the leader has is whole: nobody claims behind a damaged copy.
+        self.comparing = Some(seq);
+        self.ask();
+    }
+
+    fn get(&mut self, seq: Seq) {
         let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
         let told = move |found| {
             inbox.push(Input::Found(seq, found));
@@ -377,6 +389,7 @@ impl<D: Duty> Inner<D> {
         self.inbox.next_tail();
         self.seat = self.seat.again();
         self.last = Seq(0);
+        self.comparing = None;
         match begin(&mut self.made, &mut self.duty) {
             Ok(following) => self.phase = Phase::Following(following),
             Err(error) => self.fail(error),
@@ -443,13 +456,19 @@ impl<D: Duty> Inner<D> {
     fn ends(&mut self, ends: Option<Ends>) {
         let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, ends) {
             self.last = self.last.max(ends.last);
-            let copy = &mut following.copy;
-            if !copy.has_begun() && ends.first > ends.last && ends.last > Seq(0) {
-                let why = "everything up to here was purged: this is no longer the log it was";
-                let error = copy.bad(ends.last, why.to_owned());
-                return self.fail(error);
+            let (copy, fences) = (&mut following.copy, self.made.fences);
+            match copy.judge(ends) {
+                _ if !fences.beginning => {}
+                Judged::Whole => {}
+                Judged::ReadAgain => return self.read_again(),
+                // Nothing is believed of it: as if nobody led.
+                Judged::Damaged(why) => {
+                    self.damage = Some(why);
+                    return self.step(Event::Ends(None));
+                }
             }
-            if let Err(error) = copy.forget_below(ends.first) {
+            self.damage = None;
+            if let Err(error) = copy.forget_below(ends.first, fences) {
                 return self.fail(error);
             }
             following.tail.is_none().then_some(ends.first)
@@ -460,6 +479,11 @@ impl<D: Duty> Inner<D> {
             self.follow(first);
         }
         self.step(Event::Ends(ends));
+        if ends.is_some()
+            && let Some(seq) = self.comparing.take()
+        {
+            self.get(seq);
+        }
     }
 
     fn found(&mut self, seq: Seq, found: &Found) {
@@ -586,6 +610,7 @@ impl<D: Duty> Inner<D> {
             last: self.last.max(read),
             since: Moment::ZERO,
             tally: self.tally,
+            damage: None,
         }
     }
 
@@ -605,13 +630,15 @@ impl<D: Duty> Inner<D> {
             },
         };
         now.tally = self.tally;
+        now.damage.clone_from(&self.damage);
         let mut status = lock(&self.status);
         now.since = status.since;
         if now.role != status.role {
             now.since = self.made.world.now();
         }
-        let differs =
-            (now.role, now.epoch) != (status.role, status.epoch) || now.owner != status.owner;
+        let differs = (now.role, now.epoch) != (status.role, status.epoch)
+            || now.owner != status.owner
+            || now.damage != status.damage;
         *status = now.clone();
         drop(status);
         if differs {

@@ -51,6 +51,9 @@ pub struct Status {
     /// When it became what it is.
     pub since: Moment,
     pub tally: Tally,
+    /// How the copy of the stream that answers is damaged, if it is: this member claims nothing
+    /// while it answers.
+    pub damage: Option<String>,
 }
 
 /// What a member has seen happen since it first stood by; what it reads of older times is not

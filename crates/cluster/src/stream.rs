@@ -59,6 +59,24 @@ pub struct Ends {
     pub first: Seq,
     /// The newest entry there ever was; 0 before the first.
     pub last: Seq,
+    /// How many entries there are. Nothing removes an entry from the middle of a stream, so fewer
+    /// than from `first` to `last` are a damaged copy.
+    pub count: u64,
+}
+
+impl Ends {
+    /// All entries from `first` to `last`.
+    pub fn whole(first: Seq, last: Seq) -> Self {
+        let count = (last.0 + 1).saturating_sub(first.0);
+        Self { first, last, count }
+    }
+
+    /// Entries that are missing between the first and the last.
+    pub fn missing(&self) -> u64 {
+        Self::whole(self.first, self.last)
+            .count
+            .saturating_sub(self.count)
+    }
 }
 
 /// What a tail tells.

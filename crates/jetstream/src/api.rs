@@ -222,6 +222,7 @@ pub struct Info {
 struct State {
     first_seq: u64,
     last_seq: u64,
+    messages: u64,
     #[serde(default)]
     bytes: u64,
     #[serde(default)]
@@ -280,6 +281,7 @@ impl Info {
             // Of a stream that never had an entry the servers say 0.
             first: Seq(self.state.first_seq.max(1)),
             last: Seq(self.state.last_seq),
+            count: self.state.messages,
         }
     }
 
@@ -516,11 +518,11 @@ mod tests {
         let text = serde_json::json!({
             "config": Config::of_log(&Names::of("a", 0), 1, &[]),
             "created": "2026-01-01T00:00:00Z",
-            "state": {"first_seq": 0, "last_seq": 0},
+            "state": {"first_seq": 0, "last_seq": 0, "messages": 0},
         });
         let info = info(text.to_string().as_bytes()).unwrap().unwrap();
         let (first, last) = (Seq(1), Seq(0));
-        assert_eq!(info.ends(), Ends { first, last });
+        assert_eq!(info.ends(), Ends::whole(first, last));
     }
 
     #[test]
@@ -533,7 +535,7 @@ mod tests {
             let info = serde_json::json!({
                 "config": config,
                 "created": "2026-01-01T00:00:00Z",
-                "state": {"first_seq": 1, "last_seq": 2},
+                "state": {"first_seq": 1, "last_seq": 2, "messages": 2},
                 "cluster": {"leader": leader, "replicas": replicas},
             });
             is_led(info.to_string().as_bytes())
