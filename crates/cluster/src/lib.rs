@@ -45,7 +45,7 @@ pub use open::{Fences, StreamStore};
 pub use reign::{Beginning, Claim, Reign};
 pub use seat::{Action, Claimed, Event, Heir, Seat, Timing};
 pub use status::{Role, Status, Tally};
-pub use stream::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+pub use stream::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 pub use streamlog::{Acks, StreamLog};
 pub use window::Limits;
 pub use world::{Moment, Threads, Ticks, World};

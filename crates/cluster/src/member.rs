@@ -12,8 +12,9 @@ use std::{
 use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
-    Acks, Action, Claimed, ClusterId, Ends, Event, Fences, Found, Heir, Limits, Moment, Role, Seat,
-    Seq, Status, Stream, StreamLog, Tail, TailEvent, Tally, Ticks, Timing, World, Writer,
+    Acks, Action, Claimed, ClusterId, Distrusted, Ends, Event, Fences, Found, Heir, Limits, Moment,
+    Role, Seat, Seq, Status, Stream, StreamLog, Tail, TailEvent, Tally, Ticks, Timing, World,
+    Writer,
     bid::{Bid, Claimant},
     copy::{Copy, Judged},
     inbox::{Inbox, Input},
@@ -22,6 +23,8 @@ use crate::{
 /// How often it is looked what the stream has: how far behind this member is, and what of its
 /// mirror can go.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often another leader is asked for at most. Far longer than servers need to change it.
+const DISTRUST: Duration = Duration::from_secs(2);
 
 /// What a member is made of.
 pub struct Membership {
@@ -91,8 +94,12 @@ pub trait Duty: Send {
     /// It cannot follow any more, and has owned nothing. The member is over.
     fn failed(&mut self, why: LogError);
 
-    /// Its role, the epoch, the owner or the stream's damage changed.
+    /// Its role, the epoch or the owner changed.
     fn changed(&mut self, status: &Status);
+
+    /// The copy on this server is damaged, and how, and another server was asked to lead; or the
+    /// copy of the one that leads is whole.
+    fn damaged(&mut self, _copy: Option<(&str, &str)>) {}
 }
 
 /// A log that was claimed, with what was read of it.
@@ -130,6 +137,14 @@ struct Inner<D: Duty> {
     tally: Tally,
     /// How what the leader has is damaged, if it is.
     damage: Option<String>,
+    /// The servers whose copies were found damaged since a whole one led.
+    distrusted: Vec<String>,
+    /// When another leader may be asked for.
+    distrusts: Moment,
+    /// What was read twice and refused.
+    stuck: Option<String>,
+    /// Until then nothing is read: another leader was asked for.
+    rests: Moment,
     /// What is to be compared once it is known that the leader's copy is whole.
     comparing: Option<Seq>,
     /// The owner had said farewell when this member claimed.
@@ -190,6 +205,10 @@ impl<D: Duty + 'static> Member<D> {
             refused: None,
             tally: Tally::default(),
             damage: None,
+            distrusted: Vec::new(),
+            distrusts: Moment::ZERO,
+            stuck: None,
+            rests: Moment::ZERO,
             comparing: None,
             parted: false,
         };
@@ -409,6 +428,7 @@ impl<D: Duty> Inner<D> {
             Input::Ends(number, ends) if number == self.asked => self.ends(ends),
             Input::Ends(..) => {}
             Input::Found(seq, found) => self.found(seq, &found),
+            Input::Distrusted(came) => self.distrusted(came),
             Input::Drain(drained) => self.step(Event::Drain(drained)),
         }
     }
@@ -446,28 +466,37 @@ impl<D: Duty> Inner<D> {
                 self.tally.divergences += 1;
                 self.read_again();
             }
-            Err(error) => {
-                self.tally.divergences += u64::from(matches!(error, LogError::BadEntry { .. }));
-                self.fail(error);
+            Err(LogError::BadEntry { entry, why, .. }) => {
+                self.tally.divergences += 1;
+                self.read_again();
+                self.stuck = Some(format!("its entry {entry} cannot be used: {why}"));
             }
+            Err(error) => self.fail(error),
         }
     }
 
     fn ends(&mut self, ends: Option<Ends>) {
         let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, ends) {
             self.last = self.last.max(ends.last);
+            let now = self.made.world.now();
+            if now < self.rests {
+                return self.step(Event::Ends(None));
+            }
+            if let Some(why) = self.stuck.take() {
+                self.rests = now + LOOK;
+                return self.distrust(ends, why);
+            }
             let (copy, fences) = (&mut following.copy, self.made.fences);
             match copy.judge(ends) {
                 _ if !fences.beginning => {}
                 Judged::Whole => {}
                 Judged::ReadAgain => return self.read_again(),
-                // Nothing is believed of it: as if nobody led.
-                Judged::Damaged(why) => {
-                    self.damage = Some(why);
-                    return self.step(Event::Ends(None));
-                }
+                Judged::Damaged(why) => return self.distrust(ends, why),
             }
-            self.damage = None;
+            if copy.has_begun() && copy.next() > ends.last {
+                self.damage = None;
+                self.distrusted.clear();
+            }
             if let Err(error) = copy.forget_below(ends.first, fences) {
                 return self.fail(error);
             }
@@ -483,6 +512,47 @@ impl<D: Duty> Inner<D> {
             && let Some(seq) = self.comparing.take()
         {
             self.get(seq);
+        }
+    }
+
+    /// The leader's copy is damaged. Nothing is believed of it, as if nobody led, and another server
+    /// is asked to.
+    fn distrust(&mut self, ends: Ends, why: String) {
+        self.damage = Some(why);
+        let now = self.made.world.now();
+        if now >= self.distrusts {
+            self.distrusts = now + DISTRUST;
+            let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
+            let told = move |distrusted| {
+                inbox.push(Input::Distrusted(distrusted));
+                world.remind();
+            };
+            let stream = Arc::clone(&self.made.stream);
+            stream.distrust(ends, &self.distrusted, Box::new(told));
+        }
+        self.step(Event::Ends(None));
+    }
+
+    fn distrusted(&mut self, came: Distrusted) {
+        let Some(damage) = self.damage.clone() else {
+            return;
+        };
+        match came {
+            Distrusted::Unknown => {}
+            Distrusted::Asked(server) => {
+                self.duty.damaged(Some((&server, &damage)));
+                if !self.distrusted.contains(&server) {
+                    self.distrusted.push(server);
+                }
+            }
+            Distrusted::NoOther(server) => {
+                let error = LogError::BadEntry {
+                    log: self.made.stream.name(),
+                    entry: self.last.0,
+                    why: format!("of the copy on {server}: {damage}"),
+                };
+                self.fail(error);
+            }
         }
     }
 
@@ -636,13 +706,16 @@ impl<D: Duty> Inner<D> {
         if now.role != status.role {
             now.since = self.made.world.now();
         }
-        let differs = (now.role, now.epoch) != (status.role, status.epoch)
-            || now.owner != status.owner
-            || now.damage != status.damage;
+        let differs =
+            (now.role, now.epoch) != (status.role, status.epoch) || now.owner != status.owner;
+        let mended = now.damage.is_none() && status.damage.is_some();
         *status = now.clone();
         drop(status);
         if differs {
             self.duty.changed(&now);
+        }
+        if mended {
+            self.duty.damaged(None);
         }
     }
 }

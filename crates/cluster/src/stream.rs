@@ -79,6 +79,17 @@ impl Ends {
     }
 }
 
+/// What came of asking for another leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distrusted {
+    /// The server of this name led, and another was asked to lead.
+    Asked(String),
+    /// Every server but those that were distrusted before is damaged too: the last is this one.
+    NoOther(String),
+    /// Nobody answered, or somebody else leads by now, or who could lead is away.
+    Unknown,
+}
+
 /// What a tail tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
@@ -130,4 +141,8 @@ pub trait Stream: Send + Sync {
     /// # Panics
     /// If `seq` is below 2: some that implement this take that for everything.
     fn purge_below(&self, seq: Seq, told: Told<bool>);
+
+    /// The copy of the server that leads is damaged, if its stream still ends like `ends`: asks for
+    /// a leader that is not among `bad`.
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>);
 }

@@ -257,9 +257,9 @@ impl Run {
             }
             let mut app = lock(&node.app);
             if let Some(failed) = &app.failed {
-                assert!(self.stream.lies() > 0, "node {number} stopped: {failed}");
+                panic!("node {number} stopped: {failed}");
             }
-            let deposed = app.over.is_some() || app.failed.is_some();
+            let deposed = app.over.is_some();
             if let Some(acks) = app.acks.clone().filter(|_| !deposed) {
                 if app.epoch > self.newest {
                     self.newest = app.epoch;
@@ -604,7 +604,13 @@ fn with_segments(without: Without) -> (Run, Vec<Seq>) {
 fn nobody_claims_or_forgets_while_the_leader_lacks_what_the_owner_kept() {
     let (mut run, begin) = with_segments(Without::Nothing);
     let hole = Lie::Hole(Seq(begin[1].0 + 3), Seq(begin[1].0 + 9));
-    for lie in [Lie::First(begin[2]), hole, Lie::Old(Seq(1), begin[2])] {
+    run.stream.set_obeys(false);
+    for lie in [
+        Lie::First(begin[2]),
+        Lie::First(begin[2].after()),
+        hole,
+        Lie::Old(Seq(1), begin[2]),
+    ] {
         run.stream.lead(Some(lie));
         // Who begins to read, and who has read all.
         run.replace(2);
@@ -645,6 +651,27 @@ fn nobody_claims_or_forgets_while_the_leader_lacks_what_the_owner_kept() {
             run.replace(2);
             run.pass(6_000);
         }
+    }
+    run.end();
+}
+
+#[test]
+fn a_leader_with_a_damaged_copy_is_asked_to_step_down() {
+    let (mut run, begin) = with_segments(Without::Nothing);
+    let hole = Lie::Hole(Seq(begin[1].0 + 3), Seq(begin[1].0 + 9));
+    let middle = Lie::First(begin[2].after());
+    for lie in [Lie::First(begin[2]), middle, hole, Lie::First(Seq(9999))] {
+        run.stream.lead(Some(lie));
+        // One begins to read, the other has read all.
+        run.replace(2);
+        run.pass(14_000);
+        for number in [1, 2] {
+            let member = run.nodes[number].member.as_ref().expect("running");
+            let status = member.status();
+            assert_eq!(status.role, Role::Standby, "{lie:?}: {number}");
+            assert_eq!(status.damage, None, "{lie:?}: {number}");
+        }
+        assert_eq!(run.owner(), Some(0), "{lie:?}");
     }
     run.end();
 }

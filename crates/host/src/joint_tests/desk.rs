@@ -130,7 +130,11 @@ impl Node {
                 lease: false,
                 ..need
             },
-            Without::Nothing | Without::Expected | Without::Purge | Without::Padding => need,
+            Without::Nothing
+            | Without::Expected
+            | Without::Purge
+            | Without::Padding
+            | Without::Beginning => need,
         }
     }
 

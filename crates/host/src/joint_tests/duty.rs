@@ -56,6 +56,7 @@ fn membership(node: &Node, ground: &Ground, seed: u64) -> Membership {
         world: Arc::new(node.process.clone()),
         fences: Fences {
             padding: ground.without != Without::Padding,
+            beginning: ground.without != Without::Beginning,
             ..Fences::default()
         },
     }

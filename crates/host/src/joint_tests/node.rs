@@ -37,6 +37,8 @@ pub(super) enum Without {
     Purge,
     /// Claims are not padded.
     Padding,
+    /// Where the log begins is what the stream's leader has.
+    Beginning,
 }
 
 /// What all nodes of a run stand on.

@@ -189,6 +189,17 @@ impl Duty for Work {
             Role::Reading | Role::Claiming | Role::Owner | Role::Deposed | Role::Stopped => {}
         }
     }
+
+    fn damaged(&mut self, copy: Option<(&str, &str)>) {
+        match copy {
+            Some((server, how)) => tracing::error!(
+                "nats-server {server} has a damaged copy of the log: {how}. Another server was \
+                 asked to lead. Stop {server}, empty its JetStream directory and start it; see \
+                 \"A damaged copy\" in docs/cluster.md"
+            ),
+            None => tracing::info!("the nats-server that leads has a whole copy of the log"),
+        }
+    }
 }
 
 impl Work {

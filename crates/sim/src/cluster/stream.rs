@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use quintet_cluster::{
-    Answer, Ends, Found, Moment, Seq, Stream, Tail, TailEvent, Told, World as _,
+    Answer, Distrusted, Ends, Found, Moment, Seq, Stream, Tail, TailEvent, Told, World as _,
 };
 
 use super::SimWorld;
@@ -100,6 +100,8 @@ struct Server {
     lie: Option<Lie>,
     /// Leaders whose stores were damaged so far.
     lies: u64,
+    /// A leader that is asked to steps down.
+    obeys: bool,
     tails: Vec<Weak<Mutex<Following>>>,
 }
 
@@ -268,6 +270,7 @@ impl SimStream {
             leaderless: Moment::ZERO,
             lie: None,
             lies: 0,
+            obeys: true,
             tails: Vec::new(),
         };
         Self {
@@ -306,6 +309,11 @@ impl SimStream {
             state.tails.iter().filter_map(Weak::upgrade).collect()
         };
         tails.iter().for_each(|tail| self.follow(tail));
+    }
+
+    /// Whether a leader whose copy is damaged steps down when it is asked to.
+    pub fn set_obeys(&self, obeys: bool) {
+        lock(&self.state).obeys = obeys;
     }
 
     /// How many leaders so far had damaged copies.
@@ -541,6 +549,20 @@ impl Stream for Link {
             }
             state.purge_below(seq);
             Some(true)
+        };
+        self.send(ask, told);
+    }
+
+    fn distrust(&self, ends: Ends, _bad: &[String], told: Told<Distrusted>) {
+        let ask = move |stream: &SimStream| {
+            let mut state = lock(&stream.state);
+            let led = stream.world.now() >= state.leaderless && state.obeys;
+            if !led || state.lie.is_none() || state.seen_ends().first != ends.first {
+                return Some(Distrusted::Unknown);
+            }
+            drop(state);
+            stream.lead(None);
+            Some(Distrusted::Asked("a".to_owned()))
         };
         self.send(ask, told);
     }
