@@ -31,6 +31,8 @@ pub(crate) struct Copy {
     claim: Option<Claim>,
     /// Where the log begins, as its owners said last.
     beginning: Option<Beginning>,
+    /// The newest time that an owner has given.
+    time_ms: u64,
     /// They say so: absent only from logs of version 1.
     tells: bool,
     /// Whom the owner wished to take over, if the last entry was its farewell.
@@ -74,6 +76,7 @@ impl Copy {
             recovery: Recovery::default(),
             claim: None,
             beginning: None,
+            time_ms: 0,
             tells: false,
             farewell: None,
             last: None,
@@ -112,6 +115,11 @@ impl Copy {
     /// The newest epoch of the caller's frames.
     pub(crate) fn last_epoch(&self) -> Epoch {
         self.recovery.last_epoch
+    }
+
+    /// The newest time that an owner has given, ms.
+    pub(crate) fn time_ms(&self) -> u64 {
+        self.time_ms
     }
 
     /// The newest claim that was read, or what was said again of it, if anything was.
@@ -196,6 +204,10 @@ impl Copy {
             });
         }
         self.tells |= framed.tells;
+        // Who claims may not know it.
+        if !matches!(framed.reign, Some(Reign::Claim(..))) {
+            self.time_ms = self.time_ms.max(view.stamp.time_ms);
+        }
         if let Some(from) = framed.beginning() {
             self.begins(from)
                 .map_err(|refused| self.bad(framed.first, refused.to_string()))?;

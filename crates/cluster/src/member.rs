@@ -97,6 +97,10 @@ pub trait Duty: Send {
     /// Its role, the epoch or the owner changed.
     fn changed(&mut self, status: &Status);
 
+    /// This node's wall clock is ahead of the owner's time by so many ms, which is too far, or is
+    /// not any more.
+    fn clock(&mut self, _ahead_ms: i64, _off: bool) {}
+
     /// The copy on this server is damaged, and how, and another server was asked to lead; or the
     /// copy of the one that leads is whole.
     fn damaged(&mut self, _copy: Option<(&str, &str)>) {}
@@ -107,6 +111,9 @@ pub struct Owned<S> {
     /// The log, nothing of whose epoch but the claim is appended.
     pub log: StreamLog,
     pub recovery: Recovery,
+    /// The time of the owner before less this machine's clock ([`World::now`]), ms: as frames came
+    /// that it was appending. `None`: none came, as when all nodes were started anew.
+    pub lead_ms: Option<i64>,
     /// What it led to.
     pub state: S,
 }
@@ -135,6 +142,12 @@ struct Inner<D: Duty> {
     /// An entry that was refused, for which everything was read again.
     refused: Option<u64>,
     tally: Tally,
+    /// See [`Owned::lead_ms`].
+    lead_ms: Option<i64>,
+    /// The least that the wall clock was ahead of the owner's time since it was looked last: frames
+    /// come late, and never too soon.
+    ahead_ms: Option<i64>,
+    clock_ahead_ms: Option<i64>,
     /// How what the leader has is damaged, if it is.
     damage: Option<String>,
     /// The servers whose copies were found damaged since a whole one led.
@@ -162,6 +175,16 @@ struct Following<S> {
     copy: Copy,
     state: S,
     tail: Option<Tail>,
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `a - b`, for times of any size.
+fn difference(a: u64, b: u64) -> i64 {
+    let apart = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
+    if a < b { -apart } else { apart }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -204,6 +227,9 @@ impl<D: Duty + 'static> Member<D> {
             last: Seq(0),
             refused: None,
             tally: Tally::default(),
+            lead_ms: None,
+            ahead_ms: None,
+            clock_ahead_ms: None,
             damage: None,
             distrusted: Vec::new(),
             distrusts: Moment::ZERO,
@@ -389,7 +415,10 @@ impl<D: Duty> Inner<D> {
             lease: made.timing.lease,
             fences: made.fences,
         };
-        let bid = claimant.claim(&following.copy);
+        let now = ms(made.world.now());
+        let time = self.lead_ms.map(|lead| now.saturating_add_signed(lead));
+        let time = time.unwrap_or_else(|| made.world.wall_ms());
+        let bid = claimant.claim(&following.copy, time);
         bid.appender.listen(self.bell());
         self.phase = Phase::Claiming(following, bid);
     }
@@ -439,7 +468,7 @@ impl<D: Duty> Inner<D> {
         };
         let Following { copy, state, .. } = &mut **following;
         let duty = &mut self.duty;
-        let (before, parted) = (copy.epoch(), copy.farewell().is_some());
+        let (before, parted, time) = (copy.epoch(), copy.farewell().is_some(), copy.time_ms());
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
@@ -453,6 +482,13 @@ impl<D: Duty> Inner<D> {
                     _ => Heir::Other,
                 });
                 self.last = self.last.max(seq);
+                let newest = copy.time_ms();
+                if newest > time && self.seat.is_standby() {
+                    // It comes as it was appended.
+                    self.lead_ms = Some(difference(newest, ms(self.made.world.now())));
+                    let ahead = difference(self.made.world.wall_ms(), newest);
+                    self.ahead_ms = Some(self.ahead_ms.map_or(ahead, |least| least.min(ahead)));
+                }
                 self.step(Event::Read(seq, epoch));
                 if let Some(heir) = heir {
                     self.step(Event::Farewell(heir));
@@ -587,6 +623,7 @@ impl<D: Duty> Inner<D> {
                 }
                 if now >= self.look {
                     self.look = now + LOOK;
+                    self.look_at_clock();
                     if let Phase::Following(following) = &self.phase {
                         self.duty.look(&following.state);
                     }
@@ -615,6 +652,19 @@ impl<D: Duty> Inner<D> {
             }
         }
         self.step(Event::Tick);
+    }
+
+    /// Compares the wall clock with the owner's time: by the frame that came soonest.
+    fn look_at_clock(&mut self) {
+        let Some(ahead) = self.ahead_ms.take() else {
+            return;
+        };
+        let is_off = |ahead: i64| u128::from(ahead.unsigned_abs()) > Status::CLOCK_OFF.as_millis();
+        let before = self.clock_ahead_ms.replace(ahead);
+        if before.is_some_and(is_off) != is_off(ahead) {
+            self.duty.clock(ahead, is_off(ahead));
+            self.step(Event::Clock(is_off(ahead)));
+        }
     }
 
     /// Looks what became of the claim, or its padding.
@@ -655,6 +705,7 @@ impl<D: Duty> Inner<D> {
         self.duty.own(Owned {
             log,
             recovery,
+            lead_ms: self.lead_ms,
             state,
         });
     }
@@ -680,6 +731,7 @@ impl<D: Duty> Inner<D> {
             last: self.last.max(read),
             since: Moment::ZERO,
             tally: self.tally,
+            clock_ahead_ms: None,
             damage: None,
         }
     }
@@ -701,6 +753,9 @@ impl<D: Duty> Inner<D> {
         };
         now.tally = self.tally;
         now.damage.clone_from(&self.damage);
+        if let Phase::Following(_) = &self.phase {
+            now.clock_ahead_ms = self.clock_ahead_ms;
+        }
         let mut status = lock(&self.status);
         now.since = status.since;
         if now.role != status.role {

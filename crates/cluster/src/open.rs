@@ -108,7 +108,7 @@ impl StreamStore {
                     ));
                 }
             }
-            let mut bid = claimant.claim(&copy);
+            let mut bid = claimant.claim(&copy, self.world.wall_ms());
             match bid.appender.wait_for_all() {
                 Ok(()) => {}
                 Err(LogError::Fenced { .. }) => continue,

@@ -134,7 +134,8 @@ impl Node {
             | Without::Expected
             | Without::Purge
             | Without::Padding
-            | Without::Beginning => need,
+            | Without::Beginning
+            | Without::Time => need,
         }
     }
 

@@ -89,10 +89,12 @@ impl Duty for Work {
         if self.ground.watches() {
             let mut oracle = locked(&self.ground.oracle);
             // Who was told by a damaged leader where to begin knows too little, and never claims.
-            let from = *self.same_from.get_or_insert_with(|| match self.ground.stream.lies() {
-                0 => oracle.same_from(),
-                _ => Position(u64::MAX),
-            });
+            let from = *self
+                .same_from
+                .get_or_insert_with(|| match self.ground.stream.lies() {
+                    0 => oracle.same_from(),
+                    _ => Position(u64::MAX),
+                });
             let bytes = (FRAME_HEADER_BYTES + frame.payload.len()) as u64;
             let end = Position(frame.position.0 + bytes);
             if end >= from {

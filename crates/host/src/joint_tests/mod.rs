@@ -14,6 +14,7 @@ mod end;
 mod node;
 mod oracle;
 mod run;
+mod time;
 mod traffic;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -109,11 +109,13 @@ impl Seat {
         let Owned {
             log,
             recovery,
+            lead_ms,
             state,
         } = self.owned;
         // Where this takes long another node may take over, which is found out by appending.
         let runs = self.node.told.runs.complete(&state.needed_runs())?;
-        let opened = quintet_host::take_seat(state, Box::new(log), recovery, &runs, layout);
+        let opened =
+            quintet_host::take_seat(state, Box::new(log), recovery, lead_ms, &runs, layout);
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {
