@@ -117,6 +117,11 @@ impl Copy {
         self.recovery.last_epoch
     }
 
+    /// The entry that the log begins with, as its owners said last.
+    pub(crate) fn told_begins(&self) -> Option<Seq> {
+        self.beginning.map(|from| from.seq)
+    }
+
     /// The newest time that an owner has given, ms.
     pub(crate) fn time_ms(&self) -> u64 {
         self.time_ms
@@ -337,8 +342,10 @@ impl Copy {
             epoch: recovery.last_epoch,
             time_ms: recovery.last_time_ms,
         };
+        let from = self.beginning.expect("the claim says it");
+        appender.set_begins(from.seq);
         let log = StreamLog {
-            from: self.beginning.expect("the claim says it"),
+            from,
             stamp,
             claim: self.claim.expect("the claim was read"),
             appender,

@@ -731,6 +731,7 @@ impl<D: Duty> Inner<D> {
             last: self.last.max(read),
             since: Moment::ZERO,
             tally: self.tally,
+            begins: copy.told_begins(),
             clock_ahead_ms: None,
             damage: None,
         }

@@ -53,6 +53,8 @@ pub struct Status {
     /// When it became what it is.
     pub since: Moment,
     pub tally: Tally,
+    /// The entry that the log begins with, as far as the owners' words were read.
+    pub begins: Option<Seq>,
     /// By how many ms this node's wall clock is ahead of the owner's time, while it follows and as
     /// far as it knows.
     pub clock_ahead_ms: Option<i64>,

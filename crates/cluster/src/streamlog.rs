@@ -76,6 +76,11 @@ impl Acks {
         self.0.look(Window::next).before()
     }
 
+    /// The entry that the log begins with, as its owner has decided.
+    pub fn begins(&self) -> Seq {
+        self.0.begins()
+    }
+
     /// Entries and bytes that were appended and are not acknowledged.
     pub fn unacked(&self) -> (u64, u64) {
         self.0.look(Window::unacked)
@@ -255,6 +260,7 @@ impl Log for StreamLog {
             segment: next.segment,
             seq: next.seq,
         };
+        self.appender.set_begins(next.seq);
         self.say_again(self.stamp)?;
         let said = self.mirror.end();
         let files = self.mirror.begin_retire(number)?;

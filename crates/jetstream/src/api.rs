@@ -120,6 +120,8 @@ pub struct Config {
     deny_delete: bool,
     #[serde(default)]
     allow_direct: bool,
+    #[serde(default = "uncompressed")]
+    compression: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     republish: Option<Republish>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,6 +138,10 @@ struct Republish {
 struct Placement {
     #[serde(default)]
     tags: Vec<String>,
+}
+
+fn uncompressed() -> String {
+    "none".to_owned()
 }
 
 fn unlimited() -> i64 {
@@ -160,6 +166,7 @@ impl Config {
             duplicate_window: DUPLICATES_NS,
             deny_delete: true,
             allow_direct: true,
+            compression: uncompressed(),
             republish: Some(Republish {
                 src: names.log.clone(),
                 dest: names.tail.clone(),
@@ -188,6 +195,7 @@ impl Config {
         check("max_age", &found.max_age, &self.max_age);
         check("deny_delete", &found.deny_delete, &self.deny_delete);
         check("allow_direct", &found.allow_direct, &self.allow_direct);
+        check("compression", &found.compression, &self.compression);
         check("republish", &found.republish, &self.republish);
         if found.num_replicas < self.num_replicas {
             faults.push(format!(

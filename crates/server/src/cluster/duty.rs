@@ -190,6 +190,18 @@ impl Duty for Work {
         }
     }
 
+    fn clock(&mut self, ahead_ms: i64, off: bool) {
+        if off {
+            tracing::warn!(
+                ahead_ms,
+                "this node's clock is off from the cluster's time by more than a second: set it \
+                 right. This node claims the log only where no other does"
+            );
+        } else {
+            tracing::info!(ahead_ms, "this node's clock is right again");
+        }
+    }
+
     fn damaged(&mut self, copy: Option<(&str, &str)>) {
         match copy {
             Some((server, how)) => tracing::error!(
