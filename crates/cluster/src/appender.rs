@@ -34,6 +34,8 @@ pub(crate) struct Appender {
     /// There is no lease any more, whatever is acknowledged.
     unleased: AtomicBool,
     wants_beat: AtomicBool,
+    /// The entry that the log begins with.
+    begins: AtomicU64,
     listeners: Mutex<Vec<Listener>>,
     state: Mutex<State>,
     itself: Weak<Self>,
@@ -63,6 +65,7 @@ impl Appender {
             leased: AtomicU64::new(0),
             unleased: AtomicBool::new(false),
             wants_beat: AtomicBool::new(false),
+            begins: AtomicU64::new(0),
             listeners: Mutex::default(),
             state: Mutex::new(State {
                 window,
@@ -235,6 +238,14 @@ impl Appender {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         listeners.push(told);
+    }
+
+    pub(crate) fn begins(&self) -> Seq {
+        Seq(self.begins.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_begins(&self, seq: Seq) {
+        self.begins.store(seq.0, Ordering::Relaxed);
     }
 
     pub(crate) fn want_beat(&self, wants: bool) {

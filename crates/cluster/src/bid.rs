@@ -38,8 +38,8 @@ pub(crate) struct Bid {
 }
 
 impl Claimant {
-    /// Appends a claim behind what was read.
-    pub(crate) fn claim(&self, copy: &Copy) -> Bid {
+    /// Appends a claim behind what was read, at this time.
+    pub(crate) fn claim(&self, copy: &Copy, time_ms: u64) -> Bid {
         let (writer, epoch) = (self.writer, Epoch(copy.epoch().0 + 1));
         let (end, segment) = copy.place();
         let mut author = Author {
@@ -48,17 +48,17 @@ impl Claimant {
             epoch,
             chain: copy.tip().map_or(0, |tip| tip.chain),
         };
-        let claim = Reign::Claim(Claim {
+        let claim = Claim {
             epoch,
             writer,
             node: self.node.clone(),
             link: self.link.clone(),
-        });
-        let mut frame = claim.frame();
+        };
+        let mut frame = Reign::Claim(claim, Some(copy.beginning())).frame();
         // The frames' epochs are the caller's, who begins the new one.
         let stamp = Stamp {
             epoch: copy.last_epoch(),
-            time_ms: self.world.wall_ms(),
+            time_ms,
         };
         let sealed = frame.sealed(end, stamp);
         let after = Position(end.0 + sealed.len() as u64);

@@ -5,13 +5,13 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use quintet_log::{
     Epoch, FrameBuf, LocalLog, Log as _, LogError, Options, Position, Recovery, Replay,
-    ReplayFrame, SegmentNumber, Storage,
+    ReplayFrame, SegmentNumber, Stamp, Storage,
 };
 
 use crate::{
-    Claim, ClusterId, Reign, Seq, StreamLog,
+    Beginning, Claim, ClusterId, Ends, Fences, Reign, Seq, StreamLog,
     appender::Appender,
-    entry::Author,
+    entry::{Author, Refused},
     reader::{Framed, Read, Reader, Tip},
     streamlog::First,
 };
@@ -29,11 +29,28 @@ pub(crate) struct Copy {
     firsts: VecDeque<First>,
     recovery: Recovery,
     claim: Option<Claim>,
+    /// Where the log begins, as its owners said last.
+    beginning: Option<Beginning>,
+    /// The newest time that an owner has given.
+    time_ms: u64,
+    /// They say so: absent only from logs of version 1.
+    tells: bool,
     /// Whom the owner wished to take over, if the last entry was its farewell.
     farewell: Option<String>,
     last: Option<(Seq, Bytes)>,
     fresh: bool,
     room: u64,
+}
+
+/// Whether a copy of the stream is the one its owners left, as far as its ends and what was read of
+/// it say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    Whole,
+    /// It lacks entries; what it has and what it should have, in words.
+    Damaged(String),
+    /// It is whole, and the one that was read was not.
+    ReadAgain,
 }
 
 impl Copy {
@@ -58,6 +75,9 @@ impl Copy {
             firsts: VecDeque::new(),
             recovery: Recovery::default(),
             claim: None,
+            beginning: None,
+            time_ms: 0,
+            tells: false,
             farewell: None,
             last: None,
             fresh: true,
@@ -95,6 +115,16 @@ impl Copy {
     /// The newest epoch of the caller's frames.
     pub(crate) fn last_epoch(&self) -> Epoch {
         self.recovery.last_epoch
+    }
+
+    /// The entry that the log begins with, as its owners said last.
+    pub(crate) fn told_begins(&self) -> Option<Seq> {
+        self.beginning.map(|from| from.seq)
+    }
+
+    /// The newest time that an owner has given, ms.
+    pub(crate) fn time_ms(&self) -> u64 {
+        self.time_ms
     }
 
     /// The newest claim that was read, or what was said again of it, if anything was.
@@ -178,6 +208,15 @@ impl Copy {
                 end: placed.end,
             });
         }
+        self.tells |= framed.tells;
+        // Who claims may not know it.
+        if !matches!(framed.reign, Some(Reign::Claim(..))) {
+            self.time_ms = self.time_ms.max(view.stamp.time_ms);
+        }
+        if let Some(from) = framed.beginning() {
+            self.begins(from)
+                .map_err(|refused| self.bad(framed.first, refused.to_string()))?;
+        }
         let found = &mut self.recovery;
         found.last_epoch = found.last_epoch.max(view.stamp.epoch);
         if let Some(reign) = &framed.reign {
@@ -215,9 +254,71 @@ impl Copy {
         })
     }
 
+    /// Takes in where the log begins.
+    fn begins(&mut self, from: Beginning) -> Result<(), Refused> {
+        let same = |first: &First| (first.segment, first.seq) == (from.segment, from.seq);
+        let read = self.firsts.front().is_some_and(|at| at.seq <= from.seq);
+        let falls = self.beginning.is_some_and(|before| before.seq > from.seq);
+        if falls || read && !self.firsts.iter().any(same) {
+            return Err(Refused::Beginning(from));
+        }
+        self.beginning = Some(from);
+        Ok(())
+    }
+
+    /// Where the log begins: of one of version 1, where what was read does.
+    pub(crate) fn beginning(&self) -> Beginning {
+        let read = || match self.firsts.front() {
+            Some(first) => (first.segment, first.seq),
+            None => (self.place().1, self.next()),
+        };
+        self.beginning.unwrap_or_else(|| {
+            let (segment, seq) = read();
+            Beginning { segment, seq }
+        })
+    }
+
+    /// Judges a copy of the stream that ends like this. Where the log begins is not for those to
+    /// say who keep it: a server that has lost its first entries says that it begins behind them.
+    pub(crate) fn judge(&self, ends: Ends) -> Judged {
+        let Ends { first, last, count } = ends;
+        let missing = ends.missing();
+        if missing > 0 {
+            return Judged::Damaged(format!(
+                "it has {count} entries from {first} to {last}: {missing} are missing"
+            ));
+        }
+        if !self.has_begun() && first > last && last > Seq(0) {
+            return Judged::Damaged(format!("everything up to entry {last} is purged"));
+        }
+        // What says where it begins may be among what was not read.
+        if !self.has_begun() || self.next() <= last {
+            return Judged::Whole;
+        }
+        let Some(from) = self.beginning.map(|from| from.seq) else {
+            // Of version 1: it is believed.
+            return match self.tells || !self.firsts.iter().any(|one| one.seq == first) {
+                true => Judged::Damaged(format!("it begins with entry {first}, too late")),
+                false => Judged::Whole,
+            };
+        };
+        if first > from {
+            return Judged::Damaged(format!(
+                "it begins with entry {first}, and the log begins with entry {from}"
+            ));
+        }
+        match self.firsts.front().is_some_and(|read| read.seq > from) {
+            true => Judged::ReadAgain,
+            false => Judged::Whole,
+        }
+    }
+
     /// Gives up what the mirror has of segments that the stream, which begins at `first` by now,
-    /// has no longer.
-    pub(crate) fn forget_below(&mut self, first: Seq) -> Result<(), LogError> {
+    /// has no longer. No further than the log says that it may: a damaged copy of the stream can
+    /// begin anywhere.
+    pub(crate) fn forget_below(&mut self, first: Seq, fences: Fences) -> Result<(), LogError> {
+        let from = self.beginning.filter(|_| fences.beginning);
+        let first = from.map_or(first, |from| first.min(from.seq));
         let mut last = None;
         while self.firsts.get(1).is_some_and(|next| next.seq <= first) {
             last = self.firsts.pop_front().map(|gone| gone.segment);
@@ -237,7 +338,15 @@ impl Copy {
         recovery.segments = mirror.segments().len() as u64;
         // So that who begins the next epoch begins the one that was claimed.
         recovery.last_epoch = Epoch(author.epoch.0 - 1);
+        let stamp = Stamp {
+            epoch: recovery.last_epoch,
+            time_ms: recovery.last_time_ms,
+        };
+        let from = self.beginning.expect("the claim says it");
+        appender.set_begins(from.seq);
         let log = StreamLog {
+            from,
+            stamp,
             claim: self.claim.expect("the claim was read"),
             appender,
             author,

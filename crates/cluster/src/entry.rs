@@ -6,7 +6,7 @@ use std::{error::Error, fmt};
 use bytes::{BufMut, Bytes, BytesMut};
 use quintet_log::{Epoch, Position, SegmentNumber};
 
-use crate::{ClusterId, Seq, Writer};
+use crate::{Beginning, ClusterId, Seq, Writer};
 
 /// Bytes of an entry before what it carries.
 pub const HEADER_BYTES: usize = 48;
@@ -15,7 +15,9 @@ pub const HEADER_BYTES: usize = 48;
 pub const PART_BYTES: usize = 256 << 10;
 
 const MAGIC: [u8; 4] = *b"QENT";
-const VERSION: u8 = 1;
+/// Of logs whose claims do not say where the log begins.
+const SILENT: u8 = 1;
+const VERSION: u8 = 2;
 const BEGINS: u8 = 1;
 const MORE: u8 = 2;
 const PADS: u8 = 4;
@@ -23,6 +25,8 @@ const PADS: u8 = 4;
 /// What stands in front of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// Whoever wrote it says in each claim where the log begins: version 2. Version 1 does not.
+    pub tells: bool,
     /// The frame begins a segment. Set on its first part only.
     pub begins: bool,
     /// Another part of the same frame follows.
@@ -64,7 +68,7 @@ impl Header {
         assert!(carried.len() <= PART_BYTES, "a part is cut by who asks");
         let mut out = BytesMut::with_capacity(HEADER_BYTES + carried.len());
         out.put_slice(&MAGIC);
-        out.put_u8(VERSION);
+        out.put_u8(if self.tells { VERSION } else { SILENT });
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         out.put_u8(bit(self.begins, BEGINS) | bit(self.more, MORE) | bit(self.pads, PADS));
         out.put_u16_le(self.part);
@@ -94,7 +98,7 @@ impl<'a> Entry<'a> {
         if head[..4] != MAGIC {
             return Err(Refused::Magic);
         }
-        if head[4] != VERSION {
+        if !matches!(head[4], SILENT | VERSION) {
             return Err(Refused::Version(head[4]));
         }
         let found = u32_at(head, 44);
@@ -114,6 +118,7 @@ impl<'a> Entry<'a> {
         }
         Ok(Self {
             header: Header {
+                tells: head[4] == VERSION,
                 begins,
                 more,
                 pads,
@@ -195,6 +200,7 @@ impl Author {
 
     fn header(&self, position: Position, segment: SegmentNumber) -> Header {
         Header {
+            tells: true,
             begins: false,
             more: false,
             pads: false,
@@ -275,6 +281,8 @@ pub enum Refused {
     Stranger(Writer),
     /// It pads where there is no padding.
     Padding,
+    /// It says that the log begins where no segment does.
+    Beginning(Beginning),
     /// The frame in it cannot be read.
     Frame(&'static str),
 }
@@ -321,6 +329,11 @@ impl fmt::Display for Refused {
             }
             Self::Stranger(_) => write!(f, "it is not of the writer who claimed its epoch"),
             Self::Padding => write!(f, "it is padding, and not behind a claim"),
+            Self::Beginning(Beginning { segment, seq }) => write!(
+                f,
+                "it says that the log begins with segment {segment} at entry {seq}, and no such \
+                 segment begins there"
+            ),
             Self::Frame(why) => write!(f, "the frame in it: {why}"),
         }
     }

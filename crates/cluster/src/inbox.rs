@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Ends, Found, Seq, TailEvent};
+use crate::{Distrusted, Ends, Found, Seq, TailEvent};
 
 /// Bytes of entries that wait, about; what comes beyond is read again later.
 const BYTES_MAX: usize = 8 << 20;
@@ -18,6 +18,8 @@ pub(crate) enum Input {
     Ends(u64, Option<Ends>),
     /// What stands at a place that was asked for.
     Found(Seq, Found),
+    /// What came of asking for another leader.
+    Distrusted(Distrusted),
     /// Others should own rather than this member, or not so.
     Drain(bool),
 }

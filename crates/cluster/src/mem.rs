@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+use crate::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 
 /// A stream that lives as long as somebody holds it. Every call is answered before it returns.
 #[derive(Clone, Default)]
@@ -138,7 +138,7 @@ impl Stream for MemStream {
         let state = self.lock();
         let (first, last) = (state.first, state.last());
         drop(state);
-        told(Some(Ends { first, last }));
+        told(Some(Ends::whole(first, last)));
     }
 
     fn get(&self, seq: Seq, told: Told<Found>) {
@@ -167,5 +167,9 @@ impl Stream for MemStream {
         }
         drop(state);
         told(true);
+    }
+
+    fn distrust(&self, _ends: Ends, _bad: &[String], told: Told<Distrusted>) {
+        told(Distrusted::NoOther(self.name()));
     }
 }

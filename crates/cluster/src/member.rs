@@ -12,16 +12,19 @@ use std::{
 use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
-    Acks, Action, Claimed, ClusterId, Ends, Event, Fences, Found, Heir, Limits, Moment, Role, Seat,
-    Seq, Status, Stream, StreamLog, Tail, TailEvent, Tally, Ticks, Timing, World, Writer,
+    Acks, Action, Claimed, ClusterId, Distrusted, Ends, Event, Fences, Found, Heir, Limits, Moment,
+    Role, Seat, Seq, Status, Stream, StreamLog, Tail, TailEvent, Tally, Ticks, Timing, World,
+    Writer,
     bid::{Bid, Claimant},
-    copy::Copy,
+    copy::{Copy, Judged},
     inbox::{Inbox, Input},
 };
 
 /// How often it is looked what the stream has: how far behind this member is, and what of its
 /// mirror can go.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often another leader is asked for at most. Far longer than servers need to change it.
+const DISTRUST: Duration = Duration::from_secs(2);
 
 /// What a member is made of.
 pub struct Membership {
@@ -93,6 +96,14 @@ pub trait Duty: Send {
 
     /// Its role, the epoch or the owner changed.
     fn changed(&mut self, status: &Status);
+
+    /// This node's wall clock is ahead of the owner's time by so many ms, which is too far, or is
+    /// not any more.
+    fn clock(&mut self, _ahead_ms: i64, _off: bool) {}
+
+    /// The copy on this server is damaged, and how, and another server was asked to lead; or the
+    /// copy of the one that leads is whole.
+    fn damaged(&mut self, _copy: Option<(&str, &str)>) {}
 }
 
 /// A log that was claimed, with what was read of it.
@@ -100,6 +111,9 @@ pub struct Owned<S> {
     /// The log, nothing of whose epoch but the claim is appended.
     pub log: StreamLog,
     pub recovery: Recovery,
+    /// The time of the owner before less this machine's clock ([`World::now`]), ms: as frames came
+    /// that it was appending. `None`: none came, as when all nodes were started anew.
+    pub lead_ms: Option<i64>,
     /// What it led to.
     pub state: S,
 }
@@ -128,6 +142,24 @@ struct Inner<D: Duty> {
     /// An entry that was refused, for which everything was read again.
     refused: Option<u64>,
     tally: Tally,
+    /// See [`Owned::lead_ms`].
+    lead_ms: Option<i64>,
+    /// The least that the wall clock was ahead of the owner's time since it was looked last: frames
+    /// come late, and never too soon.
+    ahead_ms: Option<i64>,
+    clock_ahead_ms: Option<i64>,
+    /// How what the leader has is damaged, if it is.
+    damage: Option<String>,
+    /// The servers whose copies were found damaged since a whole one led.
+    distrusted: Vec<String>,
+    /// When another leader may be asked for.
+    distrusts: Moment,
+    /// What was read twice and refused.
+    stuck: Option<String>,
+    /// Until then nothing is read: another leader was asked for.
+    rests: Moment,
+    /// What is to be compared once it is known that the leader's copy is whole.
+    comparing: Option<Seq>,
     /// The owner had said farewell when this member claimed.
     parted: bool,
 }
@@ -143,6 +175,16 @@ struct Following<S> {
     copy: Copy,
     state: S,
     tail: Option<Tail>,
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `a - b`, for times of any size.
+fn difference(a: u64, b: u64) -> i64 {
+    let apart = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
+    if a < b { -apart } else { apart }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -185,6 +227,15 @@ impl<D: Duty + 'static> Member<D> {
             last: Seq(0),
             refused: None,
             tally: Tally::default(),
+            lead_ms: None,
+            ahead_ms: None,
+            clock_ahead_ms: None,
+            damage: None,
+            distrusted: Vec::new(),
+            distrusts: Moment::ZERO,
+            stuck: None,
+            rests: Moment::ZERO,
+            comparing: None,
             parted: false,
         };
         let member = Arc::new(Self {
@@ -301,6 +352,12 @@ impl<D: Duty> Inner<D> {
             // The stream never had an entry, and this member read none.
             return self.step(Event::Compared(Some(true)));
         }
+        // First whether what the leader has is whole: nobody claims behind a damaged copy.
+        self.comparing = Some(seq);
+        self.ask();
+    }
+
+    fn get(&mut self, seq: Seq) {
         let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
         let told = move |found| {
             inbox.push(Input::Found(seq, found));
@@ -358,7 +415,10 @@ impl<D: Duty> Inner<D> {
             lease: made.timing.lease,
             fences: made.fences,
         };
-        let bid = claimant.claim(&following.copy);
+        let now = ms(made.world.now());
+        let time = self.lead_ms.map(|lead| now.saturating_add_signed(lead));
+        let time = time.unwrap_or_else(|| made.world.wall_ms());
+        let bid = claimant.claim(&following.copy, time);
         bid.appender.listen(self.bell());
         self.phase = Phase::Claiming(following, bid);
     }
@@ -377,6 +437,7 @@ impl<D: Duty> Inner<D> {
         self.inbox.next_tail();
         self.seat = self.seat.again();
         self.last = Seq(0);
+        self.comparing = None;
         match begin(&mut self.made, &mut self.duty) {
             Ok(following) => self.phase = Phase::Following(following),
             Err(error) => self.fail(error),
@@ -396,6 +457,7 @@ impl<D: Duty> Inner<D> {
             Input::Ends(number, ends) if number == self.asked => self.ends(ends),
             Input::Ends(..) => {}
             Input::Found(seq, found) => self.found(seq, &found),
+            Input::Distrusted(came) => self.distrusted(came),
             Input::Drain(drained) => self.step(Event::Drain(drained)),
         }
     }
@@ -406,7 +468,7 @@ impl<D: Duty> Inner<D> {
         };
         let Following { copy, state, .. } = &mut **following;
         let duty = &mut self.duty;
-        let (before, parted) = (copy.epoch(), copy.farewell().is_some());
+        let (before, parted, time) = (copy.epoch(), copy.farewell().is_some(), copy.time_ms());
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
@@ -420,6 +482,13 @@ impl<D: Duty> Inner<D> {
                     _ => Heir::Other,
                 });
                 self.last = self.last.max(seq);
+                let newest = copy.time_ms();
+                if newest > time && self.seat.is_standby() {
+                    // It comes as it was appended.
+                    self.lead_ms = Some(difference(newest, ms(self.made.world.now())));
+                    let ahead = difference(self.made.world.wall_ms(), newest);
+                    self.ahead_ms = Some(self.ahead_ms.map_or(ahead, |least| least.min(ahead)));
+                }
                 self.step(Event::Read(seq, epoch));
                 if let Some(heir) = heir {
                     self.step(Event::Farewell(heir));
@@ -433,23 +502,38 @@ impl<D: Duty> Inner<D> {
                 self.tally.divergences += 1;
                 self.read_again();
             }
-            Err(error) => {
-                self.tally.divergences += u64::from(matches!(error, LogError::BadEntry { .. }));
-                self.fail(error);
+            Err(LogError::BadEntry { entry, why, .. }) => {
+                self.tally.divergences += 1;
+                self.read_again();
+                self.stuck = Some(format!("its entry {entry} cannot be used: {why}"));
             }
+            Err(error) => self.fail(error),
         }
     }
 
     fn ends(&mut self, ends: Option<Ends>) {
         let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, ends) {
             self.last = self.last.max(ends.last);
-            let copy = &mut following.copy;
-            if !copy.has_begun() && ends.first > ends.last && ends.last > Seq(0) {
-                let why = "everything up to here was purged: this is no longer the log it was";
-                let error = copy.bad(ends.last, why.to_owned());
-                return self.fail(error);
+            let now = self.made.world.now();
+            if now < self.rests {
+                return self.step(Event::Ends(None));
             }
-            if let Err(error) = copy.forget_below(ends.first) {
+            if let Some(why) = self.stuck.take() {
+                self.rests = now + LOOK;
+                return self.distrust(ends, why);
+            }
+            let (copy, fences) = (&mut following.copy, self.made.fences);
+            match copy.judge(ends) {
+                _ if !fences.beginning => {}
+                Judged::Whole => {}
+                Judged::ReadAgain => return self.read_again(),
+                Judged::Damaged(why) => return self.distrust(ends, why),
+            }
+            if copy.has_begun() && copy.next() > ends.last {
+                self.damage = None;
+                self.distrusted.clear();
+            }
+            if let Err(error) = copy.forget_below(ends.first, fences) {
                 return self.fail(error);
             }
             following.tail.is_none().then_some(ends.first)
@@ -460,6 +544,52 @@ impl<D: Duty> Inner<D> {
             self.follow(first);
         }
         self.step(Event::Ends(ends));
+        if ends.is_some()
+            && let Some(seq) = self.comparing.take()
+        {
+            self.get(seq);
+        }
+    }
+
+    /// The leader's copy is damaged. Nothing is believed of it, as if nobody led, and another server
+    /// is asked to.
+    fn distrust(&mut self, ends: Ends, why: String) {
+        self.damage = Some(why);
+        let now = self.made.world.now();
+        if now >= self.distrusts {
+            self.distrusts = now + DISTRUST;
+            let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
+            let told = move |distrusted| {
+                inbox.push(Input::Distrusted(distrusted));
+                world.remind();
+            };
+            let stream = Arc::clone(&self.made.stream);
+            stream.distrust(ends, &self.distrusted, Box::new(told));
+        }
+        self.step(Event::Ends(None));
+    }
+
+    fn distrusted(&mut self, came: Distrusted) {
+        let Some(damage) = self.damage.clone() else {
+            return;
+        };
+        match came {
+            Distrusted::Unknown => {}
+            Distrusted::Asked(server) => {
+                self.duty.damaged(Some((&server, &damage)));
+                if !self.distrusted.contains(&server) {
+                    self.distrusted.push(server);
+                }
+            }
+            Distrusted::NoOther(server) => {
+                let error = LogError::BadEntry {
+                    log: self.made.stream.name(),
+                    entry: self.last.0,
+                    why: format!("of the copy on {server}: {damage}"),
+                };
+                self.fail(error);
+            }
+        }
     }
 
     fn found(&mut self, seq: Seq, found: &Found) {
@@ -493,6 +623,7 @@ impl<D: Duty> Inner<D> {
                 }
                 if now >= self.look {
                     self.look = now + LOOK;
+                    self.look_at_clock();
                     if let Phase::Following(following) = &self.phase {
                         self.duty.look(&following.state);
                     }
@@ -521,6 +652,19 @@ impl<D: Duty> Inner<D> {
             }
         }
         self.step(Event::Tick);
+    }
+
+    /// Compares the wall clock with the owner's time: by the frame that came soonest.
+    fn look_at_clock(&mut self) {
+        let Some(ahead) = self.ahead_ms.take() else {
+            return;
+        };
+        let is_off = |ahead: i64| u128::from(ahead.unsigned_abs()) > Status::CLOCK_OFF.as_millis();
+        let before = self.clock_ahead_ms.replace(ahead);
+        if before.is_some_and(is_off) != is_off(ahead) {
+            self.duty.clock(ahead, is_off(ahead));
+            self.step(Event::Clock(is_off(ahead)));
+        }
     }
 
     /// Looks what became of the claim, or its padding.
@@ -561,6 +705,7 @@ impl<D: Duty> Inner<D> {
         self.duty.own(Owned {
             log,
             recovery,
+            lead_ms: self.lead_ms,
             state,
         });
     }
@@ -586,6 +731,9 @@ impl<D: Duty> Inner<D> {
             last: self.last.max(read),
             since: Moment::ZERO,
             tally: self.tally,
+            begins: copy.told_begins(),
+            clock_ahead_ms: None,
+            damage: None,
         }
     }
 
@@ -605,6 +753,10 @@ impl<D: Duty> Inner<D> {
             },
         };
         now.tally = self.tally;
+        now.damage.clone_from(&self.damage);
+        if let Phase::Following(_) = &self.phase {
+            now.clock_ahead_ms = self.clock_ahead_ms;
+        }
         let mut status = lock(&self.status);
         now.since = status.since;
         if now.role != status.role {
@@ -612,10 +764,14 @@ impl<D: Duty> Inner<D> {
         }
         let differs =
             (now.role, now.epoch) != (status.role, status.epoch) || now.owner != status.owner;
+        let mended = now.damage.is_none() && status.damage.is_some();
         *status = now.clone();
         drop(status);
         if differs {
             self.duty.changed(&now);
+        }
+        if mended {
+            self.duty.damaged(None);
         }
     }
 }

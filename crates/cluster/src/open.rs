@@ -9,7 +9,9 @@ use quintet_log::{Log, LogError, LogStore, Options, Recovery, Replay, Storage};
 
 use crate::{
     ClusterId, Ends, Limits, Moment, Seq, Stream, StreamLog, Tail, TailEvent, Timing, World,
-    Writer, bid::Claimant, copy::Copy,
+    Writer,
+    bid::Claimant,
+    copy::{Copy, Judged},
 };
 
 /// Bytes read and not taken in yet, about; then reading begins again where it was.
@@ -51,6 +53,8 @@ pub struct Fences {
     pub padding: bool,
     /// Acknowledgements count in order.
     pub in_order: bool,
+    /// Where the log begins is for its owners to say.
+    pub beginning: bool,
 }
 
 impl Default for Fences {
@@ -58,6 +62,7 @@ impl Default for Fences {
         Self {
             padding: true,
             in_order: true,
+            beginning: true,
         }
     }
 }
@@ -93,7 +98,17 @@ impl StreamStore {
         loop {
             let ends = self.ends();
             self.read_through(&mut copy, ends, replay)?;
-            let mut bid = claimant.claim(&copy);
+            match copy.judge(ends) {
+                Judged::Whole => {}
+                Judged::Damaged(why) => return Err(copy.bad(ends.first.min(ends.last), why)),
+                Judged::ReadAgain => {
+                    return Err(copy.bad(
+                        ends.first,
+                        "entries before it were missing when it was read".to_owned(),
+                    ));
+                }
+            }
+            let mut bid = claimant.claim(&copy, self.world.wall_ms());
             match bid.appender.wait_for_all() {
                 Ok(()) => {}
                 Err(LogError::Fenced { .. }) => continue,
@@ -116,9 +131,9 @@ impl StreamStore {
         if ends.last < copy.next() {
             return Ok(());
         }
-        if !copy.has_begun() && ends.first > ends.last {
-            let why = "everything up to here was purged: this is no longer the log it was";
-            return Err(copy.bad(ends.last, why.to_owned()));
+        if ends.first > ends.last {
+            // Judged next.
+            return Ok(());
         }
         let mut ahead = self.read_ahead(copy, ends.first);
         while !copy.has_begun() || copy.next() <= ends.last {

@@ -5,7 +5,7 @@
 use quintet_log::{Epoch, FrameKind, FrameView, Position, SegmentNumber, Stamp};
 
 use crate::{
-    Claim, ClusterId, PADDING, Reign, Seq, Writer,
+    Beginning, Claim, ClusterId, PADDING, Reign, Seq, Writer,
     entry::{Entry, Header, Refused},
 };
 
@@ -63,6 +63,8 @@ pub struct Framed<'a> {
     pub begins: bool,
     /// The sequence of its first part.
     pub first: Seq,
+    /// Its owner says in each claim where the log begins.
+    pub tells: bool,
     /// What it says of the owner, if that is what it is for.
     pub reign: Option<Reign>,
 }
@@ -212,15 +214,15 @@ impl Reader {
             FrameKind::Lost => return Err(Refused::Frame("no owner writes such a kind")),
         };
         match &reign {
-            Some(Reign::Again(claim))
+            Some(Reign::Again(claim, _))
                 if (claim.epoch, claim.writer) != (header.epoch, header.writer) =>
             {
                 return Err(Refused::Frame("a beat of another owner"));
             }
-            Some(Reign::Claim(claim)) if self.tip.is_some() && !newer => {
+            Some(Reign::Claim(claim, _)) if self.tip.is_some() && !newer => {
                 return Err(Refused::Claimed(claim.epoch));
             }
-            Some(Reign::Claim(claim)) => {
+            Some(Reign::Claim(claim, _)) => {
                 if (claim.epoch, claim.writer) != (header.epoch, header.writer) {
                     return Err(Refused::NoClaim(header.epoch));
                 }
@@ -240,6 +242,7 @@ impl Reader {
             segment: header.segment,
             begins: self.begins,
             first: Seq(seq.0 - u64::from(header.part)),
+            tells: header.tells,
             reign,
         }))
     }
@@ -254,7 +257,15 @@ impl Framed<'_> {
     /// Who reigns from here on, if it says so.
     pub fn claim(&self) -> Option<&Claim> {
         match &self.reign {
-            Some(Reign::Claim(claim) | Reign::Again(claim)) => Some(claim),
+            Some(Reign::Claim(claim, _) | Reign::Again(claim, _)) => Some(claim),
+            Some(Reign::Beat | Reign::Farewell(_)) | None => None,
+        }
+    }
+
+    /// Where the log begins, if it says so.
+    pub fn beginning(&self) -> Option<Beginning> {
+        match self.reign {
+            Some(Reign::Claim(_, from) | Reign::Again(_, from)) => from,
             Some(Reign::Beat | Reign::Farewell(_)) | None => None,
         }
     }

@@ -48,13 +48,14 @@ impl Owner {
     }
 
     fn claim(&mut self, begins: bool) -> Bytes {
-        let claim = Reign::Claim(Claim {
+        let claim = Claim {
             epoch: self.author.epoch,
             writer: self.author.writer,
             node: "one".to_owned(),
             link: String::new(),
-        });
-        self.append(claim.frame(), begins).remove(0)
+        };
+        self.append(Reign::Claim(claim, None).frame(), begins)
+            .remove(0)
     }
 
     fn facts(&mut self, bytes: usize) -> Vec<Bytes> {
@@ -101,6 +102,7 @@ fn refuses(entries: &[Bytes], last: Bytes, refused: Refused) {
 #[test]
 fn every_byte_stands_where_the_page_says() {
     let header = Header {
+        tells: true,
         begins: true,
         more: false,
         pads: false,
@@ -112,7 +114,7 @@ fn every_byte_stands_where_the_page_says() {
         chain: 0x4142_4344,
     };
     let entry = header.encode(CLUSTER, b"ab");
-    let mut expected = b"QENT\x01\x01\0\0".to_vec();
+    let mut expected = b"QENT\x02\x01\0\0".to_vec();
     expected.extend([8, 7, 6, 5, 4, 3, 2, 1]);
     expected.extend([0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
     expected.extend([0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21]);
@@ -317,11 +319,12 @@ fn a_stream_is_read_from_any_segment() {
 proptest! {
     #[test]
     fn any_header_is_read_as_it_was_written(
-        begins: bool, writer: u64, epoch: u64, position: u64, segment: u32, chain: u32,
+        tells: bool, begins: bool, writer: u64, epoch: u64, position: u64, segment: u32, chain: u32,
         part in 0_u16..9, cluster: u64, carried in proptest::collection::vec(any::<u8>(), 0..300),
     ) {
         let part = if begins { 0 } else { part };
         let header = Header {
+            tells,
             begins: begins && !carried.is_empty(),
             more: false,
             pads: carried.is_empty(),

@@ -1,12 +1,14 @@
 //! Frames of the log's own: claims, beats and farewells. Their payload is in `docs/cluster-format.md`.
 
-use quintet_log::{Epoch, FrameBuf, FrameKind};
+use quintet_log::{Epoch, FrameBuf, FrameKind, SegmentNumber};
 
-use crate::Writer;
+use crate::{Seq, Writer};
 
 const CLAIM: u8 = 1;
 const AGAIN: u8 = 2;
 const FAREWELL: u8 = 3;
+const CLAIM_FROM: u8 = 4;
+const AGAIN_FROM: u8 = 5;
 
 /// What a node says when it becomes owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,15 +23,25 @@ pub struct Claim {
     pub link: String,
 }
 
-/// A frame of kind [`FrameKind::Reign`].
+/// Where the log begins, as its owners decided: entries before this one may be purged, no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// The oldest segment that is kept.
+    pub segment: SegmentNumber,
+    /// The place of its first entry.
+    pub seq: Seq,
+}
+
+/// A frame of kind [`FrameKind::Reign`]. Claims and beats of version 1 do not say where the log
+/// begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reign {
     /// The owner had nothing else to append.
     Beat,
     /// The same, and says again who reigns: the claim itself may have been given up.
-    Again(Claim),
+    Again(Claim, Option<Beginning>),
     /// Another owner.
-    Claim(Claim),
+    Claim(Claim, Option<Beginning>),
     /// The owner's last frame: it decides and answers nothing any more, and wishes the node of
     /// this name, at most 255 bytes, to take over; empty: whoever can.
     Farewell(String),
@@ -45,8 +57,8 @@ impl Reign {
         let out = frame.payload_mut();
         match self {
             Self::Beat => {}
-            Self::Again(claim) => claim.write(AGAIN, out),
-            Self::Claim(claim) => claim.write(CLAIM, out),
+            Self::Again(claim, from) => claim.write([AGAIN, AGAIN_FROM], *from, out),
+            Self::Claim(claim, from) => claim.write([CLAIM, CLAIM_FROM], *from, out),
             Self::Farewell(to) => {
                 out.push(FAREWELL);
                 write_name(to, out);
@@ -62,8 +74,16 @@ impl Reign {
     pub fn read(payload: &[u8]) -> Result<Self, &'static str> {
         match payload.split_first() {
             None => Ok(Self::Beat),
-            Some((&CLAIM, rest)) => claim(rest).map(Self::Claim).ok_or("a claim is cut short"),
-            Some((&AGAIN, rest)) => claim(rest).map(Self::Again).ok_or("a beat is cut short"),
+            Some((kind @ &(CLAIM | CLAIM_FROM), rest)) => {
+                let (claim, from) =
+                    claim(rest, *kind == CLAIM_FROM).ok_or("a claim is cut short")?;
+                Ok(Self::Claim(claim, from))
+            }
+            Some((kind @ &(AGAIN | AGAIN_FROM), rest)) => {
+                let (claim, from) =
+                    claim(rest, *kind == AGAIN_FROM).ok_or("a beat is cut short")?;
+                Ok(Self::Again(claim, from))
+            }
             Some((&FAREWELL, rest)) => {
                 let to = farewell(rest).map(Self::Farewell);
                 to.ok_or("a farewell is cut short")
@@ -74,14 +94,19 @@ impl Reign {
 }
 
 impl Claim {
-    fn write(&self, kind: u8, out: &mut Vec<u8>) {
+    /// `kinds`: without a beginning, and with one.
+    fn write(&self, kinds: [u8; 2], from: Option<Beginning>, out: &mut Vec<u8>) {
         let link = u16::try_from(self.link.len()).expect("an address is short");
-        out.push(kind);
+        out.push(kinds[usize::from(from.is_some())]);
         out.extend(self.epoch.0.to_le_bytes());
         out.extend(self.writer.0.to_le_bytes());
         write_name(&self.node, out);
         out.extend(link.to_le_bytes());
         out.extend(self.link.as_bytes());
+        if let Some(Beginning { segment, seq }) = from {
+            out.extend(segment.0.to_le_bytes());
+            out.extend(seq.0.to_le_bytes());
+        }
     }
 }
 
@@ -96,19 +121,27 @@ fn farewell(mut rest: &[u8]) -> Option<String> {
     rest.is_empty().then_some(to)
 }
 
-fn claim(mut rest: &[u8]) -> Option<Claim> {
+fn claim(mut rest: &[u8], tells: bool) -> Option<(Claim, Option<Beginning>)> {
     let epoch = u64::from_le_bytes(*chunk(&mut rest)?);
     let writer = u64::from_le_bytes(*chunk(&mut rest)?);
     let node = usize::from(u8::from_le_bytes(*chunk(&mut rest)?));
     let node = text(&mut rest, node)?;
     let link = usize::from(u16::from_le_bytes(*chunk(&mut rest)?));
     let link = text(&mut rest, link)?;
-    rest.is_empty().then_some(Claim {
+    let from = match tells {
+        true => Some(Beginning {
+            segment: SegmentNumber(u32::from_le_bytes(*chunk(&mut rest)?)),
+            seq: Seq(u64::from_le_bytes(*chunk(&mut rest)?)),
+        }),
+        false => None,
+    };
+    let claim = Claim {
         epoch: Epoch(epoch),
         writer: Writer(writer),
         node,
         link,
-    })
+    };
+    rest.is_empty().then_some((claim, from))
 }
 
 fn chunk<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
@@ -125,31 +158,35 @@ fn text(rest: &mut &[u8], len: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Claim, Reign};
-    use crate::Writer;
-    use quintet_log::Epoch;
+    use super::{Beginning, Claim, Reign};
+    use crate::{Seq, Writer};
+    use quintet_log::{Epoch, SegmentNumber};
 
     #[test]
     fn a_claim_is_read_as_it_was_written_and_no_shorter_one() {
-        let claim = Reign::Claim(Claim {
+        let claim = Claim {
             epoch: Epoch(7),
             writer: Writer(u64::MAX),
             node: "one".to_owned(),
             link: "10.0.0.1:4600".to_owned(),
-        });
-        let frame = claim.frame();
-        assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&claim));
-        let Reign::Claim(again) = claim else {
-            unreachable!("made above");
         };
-        let again = Reign::Again(again);
-        assert_eq!(Reign::read(again.frame().payload()).as_ref(), Ok(&again));
-        for len in 1..frame.len() {
-            assert!(Reign::read(&frame.payload()[..len]).is_err());
+        let from = Beginning {
+            segment: SegmentNumber(3),
+            seq: Seq(1 << 40),
+        };
+        for from in [None, Some(from)] {
+            let again = Reign::Again(claim.clone(), from);
+            for said in [Reign::Claim(claim.clone(), from), again] {
+                let frame = said.frame();
+                assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&said));
+                for len in 1..frame.payload().len() {
+                    assert!(Reign::read(&frame.payload()[..len]).is_err());
+                }
+                let longer = [frame.payload(), &[0]].concat();
+                assert!(Reign::read(&longer).is_err());
+            }
         }
-        let longer = [frame.payload(), &[0]].concat();
-        assert!(Reign::read(&longer).is_err());
-        assert!(Reign::read(&[4]).is_err());
+        assert!(Reign::read(&[6]).is_err());
         assert_eq!(Reign::read(Reign::Beat.frame().payload()), Ok(Reign::Beat));
     }
 

@@ -51,6 +51,8 @@ pub enum Event {
     Farewell(Heir),
     /// Whether others should own rather than this node, from now on.
     Drain(bool),
+    /// Whether this node's clock is off, from now on: others should claim rather than this node.
+    Clock(bool),
     /// [`Action::Ask`] was answered; `None`: nobody did.
     Ends(Option<Ends>),
     /// [`Action::Compare`] was answered: whether the leader has what was read. `None`: nobody did.
@@ -117,6 +119,8 @@ pub struct Seat {
     /// The newest entry is the owner's farewell.
     farewell: Option<Heir>,
     drained: bool,
+    /// Its clock is off.
+    off: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -201,6 +205,7 @@ impl Seat {
             epoch: Epoch(0),
             farewell: None,
             drained: false,
+            off: false,
         }
     }
 
@@ -217,13 +222,21 @@ impl Seat {
 
     /// The same node, which is to read everything again.
     pub(crate) fn again(&self) -> Self {
-        Self::drained(self.timing, self.drained)
+        Self {
+            off: self.off,
+            ..Self::drained(self.timing, self.drained)
+        }
     }
 
     /// So much silence lets this node claim. An owner that has said farewell answers nothing, so
-    /// nobody waits for its lease; who was not named leaves two beats to who was.
+    /// nobody waits for its lease; who was not named leaves two beats to who was, and a node whose
+    /// clock is off leaves two more to others.
     fn patience(&self) -> Duration {
-        match self.farewell {
+        let more = match self.off {
+            true => 2 * self.timing.beat,
+            false => Duration::ZERO,
+        };
+        more + match self.farewell {
             _ if self.drained => DRAINED_TIMES * self.timing.takeover_after,
             Some(Heir::Us | Heir::Anyone) => Duration::ZERO,
             Some(Heir::Other) => 2 * self.timing.beat,
@@ -272,6 +285,10 @@ impl Seat {
             }
             Event::Drain(drained) => {
                 self.drained = drained;
+                None
+            }
+            Event::Clock(off) => {
+                self.off = off;
                 None
             }
             Event::Ends(ends) => self.ends(now, ends),

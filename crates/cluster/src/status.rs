@@ -1,5 +1,7 @@
 //! What a member of a group knows, for others than itself.
 
+use std::time::Duration;
+
 use quintet_log::Epoch;
 
 use crate::{Claim, Moment, Seq};
@@ -51,6 +53,14 @@ pub struct Status {
     /// When it became what it is.
     pub since: Moment,
     pub tally: Tally,
+    /// The entry that the log begins with, as far as the owners' words were read.
+    pub begins: Option<Seq>,
+    /// By how many ms this node's wall clock is ahead of the owner's time, while it follows and as
+    /// far as it knows.
+    pub clock_ahead_ms: Option<i64>,
+    /// How the copy of the stream that answers is damaged, if it is: this member claims nothing
+    /// while it answers.
+    pub damage: Option<String>,
 }
 
 /// What a member has seen happen since it first stood by; what it reads of older times is not
@@ -77,6 +87,9 @@ impl Tally {
 }
 
 impl Status {
+    /// Whether this node's wall clock is off from the owner's time by more than this.
+    pub const CLOCK_OFF: Duration = Duration::from_secs(1);
+
     /// Entries it has still to read, as far as it knows.
     pub fn lag(&self) -> u64 {
         self.last.0.saturating_sub(self.read.0)

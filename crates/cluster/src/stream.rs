@@ -59,6 +59,35 @@ pub struct Ends {
     pub first: Seq,
     /// The newest entry there ever was; 0 before the first.
     pub last: Seq,
+    /// How many entries there are. Nothing removes an entry from the middle of a stream, so fewer
+    /// than from `first` to `last` are a damaged copy.
+    pub count: u64,
+}
+
+impl Ends {
+    /// All entries from `first` to `last`.
+    pub fn whole(first: Seq, last: Seq) -> Self {
+        let count = (last.0 + 1).saturating_sub(first.0);
+        Self { first, last, count }
+    }
+
+    /// Entries that are missing between the first and the last.
+    pub fn missing(&self) -> u64 {
+        Self::whole(self.first, self.last)
+            .count
+            .saturating_sub(self.count)
+    }
+}
+
+/// What came of asking for another leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distrusted {
+    /// The server of this name led, and another was asked to lead.
+    Asked(String),
+    /// Every server but those that were distrusted before is damaged too: the last is this one.
+    NoOther(String),
+    /// Nobody answered, or somebody else leads by now, or who could lead is away.
+    Unknown,
 }
 
 /// What a tail tells.
@@ -112,4 +141,8 @@ pub trait Stream: Send + Sync {
     /// # Panics
     /// If `seq` is below 2: some that implement this take that for everything.
     fn purge_below(&self, seq: Seq, told: Told<bool>);
+
+    /// The copy of the server that leads is damaged, if its stream still ends like `ends`: asks for
+    /// a leader that is not among `bad`.
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>);
 }

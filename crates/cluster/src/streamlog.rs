@@ -8,7 +8,8 @@ use quintet_log::{
 };
 
 use crate::{
-    Claim, Moment, Reign, Seq, appender::Appender, entry::Author, resolve::Kind, window::Window,
+    Beginning, Claim, Moment, Reign, Seq, appender::Appender, entry::Author, resolve::Kind,
+    window::Window,
 };
 
 /// The log of an owner. Opened by [`StreamStore`](crate::StreamStore).
@@ -21,6 +22,10 @@ pub struct StreamLog {
     pub(crate) author: Author,
     /// What made this node owner.
     pub(crate) claim: Claim,
+    /// Where the log begins.
+    pub(crate) from: Beginning,
+    /// The newest frame's.
+    pub(crate) stamp: Stamp,
     pub(crate) mirror: LocalLog,
     /// Where the segments begin, oldest first.
     pub(crate) firsts: VecDeque<First>,
@@ -69,6 +74,11 @@ impl Acks {
     /// The place of the last entry that was appended.
     pub fn last(&self) -> Seq {
         self.0.look(Window::next).before()
+    }
+
+    /// The entry that the log begins with, as its owner has decided.
+    pub fn begins(&self) -> Seq {
+        self.0.begins()
     }
 
     /// Entries and bytes that were appended and are not acknowledged.
@@ -136,6 +146,7 @@ impl StreamLog {
             self.mirror.begin_segment();
         }
         let placed = self.mirror.append(expected, stamp, frame)?;
+        self.stamp = stamp;
         let segment = placed.segment;
         let entries = self
             .author
@@ -151,6 +162,17 @@ impl StreamLog {
             });
         }
         Ok(placed)
+    }
+}
+
+impl StreamLog {
+    /// Says who reigns, and where the log begins.
+    fn say_again(&mut self, stamp: Stamp) -> Result<(), LogError> {
+        let end = self.mirror.end();
+        let mut frame = Reign::Again(self.claim.clone(), Some(self.from)).frame();
+        self.add(end, stamp, &mut frame, false)?;
+        self.appender.want_beat(false);
+        Ok(())
     }
 }
 
@@ -215,6 +237,12 @@ impl Log for StreamLog {
     }
 
     fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError> {
+        // What the log says of its beginning comes before the purge.
+        match self.appender.check() {
+            _ if self.over => return Ok(Retiring::new(|| Ok(0))),
+            Err(LogError::NoSpace { .. }) => return Ok(Retiring::new(|| Ok(0))),
+            checked => checked?,
+        }
         let acked = self.appender.look(Window::acked);
         let mut last = None;
         while let (Some(oldest), Some(next)) = (self.firsts.front(), self.firsts.get(1)) {
@@ -222,16 +250,25 @@ impl Log for StreamLog {
             if oldest.segment > through || next.end > acked {
                 break;
             }
-            last = Some((oldest.segment, next.seq));
+            last = Some((oldest.segment, *next));
             self.firsts.pop_front();
         }
         let Some((number, next)) = last else {
             return Ok(Retiring::new(|| Ok(0)));
         };
+        self.from = Beginning {
+            segment: next.segment,
+            seq: next.seq,
+        };
+        self.appender.set_begins(next.seq);
+        self.say_again(self.stamp)?;
+        let said = self.mirror.end();
         let files = self.mirror.begin_retire(number)?;
         let appender = Arc::clone(&self.appender);
         Ok(Retiring::new(move || {
-            appender.purge_below(next)?;
+            // Nobody else finds entries missing before it stands in the log that they may be.
+            appender.wait(said)?;
+            appender.purge_below(next.seq)?;
             files.run()
         }))
     }
@@ -253,11 +290,7 @@ impl Log for StreamLog {
         if self.over {
             return Ok(());
         }
-        let end = self.mirror.end();
-        let mut frame = Reign::Again(self.claim.clone()).frame();
-        self.add(end, stamp, &mut frame, false)?;
-        self.appender.want_beat(false);
-        Ok(())
+        self.say_again(stamp)
     }
 
     /// From here on there is no lease: whoever takes over waits for none.

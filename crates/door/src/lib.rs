@@ -293,9 +293,9 @@ pub fn ask_named(door: &dyn Door, party: Party, command: Command) -> (Outcome, N
         let _gone = tell.send((outcome, name));
     });
     door.submit(caller, command, reply);
-    // A door that drops the reply is stopping.
+    // What was decided and never acknowledged is told by the reply being dropped.
     told.recv()
-        .unwrap_or((Outcome::Refused(Refusal::Draining), Name::default()))
+        .unwrap_or((Outcome::Refused(Refusal::Unknown), Name::default()))
 }
 
 /// A party that leaves when it is dropped.

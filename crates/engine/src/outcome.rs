@@ -81,6 +81,9 @@ pub enum Refusal {
     /// What would be decided could not be kept by enough machines now. Never
     /// said by the engine: it is not asked.
     Unavailable,
+    /// What came of the command is not known: it may have been done, or be done yet. Never said by
+    /// the engine.
+    Unknown,
 }
 
 macro_rules! codes {
@@ -129,6 +132,7 @@ impl Refusal {
         Refusal::BatchTooLarge => "batch_too_large",
         Refusal::TooManyBatches => "too_many_batches",
         Refusal::Unavailable => "unavailable",
+        Refusal::Unknown => "unknown",
     }
 
     /// A short English text, fit for operators and for protocols that show
@@ -165,6 +169,7 @@ impl Refusal {
             Refusal::BatchTooLarge => "batch too large",
             Refusal::TooManyBatches => "too many batches",
             Refusal::Unavailable => "no quorum",
+            Refusal::Unknown => "the outcome is not known: it may have been done",
         }
     }
 }

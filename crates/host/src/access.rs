@@ -285,7 +285,8 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
-        | Refusal::Unavailable => Hold::Durable,
+        | Refusal::Unavailable
+        | Refusal::Unknown => Hold::Durable,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Engine time for a running server, made of the machine's two clocks.
 //!
 //! Time inside begins at the larger of the wall clock and the newest frame's
-//! time, and goes on with the machine's monotonic clock, which counts
+//! time; at a takeover, where the owner's time is that this machine has
+//! followed. It goes on with the machine's monotonic clock, which counts
 //! suspension and cannot be set. The wall clock is looked at when something is
 //! due, no sooner than a second after the last look: to know how far it is
 //! ahead ([`WallAhead`], for times that clients give by it), to tell when
@@ -97,18 +98,21 @@ pub(crate) struct Look {
 
 impl Clock {
     /// The machine's; gives no time before `floor`, the newest in the log.
-    pub(crate) fn new(floor: Ms) -> Self {
-        Self::of(Source::Machine, floor)
+    /// `lead`: the time that goes on less the monotonic clock's, ms, where that
+    /// is known; the wall clock has no say then.
+    pub(crate) fn new(floor: Ms, lead: Option<i64>) -> Self {
+        Self::of(Source::Machine, floor, lead)
     }
 
     #[cfg(test)]
-    pub(crate) fn by_hand(hand: std::sync::Arc<ByHand>, floor: Ms) -> Self {
-        Self::of(Source::ByHand(hand), floor)
+    pub(crate) fn by_hand(hand: std::sync::Arc<ByHand>, floor: Ms, lead: Option<i64>) -> Self {
+        Self::of(Source::ByHand(hand), floor, lead)
     }
 
-    fn of(source: Source, floor: Ms) -> Self {
+    fn of(source: Source, floor: Ms, lead: Option<i64>) -> Self {
         let (steady, wall) = (source.steady(), source.wall());
-        let begin = wall.max(floor.0);
+        let begin = lead.map_or(wall, |lead| steady.saturating_add_signed(lead));
+        let begin = begin.max(floor.0);
         Self {
             source,
             lead: AtomicI64::new(difference(begin, steady)),
@@ -199,7 +203,7 @@ mod tests {
         let hand = Arc::new(ByHand::default());
         hand.steady.store(5_000_000, Ordering::SeqCst);
         hand.wall.store(wall, Ordering::SeqCst);
-        let clock = Clock::by_hand(Arc::clone(&hand), Ms(floor));
+        let clock = Clock::by_hand(Arc::clone(&hand), Ms(floor), None);
         (hand, clock)
     }
 
@@ -216,8 +220,8 @@ mod tests {
     #[test]
     fn the_machine_s_time_goes_on() {
         let ahead = Ms(u64::MAX / 4);
-        assert!(Clock::new(ahead).now() >= ahead);
-        let clock = Clock::new(Ms(0));
+        assert!(Clock::new(ahead, None).now() >= ahead);
+        let clock = Clock::new(Ms(0), None);
         let first = clock.now();
         assert!(first > Ms(NOON / 2) && clock.now() >= first);
         let wall = clock.wall();
@@ -308,7 +312,7 @@ mod tests {
                     3 => {
                         // A restart; the newest frame is a little old.
                         let floor = newest - chance.below(10);
-                        clock = Clock::by_hand(Arc::clone(&hand), floor);
+                        clock = Clock::by_hand(Arc::clone(&hand), floor, None);
                         assert!(clock.now() >= floor);
                         newest = clock.now();
                     }

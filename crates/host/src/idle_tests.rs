@@ -192,7 +192,7 @@ fn what_is_due_when_runs_are_written_again_goes_to_another_shard() {
     let mut core = open(&settings(rule));
     let hand = Arc::new(ByHand::default());
     hand.steady.store(1_000, Ordering::SeqCst);
-    core.clock = Clock::by_hand(Arc::clone(&hand), core.clock.now());
+    core.clock = Clock::by_hand(Arc::clone(&hand), core.clock.now(), None);
     let never = AtomicBool::new(false);
     let ids: Vec<_> = (0..100).map(|_| stored(&core, put("long"))).collect();
     core.relieve(0, &never);

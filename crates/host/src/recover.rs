@@ -118,13 +118,14 @@ pub fn open(
             cut.why
         );
     }
-    take_seat(replay, log, recovery, runs, layout)
+    take_seat(replay, log, recovery, None, runs, layout)
 }
 
 /// Makes what a log led to a host that decides, and appends the beginning of a
 /// new epoch, synced: from here on the log is this process's to write.
 /// `runs` is where run files are: of a log that others could come to own, a place that they reach as
-/// well.
+/// well. `lead`: where the owner's time is less the monotonic clock (`CLOCK_BOOTTIME`), ms, as far as
+/// this process has followed it; else the wall clock says what time it is.
 ///
 /// # Errors
 /// The log cannot be written, or a run it needs not be opened.
@@ -132,10 +133,14 @@ pub fn take_seat(
     replay: Replay,
     log: Box<dyn Log>,
     recovery: Recovery,
+    lead: Option<i64>,
     runs: &Arc<dyn Storage>,
     layout: &Layout,
 ) -> Result<Opened> {
-    let clock = Clock::new(Ms(recovery.last_time_ms));
+    let clock = Clock::new(Ms(recovery.last_time_ms), lead);
+    if lead.is_none() {
+        tell_of_future(clock.ahead());
+    }
     take_seat_at(clock, replay, log, recovery, runs, layout)
 }
 
@@ -149,7 +154,6 @@ pub(crate) fn take_seat_at(
     layout: &Layout,
 ) -> Result<Opened> {
     let spares = log.files_ahead();
-    tell_of_future(clock.ahead());
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();
     let mut shards: Vec<Shard> = replay.engines.into_iter().map(Shard::new).collect();

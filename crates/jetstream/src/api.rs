@@ -122,6 +122,8 @@ pub struct Config {
     deny_delete: bool,
     #[serde(default)]
     allow_direct: bool,
+    #[serde(default = "uncompressed")]
+    compression: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     republish: Option<Republish>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,6 +145,10 @@ struct Republish {
 struct Placement {
     #[serde(default)]
     tags: Vec<String>,
+}
+
+fn uncompressed() -> String {
+    "none".to_owned()
 }
 
 fn unlimited() -> i64 {
@@ -167,6 +173,7 @@ impl Config {
             duplicate_window: DUPLICATES_NS,
             deny_delete: true,
             allow_direct: true,
+            compression: uncompressed(),
             republish: Some(Republish {
                 src: names.log.clone(),
                 dest: names.tail.clone(),
@@ -196,6 +203,7 @@ impl Config {
         check("max_age", &found.max_age, &self.max_age);
         check("deny_delete", &found.deny_delete, &self.deny_delete);
         check("allow_direct", &found.allow_direct, &self.allow_direct);
+        check("compression", &found.compression, &self.compression);
         check("republish", &found.republish, &self.republish);
         if found.num_replicas < self.num_replicas {
             faults.push(format!(
@@ -231,6 +239,7 @@ pub struct Info {
 struct State {
     first_seq: u64,
     last_seq: u64,
+    messages: u64,
     #[serde(default)]
     bytes: u64,
     #[serde(default)]
@@ -294,6 +303,7 @@ impl Info {
             // Of a stream that never had an entry the servers say 0.
             first: Seq(self.state.first_seq.max(1)),
             last: Seq(self.state.last_seq),
+            count: self.state.messages,
         }
     }
 
@@ -530,11 +540,11 @@ mod tests {
         let text = serde_json::json!({
             "config": Config::of_log(&Names::of("a", 0), 1, &[], "1"),
             "created": "2026-01-01T00:00:00Z",
-            "state": {"first_seq": 0, "last_seq": 0},
+            "state": {"first_seq": 0, "last_seq": 0, "messages": 0},
         });
         let info = info(text.to_string().as_bytes()).unwrap().unwrap();
         let (first, last) = (Seq(1), Seq(0));
-        assert_eq!(info.ends(), Ends { first, last });
+        assert_eq!(info.ends(), Ends::whole(first, last));
     }
 
     #[test]
@@ -547,7 +557,7 @@ mod tests {
             let info = serde_json::json!({
                 "config": config,
                 "created": "2026-01-01T00:00:00Z",
-                "state": {"first_seq": 1, "last_seq": 2},
+                "state": {"first_seq": 1, "last_seq": 2, "messages": 2},
                 "cluster": {"leader": leader, "replicas": replicas},
             });
             is_led(info.to_string().as_bytes())

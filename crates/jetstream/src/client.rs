@@ -9,7 +9,7 @@ use std::{
 use async_nats::{HeaderMap, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+use quintet_cluster::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 use tokio::{runtime::Handle, sync::mpsc};
 
 use crate::{
@@ -429,6 +429,48 @@ impl Stream for JetStream {
         self.ask_far("STREAM.PURGE", question.into(), told, |reply| {
             reply.is_some_and(|reply| api::purged(&reply))
         });
+    }
+
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
+        let (inner, bad) = (Arc::clone(&self.inner), bad.to_vec());
+        self.runtime.spawn(async move {
+            let names = &inner.names;
+            let asked =
+                |question, payload| ask(&inner.far, names.api(question), payload, None, ANSWER);
+            let reply = asked("STREAM.INFO", Bytes::new()).await;
+            let info = reply.and_then(|reply| api::info(&reply)?.ok());
+            let came = match info.and_then(|info| successor(&info, ends, &bad)) {
+                None => Distrusted::Unknown,
+                Some((leader, None)) => Distrusted::NoOther(leader),
+                Some((leader, Some(next))) => {
+                    let question = serde_json::json!({ "placement": { "preferred": next } });
+                    let payload = Bytes::from(question.to_string());
+                    let reply = asked("STREAM.LEADER.STEPDOWN", payload).await;
+                    match reply.and_then(|reply| api::done(&reply)) {
+                        Some(Ok(())) => Distrusted::Asked(leader),
+                        Some(Err(_)) | None => Distrusted::Unknown,
+                    }
+                }
+            };
+            told(came);
+        });
+    }
+}
+
+/// The names of who leads and of who could lead in its place; `None`: nobody can tell, or what the
+/// stream has is not what is distrusted. Absent: there is nobody else.
+fn successor(info: &Info, ends: Ends, bad: &[String]) -> Option<(String, Option<String>)> {
+    let now = info.ends();
+    let same = now.first == ends.first && now.missing() == ends.missing();
+    let leader = info.cluster.as_ref()?.leader.clone().filter(|_| same)?;
+    let others = &info.cluster.as_ref()?.replicas;
+    let mut untried = others.iter().filter(|peer| !bad.contains(&peer.name));
+    let fit = untried.clone().find(|peer| peer.current && !peer.offline);
+    match fit {
+        Some(peer) => Some((leader, Some(peer.name.clone()))),
+        // One that is away may have all of it.
+        None if untried.next().is_some() => None,
+        None => Some((leader, None)),
     }
 }
 

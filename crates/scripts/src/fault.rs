@@ -68,7 +68,8 @@ impl From<Refusal> for Fault {
             | Refusal::BatchWithoutCallback
             | Refusal::BatchTooLarge
             | Refusal::TooManyBatches
-            | Refusal::Unavailable => Fault::Refused(refusal),
+            | Refusal::Unavailable
+            | Refusal::Unknown => Fault::Refused(refusal),
         }
     }
 }

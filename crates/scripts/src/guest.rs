@@ -43,7 +43,7 @@ impl Guest {
     /// Waits for the outcomes of all it said, in order.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
         let said = self.said.take();
-        let dropped = Outcome::Refused(Refusal::Draining);
+        let dropped = Outcome::Refused(Refusal::Unknown);
         said.into_iter()
             .map(|told| told.recv().unwrap_or_else(|_| dropped.clone()))
             .collect()

@@ -77,7 +77,7 @@ impl Rq {
         let (sockets, thread) = Sockets::start(
             rq.paths.config().join("queuemgr.sock"),
             Arc::new(move |queue: Option<&str>, request: &[u8]| {
-                Some(answer::answer(&asked.upgrade()?, queue, request))
+                answer::answer(&asked.upgrade()?, queue, request)
             }),
         )?;
         lock(&rq.threads).push(thread);

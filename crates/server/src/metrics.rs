@@ -313,6 +313,12 @@ metrics! {
     Counter "cluster_divergences_total" ("cluster_node_{}_divergences")
         "Times that what a node had read was not what the stream has."
         =; ["node"] |r| of_each(r, |n| n.divergences);
+    Gauge "cluster_node_clock_off_seconds" ("cluster_node_{}_clock_off_ms")
+        "How far a node's wall clock is from the cluster's time."
+        =; ["node"] |r| of_each(r, |n| n.clock_off_ms);
+    Gauge "cluster_copy_damaged" ("cluster_copy_{}_damaged")
+        "1 if this NATS server's copy of the log lacks entries, as the owner saw it lately, else 0."
+        =; ["server"] cluster::copies;
     Gauge "cluster_spliced_connections" ("cluster_node_{}_spliced") "Clients a node passes on to the owner."
         =; ["node"] |r| of_each(r, |n| n.spliced);
     Counter "cluster_takeovers_total" ("cluster_takeovers")

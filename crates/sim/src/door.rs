@@ -32,6 +32,8 @@ struct Inside {
     arrive: HashMap<Party, Arc<Mutex<Arrive>>>,
     waiting: HashMap<Party, OnOutcome>,
     stopped: bool,
+    /// What is decided is answered to nobody.
+    silent: bool,
 }
 
 /// What is to be told once the lock is given back.
@@ -45,6 +47,12 @@ impl SimDoor {
     /// A door whose time stands at `now` until [`SimDoor::set_time`].
     pub fn new(settings: Settings, now: Ms) -> Arc<Self> {
         Arc::new(Self::make(settings, now, None))
+    }
+
+    /// From now on what is put is answered to nobody, as where no quorum acknowledges it; or is
+    /// again.
+    pub fn set_silent(&self, silent: bool) {
+        self.lock().silent = silent;
     }
 
     /// A door whose time begins at the machine's and goes by itself; a thread of its own does what
@@ -65,6 +73,7 @@ impl SimDoor {
                 arrive: HashMap::new(),
                 waiting: HashMap::new(),
                 stopped: false,
+                silent: false,
             }),
             changed: Condvar::new(),
             ticking,
@@ -178,7 +187,9 @@ impl Door for SimDoor {
         let now = self.now();
         let mut inside = self.lock();
         inside.world.now = inside.world.now.max(now);
+        let silent = inside.silent && matches!(command, Command::Put(_) | Command::PutMany(_));
         let own = match inside.world.submit(caller, command) {
+            Answer::Now(..) if silent => None,
             Answer::Now(outcome, _) => {
                 let name = match &outcome {
                     Outcome::Messages(messages) => messages

@@ -51,9 +51,9 @@ pub(crate) struct Coming(oneshot::Receiver<Outcome>);
 impl Coming {
     /// Waits for it.
     pub(crate) async fn outcome(&mut self) -> Outcome {
-        // A door that drops the reply is stopping.
+        // What was decided and never acknowledged is told by the reply being dropped.
         let told = (&mut self.0).await;
-        told.unwrap_or(Outcome::Refused(Refusal::Draining))
+        told.unwrap_or(Outcome::Refused(Refusal::Unknown))
             .of_command()
     }
 }

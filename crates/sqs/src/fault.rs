@@ -231,6 +231,7 @@ impl From<Refusal> for Fault {
             | Refusal::NoMemory
             | Refusal::Unavailable
             | Refusal::Conflict => Self::new(Shape::RequestThrottled, text),
+            Refusal::Unknown => Self::internal(text),
             Refusal::NotPermitted => Self::new(Shape::AccessDenied, text),
             Refusal::MessageTooLarge
             | Refusal::Duplicate(_)

@@ -10,7 +10,7 @@ use std::sync::{
 use bytes::Bytes;
 use common::{CLUSTER, Node, store};
 use quintet_cluster::{
-    Answer, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent, Told, World,
+    Answer, Distrusted, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent, Told, World,
     reader::{Read, Reader},
 };
 use quintet_log::LogError;
@@ -76,6 +76,10 @@ impl Stream for Held {
     fn purge_below(&self, seq: Seq, told: Told<bool>) {
         self.stream.purge_below(seq, told);
     }
+
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
+        self.stream.distrust(ends, bad, told);
+    }
 }
 
 /// The other way: appends go through until the stream ends at some place, and then something
@@ -115,6 +119,10 @@ impl Stream for Until {
 
     fn purge_below(&self, seq: Seq, told: Told<bool>) {
         self.stream.purge_below(seq, told);
+    }
+
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
+        self.stream.distrust(ends, bad, told);
     }
 }
 

@@ -8,3 +8,4 @@ mod refusals;
 mod seats;
 mod stream_conformance;
 mod takeover;
+mod upgrade;

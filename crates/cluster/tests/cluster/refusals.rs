@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use common::{Node, body, store};
 use quintet_cluster::{
-    Answer, ClusterId, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent, Told, World,
+    Answer, ClusterId, Distrusted, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent,
+    Told, World,
 };
 use quintet_log::{Log, LogError, SegmentNumber, Stamp};
 use quintet_sim::cluster::SimWorld;
@@ -149,6 +150,10 @@ impl Stream for Until {
 
     fn purge_below(&self, seq: Seq, told: Told<bool>) {
         self.0.purge_below(seq, told);
+    }
+
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
+        self.0.distrust(ends, bad, told);
     }
 }
 

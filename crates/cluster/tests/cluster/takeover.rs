@@ -65,6 +65,7 @@ impl Run {
             fences: Fences {
                 padding: without != Without::Padding,
                 in_order: without != Without::Order,
+                ..Fences::default()
             },
             nodes: Vec::new(),
             begins: quintet_log::Position(0),

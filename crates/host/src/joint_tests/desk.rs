@@ -130,7 +130,12 @@ impl Node {
                 lease: false,
                 ..need
             },
-            Without::Nothing | Without::Expected | Without::Purge | Without::Padding => need,
+            Without::Nothing
+            | Without::Expected
+            | Without::Purge
+            | Without::Padding
+            | Without::Beginning
+            | Without::Time => need,
         }
     }
 

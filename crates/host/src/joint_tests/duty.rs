@@ -56,6 +56,7 @@ fn membership(node: &Node, ground: &Ground, seed: u64) -> Membership {
         world: Arc::new(node.process.clone()),
         fences: Fences {
             padding: ground.without != Without::Padding,
+            beginning: ground.without != Without::Beginning,
             ..Fences::default()
         },
     }
@@ -87,7 +88,13 @@ impl Duty for Work {
         let contradiction = state.take_contradiction();
         if self.ground.watches() {
             let mut oracle = locked(&self.ground.oracle);
-            let from = *self.same_from.get_or_insert_with(|| oracle.same_from());
+            // Who was told by a damaged leader where to begin knows too little, and never claims.
+            let from = *self
+                .same_from
+                .get_or_insert_with(|| match self.ground.stream.lies() {
+                    0 => oracle.same_from(),
+                    _ => Position(u64::MAX),
+                });
             let bytes = (FRAME_HEADER_BYTES + frame.payload.len()) as u64;
             let end = Position(frame.position.0 + bytes);
             if end >= from {

@@ -1,7 +1,8 @@
 //! Three nodes of a cluster over a simulated stream, in simulated time, each with its own clocks:
 //! seats, [`quintet_cluster::StreamLog`], engines and committer are those of the program. Clients
 //! put, take and settle; leaders go, answers are lost, late, doubled or stale, links are cut one
-//! way, processes stand still at any step or are killed, clocks jump, and old segments are purged.
+//! way, processes stand still at any step or are killed, clocks jump, and old segments are purged;
+//! of some seeds the stores of leaders are damaged.
 //! In the end everything drains, and what clients were told is checked.
 //!
 //! `SEEDS=10000 cargo test -p quintet-host joint` tries more.
@@ -13,6 +14,7 @@ mod end;
 mod node;
 mod oracle;
 mod run;
+mod time;
 mod traffic;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -85,6 +87,11 @@ fn answers_without_a_lease_are_found() {
 #[test]
 fn a_purge_of_what_replay_needs_is_found() {
     is_found(Without::Purge);
+}
+
+#[test]
+fn that_nodes_believe_where_a_damaged_leader_begins_is_found() {
+    is_found(Without::Beginning);
 }
 
 #[test]

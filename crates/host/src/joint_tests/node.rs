@@ -37,6 +37,10 @@ pub(super) enum Without {
     Purge,
     /// Claims are not padded.
     Padding,
+    /// Where the log begins is what the stream's leader has.
+    Beginning,
+    /// The wall clock says what time it is after a takeover.
+    Time,
 }
 
 /// What all nodes of a run stand on.
@@ -202,6 +206,7 @@ impl Node {
         let Some(Owned {
             log,
             recovery,
+            lead_ms,
             state,
         }) = locked(&self.owned).take()
         else {
@@ -217,7 +222,8 @@ impl Node {
         let runs: Arc<dyn Storage> = Arc::new(SimDisk::new(epoch));
         let hand = Arc::new(ByHand::default());
         self.set(&hand);
-        let clock = Clock::by_hand(Arc::clone(&hand), Ms(recovery.last_time_ms));
+        let lead_ms = lead_ms.filter(|_| self.ground.without != Without::Time);
+        let clock = Clock::by_hand(Arc::clone(&hand), Ms(recovery.last_time_ms), lead_ms);
         let opened = take_seat_at(clock, state, Box::new(log), recovery, &runs, &layout);
         let opened = opened.unwrap_or_else(|error| match error.downcast_ref::<LogError>() {
             Some(lost) if is_lost(lost) => self.process.exit(),

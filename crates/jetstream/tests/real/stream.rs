@@ -59,7 +59,7 @@ fn keeps_its_contract(servers: usize) {
     let fleet = Fleet::start(servers);
     let stream = fleet.stream("contract");
     let (first, last) = (Seq(1), Seq(0));
-    assert_eq!(ends(&stream), Ends { first, last });
+    assert_eq!(ends(&stream), Ends::whole(first, last));
     let (live, _tail) = tail(&stream, 1);
 
     assert_eq!(append(&stream, 0, "1"), Answer::Stored(Seq(1)));
@@ -100,13 +100,13 @@ fn keeps_its_contract(servers: usize) {
     }
     assert!(told(|told| stream.purge_below(Seq(33), told)));
     let (first, last) = (Seq(33), Seq(64));
-    assert_eq!(ends(&stream), Ends { first, last });
+    assert_eq!(ends(&stream), Ends::whole(first, last));
     assert_eq!(get(7), Found::Nothing);
     let (gone, _third) = tail(&stream, 1);
     assert_eq!(gone.recv_timeout(LONG), Ok(TailEvent::Purged(Seq(33))));
     // Late or twice it does nothing, and appending goes on where it was.
     assert!(told(|told| stream.purge_below(Seq(20), told)));
-    assert_eq!(ends(&stream), Ends { first, last });
+    assert_eq!(ends(&stream), Ends::whole(first, last));
     assert_eq!(append(&stream, 64, "65"), Answer::Stored(Seq(65)));
     assert_eq!(live.recv_timeout(LONG), Ok(entry(65)));
     assert_eq!(late.recv_timeout(LONG), Ok(entry(65)));
@@ -204,7 +204,7 @@ fn a_killed_leader_loses_nothing() {
         assert_eq!(live.recv_timeout(LONG), Ok(expected));
     }
     let (first, last) = (Seq(1), Seq(last));
-    assert_eq!(ends(&stream), Ends { first, last });
+    assert_eq!(ends(&stream), Ends::whole(first, last));
 }
 
 /// An append whose answer is not waited for for ever.

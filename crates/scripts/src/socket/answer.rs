@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use quintet_engine::Refusal;
 use serde_json::{Value, json};
 
 use crate::admin::{Admin, AdminOp};
@@ -17,16 +18,20 @@ use crate::service::Rq;
 const LISTED: usize = 1000;
 
 /// The reply to a payload.
-pub(crate) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Value {
+pub(crate) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Option<Value> {
     let Ok(payload) = std::str::from_utf8(payload) else {
-        return fail("request is not UTF-8");
+        return Some(fail("request is not UTF-8"));
     };
     let (command, argument) = payload.split_once(' ').unwrap_or((payload, ""));
     let answered = match queue {
         None => manager(rq, command, argument),
         Some(queue) => of_queue(rq, queue, command, argument),
     };
-    answered.unwrap_or_else(fail)
+    match answered {
+        // That it failed would be taken for not done.
+        Err(Fault::Refused(Refusal::Unknown)) => None,
+        answered => Some(answered.unwrap_or_else(fail)),
+    }
 }
 
 fn fail(why: impl ToString) -> Value {

@@ -1,7 +1,7 @@
 //! What must be so before a node begins: all that is missing is named at once.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use quintet_jetstream::{Info, JetStream, Servers};
 
 use crate::config::{Cluster, Config, SyncPolicy};
 
-/// The oldest servers that are known to keep what they acknowledge.
-const VERSION: [u64; 3] = [2, 12, 8];
 /// The longest message servers must take: an entry, with its head and some room.
 const PAYLOAD_MIN: usize = 512 << 10;
 /// The longest piece of a large body: an entry's.
 const CHUNK_MAX: u64 = 256 << 10;
+/// The longest reply of a monitoring address, bytes.
+const MONITOR_MAX: u64 = 16 << 20;
 /// How long a monitoring address may take.
 const MONITOR: Duration = Duration::from_secs(5);
 
@@ -80,10 +80,12 @@ pub(super) fn servers(cluster: &Cluster) -> Result<Servers> {
 pub(super) fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
     let mut faults = Vec::new();
     for server in stream.servers() {
-        if !is_at_least(&server.version, VERSION) && !cluster.allow_unsafe {
-            let [major, minor, patch] = VERSION;
+        let least = &cluster.nats_version_min;
+        if !is_at_least(&server.version, numbers(least)) {
             faults.push(format!(
-                "the NATS server {} has version {}, not {major}.{minor}.{patch} or later",
+                "the NATS server {} has version {}, not {least} or later: older ones lose \
+                 acknowledged messages at a power failure or from a damaged disk. See \"Versions \
+                 of nats-server\" in docs/cluster.md; nats_version_min sets the least version",
                 server.name, server.version
             ));
         }
@@ -124,27 +126,37 @@ pub(super) fn of_stream(stream: &JetStream, info: &Info, cluster: &Cluster) -> V
 }
 
 fn is_at_least(version: &str, least: [u64; 3]) -> bool {
+    numbers(version) >= least
+}
+
+fn numbers(version: &str) -> [u64; 3] {
     // What stands behind a dash is a preview of it.
     let plain = version.split('-').next().unwrap_or_default();
     let mut numbers = plain
         .split('.')
         .map(|part| part.parse::<u64>().unwrap_or(0));
-    let found = [(); 3].map(|()| numbers.next().unwrap_or(0));
-    found >= least
+    [(); 3].map(|()| numbers.next().unwrap_or(0))
 }
 
 /// Whether the server with this monitoring address syncs each message.
 fn syncs_always(address: &str) -> Result<bool> {
+    let about = monitored(address, "/jsz")?;
+    Ok(about["config"]["sync_always"] == serde_json::Value::Bool(true))
+}
+
+/// What a server with this monitoring address says there.
+pub(super) fn monitored(address: &str, path: &str) -> Result<serde_json::Value> {
     let host = address.trim_start_matches("http://").trim_end_matches('/');
-    let mut socket = TcpStream::connect(host)?;
+    let found = host.to_socket_addrs()?.next();
+    let found = found.with_context(|| format!("there is no {host}"))?;
+    let mut socket = TcpStream::connect_timeout(&found, MONITOR)?;
     socket.set_read_timeout(Some(MONITOR))?;
-    write!(socket, "GET /jsz HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+    write!(socket, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
     let mut reply = Vec::new();
-    socket.take(1 << 20).read_to_end(&mut reply)?;
+    socket.take(MONITOR_MAX).read_to_end(&mut reply)?;
     let reply = String::from_utf8_lossy(&reply);
     let (_, body) = reply.split_once("\r\n\r\n").context("no HTTP reply")?;
-    let about: serde_json::Value = serde_json::from_str(body).context("no JSON")?;
-    Ok(about["config"]["sync_always"] == serde_json::Value::Bool(true))
+    serde_json::from_str(body).context("no JSON")
 }
 
 #[cfg(test)]
@@ -154,15 +166,16 @@ mod tests {
     #[test]
     fn versions_are_compared_by_number() {
         for (version, fits) in [
-            ("2.12.8", true),
-            ("2.12.10", true),
-            ("2.14.0-preview.1", true),
+            ("2.15.1", true),
+            ("2.15.10", true),
+            ("2.16.0-preview.1", true),
             ("3.0.0", true),
-            ("2.12.7", false),
+            ("2.15.0", false),
+            ("2.12.8", false),
             ("2.9.25", false),
             ("", false),
         ] {
-            assert_eq!(is_at_least(version, VERSION), fits, "{version}");
+            assert_eq!(is_at_least(version, numbers("2.15.1")), fits, "{version}");
         }
     }
 }

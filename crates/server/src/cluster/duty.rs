@@ -189,6 +189,29 @@ impl Duty for Work {
             Role::Reading | Role::Claiming | Role::Owner | Role::Deposed | Role::Stopped => {}
         }
     }
+
+    fn clock(&mut self, ahead_ms: i64, off: bool) {
+        if off {
+            tracing::warn!(
+                ahead_ms,
+                "this node's clock is off from the cluster's time by more than a second: set it \
+                 right. This node claims the log only where no other does"
+            );
+        } else {
+            tracing::info!(ahead_ms, "this node's clock is right again");
+        }
+    }
+
+    fn damaged(&mut self, copy: Option<(&str, &str)>) {
+        match copy {
+            Some((server, how)) => tracing::error!(
+                "nats-server {server} has a damaged copy of the log: {how}. Another server was \
+                 asked to lead. Stop {server}, empty its JetStream directory and start it; see \
+                 \"A damaged copy\" in docs/cluster.md"
+            ),
+            None => tracing::info!("the nats-server that leads has a whole copy of the log"),
+        }
+    }
 }
 
 impl Work {

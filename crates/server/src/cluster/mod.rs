@@ -17,6 +17,7 @@ mod report;
 mod runs;
 mod seen;
 mod source;
+mod stores;
 mod teller;
 mod upkeep;
 
@@ -109,11 +110,13 @@ impl Seat {
         let Owned {
             log,
             recovery,
+            lead_ms,
             state,
         } = self.owned;
         // Where this takes long another node may take over, which is found out by appending.
         let runs = self.node.told.runs.complete(&state.needed_runs())?;
-        let opened = quintet_host::take_seat(state, Box::new(log), recovery, &runs, layout);
+        let opened =
+            quintet_host::take_seat(state, Box::new(log), recovery, lead_ms, &runs, layout);
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {
@@ -162,6 +165,12 @@ impl Node {
         if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(server)) {
             tracing::warn!("runs that nobody needs stay in JetStream: {error:#}");
         }
+    }
+
+    /// By how many ms the wall clock is ahead of the time that this node decides by, if it does.
+    fn clock_ahead_ms(&self) -> Option<i64> {
+        let server = self.told.server.get().and_then(Weak::upgrade)?;
+        Some(server.core.clock.ahead().0)
     }
 
     /// Whether the server runs that decides.

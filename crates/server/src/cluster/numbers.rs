@@ -43,6 +43,10 @@ fn of_this(numbers: &mut ClusterNumbers, report: &NodeReport) {
 fn of_all(numbers: &mut ClusterNumbers, seen: &ClusterReport) {
     numbers.survives = Some(seen.verdict().survives);
     if let Some(stream) = seen.groups.iter().find_map(|group| group.stream.as_ref()) {
+        let known = stream.stores.iter().filter(|store| store.silent.is_none());
+        numbers.copies = known
+            .map(|store| (store.server.clone(), store.damage.is_some()))
+            .collect();
         let entries = (stream.last + 1).saturating_sub(stream.first);
         numbers.log = Some((entries, stream.bytes));
     }
@@ -68,6 +72,7 @@ fn of_node(heard: &super::report::Heard) -> NodeNumbers {
         lag_ms: report.lag_p99_ms,
         runs_missing: behind.map(|_| report.runs_missing),
         divergences: Some(report.divergences),
+        clock_off_ms: report.clock_ahead_ms.map(i64::unsigned_abs),
         spliced: Some(report.spliced),
     }
 }

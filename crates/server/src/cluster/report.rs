@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::stores::Store;
+
 /// Entries a standby may be behind and still counts as caught up: a moment's worth under load.
 const CAUGHT_UP: u64 = 256;
 /// An owner whose newest acknowledgement is older gets none, whatever it says: two beats fit in a
@@ -57,6 +59,10 @@ pub(crate) struct NodeReport {
     pub(crate) handovers: u64,
     /// Times that what it had read was not what the stream has.
     pub(crate) divergences: u64,
+    /// By how many ms its wall clock is ahead of the time that the queues go by.
+    pub(crate) clock_ahead_ms: Option<i64>,
+    /// How the copy of the log that it reads is damaged, if it is.
+    pub(crate) damage: Option<String>,
     /// Clients spliced to the owner, and waiting for one.
     pub(crate) spliced: u64,
     pub(crate) waiting: u64,
@@ -95,6 +101,9 @@ pub(crate) struct StreamReport {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) bytes: u64,
+    /// Each server's own copy, as its monitoring address tells.
+    #[serde(default)]
+    pub(crate) stores: Vec<Store>,
 }
 
 /// A group: what one server is alone.
@@ -160,6 +169,13 @@ impl NodeReport {
             && self.runs_missing == 0
     }
 
+    /// By how much its clock is off, if that is too much.
+    pub(crate) fn clock_off_ms(&self) -> Option<i64> {
+        let most = quintet_cluster::Status::CLOCK_OFF.as_millis();
+        self.clock_ahead_ms
+            .filter(|ms| u128::from(ms.unsigned_abs()) > most)
+    }
+
     /// Why it is no standby that could serve at once.
     pub(crate) fn why_not_ready(&self) -> String {
         let runs = match self.runs_missing {
@@ -180,6 +196,13 @@ impl ClusterReport {
         owners
             .max_by_key(|node| node.epoch)
             .map(|node| node.node.as_str())
+    }
+
+    /// The copies of the log that are damaged.
+    pub(crate) fn damaged(&self) -> impl Iterator<Item = &Store> {
+        let streams = self.groups.iter().filter_map(|group| group.stream.as_ref());
+        let stores = streams.flat_map(|stream| &stream.stores);
+        stores.filter(|store| store.damage.is_some())
     }
 
     /// Whether all is well, and what is not.
@@ -217,6 +240,23 @@ impl ClusterReport {
                 true => "there is no standby: start another node".to_owned(),
                 false => format!("no standby has caught up: {}", behind.join("; ")),
             });
+        }
+        for node in reports() {
+            if let Some(ms) = node.clock_off_ms() {
+                let which = if ms < 0 { "behind" } else { "ahead of" };
+                notes.push(format!(
+                    "the clock of {} is {} {which} the cluster's time: set it right",
+                    node.node,
+                    span(Duration::from_millis(ms.unsigned_abs()))
+                ));
+            }
+            if let Some(how) = &node.damage {
+                survives = false;
+                notes.push(format!(
+                    "{} reads a damaged copy of the log and cannot own: {how}",
+                    node.node
+                ));
+            }
         }
         for heard in &self.nodes {
             if let Some(why) = &heard.silent {
@@ -298,6 +338,25 @@ impl GroupReport {
                  start none, and bring the messages out (`quintet export`)",
                 stream.name
             ));
+        }
+        for store in &stream.stores {
+            let Store {
+                server, address, ..
+            } = store;
+            if let Some(how) = &store.damage {
+                survives = false;
+                notes.push(format!(
+                    "the copy of {} on {server} ({address}) is damaged: {how}. Stop that \
+                     nats-server, empty its JetStream directory and start it: it copies the rest \
+                     from the others",
+                    stream.name
+                ));
+            }
+            if let Some(why) = &store.silent {
+                notes.push(format!(
+                    "whether the copy at {address} is whole is not known: {why}"
+                ));
+            }
         }
         if stream.leader.is_none() {
             survives = false;
@@ -475,7 +534,7 @@ mod tests {
         fn stream(of: &mut ClusterReport) -> &mut StreamReport {
             of.groups[0].stream.as_mut().expect("one")
         }
-        let cases: [(Break, u8, bool, &str); 12] = [
+        let cases: [(Break, u8, bool, &str); 16] = [
             (|r| drop(r.nodes.remove(0)), 2, false, "nobody owns"),
             (
                 |r| report(r, 0).last_ack_ms = None,
@@ -538,6 +597,42 @@ mod tests {
                 1,
                 false,
                 "n1 of Q_quintet_0 is offline",
+            ),
+            (
+                |r| {
+                    stream(r).stores.push(Store {
+                        server: "n1".to_owned(),
+                        damage: Some("it has 3 entries from 1 to 5".to_owned()),
+                        ..Store::default()
+                    });
+                },
+                1,
+                false,
+                "on n1 () is damaged: it has 3 entries from 1 to 5. Stop that",
+            ),
+            (
+                |r| {
+                    stream(r).stores.push(Store {
+                        address: "n1:8222".to_owned(),
+                        silent: Some("connection refused".to_owned()),
+                        ..Store::default()
+                    });
+                },
+                1,
+                true,
+                "n1:8222 is whole is not known: connection refused",
+            ),
+            (
+                |r| report(r, 1).clock_ahead_ms = Some(-3_600_000),
+                1,
+                true,
+                "the clock of b is 60 min behind the cluster's time",
+            ),
+            (
+                |r| report(r, 1).damage = Some("it begins with entry 9".to_owned()),
+                1,
+                false,
+                "b reads a damaged copy of the log and cannot own: it begins",
             ),
             (|r| stream(r).leader = None, 1, false, "no leader"),
             (

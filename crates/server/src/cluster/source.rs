@@ -141,7 +141,7 @@ impl Source {
             found.farewell = match frame.kind {
                 FrameKind::Reign => match Reign::read(frame.payload) {
                     Ok(Reign::Farewell(to)) => Some(to),
-                    Ok(Reign::Beat | Reign::Again(_) | Reign::Claim(_)) | Err(_) => None,
+                    Ok(Reign::Beat | Reign::Again(..) | Reign::Claim(..)) | Err(_) => None,
                 },
                 FrameKind::Facts | FrameKind::Body | FrameKind::Lost => None,
             };

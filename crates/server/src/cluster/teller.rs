@@ -14,6 +14,7 @@ use super::Node;
 use super::orders::REPORT;
 use super::registry;
 use super::report::{ClusterReport, GroupReport, Heard, NodeReport, Replica, StreamReport};
+use super::stores;
 use crate::audit::Audit;
 use crate::config::Cluster;
 use crate::quotas::Quotas;
@@ -82,6 +83,8 @@ impl Teller {
             takeovers: status.tally.takeovers,
             handovers: status.tally.handovers,
             divergences: status.tally.divergences,
+            clock_ahead_ms: self.node.clock_ahead_ms().or(status.clock_ahead_ms),
+            damage: status.damage,
             resolves: acks.map(Acks::resolves).unwrap_or_default(),
             spliced,
             waiting,
@@ -133,6 +136,16 @@ impl Teller {
         }
     }
 
+    /// The entry that the log begins with, as all up to another say.
+    fn begins(&self) -> Option<(Seq, Seq)> {
+        let status = self.node.status();
+        let acks = self.node.told.acks.get();
+        match acks.filter(|_| status.role == Role::Owner) {
+            Some(acks) => Some((acks.begins(), Seq(u64::MAX))),
+            None => Some((status.begins?, status.read)),
+        }
+    }
+
     /// The stream, as its leader tells of it.
     fn group(&self) -> GroupReport {
         let info = match self.stream.info() {
@@ -155,6 +168,8 @@ impl Teller {
             }
         };
         let ends = info.ends();
+        let name = &self.stream.names().stream;
+        let stores = stores::look(&self.cluster.monitor, name, || self.begins());
         let spoiled = self.spoiled(ends);
         let (leader, peers) = match &info.cluster {
             Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
@@ -179,6 +194,7 @@ impl Teller {
                 first: ends.first.0,
                 last: ends.last.0,
                 bytes: info.bytes(),
+                stores,
             }),
             silent: None,
         }

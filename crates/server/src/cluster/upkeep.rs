@@ -11,6 +11,8 @@ use quintet_host::locked;
 use quintet_jetstream::Error;
 
 use super::registry;
+use super::report::ClusterReport;
+use super::stores::Store;
 use super::teller::Teller;
 
 /// It is seen to so often, and whenever somebody asks.
@@ -57,21 +59,38 @@ impl Teller {
             return Ok(());
         }
         let report = self.report_of_all(self.nodes_of(nodes.clone()));
-        *locked(&self.node.seen) = Some(report);
+        let before = locked(&self.node.seen).replace(report.clone());
+        let known = before.iter().flat_map(ClusterReport::damaged);
+        let known: Vec<&Store> = known.collect();
+        for store in report.damaged().filter(|store| !known.contains(store)) {
+            let how = store.damage.as_deref().unwrap_or_default();
+            tracing::error!(
+                "the copy of the log on nats-server {} ({}) is damaged: {how}. Stop that server, \
+                 empty its JetStream directory and start it",
+                store.server,
+                store.address
+            );
+        }
         if drained && let Some(heir) = self.node.best_heir() {
             tracing::info!("this node is drained: {heir} is to own the queues");
             self.node.hand_over_to(&heir);
             return Ok(());
         }
-        self.place_leader(&nodes)
+        self.place_leader(&nodes, &report)
     }
 
     /// Sees to it that the stream's leader is on no machine whose loss would cost more than that,
-    /// or that is about to be stopped.
-    fn place_leader(&self, nodes: &[registry::Listed]) -> Result<(), Error> {
+    /// or that is about to be stopped, and has no damaged copy.
+    fn place_leader(
+        &self,
+        nodes: &[registry::Listed],
+        report: &ClusterReport,
+    ) -> Result<(), Error> {
         let own = self.cluster.node();
         let shunned = nodes.iter().filter(|node| node.drained || node.node == own);
-        let shunned: Vec<&str> = shunned.map(|node| node.near.as_str()).collect();
+        let shunned = shunned.map(|node| node.near.as_str());
+        let damaged = report.damaged().map(|store| store.server.as_str());
+        let shunned: Vec<&str> = shunned.chain(damaged).collect();
         let Some(peers) = self.stream.info()?.and_then(|info| info.cluster) else {
             return Ok(());
         };

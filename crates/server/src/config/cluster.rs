@@ -39,6 +39,7 @@ pub(crate) struct Cluster {
     pub(crate) link_tls_key: String,
     pub(crate) link_insecure: bool,
     pub(crate) monitor: Vec<String>,
+    pub(crate) nats_version_min: String,
     /// Empty: not known.
     pub(crate) near: String,
     pub(crate) handover_wait_ms: u64,
@@ -73,6 +74,7 @@ impl Default for Cluster {
             link_tls_key: String::new(),
             link_insecure: false,
             monitor: Vec::new(),
+            nats_version_min: "2.15.1".to_owned(),
             near: String::new(),
             handover_wait_ms: 10_000,
             allow_unsafe: false,
@@ -255,15 +257,23 @@ pub(crate) const CLUSTER: &[Spec] = &[
     },
     Spec {
         key: "monitor",
-        help: "Monitoring addresses of the NATS servers, HOST:PORT, to check that they sync each \
-               message (sync_interval: always), which no client can ask. Empty: a warning instead.",
+        help: "Monitoring addresses of all NATS servers, HOST:PORT, to check that they sync each \
+               message (sync_interval: always) and that none has a damaged copy of the log, which \
+               no client can ask. Empty: a warning instead.",
         reload: false,
         field: |c| Field::List(&mut c.cluster.monitor),
     },
     Spec {
+        key: "nats_version_min",
+        help: "The oldest nats-server a node starts with. Servers before 2.15.1 lose acknowledged \
+               messages at a power failure and from a damaged disk.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.nats_version_min),
+    },
+    Spec {
         key: "allow_unsafe",
         help: "Start although messages may be lost: fewer than 3 replicas, servers that do not \
-               sync each message, older servers. For tests.",
+               sync each message. For tests.",
         reload: false,
         field: |c| Field::Flag(&mut c.cluster.allow_unsafe),
     },

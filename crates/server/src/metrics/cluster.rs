@@ -27,6 +27,8 @@ pub(crate) struct ClusterNumbers {
     /// Entries and bytes of the stream.
     pub(crate) log: Option<(u64, u64)>,
     pub(crate) nodes: Vec<NodeNumbers>,
+    /// The servers whose copies of the log are known, and whether each is damaged.
+    pub(crate) copies: Vec<(String, bool)>,
 }
 
 /// One of all nodes; absent is what it has not said, or has not.
@@ -42,6 +44,8 @@ pub(crate) struct NodeNumbers {
     pub(crate) lag_ms: Option<u64>,
     pub(crate) runs_missing: Option<u64>,
     pub(crate) divergences: Option<u64>,
+    /// By how much its clock is off from the cluster's time, to either side.
+    pub(crate) clock_off_ms: Option<u64>,
     pub(crate) spliced: Option<u64>,
 }
 
@@ -67,6 +71,16 @@ pub(super) fn of_each(reading: &Reading<'_>, read: fn(&NodeNumbers) -> Option<u6
     let nodes = reading.cluster.iter().flat_map(|numbers| &numbers.nodes);
     let points =
         nodes.filter_map(|node| Some((vec![node.node.clone().into()], read(node)? as f64)));
+    points.collect()
+}
+
+/// Whether each server's copy is damaged.
+pub(super) fn copies(reading: &Reading<'_>) -> Vec<Point> {
+    let copies = reading.cluster.iter().flat_map(|numbers| &numbers.copies);
+    let points = copies.map(|(server, damaged)| {
+        let number = if *damaged { 1.0 } else { 0.0 };
+        (vec![server.clone().into()], number)
+    });
     points.collect()
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+use quintet_cluster::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 
 use super::{Link, Process};
 
@@ -67,5 +67,10 @@ impl Stream for Connection {
     fn purge_below(&self, seq: Seq, told: Told<bool>) {
         self.process.step();
         self.link.purge_below(seq, self.told(told));
+    }
+
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
+        self.process.step();
+        self.link.distrust(ends, bad, self.told(told));
     }
 }

@@ -12,5 +12,5 @@ pub use clocks::Clocks;
 pub use connection::Connection;
 pub use over::Over;
 pub use process::Process;
-pub use stream::{Faults, Link, SimStream};
+pub use stream::{Faults, Lie, Link, SimStream};
 pub use time::SimWorld;

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use quintet_cluster::{
-    Answer, Ends, Found, Moment, Seq, Stream, Tail, TailEvent, Told, World as _,
+    Answer, Distrusted, Ends, Found, Moment, Seq, Stream, Tail, TailEvent, Told, World as _,
 };
 
 use super::SimWorld;
@@ -28,6 +28,8 @@ pub struct Faults {
     pub stale: u64,
     /// Of each append: the leader goes, and for some seconds there is none.
     pub leader: u64,
+    /// Of each leader that goes: for up to 20 seconds one whose store is damaged follows it.
+    pub lies: u64,
     /// Test only: an append is stored wherever the stream ends.
     pub ignore_expected: bool,
     /// Test only: a purge takes the segment behind as well.
@@ -43,6 +45,7 @@ impl Faults {
             doubled: 0,
             stale: 0,
             leader: 0,
+            lies: 0,
             ignore_expected: false,
             purge_too_far: false,
         }
@@ -57,10 +60,22 @@ impl Faults {
             doubled: some(100),
             stale: some(300),
             leader: some(10),
+            lies: 0,
             ignore_expected: false,
             purge_too_far: false,
         }
     }
+}
+
+/// How the store of the server that leads is damaged. What the others have is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// It has nothing before this entry.
+    First(Seq),
+    /// It lacks these entries, both included.
+    Hole(Seq, Seq),
+    /// It is an old copy, from when the stream had these ends.
+    Old(Seq, Seq),
 }
 
 /// A stream and everything that is on its way to it. Each node has a [`Link`].
@@ -82,6 +97,11 @@ struct Server {
     purges: Vec<Ends>,
     /// There is no leader until then.
     leaderless: Moment,
+    lie: Option<Lie>,
+    /// Leaders whose stores were damaged so far.
+    lies: u64,
+    /// A leader that is asked to steps down.
+    obeys: bool,
     tails: Vec<Weak<Mutex<Following>>>,
 }
 
@@ -125,6 +145,74 @@ impl Server {
         self.entries.get(usize::try_from(index).ok()?)
     }
 
+    /// Where the leader's copy begins and ends.
+    fn seen(&self) -> (Seq, Seq) {
+        match self.lie {
+            Some(Lie::First(first)) => (first.max(self.first), self.last()),
+            Some(Lie::Old(first, last)) => (first, last),
+            Some(Lie::Hole(..)) | None => (self.first, self.last()),
+        }
+    }
+
+    /// What stands there in the leader's copy.
+    fn seen_entry(&self, seq: Seq) -> Option<&Bytes> {
+        let (first, last) = self.seen();
+        let is_there = match self.lie {
+            Some(Lie::Hole(from, to)) => seq < from || seq > to,
+            _ => first <= seq && seq <= last,
+        };
+        match self.lie {
+            _ if !is_there => None,
+            Some(Lie::Old(..)) => self.stored.get(usize::try_from(seq.0 - 1).ok()?),
+            _ => self.entry(seq),
+        }
+    }
+
+    /// Where the leader's copy, or one of somebody who is behind, begins and ends.
+    fn seen_ends(&mut self) -> Ends {
+        let (first, last) = self.seen();
+        // Whoever is behind knows of the last purge, so both ends are from one moment.
+        let last = match (self.lie, self.purges.last().map(|ends| ends.last)) {
+            (None, purged) => self.seen_last().max(purged.unwrap_or(first).min(last)),
+            (Some(_), _) => last,
+        };
+        let missing = match self.lie {
+            Some(Lie::Hole(from, to)) => (from.max(first).0..=to.min(last).0).count() as u64,
+            _ => 0,
+        };
+        let whole = Ends::whole(first, last);
+        Ends {
+            count: whole.count - missing,
+            ..whole
+        }
+    }
+
+    /// A damage at random.
+    fn any_lie(&mut self) -> Option<Lie> {
+        let last = self.last();
+        let any = |random: &mut Random, from: Seq| {
+            Seq(from.0 + random.below((last.0 + 1).saturating_sub(from.0).max(1)))
+        };
+        let at = any(&mut self.random, self.first);
+        match self.random.below(4) {
+            0 => Some(Lie::First(at.after())),
+            // As a segment does.
+            1 => {
+                let all = (self.first.0..).map(Seq).zip(&self.entries);
+                let begin = all.filter(|(seq, entry)| *seq <= at && begins(entry));
+                let begin = begin.last();
+                begin.map(|(seq, _)| Lie::First(seq))
+            }
+            2 => Some(Lie::Hole(at, Seq(at.0 + self.random.below(50)).min(last))),
+            _ => {
+                let purge = self.random.index(self.purges.len() + 1);
+                let old = purge.checked_sub(1).map(|purge| self.purges[purge]);
+                let (first, least) = old.map_or((Seq(1), Seq(0)), |ends| (ends.first, ends.last));
+                Some(Lie::Old(first, any(&mut self.random, least)))
+            }
+        }
+    }
+
     fn purge_below(&mut self, seq: Seq) {
         let before = self.first;
         while self.first < seq && !self.entries.is_empty() {
@@ -139,11 +227,7 @@ impl Server {
             self.entries.drain(..=more);
             self.first = Seq(self.first.0 + more as u64 + 1);
         }
-        let ends = Ends {
-            first: self.first,
-            last: self.last(),
-        };
-        self.purges.push(ends);
+        self.purges.push(Ends::whole(self.first, self.last()));
     }
 
     /// Whether a fault happens now.
@@ -184,6 +268,9 @@ impl SimStream {
             stored: Vec::new(),
             purges: Vec::new(),
             leaderless: Moment::ZERO,
+            lie: None,
+            lies: 0,
+            obeys: true,
             tails: Vec::new(),
         };
         Self {
@@ -209,6 +296,29 @@ impl SimStream {
             ..Faults::none()
         };
         state.leaderless = Moment::ZERO;
+        drop(state);
+        self.lead(None);
+    }
+
+    /// A server leads from now on whose copy is damaged like this, or is not.
+    pub fn lead(&self, lie: Option<Lie>) {
+        let tails: Vec<_> = {
+            let mut state = lock(&self.state);
+            state.lie = lie;
+            state.lies += u64::from(lie.is_some());
+            state.tails.iter().filter_map(Weak::upgrade).collect()
+        };
+        tails.iter().for_each(|tail| self.follow(tail));
+    }
+
+    /// Whether a leader whose copy is damaged steps down when it is asked to.
+    pub fn set_obeys(&self, obeys: bool) {
+        lock(&self.state).obeys = obeys;
+    }
+
+    /// How many leaders so far had damaged copies.
+    pub fn lies(&self) -> u64 {
+        lock(&self.state).lies
     }
 
     /// What is stored, from the first place on.
@@ -240,9 +350,29 @@ impl SimStream {
         if state.meets(|faults| faults.leader) {
             let gone = Duration::from_millis(500 + state.random.below(8_500));
             state.leaderless = now + gone;
+            let lie = match state.meets(|faults| faults.lies) {
+                true => state.any_lie(),
+                false => None,
+            };
+            let time = Duration::from_millis(state.random.below(20_000));
+            let (stream, then) = (self.clone(), self.clone());
+            self.world.plan(gone, move || stream.lead(lie));
+            if lie.is_some() {
+                let honest = move || {
+                    // Another may lead by then.
+                    if lock(&then.state).lie == lie {
+                        then.lead(None);
+                    }
+                };
+                self.world.plan(gone + time, honest);
+            }
             if state.random.chance(1, 2) {
                 return None;
             }
+        }
+        // Its followers do not follow it.
+        if let Some(Lie::Old(..)) = state.lie {
+            return None;
         }
         if state.last() != expected && !state.faults.ignore_expected {
             return Some(Answer::Wrong);
@@ -288,7 +418,7 @@ impl SimStream {
             let next = following.next;
             let (entry, first) = {
                 let state = lock(&self.state);
-                (state.entry(next).cloned(), state.first)
+                (state.seen_entry(next).cloned(), state.seen().0)
             };
             match entry {
                 Some(entry) => {
@@ -377,12 +507,7 @@ impl Stream for Link {
             if stream.world.now() < state.leaderless {
                 return Some(None);
             }
-            let least = state.last().min(state.first);
-            let last = state.seen_last().max(least);
-            Some(Some(Ends {
-                first: state.first,
-                last,
-            }))
+            Some(Some(state.seen_ends()))
         };
         self.send(ask, told);
     }
@@ -396,7 +521,7 @@ impl Stream for Link {
             if seq > state.seen_last() {
                 return Some(Found::Nothing);
             }
-            let found = state.entry(seq).cloned();
+            let found = state.seen_entry(seq).cloned();
             Some(found.map_or(Found::Nothing, Found::Entry))
         };
         self.send(ask, told);
@@ -424,6 +549,20 @@ impl Stream for Link {
             }
             state.purge_below(seq);
             Some(true)
+        };
+        self.send(ask, told);
+    }
+
+    fn distrust(&self, ends: Ends, _bad: &[String], told: Told<Distrusted>) {
+        let ask = move |stream: &SimStream| {
+            let mut state = lock(&stream.state);
+            let led = stream.world.now() >= state.leaderless && state.obeys;
+            if !led || state.lie.is_none() || state.seen_ends().first != ends.first {
+                return Some(Distrusted::Unknown);
+            }
+            drop(state);
+            stream.lead(None);
+            Some(Distrusted::Asked("a".to_owned()))
         };
         self.send(ask, told);
     }

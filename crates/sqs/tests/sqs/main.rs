@@ -3,4 +3,5 @@
 mod clock;
 mod moves;
 mod random;
+mod unknown;
 mod world;

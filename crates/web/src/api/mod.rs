@@ -275,9 +275,9 @@ impl Api {
     }
 }
 
-/// What the shards said, if they did it. `None`: the server is stopping.
+/// What the shards said, if they did it. `None`: they did not say.
 fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
-    let (outcome, name) = told.ok_or_else(Problem::stopping)?;
+    let (outcome, name) = told.ok_or_else(Problem::unknown)?;
     if let Outcome::Refused(refusal) = outcome {
         return Err(Problem::refused(refusal));
     }

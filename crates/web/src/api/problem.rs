@@ -92,6 +92,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "not_json", detail)
     }
 
+    /// Nobody said what came of it.
+    pub(crate) fn unknown() -> Self {
+        Self::refused(Refusal::Unknown)
+    }
+
     pub(crate) fn stopping() -> Self {
         let detail = "the server is stopping";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
@@ -169,6 +174,7 @@ impl Problem {
             | Refusal::TagsFull
             | Refusal::SnapshotFull
             | Refusal::UserBytes => StatusCode::INSUFFICIENT_STORAGE,
+            Refusal::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::QueueDown | Refusal::Draining | Refusal::Unavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }

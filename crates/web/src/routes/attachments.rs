@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{HeaderMap, StatusCode};
+use quintet_engine::Refusal;
 use quintet_scripts::{Attached, Fault, Rq};
 use serde_json::json;
 
@@ -267,7 +268,7 @@ fn answer(
     result: Result<String, Fault>,
     notice: &str,
 ) -> Result<Response, Problem> {
-    if let Err(fault @ Fault::QueueNotFound) = &result {
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
         return Err(problem(fault));
     }
     if json {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
+use quintet_engine::Refusal;
 use quintet_scripts::{AdminOp, Fault, QueueConfig};
 use serde_json::{Value, json};
 
@@ -141,7 +142,7 @@ pub(super) async fn ack_errs(
     let given = app.form(request).await?;
     let asked = queue.clone();
     let result = app.ask(move |rq| rq.ack_errs(&asked)).await?;
-    if let Err(fault @ Fault::QueueNotFound) = &result {
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
         return Err(problem(fault));
     }
     if given.form.get("x_format") == Some("json") {

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_engine::Verb;
+use quintet_engine::{Refusal, Verb};
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
 use serde_json::{Map, Value, json};
 
@@ -88,8 +88,9 @@ pub(super) async fn create(
             rq.create_routed(&asked, message, method)
         })
         .await?;
-    if matches!(result, Err(Fault::QueueNotFound)) {
-        return Err(problem(&Fault::QueueNotFound));
+    // That it failed would be taken for not stored.
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
+        return Err(problem(fault));
     }
     if !html {
         let mut response = document(&said(&result));
@@ -239,7 +240,7 @@ pub(super) async fn act(
     let result = app
         .ask(move |rq| existing(rq, &asked).and_then(|()| run(rq, &asked, &which)))
         .await?;
-    if let Err(fault @ Fault::QueueNotFound) = &result {
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
         return Err(problem(fault));
     }
     let result = result.map(|()| act.done);
@@ -277,6 +278,9 @@ pub(super) async fn clone(
     let result = app
         .ask(move |rq| existing(rq, &asked).and_then(|()| rq.clone_message(&asked, &id)))
         .await?;
+    if let Err(fault @ Fault::Refused(Refusal::Unknown)) = &result {
+        return Err(problem(fault));
+    }
     if given.form.get("x_format") == Some("json") {
         return Ok(document(&said(&result.map_err(gone))));
     }
@@ -295,6 +299,9 @@ pub(super) async fn run_now(
     let result = app
         .ask(move |rq| existing(rq, &asked).and_then(|()| rq.run_now(&asked, &which)))
         .await?;
+    if let Err(fault @ Fault::Refused(Refusal::Unknown)) = &result {
+        return Err(problem(fault));
+    }
     if given.form.get("x_format") == Some("json") {
         let result = result.map(|()| "msg set to run now").map_err(gone);
         return Ok(reply::document(&said(&result)));

@@ -207,3 +207,22 @@ fn no_address_has_bytes_that_are_no_text() {
     }
     assert!(asked > 100, "{asked}");
 }
+
+#[test]
+fn a_put_that_nobody_acknowledges_is_not_told_as_refused() {
+    let world = World::new();
+    world.paused_queue("work");
+    world.door.set_silent(true);
+    let path = "/api/v1/queues/other/messages";
+    let one = json!({"messages": [{"body": "one"}]});
+    let reply = world.post_json(path, &one);
+    assert_eq!(reply.status, 500, "{}", reply.text());
+    assert_eq!(reply.json()["code"], "unknown");
+    // RQ's clients take `["fail", ...]` for not stored.
+    let reply = world.post_json("/q/work/new_message", &json!({"param1": "x"}));
+    assert_eq!(reply.status, 500, "{}", reply.text());
+    world.door.set_silent(false);
+    let list = world.get(path).json();
+    let there = list["messages"].as_array().map(Vec::len);
+    assert_eq!(there, Some(1), "{list}");
+}

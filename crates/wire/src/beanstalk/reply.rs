@@ -218,7 +218,8 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::BadName
         | Refusal::BadMessageName
         | Refusal::Conflict
-        | Refusal::Unavailable => INTERNAL_ERROR,
+        | Refusal::Unavailable
+        | Refusal::Unknown => INTERNAL_ERROR,
         Refusal::NotPermitted => NOT_PERMITTED,
     }
 }

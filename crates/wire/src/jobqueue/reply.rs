@@ -114,6 +114,7 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::BatchTooLarge => "Batch too large",
         Refusal::TooManyBatches => "Too many batches",
         Refusal::Unavailable => "no quorum",
+        Refusal::Unknown => "outcome not known",
     }
 }
 

@@ -74,6 +74,7 @@ impl LineupReply {
 
 /// Too few machines can be reached to keep what would be done.
 const NO_QUORUM: &str = "no quorum";
+const UNKNOWN: &str = "outcome not known";
 
 /// How a refused put is told.
 pub(super) fn push_error(refusal: Refusal) -> &'static str {
@@ -83,6 +84,7 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         Refusal::Draining => "SERVER_DRAINING",
         Refusal::NotPermitted => "NOT_PERMITTED",
         Refusal::Unavailable => NO_QUORUM,
+        Refusal::Unknown => UNKNOWN,
         Refusal::QueueFull
         | Refusal::NotFound
         | Refusal::QueueNotFound
@@ -116,6 +118,7 @@ fn pop_error(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::QueueDown => "QUEUE_DOWN",
         Refusal::Unavailable => NO_QUORUM,
+        Refusal::Unknown => UNKNOWN,
         Refusal::NotPermitted => "NOT_PERMITTED",
         Refusal::NoMemory => "Out of memory",
         Refusal::QueueFull

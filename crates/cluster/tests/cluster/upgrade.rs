@@ -1,0 +1,163 @@
+//! A log of version 1, whose claims do not say where it begins, and those who own it next.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quintet_cluster::{
+    Claim, Fences, MemStream, Reign, Seq, Stream as _, Writer,
+    entry::{Entry, Header},
+    reader::{Read, Reader},
+};
+use quintet_log::{Epoch, FrameBuf, Position, SegmentNumber, Stamp};
+use quintet_sim::{
+    cluster::{Faults, Lie, SimStream, SimWorld},
+    log_tests::facts,
+};
+
+use crate::common::{CLUSTER, Frame, Node, store};
+
+/// An owner of version 1.
+struct Old {
+    position: Position,
+    segment: u32,
+    chain: u32,
+    entries: Vec<Bytes>,
+}
+
+impl Old {
+    fn append(&mut self, mut frame: FrameBuf, begins: bool) -> Position {
+        let stamp = Stamp {
+            epoch: Epoch(1),
+            time_ms: 5,
+        };
+        self.segment += u32::from(begins);
+        let at = self.position;
+        let sealed = frame.sealed(at, stamp);
+        let header = Header {
+            tells: false,
+            begins,
+            more: false,
+            pads: false,
+            part: 0,
+            writer: Writer(1),
+            epoch: Epoch(1),
+            position: at,
+            segment: SegmentNumber(self.segment),
+            chain: self.chain,
+        };
+        let entry = header.encode(CLUSTER, sealed);
+        self.position = Position(at.0 + sealed.len() as u64);
+        self.chain = Entry::decode(CLUSTER, &entry).expect("an entry").checksum;
+        self.entries.push(entry);
+        at
+    }
+
+    /// Three segments of five frames, and where each of the latter two begins.
+    fn log() -> (Vec<Bytes>, Vec<Frame>, [Seq; 2]) {
+        let mut old = Self {
+            position: Position(0),
+            segment: 0,
+            chain: 0,
+            entries: Vec::new(),
+        };
+        let claim = Claim {
+            epoch: Epoch(1),
+            writer: Writer(1),
+            node: "old".to_owned(),
+            link: String::new(),
+        };
+        old.append(Reign::Claim(claim.clone(), None).frame(), true);
+        let (mut frames, mut begin) = (Vec::new(), Vec::new());
+        for number in 0..15_u8 {
+            let begins = number == 5 || number == 10;
+            if begins {
+                begin.push(Seq(old.entries.len() as u64 + 1));
+            }
+            let payload = vec![number; 100];
+            let at = old.append(facts(&payload), begins);
+            frames.push((at, payload));
+            if begins {
+                old.append(Reign::Again(claim.clone(), None).frame(), false);
+            }
+        }
+        (old.entries, frames, [begin[0], begin[1]])
+    }
+
+    fn stream(entries: &[Bytes]) -> MemStream {
+        let stream = MemStream::new();
+        for (seq, entry) in (0..).map(Seq).zip(entries) {
+            stream.append(seq, entry.clone(), Box::new(|_| ()));
+        }
+        stream
+    }
+}
+
+fn open(stream: &MemStream, seed: u64) -> Result<Node, quintet_log::LogError> {
+    let (way, world) = (Arc::new(stream.clone()), Arc::new(SimWorld::new()));
+    Node::open(store(way, world, seed, Fences::default()))
+}
+
+/// Where the log begins, as it says last.
+fn beginning(stream: &MemStream) -> Option<(SegmentNumber, Seq)> {
+    let (first, entries) = stream.entries();
+    let mut reader = Reader::new(CLUSTER, first);
+    let mut told = None;
+    for (seq, entry) in (first.0..).map(Seq).zip(&entries) {
+        if let Ok(Read::Frame(frame)) = reader.read(seq, entry) {
+            told = frame.beginning().or(told);
+        }
+    }
+    told.map(|told| (told.segment, told.seq))
+}
+
+#[test]
+fn the_first_owner_of_a_later_version_says_where_a_log_begins_that_is_whole() {
+    let (entries, frames, [second, third]) = Old::log();
+    let stream = Old::stream(&entries);
+    stream.purge_below(second, Box::new(|_| ()));
+    assert_eq!(beginning(&stream), None);
+    let node = open(&stream, 2).expect("open");
+    assert_eq!(node.found, frames[5..]);
+    assert_eq!(beginning(&stream), Some((SegmentNumber(2), second)));
+    // From now on no other beginning is believed.
+    stream.purge_below(third, Box::new(|_| ()));
+    let why = open(&stream, 3).err().expect("it lacks a segment");
+    let said = format!("the log begins with entry {second}");
+    assert!(why.to_string().contains(&said), "{why}");
+}
+
+#[test]
+fn a_log_of_version_1_with_a_hole_or_a_torn_beginning_is_not_accepted() {
+    let (entries, frames, [second, _]) = Old::log();
+    let damages = [
+        Some(Lie::Hole(Seq(second.0 + 2), Seq(second.0 + 2))),
+        Some(Lie::First(second.after())),
+        None,
+    ];
+    for damage in damages {
+        let world = SimWorld::new();
+        let stream = SimStream::new(world.clone(), 1, Faults::none());
+        let link = Arc::new(stream.link());
+        for (seq, entry) in (0..).map(Seq).zip(&entries) {
+            link.append(seq, entry.clone(), Box::new(|_| ()));
+            world.pass(std::time::Duration::from_millis(5));
+        }
+        stream.lead(damage);
+        let world = Arc::new(world);
+        // A hole keeps reading from coming to its end.
+        if let Some(Lie::Hole(..)) = damage {
+            let ends = Arc::new(std::sync::Mutex::new(None));
+            let told = Arc::clone(&ends);
+            link.ends(Box::new(move |ends| *told.lock().expect("lock") = ends));
+            world.pass(std::time::Duration::from_millis(50));
+            let missing = ends.lock().expect("lock").map(|ends| ends.missing());
+            assert_eq!(missing, Some(1));
+            continue;
+        }
+        let opened = Node::open(store(link, world, 2, Fences::default()));
+        match damage {
+            Some(_) => assert!(opened.is_err(), "{damage:?}"),
+            None => assert_eq!(opened.expect("whole").found, frames),
+        }
+    }
+}

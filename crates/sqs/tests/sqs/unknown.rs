@@ -1,0 +1,34 @@
+//! A put that was decided and that nobody acknowledges.
+
+use serde_json::json;
+
+use crate::world::{Served, sim};
+
+#[test]
+fn a_send_that_nobody_acknowledges_is_not_told_as_refused() {
+    let door = sim();
+    let served = Served::new(door.clone());
+    let queue = served.yes("CreateQueue", &json!({"QueueName": "q"}));
+    let url = &queue["QueueUrl"];
+    let one = json!({"QueueUrl": url, "MessageBody": "one"});
+    door.set_silent(true);
+    let (status, fault) = served.ask("SendMessage", &one);
+    assert_eq!(status, 500, "{fault}");
+    let said = fault.to_string();
+    assert!(
+        said.contains("InternalFailure") && said.contains("not known"),
+        "{said}"
+    );
+    let batch = json!({"QueueUrl": url, "Entries": [{"Id": "a", "MessageBody": "two"}]});
+    let (status, reply) = served.ask("SendMessageBatch", &batch);
+    let failed = &reply["Failed"][0];
+    let unknown = status == 500 || failed["Code"] == "InternalFailure";
+    assert!(
+        unknown && failed["SenderFault"] != true,
+        "{status}: {reply}"
+    );
+    door.set_silent(false);
+    let most = json!({"QueueUrl": url, "MaxNumberOfMessages": 10});
+    let got = served.yes("ReceiveMessage", &most);
+    assert_eq!(got["Messages"].as_array().map(Vec::len), Some(2), "{got}");
+}
