@@ -589,6 +589,7 @@ fn start_helpers(
         "history",
         Box::new(|server, ends| server.run_history(&ends.stop)),
     )?;
+    start("logins", Box::new(|server, _| server.run_logins()))?;
     start(
         "fetch",
         Box::new(|server, ends| server.core.run_fetch(&ends.stop)),
