@@ -216,7 +216,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let _lock = DirLock::acquire(&config.data)?;
     modes::tell_wider(&config.data);
     let (orders, inbox) = channel();
-    crate::signals::listen(orders.clone())?;
+    let stops = crate::signals::listen(orders.clone())?;
 
     let tls = Tls::load(&config)?;
     let _watch = Watch::start(&tls)?;
@@ -254,6 +254,10 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     if let Some(traced) = &traced {
         traced.follow(&server.core);
     }
+    let starting = match &server.node {
+        None => Some(stuck::watch_start(&server, stops)?),
+        Some(_) => None,
+    };
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
@@ -266,6 +270,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         ends,
     };
     let mut scripts = Scripts::start(&server, http, sqs)?;
+    drop(starting);
     // Nobody else sets it.
     let _first = watched.set(Arc::downgrade(&server));
     match &server.node {
