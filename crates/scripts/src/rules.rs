@@ -163,7 +163,9 @@ impl Rules {
     /// # Errors
     /// All that is wrong with it, a line each, which names the rule.
     pub fn parse(text: &str) -> Result<Self, Vec<String>> {
-        let table: Table = text.parse().map_err(|error| vec![syntax(text, &error)])?;
+        let table: Table = text
+            .parse()
+            .map_err(|error| vec![toml_error(text, &error)])?;
         let mut problems = Vec::new();
         let mut rules: Vec<Rule> = Vec::new();
         for (key, value) in &table {
@@ -236,15 +238,16 @@ fn refuse_all() -> Rule {
     }
 }
 
-/// In one line, with the line it is about.
-fn syntax(text: &str, error: &toml::de::Error) -> String {
+/// An error of TOML in one line, with the place it is about and without the text there, which may
+/// be a password.
+pub fn toml_error(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
-    let line = before.map(|before| before.matches('\n').count() + 1);
     let what = error.message().replace('\n', ", ");
-    match line {
-        Some(line) => format!("line {line}: {what}"),
-        None => what,
-    }
+    let Some(before) = before else { return what };
+    let (lines, last) = before.rsplit_once('\n').unwrap_or(("", before));
+    let line = 1 + usize::from(before.contains('\n')) + lines.matches('\n').count();
+    let column = 1 + last.chars().count();
+    format!("line {line}, column {column}: {what}")
 }
 
 /// Reads one rule; what is wrong with it goes to `problems`.

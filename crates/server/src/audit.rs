@@ -182,6 +182,14 @@ impl Audit {
         }
     }
 
+    /// The file becomes the older one; a new one takes its place.
+    fn rotate(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let options = options.create(true).append(true);
+        fs::rename(&self.path, older(&self.path))?;
+        options.open(&self.path)
+    }
+
     fn append(&self, act: &Act) -> io::Result<()> {
         let mut line = serde_json::to_vec(act)?;
         line.push(b'\n');
@@ -204,18 +212,18 @@ impl Audit {
                 (file, size)
             }
         };
+        let mut rotated = Ok(());
         if size > 0 && size + line.len() as u64 > BYTES_MAX {
-            fs::rename(&self.path, older(&self.path))?;
-            file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&self.path)?;
-            size = 0;
+            match self.rotate() {
+                Ok(new) => (file, size) = (new, 0),
+                // The line goes into the file that there is.
+                Err(error) => rotated = Err(error),
+            }
         }
         // One write, so that a line is there whole or not at all.
         file.write_all(&line)?;
         *open = Some((file, size + line.len() as u64));
-        Ok(())
+        rotated
     }
 }
 
@@ -338,5 +346,31 @@ mod tests {
         let newest = acts.last().expect("some").who.clone();
         assert_eq!(newest, (lines - 1).to_string());
         assert!(acts.len() as u64 >= lines / 3);
+    }
+
+    /// What has the older file's name cannot be replaced.
+    #[test]
+    fn a_rotation_that_fails_loses_no_line() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join(FILE);
+        let obstacle = older(&path).join("file");
+        fs::create_dir(older(&path)).expect("made");
+        fs::write(&obstacle, "").expect("made");
+        let audit = Audit::new(dir.path());
+        let long = "x".repeat(64 << 10);
+        let lines = BYTES_MAX / (64 << 10) + 3;
+        let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
+        (0..lines).for_each(note);
+        fs::remove_dir_all(older(&path)).expect("removed");
+        let noted = |acts: Vec<Act>| acts.into_iter().map(|act| act.who).collect::<Vec<_>>();
+        let all = |lines: u64| {
+            (0..lines)
+                .map(|number| number.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(noted(read(dir.path(), 0).expect("read")), all(lines));
+        note(lines);
+        assert!(older(&path).is_file(), "the next line rotates");
+        assert_eq!(noted(read(dir.path(), 0).expect("read")), all(lines + 1));
     }
 }

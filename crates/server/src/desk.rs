@@ -442,6 +442,7 @@ impl Server {
                     // Connections are never placed here.
                     Mail::Socket(..)
                     | Mail::Login(..)
+                    | Mail::Logins
                     | Mail::Census(..)
                     | Mail::Close(..)
                     | Mail::Refuse

@@ -217,7 +217,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     let _lock = DirLock::acquire(&config.data)?;
     modes::tell_wider(&config.data);
     let (orders, inbox) = channel();
-    crate::signals::listen(orders.clone())?;
+    let stops = crate::signals::listen(orders.clone())?;
 
     let is_open = !trust.is_used();
     let tls = Tls::load(&config)?;
@@ -258,6 +258,10 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     if let Some(traced) = &traced {
         traced.follow(&server.core);
     }
+    let starting = match &server.node {
+        None => Some(stuck::watch_start(&server, stops)?),
+        Some(_) => None,
+    };
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
@@ -270,6 +274,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         ends,
     };
     let mut scripts = Scripts::start(&server, http, sqs)?;
+    drop(starting);
     // Nobody else sets it.
     let _first = watched.set(Arc::downgrade(&server));
     match &server.node {
@@ -593,6 +598,7 @@ fn start_helpers(
         "history",
         Box::new(|server, ends| server.run_history(&ends.stop)),
     )?;
+    start("logins", Box::new(|server, _| server.run_logins()))?;
     start(
         "fetch",
         Box::new(|server, ends| server.core.run_fetch(&ends.stop)),

@@ -1,7 +1,7 @@
-//! The end of a stop for which there is no space.
+//! The end of a server for which there is no space.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,34 @@ pub(crate) fn watch_stop(server: &Arc<Server>) -> Result<()> {
         Instant::now(),
         Duration::from_millis(stop_wait.saturating_add(grace)),
     );
+    watch(server, || false, move || began.elapsed() >= given)
+}
+
+/// A start waits for the same parts, and obeys no order meanwhile: told to stop while nothing can
+/// be written, the server ends. `stops` is set by the signal. Until the answer is dropped.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(crate) fn watch_start(server: &Arc<Server>, stops: Arc<AtomicBool>) -> Result<Arc<()>> {
+    let starting = Arc::new(());
+    let waits = Arc::downgrade(&starting);
+    let started = move || Weak::strong_count(&waits) == 0;
+    watch(server, started, move || stops.load(Ordering::Relaxed))?;
+    Ok(starting)
+}
+
+/// Ends the server where nothing can be written once it `is_due`; until it `is_over`.
+fn watch(
+    server: &Arc<Server>,
+    is_over: impl Fn() -> bool + Send + 'static,
+    is_due: impl Fn() -> bool + Send + 'static,
+) -> Result<()> {
     let server = Arc::downgrade(server);
     let look = move || {
-        while let Some(server) = server.upgrade() {
-            if began.elapsed() >= given && server.core.is_stuck() {
+        while let Some(server) = server.upgrade()
+            && !is_over()
+        {
+            if is_due() && server.core.is_stuck() {
                 eprintln!("quintet: {LOST}");
                 std::process::exit(1);
             }

@@ -463,8 +463,8 @@ impl Sqs {
                 let _heard = tell.send(answer);
             }),
         );
-        let principal = match told.await {
-            Ok(Answer::In(principal)) => principal,
+        let (principal, proof) = match told.await {
+            Ok(Answer::In(principal, proof)) => (principal, proof),
             Ok(Answer::No) => {
                 return Err(match signed {
                     Some(_) => Fault::new(
@@ -486,7 +486,7 @@ impl Sqs {
             }
         };
         if let Some(client) = client {
-            client.is_of(Some(&(principal, Arc::clone(gate))));
+            client.is_of(Some(&(principal, Arc::clone(gate))), proof);
         }
         if let Err(problem) = pace(Some(gate), None, Some(principal)).await {
             return Err(of_problem(&problem));

@@ -1,7 +1,7 @@
 //! Users and grants, compiled: who somebody is, and what that one may do.
 
 use std::fmt;
-use std::hash::{Hash as _, Hasher as _};
+use std::hash::{Hash, Hasher as _};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -68,8 +68,8 @@ impl fmt::Debug for Table {
 /// What is to be thought of somebody who says who it is.
 #[derive(Debug)]
 pub enum Claim {
-    /// It is so.
-    Is(Principal),
+    /// It is so, by the token or secret with this number (see [`Table::counts`]).
+    Is(Principal, u64),
     /// It is so if the password fits this; `None`: whether it fits or not,
     /// nobody gets in, and only the time is to be the same.
     If(Password, Option<Principal>),
@@ -226,21 +226,34 @@ impl Table {
         self.names.get(&principal).cloned()
     }
 
-    /// A number that tells whether what a user logs in with is what it was: password, secret and
-    /// the tokens that count at `now_ms`. Zero of somebody who is no user here.
-    pub fn credentials(&self, principal: Principal, now_ms: u64) -> u64 {
-        let known = self.users.values().find(|(number, _)| *number == principal);
-        let Some((_, user)) = known else { return 0 };
-        let mut hasher = std::hash::DefaultHasher::new();
-        user.password
-            .as_ref()
-            .map(Password::as_str)
-            .hash(&mut hasher);
-        user.secret.hash(&mut hasher);
-        for token in user.tokens.iter().filter(|token| token.until_ms > now_ms) {
-            (token.id, token.until_ms).hash(&mut hasher);
+    /// True if a login of `principal` still counts at `now_ms`. `proof` is the number of the
+    /// password, secret or token that it came with; 0: none, so that the user must only exist.
+    pub fn counts(&self, principal: Principal, proof: u64, now_ms: u64) -> bool {
+        if matches!(principal, Principal::SERVER | Principal::ANONYMOUS) {
+            return true;
         }
-        hasher.finish()
+        let Some(name) = self.names.get(&principal) else {
+            return false;
+        };
+        let Some((_, user)) = self.users.get(&**name) else {
+            return proof == 0;
+        };
+        let tokens = user.tokens.iter().filter(|token| token.until_ms > now_ms);
+        let password = user.password.as_ref().map(proof_of_password);
+        let secret = user.secret.as_ref().map(proof_of);
+        let tokens = tokens.map(|token| proof_of(&token.id));
+        proof == 0
+            || password
+                .into_iter()
+                .chain(secret)
+                .chain(tokens)
+                .any(|known| known == proof)
+    }
+
+    /// How many tokens count at `now_ms`.
+    pub fn live_tokens(&self, now_ms: u64) -> usize {
+        let tokens = self.tokens.values();
+        tokens.filter(|(token, _)| token.until_ms > now_ms).count()
     }
 
     /// What `principal` may do to the messages of `queue`. A fan-out child
@@ -281,17 +294,15 @@ impl Table {
         let Some((principal, user)) = self.users.get(name) else {
             return Claim::Unknown(nobodys());
         };
-        let by_token = TokenId::of(given).is_some_and(|id| {
+        let by_token = TokenId::of(given).and_then(|id| {
             // All are compared, so that the time does not tell which it was.
             let fits = user.tokens.iter().filter(|token| token.id.same(&id));
-            fits.filter(|token| token.until_ms > now_ms).count() > 0
+            let fits = fits.filter(|token| token.until_ms > now_ms);
+            fits.fold(None, |_, token| Some(proof_of(&token.id)))
         });
-        let by_secret = user
-            .secret
-            .as_ref()
-            .is_some_and(|secret| secret.fits(given));
-        if by_token || by_secret {
-            return Claim::Is(*principal);
+        let secret = user.secret.as_ref().filter(|secret| secret.fits(given));
+        if let Some(proof) = by_token.or_else(|| secret.map(proof_of)) {
+            return Claim::Is(*principal, proof);
         }
         match &user.password {
             Some(password) => Claim::If(password.clone(), Some(*principal)),
@@ -299,13 +310,24 @@ impl Table {
         }
     }
 
-    /// Whose token this is, if it counts at `now_ms`.
-    pub fn bearer(&self, token: &[u8], now_ms: u64) -> Option<Principal> {
+    /// Whose token this is, and its number as [`Table::counts`] takes it, if it counts at `now_ms`.
+    pub fn bearer(&self, token: &[u8], now_ms: u64) -> Option<(Principal, u64)> {
         let id = TokenId::of(token)?;
         let (token, name) = self.tokens.get(&id)?;
         let (principal, _) = self.users.get(name)?;
-        (token.until_ms > now_ms).then_some(*principal)
+        (token.until_ms > now_ms).then(|| (*principal, proof_of(&id)))
     }
+}
+
+/// The number of a login by password, as [`Table::counts`] takes it.
+pub fn proof_of_password(password: &Password) -> u64 {
+    proof_of(password.as_str())
+}
+
+fn proof_of(credential: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    credential.hash(&mut hasher);
+    hasher.finish().max(1)
 }
 
 /// True if it can be a user's or group's name.

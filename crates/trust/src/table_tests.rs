@@ -151,19 +151,19 @@ fn who_somebody_is_goes_by_what_it_brings() {
     let table = register.table(&[ann, bob], &[], false).expect("a table");
     let number = table.principal("ann").expect("a number");
     let token = made.text.as_bytes();
-    assert!(matches!(table.claim(b"ann", token, 999), Claim::Is(is) if is == number));
+    assert!(matches!(table.claim(b"ann", token, 999), Claim::Is(is, _) if is == number));
     assert!(matches!(
         table.claim(b"ann", token, 1000),
         Claim::If(_, Some(_))
     ));
-    assert_eq!(table.bearer(token, 999), Some(number));
+    assert_eq!(table.bearer(token, 999).map(|(is, _)| is), Some(number));
     assert_eq!(table.bearer(token, 1000), None);
     assert_eq!(table.bearer(NewToken::of([6; 32]).text.as_bytes(), 0), None);
     let Claim::If(password, Some(is)) = table.claim(b"ann", b"hush", 0) else {
         panic!("to be checked");
     };
     assert!(is == number && password.fits(b"hush"));
-    assert!(matches!(table.claim(b"bob", b"shared", 0), Claim::Is(_)));
+    assert!(matches!(table.claim(b"bob", b"shared", 0), Claim::Is(..)));
     // Another's token, and one without a password, cost what all cost.
     assert!(matches!(table.claim(b"bob", token, 0), Claim::If(_, None)));
     for name in [&b"cyd"[..], b"", b"\xff", &[b'a'; 70_000]] {
@@ -172,9 +172,8 @@ fn who_somebody_is_goes_by_what_it_brings() {
     assert!(!Password::read(NOBODYS).expect("a hash").fits(b""));
 }
 
-/// What the table says, straight from the grants.
-/// `leads`: nothing but `*` has stood before; such a one is about no `+`, unless there is nothing
-/// else in the pattern.
+/// True if `glob` matches `name`. `leads`: only `*` stood before `glob` in its pattern; such a `*`
+/// does not match a `+`, unless the pattern has nothing but `*` (`all`).
 fn fits(glob: &[u8], name: &[u8], leads: bool, all: bool) -> bool {
     match (glob, name) {
         ([b'*', rest @ ..], _) => {
@@ -191,6 +190,7 @@ fn fits(glob: &[u8], name: &[u8], leads: bool, all: bool) -> bool {
     }
 }
 
+/// True if the grants allow it, read one by one.
 fn naive(grants: &[Grant], groups: &[Vec<String>], who: usize, verb: Verb, queue: &str) -> bool {
     let mut rights = Rights::NONE;
     let parent = queue.split('+').next().unwrap_or(queue);
@@ -270,23 +270,64 @@ proptest! {
 }
 
 #[test]
-fn what_one_logs_in_with_changes_when_a_token_s_time_is_over() {
-    let token = |byte: u8, until_ms: u64| Token {
-        id: NewToken::of([byte; 32]).id,
-        until_ms,
-    };
+fn a_login_counts_as_long_as_what_it_came_with() {
+    let kept = NewToken::of([1; 32]);
+    let ends = NewToken::of([2; 32]);
+    let token = |id, until_ms| Token { id, until_ms };
+    let hash = |salt: u8| Password::of_cost(b"hush", [salt; 16], 8, 1).expect("a hash");
     let ann = User {
-        tokens: vec![token(1, 5000), token(2, u64::MAX)],
+        password: Some(hash(1)),
+        secret: Some(crate::Secret::read(b"shared").expect("a secret")),
+        tokens: vec![token(kept.id, u64::MAX), token(ends.id, 5000)],
         ..user("ann", &[])
     };
+    let hooked = [grant(to("zed"), &["*"], &[Right::Put])];
     let mut register = Register::default();
-    let table = register
-        .table(std::slice::from_ref(&ann), &[], false)
-        .expect("a table");
-    let number = table.principal("ann").expect("a number");
-    let at = |ms: u64| table.credentials(number, ms);
-    assert_eq!(at(0), at(4999));
-    assert_ne!(at(4999), at(5000));
-    assert_eq!(at(5000), at(u64::MAX - 1));
-    assert_eq!(table.credentials(Principal(4711), 0), 0);
+    let mut table = |ann: Option<&User>| {
+        let users: Vec<User> = ann.into_iter().cloned().collect();
+        register.table(&users, &hooked, true).expect("a table")
+    };
+    let first = table(Some(&ann));
+    let number = first.principal("ann").expect("a number");
+    let zed = first.principal("zed").expect("a number");
+    let is = |given: &[u8]| match first.claim(b"ann", given, 0) {
+        Claim::Is(_, proof) => proof,
+        claim @ (Claim::If(..) | Claim::Unknown(_)) => panic!("{claim:?}"),
+    };
+    let (_, borne) = first.bearer(ends.text.as_bytes(), 0).expect("a bearer");
+    let [kept, ends, secret] =
+        [kept.text, ends.text, "shared".to_owned()].map(|g| is(g.as_bytes()));
+    assert_eq!(borne, ends);
+    let password = proof_of_password(&hash(1));
+    let all = [0, password, secret, kept, ends];
+    let counting = |table: &Table, now_ms| all.map(|proof| table.counts(number, proof, now_ms));
+    assert_eq!(counting(&first, 4999), [true; 5]);
+    assert_eq!(first.live_tokens(4999), 2);
+    // The end of one token concerns no other login of its user.
+    assert_eq!(counting(&first, 5000), [true, true, true, true, false]);
+    assert_eq!(first.live_tokens(5000), 1);
+    let changed = User {
+        password: Some(hash(2)),
+        ..ann.clone()
+    };
+    assert_eq!(
+        counting(&table(Some(&changed)), 0),
+        [true, false, true, true, true]
+    );
+    let revoked = User {
+        secret: None,
+        tokens: ann.tokens[1..].to_vec(),
+        ..ann.clone()
+    };
+    assert_eq!(
+        counting(&table(Some(&revoked)), 0),
+        [true, true, false, false, true]
+    );
+    // By a certificate or a hook one counts as long as the name.
+    let gone = table(None);
+    assert_eq!(counting(&gone, 0), [false; 5]);
+    assert!(gone.counts(zed, 0, 0) && !gone.counts(zed, password, 0));
+    for always in [Principal::SERVER, Principal::ANONYMOUS] {
+        assert!(gone.counts(always, 0, 0));
+    }
 }

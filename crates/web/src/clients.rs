@@ -101,6 +101,8 @@ pub struct Client {
 struct Last {
     asked: Option<(Method, Uri)>,
     who: Option<(Principal, Arc<dyn Gate>)>,
+    /// What [`Gate::counts`] is asked about the login.
+    proof: u64,
 }
 
 /// A connection that is there until this is dropped.
@@ -154,6 +156,24 @@ impl Clients {
     pub fn close(&self, id: u64) -> bool {
         let client = locked(&self.there).clients.get(&id).cloned();
         client.inspect(|client| client.cut.notify_one()).is_some()
+    }
+
+    /// Closes the connections whose last request came with a login that counts no more.
+    pub fn close_logged_out(&self) {
+        let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
+        for client in there {
+            let logged_out = {
+                let last = locked(&client.last);
+                let who = last.who.as_ref();
+                let ended = who.filter(|(who, gate)| !gate.counts(*who, last.proof));
+                ended.cloned()
+            };
+            if let Some((who, gate)) = logged_out {
+                let peer = client.peer.map(|peer| peer.ip().to_canonical());
+                gate.note(who, peer, "login ended", 401);
+                client.cut.notify_one();
+            }
+        }
     }
 
     /// Connections refused for those that their address had already.
@@ -310,9 +330,10 @@ impl Client {
         self.own.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// Whose request it is.
-    pub fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>) {
-        locked(&self.last).who = who.cloned();
+    /// Whose request it is, and what [`Gate::counts`] is asked about the login.
+    pub fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>, proof: u64) {
+        let mut last = locked(&self.last);
+        (last.who, last.proof) = (who.cloned(), proof);
     }
 
     /// Who asks the shards for it now.

@@ -58,9 +58,9 @@ pub trait Gate: Send + Sync {
     /// The name of a user, if there still is one of this number.
     fn name_of(&self, principal: Principal) -> Option<Arc<str>>;
 
-    /// A number that is another when what the user logs in with is, or the user is gone. It need not
-    /// be another for somebody whom only a hook or a listener knows.
-    fn credentials(&self, principal: Principal) -> u64;
+    /// True if a login still counts: the user exists, and so does the password, secret or token
+    /// with the number that [`Answer::In`] gave.
+    fn counts(&self, principal: Principal, proof: u64) -> bool;
 
     /// Writes down what a client has done to a queue or the server.
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16);
@@ -100,7 +100,8 @@ pub enum Shown<'a> {
 /// What came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    In(Principal),
+    /// The number of the password, secret or token that showed it; 0: none of these did.
+    In(Principal, u64),
     No,
     /// Not looked at, and why.
     NotNow(&'static str),

@@ -145,8 +145,9 @@ impl Guard {
         };
         gate.log_in(peer, shown, tell);
         match told.await {
-            Ok(Answer::In(principal)) => Ok(Visitor {
+            Ok(Answer::In(principal, proof)) => Ok(Visitor {
                 known: Some((principal, Arc::clone(gate))),
+                proof,
                 session: None,
                 client: None,
             }),

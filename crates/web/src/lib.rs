@@ -12,6 +12,7 @@ mod api;
 mod app;
 mod authorization;
 pub mod builtin;
+mod bytes_in_json;
 mod clients;
 mod console;
 mod cookie;
@@ -46,6 +47,7 @@ mod upload;
 mod visitor;
 
 pub use api::{Batch, Cron, NewBatch, batch_line, batches_after, list_batches, track_line};
+pub use bytes_in_json::{base64_unless_text, lossy};
 pub use clients::{Client, ClientNow, Clients};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Whole, whole};

@@ -1,7 +1,7 @@
 //! Who may sit on a listener, and who makes way when it is full.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -149,8 +149,12 @@ impl Places {
     }
 
     /// Counts a connection among those of its address, of which there are three quarters of the
-    /// places at most; `None`: there are as many. The server's own machine is not counted.
+    /// places at most; `None`: there are as many. Of IPv6 a /64 counts as one address.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<OfAddress> {
+        let address = match address {
+            IpAddr::V4(_) => address,
+            IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),
+        };
         let mut addresses = locked(&self.addresses);
         let count = addresses.entry(address).or_default();
         if *count >= (self.most / 4 * 3).max(1) {

@@ -1,8 +1,8 @@
 //! Who has logged in with a browser.
 //!
 //! A session is kept here, in memory alone, under the random token in its cookie; a start of the
-//! server ends all. It ends by itself when its time is over, when its user goes, and when what the
-//! user logs in with changes.
+//! server ends all. It ends by itself when its time is over, when its user goes, and when the
+//! password, secret or token it began with does.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -33,8 +33,8 @@ pub(crate) struct Sessions {
 
 struct Session {
     who: Principal,
-    /// What [`Gate::credentials`] was then.
-    credentials: u64,
+    /// What [`Gate::counts`] is asked about its login.
+    proof: u64,
     began: Instant,
 }
 
@@ -55,14 +55,14 @@ impl Sessions {
     /// The system has no random numbers.
     pub(crate) fn begin(
         &self,
-        gate: &dyn Gate,
         who: Principal,
+        proof: u64,
         now: Instant,
     ) -> Result<HeaderValue, rustix::io::Errno> {
         let token = Token::new()?;
         let session = Session {
             who,
-            credentials: gate.credentials(who),
+            proof,
             began: now,
         };
         let mut kept = self.kept();
@@ -79,12 +79,17 @@ impl Sessions {
     }
 
     /// Who a token's session is of, if there still is one.
-    pub(crate) fn find(&self, gate: &dyn Gate, token: Token, now: Instant) -> Option<Principal> {
+    pub(crate) fn find(
+        &self,
+        gate: &dyn Gate,
+        token: Token,
+        now: Instant,
+    ) -> Option<(Principal, u64)> {
         let mut kept = self.kept();
         let session = kept.get(&token)?;
-        let who = session.who;
-        if self.lasts(session, now) && session.credentials == gate.credentials(who) {
-            return Some(who);
+        let (who, proof) = (session.who, session.proof);
+        if self.lasts(session, now) && gate.counts(who, proof) {
+            return Some((who, proof));
         }
         kept.remove(&token);
         None
@@ -134,9 +139,10 @@ pub(crate) fn visitor(
         return None;
     }
     let token = Token::of(headers)?;
-    let who = sessions.find(&**gate, token, Instant::now())?;
+    let (who, proof) = sessions.find(&**gate, token, Instant::now())?;
     Some(Visitor {
         known: Some((who, Arc::clone(gate))),
+        proof,
         session: Some(token),
         client: None,
     })

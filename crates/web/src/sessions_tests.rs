@@ -7,7 +7,7 @@ use super::*;
 use crate::cookie::TOKEN;
 use crate::gate::{Counted, Pace};
 
-/// Everybody's credentials are the same number.
+/// Everybody's login counts if it came with this number.
 #[derive(Default)]
 struct Everybody(AtomicU64);
 
@@ -47,8 +47,8 @@ impl Gate for Everybody {
     fn name_of(&self, _: Principal) -> Option<Arc<str>> {
         None
     }
-    fn credentials(&self, _: Principal) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    fn counts(&self, _: Principal, proof: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == proof
     }
 }
 
@@ -72,10 +72,10 @@ fn shown(cookie: &HeaderValue) -> Token {
 #[test]
 fn a_session_lasts_its_time() {
     let (gate, now, sessions) = (Everybody::default(), Instant::now(), sessions(10));
-    let cookie = sessions.begin(&gate, ANN, now).expect("random numbers");
+    let cookie = sessions.begin(ANN, 0, now).expect("random numbers");
     let token = shown(&cookie);
     let at = |seconds| now + Duration::from_secs(seconds);
-    assert_eq!(sessions.find(&gate, token, at(59)), Some(ANN));
+    assert_eq!(sessions.find(&gate, token, at(59)), Some((ANN, 0)));
     assert_eq!(sessions.find(&gate, token, at(60)), None);
     assert_eq!(sessions.find(&gate, Token([0; TOKEN]), now), None);
 }
@@ -83,8 +83,8 @@ fn a_session_lasts_its_time() {
 #[test]
 fn a_session_ends_with_what_its_user_logged_in_with() {
     let (gate, now, sessions) = (Everybody::default(), Instant::now(), sessions(10));
-    let token = shown(&sessions.begin(&gate, ANN, now).expect("random numbers"));
-    assert_eq!(sessions.find(&gate, token, now), Some(ANN));
+    let token = shown(&sessions.begin(ANN, 0, now).expect("random numbers"));
+    assert_eq!(sessions.find(&gate, token, now), Some((ANN, 0)));
     gate.0.store(1, Ordering::Relaxed);
     assert_eq!(sessions.find(&gate, token, now), None);
     // Nor is it there again when that is as it was.
@@ -96,7 +96,7 @@ fn a_session_ends_with_what_its_user_logged_in_with() {
 fn one_or_all_of_a_user_s_sessions_end() {
     let (gate, now, sessions) = (Everybody::default(), Instant::now(), sessions(10));
     let [a, b, c, other] = [ANN, ANN, ANN, BOB]
-        .map(|who| shown(&sessions.begin(&gate, who, now).expect("random numbers")));
+        .map(|who| shown(&sessions.begin(who, 0, now).expect("random numbers")));
     let there = |token| sessions.find(&gate, token, now).is_some();
     sessions.end(a, false);
     assert_eq!([a, b, c, other].map(there), [false, true, true, true]);
@@ -110,7 +110,7 @@ fn the_oldest_ends_for_one_too_many() {
     let (gate, now, sessions) = (Everybody::default(), Instant::now(), sessions(2));
     let begun = |second| {
         let at = now + Duration::from_secs(second);
-        shown(&sessions.begin(&gate, ANN, at).expect("random numbers"))
+        shown(&sessions.begin(ANN, 0, at).expect("random numbers"))
     };
     let all = [begun(1), begun(2), begun(3)];
     let there = all.map(|token| sessions.find(&gate, token, now).is_some());
@@ -121,18 +121,18 @@ fn the_oldest_ends_for_one_too_many() {
 fn only_scripts_of_nobody_and_requests_of_this_site_get_the_cookie() {
     let (gate, now) = (Everybody::default(), Instant::now());
     let secure = Sessions::new(1, Duration::from_secs(60), "/q/", true);
-    let cookie = secure.begin(&gate, ANN, now).expect("random numbers");
+    let cookie = secure.begin(ANN, 0, now).expect("random numbers");
     let text = cookie.to_str().expect("text");
     let (_, attributes) = text.split_once("; ").expect("attributes");
     let wanted = "Path=/q/; Max-Age=60; HttpOnly; SameSite=Strict; Secure";
     assert_eq!(attributes, wanted);
     assert!(text.starts_with("quintet_session="), "{text}");
     let whole = Sessions::new(1, Duration::from_secs(60), "/", true);
-    let cookie = whole.begin(&gate, ANN, now).expect("random numbers");
+    let cookie = whole.begin(ANN, 0, now).expect("random numbers");
     let text = cookie.to_str().expect("text");
     assert!(text.starts_with("__Host-quintet_session="), "{text}");
-    assert_eq!(whole.find(&gate, shown(&cookie), now), Some(ANN));
-    let plain = sessions(1).begin(&gate, ANN, now).expect("random numbers");
+    assert_eq!(whole.find(&gate, shown(&cookie), now), Some((ANN, 0)));
+    let plain = sessions(1).begin(ANN, 0, now).expect("random numbers");
     assert!(!plain.to_str().expect("text").contains("Secure"));
 }
 

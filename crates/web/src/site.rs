@@ -226,7 +226,11 @@ impl Site {
         };
         visitor.client = request.extensions().get::<Arc<Client>>().cloned();
         if let Some(client) = &visitor.client {
-            client.is_of(visitor.known.as_ref());
+            client.is_of(visitor.known.as_ref(), visitor.proof);
+        }
+        // A login may end between its check and the note of it.
+        if !visitor.counts() {
+            return self.deny(Denied::Login, &path);
         }
         visitor.pace().await?;
         let looked = visitor.look_at(request.method(), &path);

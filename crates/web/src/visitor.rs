@@ -15,6 +15,8 @@ use crate::reply::Problem;
 pub(crate) struct Visitor {
     /// `None`: whoever it is may do everything.
     pub(crate) known: Option<(Principal, Arc<dyn Gate>)>,
+    /// What [`Gate::counts`] is asked about its login.
+    pub(crate) proof: u64,
     /// The session it came with.
     pub(crate) session: Option<Token>,
     /// The connection it came by.
@@ -38,6 +40,12 @@ impl Visitor {
             Some((principal, gate)) => pace(Some(gate), None, Some(*principal)).await,
             None => Ok(()),
         }
+    }
+
+    /// True if its login still counts.
+    pub(crate) fn counts(&self) -> bool {
+        let known = self.known.as_ref();
+        known.is_none_or(|(who, gate)| gate.counts(*who, self.proof))
     }
 
     /// The name of who came with a session; empty: it is of no session.

@@ -339,6 +339,61 @@ fn a_repair_cut_short_can_be_run_again() {
     }
 }
 
+/// Every call of a check and a repair fails once: an error, and the second try finds all that the
+/// first would have found.
+#[test]
+fn a_check_and_a_repair_that_fail_lose_nothing_and_can_be_run_again() {
+    let (disk, expected, _) = sound();
+    let name = name_of(SegmentNumber(1));
+    let mut content = disk.content(&name).expect("a segment");
+    content[4096 + 60] ^= 1;
+    disk.set_content(&name, &content);
+    let found = damage(&disk);
+    for fails in 1.. {
+        let failing = disk.fork();
+        failing.fail_read_at(failing.reads() + fails);
+        let before = failing.operations();
+        let done = check(&failing, &mut |_| {}).is_ok();
+        assert_eq!(failing.operations(), before, "a check changes nothing");
+        failing.heal();
+        assert_eq!(damage(&failing), found, "read {fails}");
+        if done {
+            assert!(fails > 3, "{fails} reads");
+            break;
+        }
+    }
+    let faults = [Fault::Io, Fault::NoSpace(0), Fault::NoSpace(100)];
+    for fault in faults.map(Some).into_iter().chain([None]) {
+        for fails in 1.. {
+            let failing = disk.fork();
+            match fault {
+                Some(fault) => failing.fault_at(failing.operations() + fails, fault),
+                None => failing.fail_read_at(failing.reads() + fails),
+            }
+            let done = repair(&failing, &mut |_| {});
+            failing.heal();
+            match done {
+                Ok(summary) => {
+                    assert_eq!(summary.lost, found);
+                    assert!(fails > 3, "{fails} operations");
+                    opens_without(&failing, &expected, 1);
+                    break;
+                }
+                Err(LogError::Io { .. } | LogError::NoSpace { .. }) => {}
+                Err(error) => panic!("{fault:?} at {fails}: {error}"),
+            }
+            // The damaged file is kept, under its name or aside.
+            let kept = [name.clone(), format!("{name}.damaged")];
+            let kept = kept
+                .iter()
+                .any(|name| failing.content(name).as_ref() == Some(&content));
+            assert!(kept, "{fault:?} at {fails}");
+            repaired(&failing);
+            opens_without(&failing, &expected, 1);
+        }
+    }
+}
+
 #[test]
 fn a_body_that_forges_frames_makes_no_damage_of_a_torn_tail() {
     // A client that knows everything but the salt, and guesses positions: each forged frame says

@@ -333,6 +333,62 @@ fn a_backup_keeps_its_content_while_the_log_goes_on() {
     sync(&mut copy);
 }
 
+/// Every call of a backup fails once, at the log or at the copy: an error, the log is as it was,
+/// and the next backup into the same directory is whole.
+#[test]
+fn a_backup_that_fails_leaves_nothing_and_can_be_made_again() {
+    let source = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(source.clone()), small(0)).expect("open");
+    let expected: Vec<Vec<u8>> = (0..6_u8).map(|number| vec![number; 3000]).collect();
+    for (index, payload) in expected.iter().enumerate() {
+        if index % 2 == 0 {
+            log.begin_segment();
+        }
+        append(&mut log, 1, payload);
+    }
+    sync(&mut log);
+    let whole = |target: &SimDisk| {
+        let (_, _, seen) = open_with(Arc::new(target.fork()), small(0)).expect("the copy opens");
+        assert_eq!(payloads(&seen), expected);
+    };
+    let read = None;
+    for fault in [
+        read,
+        Some(Fault::Io),
+        Some(Fault::NoSpace(0)),
+        Some(Fault::NoSpace(100)),
+    ] {
+        for at_target in [false, true] {
+            for fails in 1.. {
+                let (source, target) = (source.fork(), SimDisk::new(2));
+                let failing = if at_target { &target } else { &source };
+                match fault {
+                    Some(fault) => failing.fault_at(failing.operations() + fails, fault),
+                    None => failing.fail_read_at(failing.reads() + fails),
+                }
+                let done = backup(&source, &target);
+                let reached = match fault {
+                    Some(_) => failing.operations() >= fails,
+                    None => failing.reads() >= fails,
+                };
+                failing.heal();
+                if let Err(error) = &done {
+                    let known = matches!(error, LogError::Io { .. } | LogError::NoSpace { .. });
+                    assert!(known && reached, "{fault:?} at {fails}: {error}");
+                    backup(&source, &target).expect("again");
+                }
+                whole(&target);
+                whole(&source);
+                if done.is_ok() && !reached {
+                    break;
+                }
+                // A copy made of less than all would be found by `whole`.
+                assert!(fails < 1000, "{fault:?}, target {at_target}");
+            }
+        }
+    }
+}
+
 /// What a backup finds in the moment in which the log begins a segment: all that is there can be
 /// linked, and the newest file has no header yet.
 #[test]

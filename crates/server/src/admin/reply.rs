@@ -1,12 +1,11 @@
 //! Replies of the control channel.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use quintet_door::Setting;
 use quintet_engine::{
     Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
     TableEntry,
 };
+use quintet_web::{base64_unless_text, lossy};
 use quintet_wire::{Given, Output, ServerStats};
 use serde_json::{Map, Value, json};
 
@@ -56,15 +55,10 @@ fn engine(outcome: &Outcome) -> Value {
             "then": then.as_deref().map(engine),
         }),
         Outcome::Entries(entries) => {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let coded = |bytes: &[u8]| {
-                let text = std::str::from_utf8(bytes);
-                text.is_err().then(|| BASE64_STANDARD.encode(bytes))
-            };
             let entry = |entry: &TableEntry| {
-                let mut told = json!({ "key": text(&entry.key), "value": text(&entry.value) });
+                let mut told = json!({ "key": lossy(&entry.key), "value": lossy(&entry.value) });
                 for (name, bytes) in [("key_base64", &entry.key), ("value_base64", &entry.value)] {
-                    if let Some(coded) = coded(bytes) {
+                    if let Some(coded) = base64_unless_text(bytes) {
                         told[name] = coded.into();
                     }
                 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use quintet_engine::{Name, Overrides};
+use quintet_scripts::rules::toml_error;
 use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;
@@ -163,25 +164,10 @@ fn served(name: &str) -> Result<Served, String> {
     Served::by_name(name).ok_or_else(|| unknown("voice", name, names()))
 }
 
-/// Where a text is no TOML, without the line itself: it may hold a password.
-fn no_toml(text: &str, error: &toml::de::Error) -> anyhow::Error {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    let before = before.unwrap_or_default();
-    let line = 1 + before.matches('\n').count();
-    let column = 1 + before
-        .rsplit('\n')
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .count();
-    anyhow!(
-        "TOML parse error at line {line}, column {column}: {}",
-        error.message()
-    )
-}
-
 fn read(text: &str, config: &mut Config) -> Result<()> {
-    let table: toml::Table = text.parse().map_err(|error| no_toml(text, &error))?;
+    let table = text.parse::<toml::Table>();
+    let table =
+        table.map_err(|error| anyhow!("TOML parse error at {}", toml_error(text, &error)))?;
     for (name, value) in &table {
         set_or_table(name, value, config).map_err(|wrong| wrong.on_line(text, name))?;
     }

@@ -70,7 +70,7 @@ impl Looks {
     }
 
     /// Waits; true: it is to end.
-    fn rest(&self, for_long: Duration) -> bool {
+    pub(crate) fn rest(&self, for_long: Duration) -> bool {
         let stops = locked(&self.stops);
         let waited = self
             .bell

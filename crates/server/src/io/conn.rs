@@ -145,6 +145,8 @@ pub(super) struct Conn {
     pub(super) caller: Caller,
     /// The name it logged in with.
     pub(super) user: Option<Arc<str>>,
+    /// The number of the password, secret or token it logged in with, or 0.
+    pub(super) proof: u64,
     /// Number of the listener it came by.
     pub(super) listener: usize,
     pub(super) inbox: Inbox,
@@ -259,6 +261,7 @@ impl Conn {
             session,
             caller,
             user: user.map(Arc::from),
+            proof: 0,
             listener,
             inbox: Inbox::default(),
             out: Outbox::default(),

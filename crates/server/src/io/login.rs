@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quintet_engine::{Delivery, Outcome, Party, Principal, Verb};
 use quintet_hooks::Event;
@@ -14,9 +15,29 @@ use super::mail::{Arrival, Mail, Way};
 use super::thread::IoThread;
 use crate::hooks::Runner;
 use crate::server::Server;
-use crate::trust::{Begun, Comes, Told};
+use crate::trust::{Begun, Comes, Told, wall_ms};
+
+/// How often is looked whether logins have ended.
+const LOOK: Duration = Duration::from_millis(500);
 
 impl Server {
+    /// The thread that ends logins: has connections closed whose token is over or revoked, whose
+    /// password or secret is another, or whose user is gone. Runs until the server ends.
+    pub(crate) fn run_logins(&self) {
+        let mut seen = (self.trust.table(), usize::MAX);
+        while !self.looks.rest(LOOK) {
+            let table = self.trust.table();
+            let live = table.live_tokens(wall_ms());
+            if !Arc::ptr_eq(&table, &seen.0) || live != seen.1 {
+                if let Some((_, io)) = self.mail.split_last() {
+                    io.iter().for_each(|mailbox| mailbox.leave(Mail::Logins));
+                }
+                self.http.clients.close_logged_out();
+            }
+            seen = (table, live);
+        }
+    }
+
     /// Who a connection's client is before it has said anything.
     pub(super) fn who_comes(&self, arrival: &Arrival) -> Principal {
         if self.is_operator(arrival.listener) {
@@ -125,9 +146,14 @@ impl Conn {
     /// Takes note of what came of its login.
     fn becomes(&mut self, told: Told, server: &Server) -> DueReply {
         let told = told.and_then(|logged_in| {
+            // It may have ended while it was checked.
+            if !server.trust.counts(logged_in.principal, logged_in.proof) {
+                return Err(LoginRefused::Wrong);
+            }
             let counted = server.count_as(&mut self.meter, logged_in.principal);
             counted.map_err(|_| LoginRefused::TooMany)?;
             self.caller.principal = logged_in.principal;
+            self.proof = logged_in.proof;
             self.user = Some(logged_in.name);
             // Hooks are shown somebody else from now on.
             self.who = None;
@@ -158,6 +184,19 @@ impl IoThread {
         };
         let principal = conn.caller.principal;
         self.server.trust.may(principal, verb, &delivery.queue)
+    }
+
+    /// Closes the connections whose logins count no more.
+    pub(super) fn close_logged_out(&mut self) {
+        let server = Arc::clone(&self.server);
+        for slot in self.conns.slots() {
+            if let Some(conn) = self.conns.get_mut(slot)
+                && !server.trust.counts(conn.caller.principal, conn.proof)
+            {
+                server.audit_conn(conn, "login ended", "", "closed");
+                self.close(slot);
+            }
+        }
     }
 
     /// A login that took its time has come to an end.

@@ -22,6 +22,8 @@ pub(crate) enum Mail {
     Socket(Arrival),
     /// What came of a connection's login.
     Login(Party, Told),
+    /// Logins have ended: their connections are to be closed.
+    Logins,
     /// A list of connections, for this thread to add its own.
     Census(Box<Census>),
     /// A connection is to be closed; told whether it was there.

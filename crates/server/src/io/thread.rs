@@ -335,6 +335,7 @@ impl IoThread {
                 Mail::Delivery(delivery, need) => self.deliver(delivery, need),
                 Mail::Socket(arrival) => self.open(arrival),
                 Mail::Login(party, told) => self.logged_in(party, told),
+                Mail::Logins => self.close_logged_out(),
                 Mail::Census(census) => self.count(*census),
                 Mail::Close(party, tell) => tell(self.close_party(party)),
                 Mail::Told(party, text) => self.told(party, text),

@@ -10,7 +10,6 @@ use quintet_web::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
 use quintet_wire::LoginRefused;
 
 use super::login::{Begun, Comes, Told};
-use super::wall_ms;
 use crate::quotas::{self, Limited, Of};
 use crate::server::Server;
 
@@ -43,10 +42,10 @@ impl HttpGate {
     fn silent(&self, server: &Server) -> Answer {
         match self.user.as_str() {
             "" if self.users.is_empty() && server.trust.table().lets_anonymous() => {
-                Answer::In(Principal::ANONYMOUS)
+                Answer::In(Principal::ANONYMOUS, 0)
             }
             "" => Answer::No,
-            user => Answer::In(server.trust.user(user)),
+            user => Answer::In(server.trust.user(user), 0),
         }
     }
 }
@@ -67,7 +66,7 @@ impl Gate for HttpGate {
                 // A name that nobody here has says no more than none.
                 return tell(match server.trust.user(name) {
                     Principal::ANONYMOUS => self.silent(&server),
-                    user => Answer::In(user),
+                    user => Answer::In(user, 0),
                 });
             }
             Shown::Bearer(token) => return tell(answer(server.bear(token, peer))),
@@ -166,11 +165,9 @@ impl Gate for HttpGate {
         server.and_then(|server| server.trust.table().name_of(principal))
     }
 
-    fn credentials(&self, principal: Principal) -> u64 {
+    fn counts(&self, principal: Principal, proof: u64) -> bool {
         let server = self.server.upgrade();
-        server.map_or(0, |server| {
-            server.trust.table().credentials(principal, wall_ms())
-        })
+        server.is_some_and(|server| server.trust.counts(principal, proof))
     }
 
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16) {
@@ -187,7 +184,7 @@ impl Gate for HttpGate {
 
 fn answer(told: Told) -> Answer {
     match told {
-        Ok(logged_in) => Answer::In(logged_in.principal),
+        Ok(logged_in) => Answer::In(logged_in.principal, logged_in.proof),
         Err(LoginRefused::Wrong) => Answer::No,
         Err(refused @ (LoginRefused::Throttled | LoginRefused::Busy | LoginRefused::TooMany)) => {
             Answer::NotNow(refused.text())

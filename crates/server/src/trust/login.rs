@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use quintet_engine::Principal;
 use quintet_host::locked;
-use quintet_trust::{Claim, Fits, Password, Throttle};
+use quintet_trust::{Claim, Fits, Password, Throttle, proof_of_password};
 use quintet_wire::LoginRefused;
 
 use super::{random, wall_ms};
@@ -23,6 +23,9 @@ const NAME_SHOWN: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedIn {
     pub(crate) principal: Principal,
+    /// The number of the password, secret or token it came with, or 0, see
+    /// [`quintet_trust::Table::counts`].
+    pub(crate) proof: u64,
     pub(crate) name: Arc<str>,
 }
 
@@ -125,17 +128,20 @@ impl Server {
             return Begun::Now(self.end_login(comes, Err(LoginRefused::Throttled)));
         }
         let (against, is, unknown) = match self.trust.table().claim(name, secret, now) {
-            Claim::Is(principal) => return Begun::Now(self.known_login(comes, principal)),
+            Claim::Is(principal, proof) => {
+                return Begun::Now(self.known_login(comes, principal, proof));
+            }
             Claim::If(against, is) => (against, is, false),
             Claim::Unknown(_) if comes.own && !self.hooks.are_used() => {
-                return Begun::Now(self.known_login(comes, self.trust.user_of(name)));
+                return Begun::Now(self.known_login(comes, self.trust.user_of(name), 0));
             }
             Claim::Unknown(against) => (against, None, true),
         };
         if let Some(principal) = is
             && locked(&checker.fits).know(&against, secret, checker.now_ms())
         {
-            return Begun::Now(self.known_login(comes, principal));
+            let proof = proof_of_password(&against);
+            return Begun::Now(self.known_login(comes, principal, proof));
         }
         let job = Job {
             server: Arc::downgrade(self),
@@ -177,7 +183,7 @@ impl Server {
         let outcome = if self.trust.checker.is_throttled(address) {
             Err(LoginRefused::Throttled)
         } else if met {
-            Ok(Principal::ANONYMOUS)
+            Ok((Principal::ANONYMOUS, 0))
         } else {
             Err(LoginRefused::Wrong)
         };
@@ -193,7 +199,7 @@ impl Server {
             true => Err(LoginRefused::Throttled),
             false => table.bearer(token, now).ok_or(LoginRefused::Wrong),
         };
-        let name = whose.ok().and_then(|whose| table.name_of(whose));
+        let name = whose.ok().and_then(|(whose, _)| table.name_of(whose));
         let comes = Comes {
             name: name.as_deref().unwrap_or_default().as_bytes(),
             secret: token,
@@ -202,25 +208,30 @@ impl Server {
             with_each_request: true,
         };
         match whose {
-            Ok(principal) => Ok(self.known_login(&comes, principal)?),
+            Ok((principal, proof)) => self.known_login(&comes, principal, proof),
             Err(refused) => self.end_login(&comes, Err(refused)),
         }
     }
 
     /// It is known at once who somebody is: where that is so with each of its
     /// requests nobody writes it down.
-    fn known_login(&self, comes: &Comes<'_>, principal: Principal) -> Told {
+    fn known_login(&self, comes: &Comes<'_>, principal: Principal, proof: u64) -> Told {
         match comes.with_each_request {
             true => Ok(LoggedIn {
                 principal,
+                proof,
                 name: shown(comes.name).into(),
             }),
-            false => self.end_login(comes, Ok(principal)),
+            false => self.end_login(comes, Ok((principal, proof))),
         }
     }
 
     /// Counts a login and says what came of it.
-    fn end_login(&self, comes: &Comes<'_>, outcome: Result<Principal, LoginRefused>) -> Told {
+    fn end_login(
+        &self,
+        comes: &Comes<'_>,
+        outcome: Result<(Principal, u64), LoginRefused>,
+    ) -> Told {
         let counts = &self.trust.counts;
         let (name, address) = (shown(comes.name), comes.address);
         let (count, result) = match outcome {
@@ -248,8 +259,9 @@ impl Server {
         if matches!(outcome, Ok(_) | Err(LoginRefused::Wrong)) {
             self.audit.note(&name, address, "login", "", result);
         }
-        outcome.map(|principal| LoggedIn {
+        outcome.map(|(principal, proof)| LoggedIn {
             principal,
+            proof,
             name: name.into(),
         })
     }
@@ -284,7 +296,7 @@ fn check_all(inbox: &Mutex<Receiver<Job>>) {
     }
 }
 
-fn check(server: &Arc<Server>, job: &Job) -> Result<Principal, LoginRefused> {
+fn check(server: &Arc<Server>, job: &Job) -> Result<(Principal, u64), LoginRefused> {
     // Of many at once the first failures count for those behind them.
     if server.trust.checker.is_throttled(job.address) {
         return Err(LoginRefused::Throttled);
@@ -294,7 +306,7 @@ fn check(server: &Arc<Server>, job: &Job) -> Result<Principal, LoginRefused> {
     {
         let may = server.may_log_in(name, &job.secret);
         if may.unwrap_or(job.own) {
-            return Ok(server.trust.user(name));
+            return Ok((server.trust.user(name), 0));
         }
     }
     // Also where it lets nobody in: the time does not tell whether there is
@@ -305,7 +317,7 @@ fn check(server: &Arc<Server>, job: &Job) -> Result<Principal, LoginRefused> {
             let checker = &server.trust.checker;
             let mut fits = locked(&checker.fits);
             fits.learn(&job.against, &job.secret, checker.now_ms());
-            Ok(principal)
+            Ok((principal, proof_of_password(&job.against)))
         }
         None => Err(LoginRefused::Wrong),
     }

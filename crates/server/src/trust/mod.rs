@@ -155,6 +155,11 @@ impl Trust {
         may
     }
 
+    /// True if a login still counts, see [`Table::counts`].
+    pub(crate) fn counts(&self, principal: Principal, proof: u64) -> bool {
+        !self.is_used() || self.table().counts(principal, proof, wall_ms())
+    }
+
     /// True if `principal` may do this to the messages of `queue`.
     pub(crate) fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool {
         !self.used.load(Ordering::Relaxed) || self.table().may(principal, verb, queue.as_bytes())

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 
 use crate::common::{Data, Server, Start, faults, quintet, text};
-use quintet_faults::{Action, Call, Faults, Rule, Undo, files};
+use quintet_faults::{Action, Call, Faults, Rule, Undo, errno, files};
 use serde_json::{Value, json};
 
 const CONFIG: &str = "shards = 2\n[[queue]]\nname = 'set'\nscript = '/bin/true'\npaused = true\n\
@@ -175,5 +175,118 @@ fn a_backup_that_says_it_is_there_survives_a_power_cut() {
     let server = start(&copy, None);
     server.client_of("memcache").take("w", b"kept");
     assert_eq!(get(&server, &attached), (200, "attached".to_owned()));
+    assert!(server.stop().success());
+}
+
+/// Runs it with the n-th such call going wrong, for n from 0 until it goes well; each time `again`
+/// looks at what is there. `cut`: the power goes instead.
+fn each_failure(
+    target: &Path,
+    command: &dyn Fn() -> std::process::Command,
+    again: &mut dyn FnMut(&str),
+) {
+    for (call, action) in [
+        (Call::Create, Action::Fail(errno::ENOSPC)),
+        (Call::Write, Action::Fail(errno::ENOSPC)),
+        (Call::Write, Action::Fail(errno::EIO)),
+        (Call::Write, Action::CutAfter),
+        (Call::Sync, Action::Fail(errno::EIO)),
+        (Call::Sync, Action::CutBefore),
+    ] {
+        for number in 0.. {
+            let faults = faults(target);
+            faults.undo(Undo::PagesAndNames);
+            faults.rule(0, Rule::once(call, action).after(number));
+            let mut failing = command();
+            faults.attach(&mut failing);
+            let ended = failing.output().expect("the binary runs");
+            let (at, said) = (format!("{call:?} {number} {action:?}"), text(&ended.stderr));
+            if faults.fired(0).1 == 0 {
+                assert!(ended.status.success(), "{at}: {said}");
+                assert!(number > 0, "no {call:?}");
+                again(&at);
+                break;
+            }
+            match action {
+                Action::Fail(_) => assert_eq!(ended.status.code(), Some(1), "{at}: {said}"),
+                _ => assert_eq!(ended.status.signal(), Some(9), "{at}: {said}"),
+            }
+            again(&at);
+        }
+    }
+}
+
+/// An export into a directory of its own, whose disk fails: `--resume` goes on, and each message is
+/// there once.
+#[test]
+fn an_export_that_fails_goes_on() {
+    const MESSAGES: usize = 30;
+    let dir = tempfile::tempdir().unwrap();
+    let (data, target) = (dir.path().join("data"), dir.path().join("target"));
+    let server = start(&data, None);
+    let mut client = server.client_of("memcache");
+    (0..MESSAGES).for_each(|number| client.put("w", &[b'a' + number as u8 % 26; 30_000]));
+    for format in ["jsonl", "binary"] {
+        let file = target.join("all");
+        let export = |more: &[&str]| {
+            let mut export = quintet(&["export", "w", "--format", format, "--output"]);
+            export.arg(&file).arg("--data").arg(&data).args(more);
+            export
+        };
+        let begin = || {
+            let _none = std::fs::remove_dir_all(&target);
+            std::fs::create_dir(&target).unwrap();
+            export(&[])
+        };
+        each_failure(&target, &begin, &mut |at| {
+            let ended = export(&["--resume"]).output().expect("the binary runs");
+            assert!(ended.status.success(), "{at}: {}", text(&ended.stderr));
+            let mut import = quintet(&["import", "--dry-run", "-q"]);
+            import.arg(&file).arg("--data").arg(&data);
+            let ended = import.output().expect("the binary runs");
+            let told = text(&ended.stdout) + &text(&ended.stderr);
+            assert!(ended.status.success(), "{at}: {told}");
+            assert_eq!(told, format!("w: {MESSAGES} ready\n"), "{at}");
+        });
+    }
+    assert!(server.stop().success());
+}
+
+/// A backup onto a disk that fails: it says so, and the next one is whole.
+#[test]
+fn a_backup_that_fails_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));
+    let server = start(&data, None);
+    server.client_of("memcache").put("w", b"kept");
+    let attached = attach(&server, "set");
+    let backup = || {
+        let mut backup = quintet(&["backup"]);
+        backup.arg(&copy).arg("--data").arg(&data);
+        backup
+    };
+    let begin = || {
+        let _none = std::fs::remove_dir_all(&copy);
+        backup()
+    };
+    each_failure(&copy, &begin, &mut |at| {
+        let mut ended = backup().output().expect("the binary runs");
+        if !ended.status.success() {
+            // A power cut leaves a part, which is not taken for a whole.
+            let said = text(&ended.stderr);
+            assert!(said.contains("copy"), "{at}: {said}");
+            std::fs::remove_dir_all(&copy).unwrap();
+            ended = backup().output().expect("the binary runs");
+        }
+        assert!(ended.status.success(), "{at}: {}", text(&ended.stderr));
+        let of_copy = start(&copy, None);
+        of_copy.client_of("memcache").take("w", b"kept");
+        assert_eq!(
+            get(&of_copy, &attached),
+            (200, "attached".to_owned()),
+            "{at}"
+        );
+        assert!(of_copy.stop().success());
+    });
     assert!(server.stop().success());
 }

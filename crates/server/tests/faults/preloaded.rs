@@ -353,6 +353,58 @@ fn a_stop_ends_also_while_nothing_can_be_written() {
     assert!(server.stop().success());
 }
 
+/// Queues with scripts are opened through the door, which does not answer while the disk is full.
+#[test]
+fn a_start_that_waits_for_space_ends_at_the_first_signal() {
+    let data = Data::fresh();
+    let faults = faults(&data);
+    let config = "[[queue]]\nname = 's'\nscript = '/bin/true'\npaused = true\n";
+    let settings = Start::of(config)
+        .sync("always")
+        .listen(&["http=0", "memcache=0"]);
+    let first = Server::start_under(&faults, &data, &Start::of("").sync("always"));
+    first.client().put("w", b"kept");
+    assert!(first.stop().success());
+    let log = data.with_extension("stderr");
+    let said = || std::fs::read_to_string(&log).unwrap();
+    // What a start writes where there is space.
+    let full = Rule::every(Call::Write, Action::Fail(errno::ENOSPC)).on(files::SEGMENT);
+    faults.rule(0, full.after(u64::MAX));
+    let server = Server::start_under(&faults, &data, &settings);
+    let writes = faults.fired(0).0;
+    assert!(server.stop().success());
+    let mut waited = 0;
+    for written in 0..writes {
+        faults.rule(0, full.after(written));
+        let mut command = Server::command(&data, &settings);
+        faults.attach(&mut command);
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let mut server = Server::spawn(&data, command).unwrap();
+        let began = Instant::now();
+        // Until it has given up, or tries again and again.
+        let ends = loop {
+            if server.child.try_wait().unwrap().is_some() {
+                break true;
+            }
+            if faults.fired(0).1 >= 80 {
+                server.signal(rustix::process::Signal::TERM);
+                break false;
+            }
+            assert!(began.elapsed() < PATIENCE, "{written}: {}", said());
+        };
+        let before_ready = server.try_ready().unwrap();
+        waited += u64::from(!ends && before_ready.is_some());
+        assert_eq!(server.ended().code(), Some(1), "{written}: {}", said());
+        let lost = said().contains("the disk is full: what was decided");
+        assert_eq!(lost, !ends, "{written}: {}", said());
+        faults.end_rules();
+    }
+    assert!(waited > 0, "no start waits for space, with {writes} writes");
+    let server = Server::start_under(&faults, &data, &settings);
+    server.client_of("memcache").take("w", b"kept");
+    assert!(server.stop().success());
+}
+
 /// The power goes at each call of a first start that could leave something by half, and the next
 /// start finds nothing that it cannot read.
 #[test]

@@ -35,6 +35,8 @@ struct State {
     /// What those have hidden, and how often it is asked about until it is shown again.
     lost: Vec<u64>,
     looks: usize,
+    /// Faults of all answers are drawn from this; 0: there are none.
+    chaos: u64,
     /// What GetQueueAttributes tells beside.
     setup: Value,
     asked: BTreeMap<String, usize>,
@@ -117,6 +119,16 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
         if from.read_exact(&mut body).is_err() {
             return;
         }
+        let fault = chaos(&mut state.lock().unwrap().chaos);
+        if let Chaos::Busy(status) = fault {
+            let told = r#"{"__type": "com.amazonaws.sqs#ThrottlingException"}"#;
+            let len = told.len();
+            let reply = format!("HTTP/1.1 {status} X\r\ncontent-length: {len}\r\n\r\n{told}");
+            if into.write_all(reply.as_bytes()).is_err() {
+                return;
+            }
+            continue;
+        }
         let (status, answer) = match is_signed(&headers, &body) && head.starts_with("POST / ") {
             true => answer(&headers["x-amz-target"], &body, &mut state.lock().unwrap()),
             false => (
@@ -128,9 +140,14 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
         let mut loses = None;
         {
             let mut state = state.lock().unwrap();
+            if let Chaos::Lost(half) = fault {
+                loses = Some(half);
+            }
             if state.lose > 0 && answer["Messages"].is_array() {
                 state.lose -= 1;
                 loses = Some(state.lose % 2);
+            }
+            if loses.is_some() && answer["Messages"].is_array() {
                 let handles = answer["Messages"].as_array().unwrap().iter();
                 let handles = handles.map(|told| told["ReceiptHandle"].as_str().unwrap());
                 state
@@ -152,6 +169,32 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
         if into.write_all(reply.as_bytes()).is_err() {
             return;
         }
+    }
+}
+
+/// What goes wrong with an answer, drawn from the seed.
+enum Chaos {
+    None,
+    /// SQS is busy, and has done nothing.
+    Busy(u16),
+    /// It has done what was asked, and so much of its answer comes.
+    Lost(usize),
+}
+
+fn chaos(seed: &mut u64) -> Chaos {
+    if *seed == 0 {
+        return Chaos::None;
+    }
+    // Xorshift.
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    match *seed >> 16 & 15 {
+        0 => Chaos::Busy(400),
+        1 => Chaos::Busy(503),
+        2 => Chaos::Lost(0),
+        3 => Chaos::Lost(1),
+        _ => Chaos::None,
     }
 }
 
@@ -464,6 +507,69 @@ fn a_receive_without_an_answer_loses_nothing() {
             "{lose}: each once"
         );
     }
+}
+
+/// Answers of every kind are lost, cut off, or that SQS is busy. At both ends all messages are
+/// counted each time the command ends; it ends well only where nothing is left.
+#[test]
+fn whatever_happens_to_answers_no_message_is_lost() {
+    const ALL: usize = 150;
+    let mut failed = 0;
+    for seed in 1..=6 {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(&dir.path().join("data"));
+        let old = Sqs::start();
+        old.many("work", ALL, None);
+        old.many("jobs.fifo", 25, Some("one"));
+        let wanted: BTreeSet<String> = old.left().0.into_iter().collect();
+        old.state.lock().unwrap().chaos = seed * 0x9e37_79b9;
+        loop {
+            let output = import(&server, &old.address, "", &[]);
+            let said = text(&output.stderr);
+            let here = bodies(&server);
+            let (shown, hidden) = old.left();
+            let there: BTreeSet<String> =
+                here.iter().chain(&shown).chain(&hidden).cloned().collect();
+            assert_eq!(there, wanted, "{seed}: {said}");
+            if output.status.success() {
+                assert_eq!((shown.len(), hidden.len()), (0, 0), "{seed}: {said}");
+                break;
+            }
+            failed += 1;
+            assert!(failed < 60, "{seed}: {said}");
+            assert_eq!(output.status.code(), Some(1), "{seed}: {said}");
+            assert!(said.contains(&old.address), "{seed}: {said}");
+            // Their time is over, and the next try has other luck.
+            let mut state = old.state.lock().unwrap();
+            state.lost.clear();
+            let all = state.queues.values_mut().flatten();
+            all.for_each(|(_, message)| message.hidden = false);
+        }
+    }
+}
+
+#[test]
+fn receives_that_are_never_answered_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let old = Sqs::start();
+    old.many("work", 300, None);
+    old.state.lock().unwrap().lose = usize::MAX;
+    let output = import(&server, &old.address, "work", &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let (_, hidden) = old.left();
+    let most = said
+        .split_once("up to ")
+        .and_then(|(_, rest)| rest.split_once(' '));
+    let most: usize = most.and_then(|(most, _)| most.parse().ok()).expect(&said);
+    assert!(
+        (1..=most).contains(&hidden.len()),
+        "{} hidden: {said}",
+        hidden.len()
+    );
+    assert!(said.contains("hidden there for 120 s"), "{said}");
+    assert_eq!(bodies(&server).len(), 0);
 }
 
 #[test]

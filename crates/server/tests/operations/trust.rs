@@ -212,7 +212,7 @@ fn failures_slow_whoever_fails() {
 }
 
 #[test]
-fn a_user_that_goes_loses_its_rights_and_not_its_connection() {
+fn a_user_that_loses_its_rights_keeps_its_connection() {
     let server = start();
     let mut worker = memcache(&server);
     worker.put("work", b"one");
@@ -228,7 +228,8 @@ fn a_user_that_goes_loses_its_rights_and_not_its_connection() {
     server.signal(Signal::HUP);
     await_audit(&server, "reloaded - failed");
     worker.put("work", b"two");
-    server.configure(&users("zoe"));
+    let elsewhere = "queues = ['elsewhere']";
+    server.configure(&users("ann").replace("queues = ['work*', 'lineup']", elsewhere));
     server.signal(Signal::HUP);
     await_audit(&server, "reloaded - ok");
     says(
@@ -247,6 +248,135 @@ fn a_user_that_goes_loses_its_rights_and_not_its_connection() {
         "watch work2\r\nreserve\r\n",
         "WATCHING 2\r\nRESERVED ",
     );
+    server.stop();
+}
+
+/// A configuration takes effect.
+#[track_caller]
+fn reload(server: &Server, text: &str) {
+    server.configure(text);
+    let reloads = || {
+        let audit = server.printed(&["audit", "--since", "1h"]);
+        audit.matches("reloaded - ok").count()
+    };
+    let before = reloads();
+    server.signal(Signal::HUP);
+    await_that("it is reloaded", || reloads() > before);
+}
+
+/// Connections of somebody with this token: a wait of beanstalk, an idle one of lineup, and of HTTP
+/// an idle one, a poll, an event stream, and one of a session of the console.
+fn all_ways(server: &Server, token: &str) -> Vec<(&'static str, Client)> {
+    let http = |what: &str, login: &str, body: &str| {
+        let mut client = server.client_of("http");
+        let head = format!("{what} HTTP/1.1\r\nhost: localhost\r\n{login}");
+        let len = body.len();
+        client.send(format!("{head}content-length: {len}\r\n\r\n{body}").as_bytes());
+        client
+    };
+    let mut waits = server.client_of("beanstalk");
+    says(&mut waits, &format!("auth bob {token}\r\n"), "OK\r\n");
+    waits.send(b"reserve\r\n");
+    let mut idle = server.client_of("lineup");
+    says(&mut idle, &format!("AUTH bob {token}\r\n"), "+OK\r\n");
+    let bearer = format!("authorization: Bearer {token}\r\n");
+    let mut kept = http("GET /api/v1/queues", &bearer, "");
+    kept.until(b"\r\n\r\n");
+    let mut events = http("GET /api/v1/events", &bearer, "");
+    events.until(b"event: queues\n");
+    let json = format!("{bearer}content-type: application/json\r\n");
+    let poll = http(
+        "POST /api/v1/queues/work/reserve",
+        &json,
+        "{\"wait_ms\": 60000}",
+    );
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let mut session = http("POST /login", form, &format!("name=&secret={token}"));
+    let told = text(&session.until(b"\r\n\r\n"));
+    let cookie = told.split_once("set-cookie: ").expect(&told).1;
+    let cookie = format!("cookie: {}\r\n", cookie.split(';').next().expect("one"));
+    let mut console = http("GET /api/v1/events", &cookie, "");
+    console.until(b"event: queues\n");
+    server.await_number("waiters", |waiters| waiters == 2);
+    vec![
+        ("beanstalk", waits),
+        ("lineup", idle),
+        ("keep-alive", kept),
+        ("events", events),
+        ("poll", poll),
+        ("console", console),
+    ]
+}
+
+/// Whatever else comes, the server closes them.
+#[track_caller]
+fn all_end(server: &Server, clients: Vec<(&'static str, Client)>) {
+    for (way, mut client) in clients {
+        let mut last = Vec::new();
+        loop {
+            let more = client.some();
+            if more.is_empty() {
+                break;
+            }
+            last = more;
+        }
+        assert!(!text(&last).contains("RESERVED"), "{way}: {}", text(&last));
+    }
+    let audit = || server.printed(&["audit", "--since", "1h"]);
+    await_that("a line for each", || {
+        let ends = audit()
+            .lines()
+            .filter(|line| line.contains("login ended"))
+            .count();
+        ends >= 6
+    });
+}
+
+#[test]
+fn what_an_expired_token_opened_ends() {
+    let server = start();
+    let mut ann = memcache(&server);
+    let clients = all_ways(&server, &token());
+    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(2);
+    let soon = soon.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    reload(
+        &server,
+        &users("ann").replace("2999-01-01T00:00:00Z", &soon),
+    );
+    all_end(&server, clients);
+    ann.put("work", b"goes on");
+    server.stop();
+}
+
+#[test]
+fn what_a_revoked_token_opened_ends() {
+    let server = start();
+    let mut ann = memcache(&server);
+    let clients = all_ways(&server, &token());
+    let id = |byte: u8| NewToken::of([byte; 32]).id.show();
+    reload(&server, &users("ann").replace(&id(2), &id(4)));
+    all_end(&server, clients);
+    ann.put("work", b"goes on");
+    server.stop();
+}
+
+#[test]
+fn connections_end_with_a_password_and_with_their_user() {
+    let server = start();
+    let mut ann = memcache(&server);
+    let mut bob = server.client_of("lineup");
+    says(&mut bob, &format!("AUTH bob {}\r\n", token()), "+OK\r\n");
+    let other = Password::of_cost(b"other", [1; 16], 8, 1).expect("a hash");
+    let hush = Password::of_cost(b"hush", [1; 16], 8, 1).expect("a hash");
+    let changed = users("ann").replace(hush.as_str(), other.as_str());
+    reload(&server, &changed);
+    ann.expect_end();
+    let mut ann = server.client_of("memcache");
+    says(&mut ann, "set x 0 0 9\r\nann other\r\n", "STORED\r\n");
+    reload(&server, &users("zoe"));
+    ann.expect_end();
+    says(&mut bob, "PING\r\n", "+PONG\r\n");
+    await_audit(&server, "login ended");
     server.stop();
 }
 

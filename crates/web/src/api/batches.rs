@@ -16,8 +16,8 @@ use utoipa::ToSchema;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{coded, lossy};
 use super::{Api, read};
+use crate::bytes_in_json::{base64_unless_text, lossy};
 use crate::reply;
 use crate::visitor::Visitor;
 
@@ -146,7 +146,7 @@ impl From<quintet_engine::Batch> for Batch {
         Self {
             id: batch.id.to_string(),
             description: lossy(&batch.made.description),
-            description_base64: coded(&batch.made.description),
+            description_base64: base64_unless_text(&batch.made.description),
             parent: batch.made.parent.map(|parent| parent.to_string()),
             created_ms: batch.created.0,
             open: progress.open,

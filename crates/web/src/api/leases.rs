@@ -12,7 +12,7 @@ use quintet_engine::{
     Sweep, SweepAct, Take, Wait,
 };
 
-use super::messages::{idempotency_key, sum_of};
+use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{
@@ -109,9 +109,9 @@ pub(super) async fn reserve(
     }
     let time = lease_ms(asked.lease_ms)?;
     if let Some(token) = &token {
-        // How long it is waited may be another time with each try.
-        api.reserves
-            .note((queue.clone(), token.clone()), sum_of(&(max, time)))?;
+        // Each try may wait for another time.
+        let key = (queue.clone(), token.clone());
+        api.reserves.note(key, (max, time))?;
     }
     let take = Take {
         queues: [queue].into_iter().collect(),

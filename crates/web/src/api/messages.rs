@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
-use md5::{Digest as _, Md5};
 use quintet_door::StoreError;
 use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_engine::{
@@ -48,8 +47,13 @@ pub(super) async fn put(
     let queue = read::queue(&queue)?;
     let token = idempotency_key(request.headers())?;
     let trace = trace_context(request.headers());
-    let (Puts { messages }, _share) = read::body(&api.app, request).await?;
-    let sum = token.as_ref().map_or(0, |_| sum_of(&messages));
+    let (Puts { messages }, sum, _share) = match token {
+        Some(_) => read::summed(&api.app, request).await?,
+        None => {
+            let (puts, share) = read::body(&api.app, request).await?;
+            (puts, 0, share)
+        }
+    };
     if messages.is_empty() || messages.len() > PUTS_MAX {
         let detail = format!("1 to {PUTS_MAX} messages are put at once");
         return Err(Problem::field("messages", detail));
@@ -116,13 +120,6 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
         .filter(|key| (1..=255).contains(&key.len()));
     let key = key.ok_or_else(|| Problem::field("Idempotency-Key", "1 to 255 characters"))?;
     Ok(Some(key.to_owned()))
-}
-
-/// By what a request is known again that comes with its key once more; never 0.
-pub(super) fn sum_of(asked: &impl std::fmt::Debug) -> u64 {
-    let digest = Md5::digest(format!("{asked:?}"));
-    let first = digest.first_chunk().copied().unwrap_or_default();
-    u64::from_be_bytes(first).max(1)
 }
 
 /// A body that is given as text, or in base64, or not at all.

@@ -66,20 +66,23 @@ pub(crate) struct Api {
 /// A key of a request, with its queue.
 type Key = (Name, Vec<u8>);
 
-/// The sums of the requests that came lately with a key, and when they came.
+/// How many messages a request reserves at most, and for how long, ms.
+type Reserving = (u32, Option<u64>);
+
+/// The latest requests with a key that reserve messages, and when they came.
 #[derive(Default)]
-struct Reserves(Mutex<HashMap<Key, (u64, Instant)>>);
+struct Reserves(Mutex<HashMap<Key, (Reserving, Instant)>>);
 
 impl Reserves {
     /// For so long the shards know the key.
     const KEPT: Duration = Duration::from_secs(300);
     const MOST: usize = 1 << 14;
 
-    /// Notes what is asked for with a key.
+    /// Notes a request with a key.
     ///
     /// # Errors
-    /// Something else was.
-    fn note(&self, key: Key, sum: u64) -> Result<(), Problem> {
+    /// Another request came with the key.
+    fn note(&self, key: Key, asked: Reserving) -> Result<(), Problem> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= Self::MOST {
@@ -88,9 +91,9 @@ impl Reserves {
         if all.len() >= Self::MOST {
             all.clear();
         }
-        let noted = all.insert(key.clone(), (sum, now));
+        let noted = all.insert(key.clone(), (asked, now));
         match noted.filter(|(_, noted)| now.duration_since(*noted) < Self::KEPT) {
-            Some((before, noted)) if before != sum => {
+            Some((before, noted)) if before != asked => {
                 all.insert(key, (before, noted));
                 Err(Problem::refused(Refusal::TokenUsed(MessageId(0))))
             }

@@ -1,13 +1,16 @@
 //! Reading requests: bodies, queries, names, versions.
 
 use axum::extract::Request;
+use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
+use md5::{Digest as _, Md5};
 use quintet_engine::{ListState, Message, MessageId, Name, QueueId, Seen, State};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::problem::Problem;
 use crate::app::{App, content_type};
-use crate::form;
+use crate::form::{self, Whole};
 use crate::payer::Held;
 
 /// Messages of a page at most.
@@ -21,15 +24,42 @@ pub(super) async fn body<T: DeserializeOwned>(
     app: &App,
     request: Request,
 ) -> Result<(T, Held), Problem> {
+    let (bytes, share) = bytes(app, request).await?;
+    Ok((parsed(&bytes)?, share))
+}
+
+/// As [`body`], with the [`sum`] of the JSON.
+///
+/// # Errors
+/// As [`body`].
+pub(super) async fn summed<T: DeserializeOwned>(
+    app: &App,
+    request: Request,
+) -> Result<(T, u64, Held), Problem> {
+    let (bytes, share) = bytes(app, request).await?;
+    Ok((parsed(&bytes)?, sum(&bytes), share))
+}
+
+async fn bytes(app: &App, request: Request) -> Result<Whole, Problem> {
     let typed = content_type(request.headers()).map(str::to_owned);
     let (bytes, share) = form::whole(request, app.settings()).await?;
     if bytes.is_empty() {
-        return Ok((parsed(b"{}")?, share));
+        return Ok((Bytes::from_static(b"{}"), share));
     }
     if form::kind(typed.as_deref()) != form::Kind::Json {
         return Err(Problem::wrong_type());
     }
-    Ok((parsed(&bytes)?, share))
+    Ok((bytes, share))
+}
+
+/// A number that two requests share if their JSON says the same, whatever the order of fields, the
+/// white space and the escapes; never 0. The log keeps it, so every version has to compute the same.
+fn sum(json: &[u8]) -> u64 {
+    let mut value: Value = serde_json::from_slice(json).unwrap_or_default();
+    value.sort_all_objects();
+    let digest = Md5::digest(value.to_string());
+    let first = digest.first_chunk().copied().unwrap_or_default();
+    u64::from_be_bytes(first).max(1)
 }
 
 fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
@@ -204,4 +234,47 @@ pub(super) fn if_match(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(hyper::header::IF_MATCH)?.to_str().ok()?;
     let value = value.trim();
     (value != "*").then(|| value.trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+
+    /// The log keeps these numbers: a version that computes others refuses requests that are repeats.
+    #[test]
+    fn the_sum_of_a_request_never_changes() {
+        for (json, expected) in [
+            ("{}", 11_065_708_854_893_574_736),
+            (
+                r#"{"messages":[{"body":"a"},{"body":"b"}]}"#,
+                17_559_483_043_475_740_258,
+            ),
+            (
+                r#"{"messages":[{"body":"\u00e9\u0001\"/","rank":4294967295,"headers":{"b":"2","a":"1"}}]}"#,
+                18_204_764_859_064_490_495,
+            ),
+            (
+                r#"{"messages":[{"body_base64":"/wA=","delay_ms":0,"tracked":true,"key":null}]}"#,
+                7_219_546_074_376_468_650,
+            ),
+        ] {
+            assert_eq!(sum(json.as_bytes()), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn requests_that_say_the_same_have_one_sum() {
+        let first =
+            sum(br#"{"messages":[{"body":"\u0061","headers":{"a":"1","b":"2"},"rank":1}]}"#);
+        let same = br#" { "messages": [ {"rank":1, "headers":{"b":"2","a":"1"}, "body":"a"} ] } "#;
+        assert_eq!(sum(same), first);
+        for other in [
+            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"rank":2}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"2","b":"1"},"rank":1}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"1"},"rank":1}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"rank":1,"key":null}]}"#,
+        ] {
+            assert_ne!(sum(other.as_bytes()), first, "{other}");
+        }
+    }
 }

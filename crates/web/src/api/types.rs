@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::read::{token, version};
+use crate::bytes_in_json::{base64_unless_text, lossy};
 
 /// Bytes of a result at most.
 const RESULT_MAX: usize = 64 << 10;
@@ -152,12 +153,12 @@ impl From<Track> for Tracked {
     fn from(track: Track) -> Self {
         Self {
             name: lossy(&track.name),
-            name_base64: coded(&track.name),
+            name_base64: base64_unless_text(&track.name),
             queue: track.queue.to_string(),
             state: track.state.word(),
             progress: track.percent,
             status: lossy(&track.note),
-            status_base64: coded(&track.note),
+            status_base64: base64_unless_text(&track.note),
             changed_ms: track.changed.0,
             until_ms: track.until.0,
         }
@@ -552,7 +553,7 @@ impl Leased {
             status_base64: message
                 .extra
                 .as_deref()
-                .and_then(|extra| coded(&extra.status)),
+                .and_then(|extra| base64_unless_text(&extra.status)),
         }
     }
 }
@@ -596,17 +597,6 @@ fn text_of(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// Bytes that are no text, in base64.
-pub(super) fn coded(bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes);
-    text.is_err().then(|| BASE64_STANDARD.encode(bytes))
-}
-
-/// Text, with what is none replaced.
-pub(super) fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 impl Shown {
     pub(super) fn of(message: &Message, queue: &Name, now: quintet_engine::Ms) -> Self {
         let extra = message.extra.as_deref();
@@ -630,9 +620,9 @@ impl Shown {
             expires_ms: message.expires().map(|at| at.0),
             ttr_ms: message.ttr_ms,
             key: message.key().and_then(|key| text_of(key)),
-            key_base64: message.key().and_then(|key| coded(key)),
+            key_base64: message.key().and_then(|key| base64_unless_text(key)),
             name: message.name().and_then(|name| text_of(name)),
-            name_base64: message.name().and_then(|name| coded(name)),
+            name_base64: message.name().and_then(|name| base64_unless_text(name)),
             headers: attrs
                 .iter()
                 .filter_map(|(name, value)| Some((text_of(name)?, text_of(value)?)))
@@ -643,7 +633,7 @@ impl Shown {
                 .map(|(name, value)| (Name::new(name).to_string(), BASE64_STANDARD.encode(value)))
                 .collect(),
             status: status(message),
-            status_base64: extra.and_then(|extra| coded(&extra.status)),
+            status_base64: extra.and_then(|extra| base64_unless_text(&extra.status)),
             progress: message.progress(),
             attempts: message.reserves,
             failures: message.failures(),

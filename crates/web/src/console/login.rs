@@ -81,8 +81,8 @@ pub(crate) async fn login(
         return Ok(pages::show(StatusCode::OK, &page));
     }
     let (status, wrong) = match sessions::log_in(gate, peer, &page.name, &field("secret")).await {
-        Answer::In(who) => {
-            let began = app.sessions().begin(gate, who, Instant::now());
+        Answer::In(who, proof) => {
+            let began = app.sessions().begin(who, proof, Instant::now());
             let cookie = began.map_err(|error| Problem::internal(error.to_string()))?;
             let mut response = reply::redirect(&app.link(inside(&page.next)));
             response.headers_mut().insert(SET_COOKIE, cookie);

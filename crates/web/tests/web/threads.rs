@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use quintet_web::{Answering, Serve, Settings, Socket, Web};
+use quintet_web::{Answering, Clients, Connected, Limits, Linked, Serve, Settings, Socket, Web};
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -121,4 +121,92 @@ fn what_any_thread_serves_is_cut_in_the_end() {
         assert!(rest.is_empty());
     }
     assert!(TcpStream::connect(address).is_err(), "nobody listens");
+}
+
+/// A connection of a client at this address, as a node of a cluster hands it over.
+fn come(web: &Web, listener: &TcpListener, peer: &str) -> Kept {
+    let address = listener.local_addr().expect("an address");
+    let kept = Kept::open(address);
+    let (stream, _) = listener.accept().expect("accepted");
+    stream.set_nonblocking(true).expect("set");
+    let linked = Linked {
+        stream: Connected::Tcp(stream),
+        peer: Some(SocketAddr::new(peer.parse().expect("an address"), 5)),
+        identity: None,
+    };
+    web.links().take(0, linked);
+    kept
+}
+
+/// The first line of its reply, or of what it is told before.
+fn first_line(kept: &mut Kept) -> String {
+    // It may have been closed behind its refusal.
+    let _sent = kept
+        .0
+        .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        kept.0.read_exact(&mut byte).expect("a reply");
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).expect("text").trim().to_owned()
+}
+
+#[test]
+fn one_address_has_three_quarters_of_the_places() {
+    const PLACES: usize = 8;
+    let (ok, refused) = ("HTTP/1.1 200 OK", "HTTP/1.1 429 Too Many Requests");
+    let clients = Arc::new(Clients::default());
+    let settings = Settings {
+        trusted_proxies: vec!["198.51.100.0/24".parse().expect("a network")],
+        clients: Arc::clone(&clients),
+        limits: Limits {
+            connections_max: PLACES,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let own = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let who: Arc<dyn Serve> = Arc::new(Who(settings));
+    let web = Web::start("who", 1, vec![(Socket::Tcp(own), who)]).expect("served");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let told = |peer: &str| {
+        let mut kept = come(&web, &listener, peer);
+        (first_line(&mut kept), kept)
+    };
+    // Bound by address: the mapped form is the same one, and of IPv6 a network is.
+    for (peer, same, other) in [
+        ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+        ("2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"),
+    ] {
+        let before = clients.crowded();
+        let mut there: Vec<Kept> = Vec::new();
+        for _ in 0..PLACES / 4 * 3 {
+            let (line, kept) = told(peer);
+            assert_eq!(line, ok, "{peer}");
+            there.push(kept);
+        }
+        assert_eq!(told(peer).0, refused, "{peer}");
+        assert_eq!(told(same).0, refused, "{same}");
+        assert_eq!(clients.crowded() - before, 2);
+        assert_eq!(told(other).0, ok, "{other}");
+        // One that ends gives its part back.
+        drop(there.pop());
+        let since = Instant::now();
+        while told(peer).0 != ok {
+            assert!(since.elapsed() < PATIENCE, "in vain");
+        }
+    }
+    // These may take all places.
+    for trusted in ["127.0.0.2", "::1", "198.51.100.7"] {
+        let since = Instant::now();
+        while clients.count() > 0 {
+            assert!(since.elapsed() < PATIENCE, "in vain");
+            std::thread::yield_now();
+        }
+        let there: Vec<_> = (0..PLACES).map(|_| told(trusted)).collect();
+        assert!(there.iter().all(|(line, _)| line == ok), "{trusted}");
+    }
+    assert!(web.stop(PATIENCE));
 }

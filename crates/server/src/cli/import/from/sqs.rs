@@ -132,8 +132,8 @@ pub(super) struct Sqs {
     twice: u64,
     /// Attributes of the queues, by name.
     known: BTreeMap<String, Value>,
-    /// When a receive was last left without an answer.
-    lost: Mutex<Option<Instant>>,
+    /// When a receive was last left without an answer, and how many were.
+    lost: Mutex<(Option<Instant>, usize)>,
     /// Receives without an answer, one after the other.
     losses: u32,
 }
@@ -165,7 +165,7 @@ impl Sqs {
             passed: 0,
             twice: 0,
             known: BTreeMap::new(),
-            lost: Mutex::new(None),
+            lost: Mutex::default(),
             losses: 0,
         };
         all.queues = all.list()?;
@@ -191,7 +191,8 @@ impl Sqs {
         // What was received by a request without an answer is hidden for some minutes.
         let lose = || {
             if target == RECEIVE {
-                *locked(&self.lost) = Some(Instant::now());
+                let mut lost = locked(&self.lost);
+                *lost = (Some(Instant::now()), lost.1 + 1);
             }
         };
         let sends = Cell::new(0);
@@ -327,13 +328,21 @@ impl Sqs {
                 std::thread::sleep(REST);
                 return Ok(true);
             }
+            Err(error) if *locked(&self.lost) != before => {
+                let most = AT_ONCE * locked(&self.lost).1;
+                return Err(error.context(format!(
+                    "receives of {} were left without an answer: up to {most} messages are \
+                     hidden there for {HIDDEN_S} s, then the same command moves them",
+                    name_of(&url)
+                )));
+            }
             Err(error) => return Err(error),
         };
         self.losses = 0;
         let messages = answer["Messages"].as_array().map_or(&[][..], Vec::as_slice);
         if messages.is_empty() {
             // What a receive without an answer has hidden comes back.
-            let lost = *locked(&self.lost);
+            let lost = locked(&self.lost).0;
             if !held && lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN) && self.has_some(&url)? {
                 return Ok(true);
             }
