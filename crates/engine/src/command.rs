@@ -159,8 +159,8 @@ pub struct PutMore {
     /// Repeating the put with the same token within a day returns the first
     /// one's id and stores nothing.
     pub token: Option<Box<[u8]>>,
-    /// A sum of all that was asked with the token: a put with the same token and another sum is
-    /// [`crate::Refusal::TokenUsed`]. 0: whatever was asked.
+    /// A sum of the request that has the token. A put with a known token and another sum is
+    /// [`crate::Refusal::TokenUsed`]. 0: any request.
     pub token_sum: u64,
     /// The message's own name, by which whoever put it knows it: opaque, 1 to
     /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::Refusal::BadMessageName`]), not
@@ -378,6 +378,9 @@ pub struct Take {
     /// tokens, and so do more of them than 8 MiB hold. Two clients with one token share what they
     /// get: who asks for several keeps them apart.
     pub token: Option<Box<[u8]>>,
+    /// A sum of the request that has the token. A take with a known token and another sum is
+    /// [`crate::Refusal::TokenUsed`]. 0: any request.
+    pub token_sum: u64,
 }
 
 /// Who may act on a message.

@@ -32,7 +32,8 @@ pub enum Refusal {
     HeldLimit,
     /// A put with the same dedupe id was accepted before.
     Duplicate(MessageId),
-    /// The put's token came before, with something else ([`crate::PutMore::token_sum`]).
+    /// The token of the put or take came before with another request
+    /// ([`crate::PutMore::token_sum`], [`crate::Take::token_sum`]).
     TokenUsed(MessageId),
     /// The queue is administratively down.
     QueueDown,

@@ -2,7 +2,7 @@
 
 use quintet_engine::*;
 
-use crate::world::{World, plain, reserve, waiting};
+use crate::world::{World, plain, ranked, reserve, waiting};
 
 const MANY: u64 = 5000;
 
@@ -205,4 +205,76 @@ fn a_kick_a_move_and_children_have_a_bound() {
     let refused = Some(Outcome::Refused(Refusal::TooManyQueues));
     assert_eq!(w.ask(1, join(1024)), refused);
     assert_eq!(w.ask(1, join(7)), Some(Outcome::Done));
+}
+
+/// A restart with lower limits, as after an upgrade that counts more: the queues keep what they
+/// hold, and take no more.
+#[test]
+fn a_queue_that_is_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
+    for when_full in [WhenFull::Refuse, WhenFull::DropOldest] {
+        let mut w = World::new();
+        let long = "x".repeat(1000);
+        for _ in 0..10 {
+            w.put("q", &long);
+        }
+        w.settings.defaults.bytes_max = 5000;
+        w.settings.defaults.messages_max = 5;
+        w.settings.defaults.when_full = when_full;
+        w.restart();
+        // Whatever time does by itself: minutes of it.
+        for _ in 0..10 {
+            w.wait(60_000);
+        }
+        assert_eq!(gauges(&mut w).ready, 10, "{when_full:?}");
+        if when_full == WhenFull::Refuse {
+            let refused = w.ask(1, Command::Put(ranked("q", 1, "late")));
+            assert_eq!(refused, Some(Outcome::Refused(Refusal::QueueFull)));
+            assert_eq!(gauges(&mut w).ready, 10);
+            // It takes puts again once it is within its limits.
+            (0..6).for_each(|_| assert_eq!(w.pop("q"), long));
+            w.put("q", "late");
+        }
+    }
+}
+
+/// The same of a user's bytes and of memory.
+#[test]
+fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
+    let mut w = World::new();
+    let attrs = || PutMore {
+        attrs: vec![(b"a".as_slice().into(), vec![b'x'; 10_000].into())],
+        ..PutMore::default()
+    };
+    for _ in 0..10 {
+        w.put_as(Put {
+            more: Some(Box::new(attrs())),
+            ..ranked("q", 1, "x")
+        });
+    }
+    w.settings.memory_max = 50_000;
+    w.settings.defaults.when_full = WhenFull::DropOldest;
+    w.restart();
+    for _ in 0..10 {
+        w.wait(60_000);
+    }
+    assert_eq!(gauges(&mut w).ready, 10);
+    let put = Command::Put(ranked("q", 1, "late"));
+    let refused = Some(Outcome::Refused(Refusal::NoMemory));
+    assert_eq!(w.ask(1, put), refused);
+    assert_eq!(gauges(&mut w).ready, 10);
+    (0..7).for_each(|_| assert_eq!(w.pop("q"), "x"));
+    w.put("q", "late");
+    // What a put brings counts before it is stored.
+    let large = Put {
+        more: Some(Box::new(attrs())),
+        ..ranked("q", 1, "x")
+    };
+    assert_eq!(
+        w.ask(1, Command::Put(large.clone())),
+        Some(Outcome::Put {
+            id: MessageId(12),
+            fresh: true
+        })
+    );
+    assert_eq!(w.ask(1, Command::Put(large)), refused);
 }

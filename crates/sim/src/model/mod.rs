@@ -105,6 +105,8 @@ impl Waiter {
 struct Taken {
     queue: QueueId,
     token: Box<[u8]>,
+    /// Of the request; 0: any.
+    sum: u64,
     /// Each message, the number of its lease, and when that ends.
     given: Vec<(MessageId, u32, Option<Ms>)>,
     ends: Ms,
