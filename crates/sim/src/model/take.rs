@@ -256,6 +256,8 @@ impl Model {
                     self.waiters.remove(at);
                     self.deliveries
                         .push((waiter.party, waiter.standing, outcome));
+                    // A queue that it alone waited on leaves room for another.
+                    self.tidy();
                     at = 0;
                 }
                 None => at += 1,
