@@ -79,6 +79,8 @@ pub enum Refusal {
     BatchTooLarge,
     /// As many batches as the settings allow.
     TooManyBatches,
+    /// As many puts are remembered as may be ([`crate::Settings::dedupe_max`]).
+    DedupeFull,
     /// What would be decided could not be kept by enough machines now. Never
     /// said by the engine: it is not asked.
     Unavailable,
@@ -129,6 +131,7 @@ impl Refusal {
         Refusal::BatchWithoutCallback => "batch_without_callback",
         Refusal::BatchTooLarge => "batch_too_large",
         Refusal::TooManyBatches => "too_many_batches",
+        Refusal::DedupeFull => "dedupe_full",
         Refusal::Unavailable => "unavailable",
     }
 
@@ -165,6 +168,7 @@ impl Refusal {
             Refusal::BatchWithoutCallback => "batch without callback",
             Refusal::BatchTooLarge => "batch too large",
             Refusal::TooManyBatches => "too many batches",
+            Refusal::DedupeFull => "too many deduplication ids",
             Refusal::Unavailable => "no quorum",
         }
     }

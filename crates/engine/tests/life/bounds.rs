@@ -278,3 +278,68 @@ fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
     );
     assert_eq!(w.ask(1, Command::Put(large)), refused);
 }
+
+/// A message with 100 bytes of one kind of content, its body among the kinds.
+fn hundred(kind: usize) -> Put {
+    let bytes = [b'x'; 100];
+    let mut more = PutMore::default();
+    let mut put = ranked("q", 1, "");
+    match kind {
+        0 => put.body = Body::new(&bytes),
+        1 => more.attrs = vec![(bytes[..40].into(), bytes[..60].into())],
+        2 => more.key = Some(bytes.into()),
+        3 => more.name = Some(bytes.into()),
+        _ => {
+            more.past = Some(Box::new(Past {
+                state: State::Ready,
+                status: bytes.into(),
+                ..Past::default()
+            }));
+        }
+    }
+    put.more = Some(Box::new(more));
+    put
+}
+
+/// Whatever it is made of, in memory and in runs.
+#[test]
+fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
+    for kind in 0..5 {
+        let mut w = World::new();
+        w.settings.defaults.bytes_max = 250;
+        w.restart();
+        let full = Some(Outcome::Refused(Refusal::QueueFull));
+        w.put_as(hundred(kind));
+        let id = w.put_as(hundred(kind));
+        assert_eq!(w.ask(1, Command::Put(hundred(kind))), full, "{kind}");
+        let list = Command::PutMany(vec![hundred(kind)]);
+        assert_eq!(w.ask(1, list), full, "{kind}");
+        let sizes = |w: &mut World| (gauges(w).waiting_bytes, gauges(w).bytes);
+        assert_eq!(sizes(&mut w), (200, 200), "{kind}");
+        w.restart();
+        assert_eq!(sizes(&mut w), (200, 200), "{kind}");
+        // What is taken waits no more; what is said of a message is part of it.
+        w.take(1, reserve("q"));
+        assert_eq!(sizes(&mut w), (100, 200), "{kind}");
+        let (by, how) = (
+            By::Anyone,
+            How::Bury {
+                rank: None,
+                reason: b"why".as_slice().into(),
+            },
+        );
+        w.ask(
+            1,
+            Command::Settle {
+                id: MessageId(1),
+                by,
+                how,
+            },
+        );
+        let said = if kind == 4 { 3 } else { 103 };
+        assert_eq!(sizes(&mut w), (100, 100 + said), "{kind}");
+        w.put_as(hundred(kind));
+        w.ask(1, Command::Delete { id, by });
+        assert_eq!(sizes(&mut w), (100, 100 + said), "{kind}");
+    }
+}

@@ -101,6 +101,7 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::UserQueues
@@ -137,6 +138,7 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::UserQueues

@@ -749,6 +749,7 @@ fn all_settings() -> [Settings; 6] {
     ));
     // The same where nobody makes way.
     let mut counted = tight.clone();
+    counted.dedupe_max = 3;
     for (_, rule) in &mut counted.rules {
         if rule.bytes_max.take().is_some() {
             (rule.messages_max, rule.when_full) = (Some(2), None);
