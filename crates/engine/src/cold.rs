@@ -149,7 +149,7 @@ pub struct EntryFacts {
     pub id: MessageId,
     /// Where it stands in its lane.
     pub order: Order,
-    /// Length of its body.
+    /// See [`Message::size`].
     pub bytes: u64,
     /// When it was put.
     pub created: Ms,
@@ -168,7 +168,7 @@ impl EntryFacts {
         Self {
             id: message.id,
             order: lane.order(message),
-            bytes: message.body.len(),
+            bytes: message.size(),
             created: message.created,
             expires: message.ends(),
             urgent: lane == Lane::Ready && message.rank < URGENT_BELOW,

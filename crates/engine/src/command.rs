@@ -134,6 +134,12 @@ impl Put {
         }
     }
 
+    /// The size of its message ([`crate::Message::size`]).
+    #[inline]
+    pub(crate) fn size(&self) -> u64 {
+        self.body.len() + self.more.as_deref().map_or(0, PutMore::size)
+    }
+
     /// The batch it is to be counted in.
     pub fn batch(&self) -> Option<BatchId> {
         self.more.as_ref()?.batch.map(|tie| tie.batch)
@@ -159,8 +165,8 @@ pub struct PutMore {
     /// Repeating the put with the same token within a day returns the first
     /// one's id and stores nothing.
     pub token: Option<Box<[u8]>>,
-    /// A sum of all that was asked with the token: a put with the same token and another sum is
-    /// [`crate::Refusal::TokenUsed`]. 0: whatever was asked.
+    /// A sum of the request that has the token. A put with a known token and another sum is
+    /// [`crate::Refusal::TokenUsed`]. 0: any request.
     pub token_sum: u64,
     /// The message's own name, by which whoever put it knows it: opaque, 1 to
     /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::Refusal::BadMessageName`]), not
@@ -183,6 +189,17 @@ pub struct PutMore {
 }
 
 impl PutMore {
+    /// See [`crate::Message::size`].
+    fn size(&self) -> u64 {
+        let attrs = self.attrs.iter();
+        let attrs: usize = attrs.map(|(name, value)| name.len() + value.len()).sum();
+        let files: usize = self.attachments.iter().map(|file| file.name.len()).sum();
+        let key = self.key.as_ref().map_or(0, |key| key.len());
+        let name = self.name.as_ref().map_or(0, |name| name.len());
+        let status = self.past.as_ref().map_or(0, |past| past.status.len());
+        (attrs + files + key + name + status) as u64
+    }
+
     /// Bytes of memory that it adds to a message, about.
     pub(crate) fn bytes(&self) -> u64 {
         let len = |bytes: Option<usize>| bytes.map_or(0, |len| len + 32);
@@ -190,16 +207,14 @@ impl PutMore {
         let attrs: usize = attrs
             .map(|(name, value)| name.len() + value.len() + 64)
             .sum();
+        let marks = u64::from(self.dedupe.is_some()) + u64::from(self.token.is_some());
         let of = [
             len(self.key.as_ref().map(|key| key.len())),
             len(self.name.as_ref().map(|name| name.len())),
-            // Each twice: by what it is known, and when that ends.
-            2 * len(self.dedupe.as_ref().map(|dedupe| dedupe.id.len())),
-            2 * len(self.token.as_ref().map(|token| token.len())),
             attrs,
             size_of::<crate::message::Extra>(),
         ];
-        of.iter().sum::<usize>() as u64
+        of.iter().sum::<usize>() as u64 + marks * crate::store::MARK_BYTES
     }
 }
 
@@ -378,6 +393,9 @@ pub struct Take {
     /// tokens, and so do more of them than 8 MiB hold. Two clients with one token share what they
     /// get: who asks for several keeps them apart.
     pub token: Option<Box<[u8]>>,
+    /// A sum of the request that has the token. A take with a known token and another sum is
+    /// [`crate::Refusal::TokenUsed`]. 0: any request.
+    pub token_sum: u64,
 }
 
 /// Who may act on a message.

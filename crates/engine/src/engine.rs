@@ -498,8 +498,15 @@ impl Engine {
     }
 
     /// Begins this process's (or owner's) time: ends the leases that were bound
-    /// to what is gone. Call after replay, before the first command.
-    pub fn begin_epoch<J: Journal>(&mut self, now: Ms, epoch: u64, journal: &mut J) {
+    /// to what is gone. Call after replay, before the first command. `random` becomes the key of
+    /// the shard's hashes, if it has none.
+    pub fn begin_epoch<J: Journal>(
+        &mut self,
+        now: Ms,
+        epoch: u64,
+        random: [u8; 16],
+        journal: &mut J,
+    ) {
         self.advance(now);
         let mut tails = false;
         #[expect(clippy::disallowed_methods, reason = "they are sorted")]
@@ -523,6 +530,9 @@ impl Engine {
             now: self.now,
         };
         self.note(journal, fact);
+        if self.store.hash_key.is_none() {
+            self.note(journal, Fact::HashKey(random));
+        }
         if tails {
             // What comes to a tail from now on stands behind what has come there with it.
             let next = self.store.next_id + 1;

@@ -28,6 +28,8 @@ pub enum Fact {
     },
     /// Ids below this one are used up.
     IdMark(u64),
+    /// The secret key of the shard's [`MarkId::Hash`]es. Told again in snapshots.
+    HashKey([u8; 16]),
     /// A queue came into being. Repeated in snapshots: no effect if it exists.
     QueueMade {
         /// Its number, never used before.
@@ -297,7 +299,7 @@ pub enum Fact {
     Remembered {
         queue: QueueId,
         kind: Mark,
-        mark: Box<[u8]>,
+        mark: MarkId,
         /// The first put.
         id: MessageId,
         /// Until when at most; [`Ms::NEVER`]: no time ends it.
@@ -315,6 +317,7 @@ impl Fact {
         match self {
             Fact::Epoch { .. }
             | Fact::IdMark(_)
+            | Fact::HashKey(_)
             | Fact::ShardCounted(_)
             | Fact::SentImage(..)
             | Fact::Carried(_)
@@ -493,6 +496,15 @@ coded! {
         /// A message key, in a queue that dedupes by key.
         Key = 2,
     }
+}
+
+/// The id of a deduplication record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MarkId {
+    /// The client's bytes, in logs from before there was a key.
+    Whole(Box<[u8]>),
+    /// Their hash under [`Fact::HashKey`].
+    Hash([u8; 16]),
 }
 
 /// A resolved edit: `None` leaves a thing as it is.

@@ -74,7 +74,8 @@ pub use compound::{
 pub use decide::Spill;
 pub use engine::{CopiedOut, Engine, Space};
 pub use fact::{
-    Bound, Change, Fact, Journal, Lease, Mark, Pause, Removal, Return, ShardCounts, Transfer,
+    Bound, Change, Fact, Journal, Lease, Mark, MarkId, Pause, Removal, Return, ShardCounts,
+    Transfer,
 };
 pub use message::{
     At, Attachment, Attr, Extra, Home, Message, MessageId, QueueId, RANK_DEFAULT, State,
@@ -92,6 +93,7 @@ pub use stats::{
     MessageStats, NamePage, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats,
     QueueTotals, ShardStats, StatsReply,
 };
+pub use store::MARK_BYTES;
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use time::{Ms, WallAhead};
 pub use track::{TRACK_NOTE_BYTES_MAX, Track, TrackState};

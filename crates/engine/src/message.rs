@@ -201,6 +201,15 @@ impl Extra {
         (own + attrs + files + of(&self.status) + shared(&self.key) + name) as u64
     }
 
+    /// Bytes of what clients stored in it.
+    fn content(&self) -> u64 {
+        let attrs = self.attrs.iter();
+        let attrs: usize = attrs.map(|(name, value)| name.len() + value.len()).sum();
+        let files: usize = self.attachments.iter().map(|file| file.name.len()).sum();
+        let shared = |bytes: &Option<Arc<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+        (attrs + files + self.status.len() + shared(&self.key) + shared(&self.name)) as u64
+    }
+
     /// A lease that had a deadline is over; 0: it had none, or there was none.
     pub(crate) fn was_leased(&mut self, since: Ms) {
         if self.first_leased == Ms(0) {
@@ -362,6 +371,13 @@ impl Message {
     #[inline]
     pub fn extra_bytes(&self) -> u64 {
         self.extra.as_deref().map_or(0, Extra::bytes)
+    }
+
+    /// Bytes of its content: body, key, name, attributes, names of attachments, status. Limits of
+    /// bytes are compared with it.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.body.len() + self.extra.as_deref().map_or(0, Extra::content)
     }
 
     /// The rarer parts, made on first use.

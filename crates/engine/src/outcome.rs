@@ -32,7 +32,8 @@ pub enum Refusal {
     HeldLimit,
     /// A put with the same dedupe id was accepted before.
     Duplicate(MessageId),
-    /// The put's token came before, with something else ([`crate::PutMore::token_sum`]).
+    /// The token of the put or take came before with another request
+    /// ([`crate::PutMore::token_sum`], [`crate::Take::token_sum`]).
     TokenUsed(MessageId),
     /// The queue is administratively down.
     QueueDown,
@@ -78,6 +79,8 @@ pub enum Refusal {
     BatchTooLarge,
     /// As many batches as the settings allow.
     TooManyBatches,
+    /// As many puts are remembered as may be ([`crate::Settings::dedupe_max`]).
+    DedupeFull,
     /// What would be decided could not be kept by enough machines now. Never
     /// said by the engine: it is not asked.
     Unavailable,
@@ -131,6 +134,7 @@ impl Refusal {
         Refusal::BatchWithoutCallback => "batch_without_callback",
         Refusal::BatchTooLarge => "batch_too_large",
         Refusal::TooManyBatches => "too_many_batches",
+        Refusal::DedupeFull => "dedupe_full",
         Refusal::Unavailable => "unavailable",
         Refusal::Unknown => "unknown",
     }
@@ -168,6 +172,7 @@ impl Refusal {
             Refusal::BatchWithoutCallback => "batch without callback",
             Refusal::BatchTooLarge => "batch too large",
             Refusal::TooManyBatches => "too many batches",
+            Refusal::DedupeFull => "too many deduplication ids",
             Refusal::Unavailable => "no quorum",
             Refusal::Unknown => "the outcome is not known: it may have been done",
         }

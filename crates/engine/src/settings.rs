@@ -97,7 +97,7 @@ pub struct QueueSettings {
     pub default_delay_ms: u64,
     /// Waiting (ready, delayed, held back) messages at most; 0: no limit.
     pub messages_max: u64,
-    /// Bytes of waiting bodies at most; 0: no limit.
+    /// Bytes of waiting messages at most ([`crate::Message::size`]); 0: no limit.
     pub bytes_max: u64,
     /// Bytes of one body at most.
     pub message_bytes_max: u64,
@@ -458,6 +458,10 @@ pub struct Settings {
     /// Bytes of memory the messages may use by the engine's reckoning; puts
     /// over it are refused. 0: no limit.
     pub memory_max: u64,
+    /// Deduplication records at most: what puts with a dedupe id or a token leave behind, and those
+    /// of queues that compare bodies or keys. One more put with one is
+    /// [`crate::Refusal::DedupeFull`]. 0: no limit.
+    pub dedupe_max: u64,
     /// Bytes the durable tables may take ([`crate::TableAsk`]).
     pub tables_bytes_max: u64,
     /// Batches that are there at once at most ([`crate::BatchAsk::New`]).
@@ -503,6 +507,7 @@ impl Default for Settings {
             track_keep_ms: 30 * 60 * 1000,
             snapshot_bytes_max: 64 << 20,
             memory_max: 0,
+            dedupe_max: 0,
             clock_grain_ms: 0,
         }
     }

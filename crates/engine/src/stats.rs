@@ -124,7 +124,7 @@ counters! {
         done,
         /// Relayed and kept.
         relayed,
-        /// Bytes of bodies that are ready, held back or delayed.
+        /// Bytes of messages that are ready, held back or delayed ([`crate::Message::size`]).
         waiting_bytes,
         /// Bytes of all bodies.
         bytes,
@@ -213,6 +213,8 @@ pub struct ShardStats {
     pub batches: u64,
     /// Tracked messages of which something is known.
     pub tracked: u64,
+    /// Deduplication records.
+    pub dedupe_ids: u64,
     /// Of these, those whose callback found no room yet.
     pub batches_waiting: u64,
 }

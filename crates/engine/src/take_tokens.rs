@@ -26,10 +26,13 @@ pub(crate) struct Given {
 }
 
 #[derive(Debug)]
-struct Taken {
+pub(crate) struct Taken {
     /// Unknown from then on.
     ends: Ms,
-    given: Box<[Given]>,
+    /// See [`crate::Take::token_sum`].
+    pub(crate) sum: u64,
+    /// The leases.
+    pub(crate) given: Box<[Given]>,
 }
 
 type Key = (QueueId, Arc<[u8]>);
@@ -45,11 +48,11 @@ pub(crate) struct TakeTokens {
 }
 
 impl TakeTokens {
-    /// The leases that a take with this token gave.
-    pub(crate) fn of(&self, queue: QueueId, token: &[u8], now: Ms) -> Option<&[Given]> {
+    /// The last take with this token.
+    pub(crate) fn of(&self, queue: QueueId, token: &[u8], now: Ms) -> Option<&Taken> {
         // Looked up by what it borrows, which a pair cannot.
         let taken = self.known.get(&(queue, Arc::from(token)))?;
-        (taken.ends > now).then_some(&taken.given)
+        (taken.ends > now).then_some(taken)
     }
 
     /// Those leases begin anew; the token is known no longer than before.
@@ -59,11 +62,18 @@ impl TakeTokens {
         }
     }
 
-    /// A take with this token gave these leases.
-    pub(crate) fn note(&mut self, queue: QueueId, token: &[u8], given: Box<[Given]>, now: Ms) {
+    /// A take with this token, of a request with this sum, gave these leases.
+    pub(crate) fn note(
+        &mut self,
+        queue: QueueId,
+        token: &[u8],
+        sum: u64,
+        given: Box<[Given]>,
+        now: Ms,
+    ) {
         let (key, ends): (Key, Ms) = ((queue, token.into()), now + KNOWN_MS);
         let bytes = bytes_of(token.len(), given.len());
-        self.known.insert(key.clone(), Taken { ends, given });
+        self.known.insert(key.clone(), Taken { ends, sum, given });
         self.ends.push_back((ends, key, bytes));
         self.bytes += bytes;
         while let Some((ends, key, bytes)) = self.ends.front()
@@ -80,7 +90,7 @@ impl TakeTokens {
 
 /// With the places in both lists.
 const fn bytes_of(token: usize, leases: usize) -> usize {
-    112 + token + leases * size_of::<Given>()
+    120 + token + leases * size_of::<Given>()
 }
 
 #[cfg(test)]
@@ -99,24 +109,25 @@ mod tests {
     #[test]
     fn the_oldest_are_forgotten_when_their_time_is_over_or_there_are_too_many() {
         let (mut tokens, q) = (TakeTokens::default(), QueueId(3));
-        tokens.note(q, b"a", given(1), Ms(0));
-        tokens.note(q, b"b", given(2), Ms(10));
-        tokens.note(q, b"a", given(3), Ms(20));
+        tokens.note(q, b"a", 0, given(1), Ms(0));
+        tokens.note(q, b"b", 0, given(2), Ms(10));
+        tokens.note(q, b"a", 0, given(3), Ms(20));
         assert_eq!(tokens.known.len(), 2);
         let end = Ms(KNOWN_MS + 10);
-        assert_eq!(tokens.of(q, b"b", end), None);
-        assert_eq!(tokens.of(q, b"a", end), Some(&*given(3)));
-        assert_eq!(tokens.of(QueueId(4), b"a", end), None);
-        tokens.note(q, b"c", given(4), end);
+        assert!(tokens.of(q, b"b", end).is_none());
+        let known = tokens.of(q, b"a", end).map(|taken| &taken.given);
+        assert_eq!(known, Some(&given(3)));
+        assert!(tokens.of(QueueId(4), b"a", end).is_none());
+        tokens.note(q, b"c", 0, given(4), end);
         assert_eq!((tokens.known.len(), tokens.ends.len()), (2, 2));
         for number in 0..1_000_000u32 {
-            tokens.note(q, &number.to_le_bytes(), given(5), end);
+            tokens.note(q, &number.to_le_bytes(), 0, given(5), end);
             assert!(tokens.bytes <= BYTES_MAX);
         }
         assert_eq!(tokens.known.len(), tokens.ends.len());
         assert!(tokens.known.len() > 30_000);
         let end = end + KNOWN_MS;
-        tokens.note(q, b"d", given(6), end);
+        tokens.note(q, b"d", 0, given(6), end);
         assert_eq!(tokens.bytes, bytes_of(1, 2));
     }
 
@@ -124,7 +135,7 @@ mod tests {
     fn one_token_over_and_over_takes_no_more_than_its_bound() {
         let mut tokens = TakeTokens::default();
         for _ in 0..1_000_000 {
-            tokens.note(QueueId(1), b"a", given(1), Ms(0));
+            tokens.note(QueueId(1), b"a", 0, given(1), Ms(0));
         }
         assert!(tokens.ends.len() <= BYTES_MAX / bytes_of(1, 0));
     }

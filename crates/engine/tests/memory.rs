@@ -54,7 +54,20 @@ fn with(more: PutMore) -> Put {
 /// A message of that number with content of that length, of one kind.
 type Kind = (&'static str, fn(usize, usize) -> Put);
 
-const KINDS: [Kind; 9] = [
+fn with_id(id: Vec<u8>, scope: Option<Scope>) -> Put {
+    let dedupe = Dedupe {
+        id: id.into(),
+        window_ms: Some(1_000_000),
+        scope,
+        on_repeat: None,
+    };
+    with(PutMore {
+        dedupe: Some(dedupe),
+        ..PutMore::default()
+    })
+}
+
+const KINDS: [Kind; 13] = [
     ("bodies", |number, len| Put {
         queue: "q".into(),
         body: Body::new(&content(number, len)),
@@ -117,14 +130,31 @@ const KINDS: [Kind; 9] = [
         })
     }),
     ("deduplication ids", |number, len| {
-        let dedupe = Dedupe {
-            id: content(number, len).into(),
-            window_ms: Some(1_000_000),
-            scope: None,
-            on_repeat: None,
-        };
+        with_id(content(number, len), None)
+    }),
+    ("deduplication ids of what waits", |number, len| {
+        with_id(content(number, len), Some(Scope::Waiting))
+    }),
+    ("tokens", |number, len| {
         with(PutMore {
-            dedupe: Some(dedupe),
+            token: Some(content(number, len).into()),
+            ..PutMore::default()
+        })
+    }),
+    ("attachments", |number, len| {
+        with(PutMore {
+            attachments: vec![Attachment {
+                name: content(number, len).into(),
+                len: 1,
+                md5: [0; 16],
+            }],
+            ..PutMore::default()
+        })
+    }),
+    ("retries of their own", |_, len| Put {
+        body: Body::new(&content(0, len)),
+        ..with(PutMore {
+            retry: Some(Retry::default()),
             ..PutMore::default()
         })
     }),
@@ -142,6 +172,7 @@ fn what_messages_take_is_counted() {
                 ..Settings::default()
             };
             let mut engine = Engine::new(0, 1, settings);
+            engine.begin_epoch(Ms(1_000_000), 1, [7; 16], &mut Nowhere);
             let before = resident();
             for number in 0..count {
                 let outcome = ask(&mut engine, Command::Put(put(number, len)));
@@ -152,7 +183,8 @@ fn what_messages_take_is_counted() {
             }
             let (held, counted) = (resident() - before, engine.memory_bytes());
             engines.push(engine);
-            if counted.abs_diff(held) > held / 5 {
+            // So little may be in what an index left as it grew.
+            if counted > 2 << 20 && counted.abs_diff(held) > held / 5 {
                 wrong.push(format!(
                     "{count} {kind} of {len} bytes: {counted} counted, {held} held"
                 ));

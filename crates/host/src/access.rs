@@ -285,6 +285,7 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::Unavailable
         | Refusal::Unknown => Hold::Durable,
     }
@@ -320,5 +321,6 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.cold.add(&other.cold);
     sum.batches += other.batches;
     sum.tracked += other.tracked;
+    sum.dedupe_ids += other.dedupe_ids;
     sum.batches_waiting += other.batches_waiting;
 }

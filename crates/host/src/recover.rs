@@ -1,6 +1,7 @@
 //! Opening a data directory: replay, and the first frame of a new epoch.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -260,6 +261,13 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
     ))
 }
 
+/// Bytes that nobody can guess: a fresh `RandomState` is keyed from the system's random source.
+fn random() -> [u8; 16] {
+    let half = |_| RandomState::new().hash_one(0_u8).to_le_bytes();
+    let halves = [0, 1].map(half);
+    std::array::from_fn(|at| halves[at / 8][at % 8])
+}
+
 /// Writes and syncs the first frame of this start: each shard's snapshot (the
 /// frame may be the first of a segment) and the facts that end the leases of
 /// connections that are gone; then what `more` says of each. Answers the
@@ -275,7 +283,7 @@ pub(super) fn begin_epoch(
     for shard in shards {
         let Shard { engine, batch, .. } = shard;
         batch.begin(engine);
-        engine.begin_epoch(now, epoch.0, batch);
+        engine.begin_epoch(now, epoch.0, random(), batch);
         for fact in more(engine) {
             quintet_engine::Journal::record(batch, &fact);
         }

@@ -68,6 +68,7 @@ impl From<Refusal> for Fault {
             | Refusal::BatchWithoutCallback
             | Refusal::BatchTooLarge
             | Refusal::TooManyBatches
+            | Refusal::DedupeFull
             | Refusal::Unavailable
             | Refusal::Unknown => Fault::Refused(refusal),
         }

@@ -260,6 +260,8 @@ metrics! {
         = |r| r.shard.last_id;
     Gauge "memory_bytes" ("memory_bytes") "Messages, names and tables in memory, as the budget counts them."
         = |r| r.shard.memory_bytes;
+    Gauge "dedupe_ids" ("dedupe_ids") "Dedupe ids and idempotency keys that are remembered (dedupe_memory)."
+        = |r| r.shard.dedupe_ids;
     Gauge "snapshot_bytes" ("snapshot_bytes") "What a segment begins with: names, settings, tables, blocks."
         = |r| r.shard.snapshot_bytes;
 
@@ -371,7 +373,7 @@ metrics! {
         = |r| r.shard.gauges.done;
     Gauge "messages_relayed" ("relayed") "Messages relayed and kept."
         = |r| r.shard.gauges.relayed;
-    Gauge "messages_waiting_bytes" ("waiting_bytes") "Bodies that are ready, held back or delayed."
+    Gauge "messages_waiting_bytes" ("waiting_bytes") "Bytes of messages that are ready, held back or delayed."
         = |r| r.shard.gauges.waiting_bytes;
     Gauge "messages_bytes" ("bytes") "All bodies."
         = |r| r.shard.gauges.bytes;

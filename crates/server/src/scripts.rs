@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -16,7 +15,6 @@ use quintet_web::{Elsewhere, Logins};
 use crate::config::Config;
 use crate::desk::ServerDoor;
 use crate::http::{self, LinksByVoice};
-use crate::io::Mail;
 use crate::server::Server;
 use crate::sqs;
 use crate::trust::HttpGate;
@@ -123,15 +121,8 @@ impl Scripts {
         }
     }
 
-    /// Ends requests, then scripts. False if HTTP or SQS had failed.
-    pub(crate) fn stop(self, server: &Server) -> bool {
-        // Nobody comes in any more by any protocol, and no put waits for memory.
-        if let Some((_, io)) = server.mail.split_last() {
-            io.iter().for_each(|mailbox| mailbox.leave(Mail::Refuse));
-        }
-        server.core.end_room_waits();
-        let grace = server.limits.stop_wait_ms.load(Ordering::Relaxed);
-        let grace = Duration::from_millis(grace);
+    /// Ends requests within `grace`, then scripts. False if HTTP or SQS had failed.
+    pub(crate) fn stop(self, grace: Duration) -> bool {
         // Together, as neither is to accept while the other ends.
         let (sqs, http) = (self.sqs, self.http);
         let whole = std::thread::scope(|scope| {

@@ -301,8 +301,10 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     if server.node.is_none() {
         stuck::watch_stop(&server)?;
     }
+    server.end_waits();
     // They ask through the door, so it closes after them.
-    if !scripts.stop(&server) {
+    let grace = server.limits.stop_wait_ms.load(Ordering::Relaxed);
+    if !scripts.stop(Duration::from_millis(grace)) {
         tracing::error!("the thread of http had ended before its time");
     }
     if let Some(traced) = traced {
@@ -784,6 +786,14 @@ pub(crate) fn fit(config: &Config) -> Places {
 }
 
 impl Server {
+    /// The server stops: no listener of an I/O thread accepts any more, and no put waits for memory.
+    fn end_waits(&self) {
+        if let Some((_, io)) = self.mail.split_last() {
+            io.iter().for_each(|mailbox| mailbox.leave(Mail::Refuse));
+        }
+        self.core.end_room_waits();
+    }
+
     /// True for a connection of the control socket: an operator gets in, and
     /// stays, when nobody else does.
     pub(crate) fn is_operator(&self, listener: usize) -> bool {

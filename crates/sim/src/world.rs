@@ -167,7 +167,7 @@ impl World {
     /// Forgets everything but the facts, and starts again.
     pub fn restart(&mut self) {
         let mut engine = self.replayed(Home(0));
-        engine.begin_epoch(self.now, engine.epoch() + 1, &mut self.facts);
+        engine.begin_epoch(self.now, engine.epoch() + 1, [7; 16], &mut self.facts);
         self.engine = engine;
         self.deliveries.clear();
     }

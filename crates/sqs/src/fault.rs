@@ -229,6 +229,7 @@ impl From<Refusal> for Fault {
             | Refusal::Draining
             | Refusal::NoSpace
             | Refusal::NoMemory
+            | Refusal::DedupeFull
             | Refusal::Unavailable
             | Refusal::Conflict => Self::new(Shape::RequestThrottled, text),
             Refusal::Unknown => Self::internal(text),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_engine::{
-    BackTo, Command, End, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Take, Wait,
-    WallAhead,
+    BackTo, Command, End, Handed, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Take,
+    Wait, WallAhead,
 };
 
 use crate::ask::{said, unexpected};
@@ -177,21 +177,20 @@ impl Sqs {
             _ => began.elapsed(),
         };
         // Armed before anything can fail, or the client go.
-        let undo = (!messages.is_empty() && asked.time != LeaseTime::Over)
-            .then(|| Undo::new(&visit.asker.lost, visit.asker.caller, messages.clone()));
-        let mut received = Vec::with_capacity(messages.len());
-        for message in &messages {
+        let undo = Undo::new(&visit.asker.lost, visit.asker.caller, messages);
+        let mut received = Vec::with_capacity(undo.messages().len());
+        for message in undo.messages() {
             received.push(self.received(visit, &asked, message).await?);
         }
         Ok(Done {
             reply: Reply::Received(received),
             waited,
-            undo,
+            undo: Some(undo),
         })
     }
 
     /// Takes, and comes back empty when the server stops.
-    async fn take(&self, visit: &Visit, take: Take) -> Result<Vec<Message>, Fault> {
+    async fn take(&self, visit: &Visit, take: Take) -> Result<Handed, Fault> {
         let waits = take.wait != Wait::No;
         let _apart = match visit.seat.as_ref().filter(|_| waits) {
             Some(seat) => Some(seat.waits(Waits::Poll).ok_or_else(|| {
@@ -208,15 +207,15 @@ impl Sqs {
                 biased;
                 outcome = coming.outcome() => outcome,
                 () = stopped(&mut stops) => {
-                    // What it came to is told by the take itself.
+                    // The take itself is answered with the outcome.
                     drop(visit.asker.begin(Command::StopWaiting));
                     coming.outcome().await
                 }
             },
         };
         match said(outcome)? {
-            Outcome::Messages(messages) => Ok(messages.into_vec()),
-            Outcome::Empty => Ok(Vec::new()),
+            Outcome::Messages(messages) => Ok(messages),
+            Outcome::Empty => Ok(Handed::new()),
             _ => Err(unexpected()),
         }
     }

@@ -24,9 +24,9 @@ pub struct Clients {
     started: Instant,
     there: Mutex<There>,
     stops: watch::Sender<bool>,
-    /// Connections refused for those that their address had already, and when that was last
-    /// told, s since the beginning.
+    /// Connections that were refused since their address had too many.
     crowded: AtomicU64,
+    /// The minute in which the log last said so, from 1.
     crowded_told: AtomicU64,
 }
 
@@ -77,18 +77,15 @@ pub struct Client {
     active: AtomicU64,
     /// Bytes of a reply that wait for its client.
     unread: AtomicU64,
-    busy: AtomicBool,
     party: AtomicU64,
     last: Mutex<Last>,
     cut: Notify,
     /// True once the client has ended its side of the connection, or reset it, while a request
     /// of it was being answered.
     ended: watch::Sender<bool>,
-    /// Who reads on when that request is answered.
-    reader: Mutex<Option<Waker>>,
-    /// More of a request's body is waited for.
+    /// The server waits for more of a request's body.
     body_waits: AtomicBool,
-    /// So many bodies are waited for that this one is not.
+    /// The server does not wait for the rest of a body: it waits for too many others.
     refused: AtomicBool,
     /// The server stops.
     stops: watch::Receiver<bool>,
@@ -100,6 +97,11 @@ pub struct Client {
 #[derive(Default)]
 struct Last {
     asked: Option<(Method, Uri)>,
+    /// The request is not answered yet.
+    busy: bool,
+    /// The task that reads on once it is. Under the same lock as `busy`: a reply that ends wakes
+    /// every reader that has seen `busy`.
+    reader: Option<Waker>,
     who: Option<(Principal, Arc<dyn Gate>)>,
     /// What [`Gate::counts`] is asked about the login.
     proof: u64,
@@ -176,19 +178,20 @@ impl Clients {
         }
     }
 
-    /// Connections refused for those that their address had already.
+    /// Connections that were refused since their address had too many.
     pub fn crowded(&self) -> u64 {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// An address has too many connections. True if that is to be told: once a minute.
+    /// Counts a connection that is refused since its address has too many. True once a minute:
+    /// the log is to say so.
     pub(crate) fn crowds(&self) -> bool {
         self.crowded.fetch_add(1, Ordering::Relaxed);
         let now = 1 + self.started.elapsed().as_secs() / 60;
         self.crowded_told.swap(now, Ordering::Relaxed) != now
     }
 
-    /// The server stops: whoever waits for something ends its wait.
+    /// The server stops: every wait of a connection ends.
     pub(crate) fn stop(&self) {
         self.stops.send_replace(true);
     }
@@ -221,12 +224,10 @@ impl Clients {
             started: self.started,
             active: AtomicU64::new(ms_since(self.started)),
             unread: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
             party: AtomicU64::new(0),
             last: Mutex::default(),
             cut: Notify::new(),
             ended: watch::Sender::new(false),
-            reader: Mutex::default(),
             body_waits: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             stops: self.stops.subscribe(),
@@ -267,27 +268,34 @@ impl fmt::Debug for Client {
 impl Client {
     /// The head of a request is there.
     pub(crate) fn asks(&self, method: &Method, uri: &Uri) {
-        locked(&self.last).asked = Some((method.clone(), uri.clone()));
-        self.busy.store(true, Ordering::Relaxed);
+        let mut last = locked(&self.last);
+        last.asked = Some((method.clone(), uri.clone()));
+        last.busy = true;
     }
 
     /// The reply is on its way, or given up.
     pub(crate) fn asks_no_more(&self) {
-        self.busy.store(false, Ordering::Relaxed);
-        let reader = locked(&self.reader).take();
+        let reader = {
+            let mut last = locked(&self.last);
+            last.busy = false;
+            last.reader.take()
+        };
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// The client sends nothing more. True if that does not end the connection yet: it is still
-    /// to be answered, and `reader` is woken afterwards.
+    /// The client sends nothing more. True while a request of it is being answered: the
+    /// connection goes on, and the end of the reply wakes `reader`.
     pub(crate) fn ends(&self, reader: &Waker) -> bool {
-        let busy = self.busy.load(Ordering::Relaxed);
-        if busy {
-            *locked(&self.reader) = Some(reader.clone());
-            self.ended
-                .send_if_modified(|ended| !std::mem::replace(ended, true));
+        {
+            let mut last = locked(&self.last);
+            if !last.busy {
+                return false;
+            }
+            last.reader = Some(reader.clone());
         }
-        busy
+        self.ended
+            .send_if_modified(|ended| !std::mem::replace(ended, true));
+        true
     }
 
     /// True once the client sends nothing more.
@@ -295,7 +303,7 @@ impl Client {
         *self.ended.borrow()
     }
 
-    /// Returns when nobody may wait for this client any more: it sends nothing more, or the
+    /// Returns when waits for this client have to end: the client sends nothing more, or the
     /// server stops.
     pub(crate) async fn is_let_go(&self) {
         let mut stops = self.stops.clone();
@@ -305,17 +313,18 @@ impl Client {
         }
     }
 
-    /// A request is waited for, or no longer so.
+    /// The server waits for more of a request's body, or no longer does.
     pub(crate) fn waits_for_body(&self, waits: bool) {
         self.body_waits.store(waits, Ordering::Relaxed);
     }
 
-    /// The rest of a request is not waited for, as too many bodies are.
+    /// The server does not wait for the rest of the body: too many others have not arrived.
     pub(crate) fn refuse_body(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Why the server has not waited for the whole request, if it has not: nothing was done of it.
+    /// Why the server did not wait for the whole request, if it did not. Nothing of such a request
+    /// was done.
     pub fn is_cut_off(&self) -> Option<&'static str> {
         if self.refused.load(Ordering::Relaxed) {
             return Some("too many requests arrive in pieces");
@@ -360,7 +369,7 @@ impl Client {
     fn now(&self) -> ClientNow {
         let last = locked(&self.last);
         let asked = last.asked.as_ref();
-        let asked = asked.filter(|_| self.busy.load(Ordering::Relaxed));
+        let asked = asked.filter(|_| last.busy);
         let who = last.who.as_ref();
         let party = self.party.load(Ordering::Relaxed);
         ClientNow {
@@ -381,6 +390,44 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A reader that is told to wait for the end of a reply is woken by it, however the two
+    /// threads meet.
+    #[test]
+    fn the_end_of_a_reply_wakes_the_reader_that_waits_for_it() {
+        struct Woken(AtomicBool);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let clients = Arc::new(Clients::default());
+        let present = clients.come("http", &"here".into(), None, false);
+        let client = present.client();
+        let uri = Uri::from_static("/");
+        for _ in 0..5_000 {
+            client.asks(&Method::GET, &uri);
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let waker = Waker::from(Arc::clone(&woken));
+            let turn = AtomicU64::new(0);
+            let meets = || {
+                turn.fetch_add(1, Ordering::SeqCst);
+                while turn.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+            };
+            let waits = std::thread::scope(|scope| {
+                let reads = scope.spawn(|| {
+                    meets();
+                    client.ends(&waker)
+                });
+                meets();
+                client.asks_no_more();
+                reads.join().expect("it reads")
+            });
+            assert!(!waits || woken.0.load(Ordering::SeqCst), "nobody wakes it");
+        }
+    }
 
     #[tokio::test(flavor = "current_thread")]
     async fn those_that_are_there_are_told_and_closed() {

@@ -389,3 +389,64 @@ impl hyper::body::Body for Busy {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[test]
+    fn an_address_gets_three_quarters_of_the_places() {
+        for (most, own) in [(1, 1), (3, 1), (4, 3), (10, 6), (2000, 1500)] {
+            let places = Places::new(most, most);
+            let admit = |last| places.admit(address(last));
+            let mut first: Vec<_> = (0..own).map(|_| admit(1)).collect();
+            assert!(first.iter().all(Option::is_some), "{most}");
+            assert!(admit(1).is_none(), "{most}");
+            assert!(admit(2).is_some(), "another address has its own");
+            first.pop();
+            assert!(admit(1).is_some(), "one has left");
+            drop(first);
+            assert!(locked(&places.addresses).is_empty());
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_connection_that_waits_gives_its_place_to_another() {
+        for what in [Waits::Poll, Waits::Body] {
+            let places = Places::new(4, 2);
+            let seats = async |count: usize| {
+                let mut seats = Vec::new();
+                for _ in 0..count {
+                    seats.push(Seat::new(&places, places.seat().await));
+                }
+                seats
+            };
+            let first = seats(4).await;
+            assert_eq!(places.free.available_permits(), 0);
+            let apart: Vec<_> = first[..2].iter().map(|seat| seat.waits(what)).collect();
+            assert!(apart.iter().all(Option::is_some));
+            assert_eq!(places.free.available_permits(), 2, "{what:?}");
+            // A third one keeps its place while more than a quarter is free.
+            let third = first[2].waits(what);
+            assert!(third.is_some());
+            assert_eq!(places.free.available_permits(), 2);
+            let others = seats(1).await;
+            assert!(first[3].waits(what).is_none(), "{what:?}");
+            // A connection that no longer waits has a place of its own again.
+            drop((apart, third));
+            assert_eq!(places.free.available_permits(), 0);
+            assert!(
+                first
+                    .iter()
+                    .chain(&others)
+                    .filter(|seat| seat.try_place())
+                    .count()
+                    == 4
+            );
+        }
+    }
+}

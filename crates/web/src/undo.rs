@@ -1,13 +1,13 @@
-//! Messages that were leased for a client that never heard of it: they go back at once.
+//! Messages that were leased for a client that never got the reply: they go back at once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quintet_door::Door;
-use quintet_engine::{Caller, Message};
+use quintet_engine::{Caller, Handed, Message};
 use tokio::sync::mpsc;
 
-/// Where such messages are left. A thread gives them back: whoever is told of an outcome must
-/// not ask the shards.
+/// The way back for such messages. A thread of its own gives them back, as a callback that is
+/// told an outcome must not ask the shards.
 #[derive(Clone)]
 pub struct Losses(mpsc::UnboundedSender<(Caller, Vec<Message>)>);
 
@@ -28,43 +28,52 @@ impl Losses {
         Self(to)
     }
 
-    /// Gives back what was leased for `caller`.
+    /// Gives back messages that were leased for `caller`.
     pub fn give_back(&self, caller: Caller, messages: Vec<Message>) {
-        // Nobody restores any more only where the server stops.
+        // The thread ends before its senders only when the server stops.
         let _stopping = self.0.send((caller, messages));
     }
 }
 
-/// Gives messages back when it is dropped, unless it is disarmed.
+/// Messages that were leased for a reply. They go back when this is dropped, unless it is
+/// disarmed.
 pub struct Undo {
     losses: Losses,
-    what: Option<(Caller, Vec<Message>)>,
+    caller: Caller,
+    messages: Handed,
 }
 
 impl Undo {
-    /// Of what was leased for `caller`.
-    pub fn new(losses: &Losses, caller: Caller, messages: Vec<Message>) -> Self {
+    /// For messages that were leased for `caller`.
+    pub fn new(losses: &Losses, caller: Caller, messages: Handed) -> Self {
         Self {
             losses: losses.clone(),
-            what: Some((caller, messages)),
+            caller,
+            messages,
         }
+    }
+
+    /// The messages, for the reply that is made of them.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
     }
 
     /// The reply begins to leave.
     pub fn disarm(&mut self) {
-        self.what = None;
+        self.messages = Handed::new();
     }
 }
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        if let Some((caller, messages)) = self.what.take() {
-            self.losses.give_back(caller, messages);
+        let messages = std::mem::take(&mut self.messages);
+        if !messages.is_empty() {
+            self.losses.give_back(self.caller, messages.into_vec());
         }
     }
 }
 
-/// Among a reply's extensions: what is undone if the reply never begins to leave.
+/// Among a reply's extensions: the leases that end if the reply never begins to leave.
 #[derive(Clone)]
 pub(crate) struct Leaving(Arc<Mutex<Option<Undo>>>);
 

@@ -73,8 +73,8 @@ pub trait Session: Send {
         None
     }
 
-    /// Bytes of memory held for a reply that cannot be written before all of
-    /// it is known.
+    /// Bytes of memory held beside input and output: for a reply that cannot be written before all
+    /// of it is known, and for what its client has told it.
     fn held_bytes(&self) -> usize {
         0
     }

@@ -130,6 +130,16 @@ pub struct Joins {
     pub labels: Vec<Box<str>>,
 }
 
+impl Joins {
+    /// Bytes of memory it takes in the table.
+    pub(crate) fn bytes(&self) -> usize {
+        let labels = self.labels.iter().take(LABELS_MAX);
+        let texts = labels.chain([&self.wid, &self.wid, &self.host]);
+        let texts: usize = texts.map(|text| text.len().min(TEXT_MAX) + 32).sum();
+        size_of::<Known>() + texts
+    }
+}
+
 /// What operators are shown of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerSeen {

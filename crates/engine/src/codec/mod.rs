@@ -14,7 +14,7 @@ use crate::batch::BatchId;
 use crate::body::LargeBody;
 use crate::cold::RunId;
 use crate::command::{BackTo, Party};
-use crate::fact::{Bound, Change, Fact, Lease, Pause, Return, ShardCounts};
+use crate::fact::{Bound, Change, Fact, Lease, MarkId, Pause, Return, ShardCounts};
 use crate::message::{At, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::stats::QueueTotals;
@@ -60,6 +60,8 @@ const DELAYED: u8 = 4;
 const FAILED: u8 = 8;
 /// What ends a mark besides its time stands in the upper bits of its kind.
 const SCOPE_SHIFT: u32 = 4;
+/// In the byte of a mark's kind and scope: its id is a hash.
+const HASHED: u8 = 4;
 /// In the byte of a mark's kind and scope: its sum follows.
 const SUMMED: u8 = 8;
 
@@ -196,8 +198,15 @@ impl Fact {
             } => {
                 w.number(u64::from(queue.0));
                 let summed = if *sum > 0 { SUMMED } else { 0 };
-                w.byte(kind.byte() | summed | scope.byte() << SCOPE_SHIFT);
-                w.bytes(mark);
+                let hashed = match mark {
+                    MarkId::Whole(_) => 0,
+                    MarkId::Hash(_) => HASHED,
+                };
+                w.byte(kind.byte() | hashed | summed | scope.byte() << SCOPE_SHIFT);
+                match mark {
+                    MarkId::Whole(id) => w.bytes(id),
+                    MarkId::Hash(hash) => w.exactly(hash),
+                }
                 w.number(id.0);
                 w.number(until.0);
                 if *sum > 0 {
@@ -275,6 +284,7 @@ impl Fact {
             Fact::IdMark(next) => {
                 w.number(*next);
             }
+            Fact::HashKey(key) => w.exactly(key),
             Fact::QueueMade {
                 queue,
                 name,
@@ -512,8 +522,11 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             let summed = byte & SUMMED != 0;
             Fact::Remembered {
                 queue,
-                kind: of_byte(byte & (SUMMED - 1))?,
-                mark: r.bytes()?.into(),
+                kind: of_byte(byte & (HASHED - 1))?,
+                mark: match byte & HASHED {
+                    0 => MarkId::Whole(r.bytes()?.into()),
+                    _ => MarkId::Hash(r.array()?),
+                },
                 id: MessageId(r.number()?),
                 until: Ms(r.number()?),
                 scope: of_byte(byte >> SCOPE_SHIFT)?,
@@ -569,6 +582,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             now: Ms(r.number()?),
         },
         FactKind::IdMark => Fact::IdMark(r.number()?),
+        FactKind::HashKey => Fact::HashKey(r.array()?),
         FactKind::QueueMade => {
             let queue = r.queue_number()?;
             let name = Name::new(r.bytes()?);

@@ -60,6 +60,11 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    pub(super) fn array(&mut self) -> Result<[u8; 16], FactError> {
+        let bytes = self.exactly(16)?;
+        bytes.try_into().map_err(|_| FactError::Short)
+    }
+
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], FactError> {
         let len = usize::try_from(self.number()?).map_err(|_| FactError::Short)?;
         self.exactly(len)

@@ -114,6 +114,7 @@ facts! {
     Reheld = 0x2a,
     QueuePurged = 0x2b,
     MarksForgotten = 0x2c,
+    HashKey = 0x2d,
     BatchMade = 0x30,
     BatchProgress = 0x31,
     BatchGone = 0x32,

@@ -34,6 +34,10 @@ impl Writer<'_> {
         self.number(time.map_or(0, |time| time.0.saturating_add(1)));
     }
 
+    pub(super) fn exactly(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.0.extend_from_slice(bytes);

@@ -549,6 +549,7 @@ impl Engine {
             // that is stored.
             Fact::Epoch { .. }
             | Fact::IdMark(_)
+            | Fact::HashKey(_)
             | Fact::QueueMade { .. }
             | Fact::QueueConfigured { .. }
             | Fact::QueueMaker { .. }
@@ -597,7 +598,7 @@ impl Engine {
             run,
             ordinal: message.ordinal,
             at: message.at(),
-            bytes: message.body.len(),
+            bytes: message.size(),
             apart: is_apart(message),
         };
         let image = stays.then(|| Fact::Image(message.clone(), None));

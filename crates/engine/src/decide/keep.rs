@@ -40,10 +40,14 @@ impl Engine {
                 queue.waiting_in_memory() + (queue.buried.len() + queue.archived.len()) as u64;
             180 + queue.bytes / count.max(1)
         };
-        // What others of a lane have beside their bodies is taken to be as much as its last has.
+        // What others of a lane take beside their content is taken to be as much as its last does.
         let beside = |queue, lane| {
             let last = self.tail(queue, lane, None, 1).first().copied();
-            last.map_or(0, |slot| self.store.messages.at(slot).extra_bytes())
+            last.map_or(0, |slot| {
+                let message = self.store.messages.at(slot);
+                let content = message.size() - message.body.len();
+                message.extra_bytes().saturating_sub(content)
+            })
         };
         let mut plan = VecDeque::new();
         let mut left = bytes;

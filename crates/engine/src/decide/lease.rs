@@ -3,8 +3,8 @@
 use crate::command::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Party, Take};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Fact, Journal, Lease, Return};
-use crate::message::{Message, QueueId, State};
-use crate::outcome::{Handed, Outcome};
+use crate::message::{Message, MessageId, QueueId, State};
+use crate::outcome::{Handed, Outcome, Refusal};
 use crate::settings::AT_ONCE_MS;
 use crate::take_tokens::Given;
 use crate::time::Ms;
@@ -63,7 +63,8 @@ impl Engine {
         }
     }
 
-    /// What a take with this token was given, if all of it lasts as it was given.
+    /// The leases that a take with this token gave, if all of them last as they were given.
+    /// Refused if the token came with another request.
     #[cold]
     pub(super) fn take_again<J: Journal>(
         &mut self,
@@ -72,9 +73,13 @@ impl Engine {
         queues: &[QueueId],
     ) -> Option<Outcome> {
         let (ask, queue, token) = with_token(take, queues)?;
-        let given = self.take_tokens.of(queue, token, self.now)?;
-        let mut again = Vec::with_capacity(given.len());
-        for lease in given {
+        let taken = self.take_tokens.of(queue, token, self.now)?;
+        if taken.sum > 0 && take.token_sum > 0 && taken.sum != take.token_sum {
+            let first = taken.given.first().map_or(MessageId(0), |lease| lease.id);
+            return Some(Outcome::Refused(Refusal::TokenUsed(first)));
+        }
+        let mut again = Vec::with_capacity(taken.given.len());
+        for lease in &taken.given {
             // What is reserved is in memory.
             let slot = self.store.slot(lease.id)?;
             let message = self.store.messages.at(slot);
@@ -131,7 +136,8 @@ impl Engine {
             })
         });
         let given = given.collect();
-        self.take_tokens.note(queue, token, given, self.now);
+        let (sum, now) = (take.token_sum, self.now);
+        self.take_tokens.note(queue, token, sum, given, now);
     }
 }
 

@@ -21,6 +21,9 @@ use crate::time::Ms;
 /// keeps trying, short enough that a busy server holds few.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
+/// Marks that are looked at for some that are over, where there are too many.
+const MARKS_AT_ONCE: usize = 256;
+
 /// The longest key that the one protocol with keys can name (pinpriq).
 const KEY_BYTES_MAX: usize = 65_535;
 
@@ -94,17 +97,18 @@ impl Engine {
         match repeat {
             Repeat::Of(_) => {}
             Repeat::No => {
+                self.may_remember(queue, put)?;
                 self.room_is_here([put])?;
                 if !self.is_fanout_only(queue) {
-                    self.make_room(cx, queue, put.body.len())?;
+                    self.make_room(cx, queue, put.size())?;
                 }
             }
             // It leaves as much room as one needs, but for the bytes.
             Repeat::Instead(first) => {
                 let slot = self.look_up(first)?;
-                let left = slot.map_or(0, |slot| self.store.messages.at(slot).body.len());
+                let left = slot.map_or(0, |slot| self.store.messages.at(slot).size());
                 self.room_is_here([put])?;
-                let bytes = put.body.len().saturating_sub(left);
+                let bytes = put.size().saturating_sub(left);
                 if !self.is_fanout_only(queue) && !self.fits(queue, 0, bytes) {
                     return Err(Refusal::QueueFull.into());
                 }
@@ -190,8 +194,7 @@ impl Engine {
             Ok(Repeat::No) | Err(_) => {
                 // What refuses now is a copy of an earlier one that filled a
                 // child, and all are stored or none.
-                if !self.is_fanout_only(queue) && self.make_room(cx, queue, put.body.len()).is_err()
-                {
+                if !self.is_fanout_only(queue) && self.make_room(cx, queue, put.size()).is_err() {
                     self.count_live(queue, |totals| totals.refused_full += 1);
                 }
                 self.store_put(cx, queue, &mut put)
@@ -220,11 +223,12 @@ impl Engine {
                     return Ok(());
                 }
                 marks.extend(own.into_iter().map(|left| left.key));
-                let (count, bytes) = (before.0 + 1, before.1 + put.body.len());
+                self.may_leave(marks.len())?;
+                let (count, bytes) = (before.0 + 1, before.1 + put.size());
                 asked.insert(queue, (count, bytes));
                 if self.is_fanout_only(queue)
                     || self.fits(queue, count, bytes)
-                    || self.may_drop_for(queue, put.body.len())
+                    || self.may_drop_for(queue, put.size())
                 {
                     Ok(())
                 } else {
@@ -250,7 +254,8 @@ impl Engine {
     /// The first put with this dedupe id, if it is remembered.
     pub(crate) fn remembered(&self, queue: &Name, id: Box<[u8]>) -> Result<Outcome, Refusal> {
         let queue = self.store.find(queue).ok_or(Refusal::NotFound)?;
-        let mark = self.store.known(&(queue, Mark::Dedupe, id), self.now);
+        let key = (queue, Mark::Dedupe, self.store.mark_id(id));
+        let mark = self.store.known(&key, self.now);
         let id = mark.ok_or(Refusal::NotFound)?.id;
         Ok(Outcome::Put { id, fresh: false })
     }
@@ -260,14 +265,14 @@ impl Engine {
         let mut marks = SmallVec::new();
         let settings = &self.store.seated(id).live.settings;
         let more = put.more.as_deref();
-        let mut leave = |kind, mark: Box<[u8]>, window_ms: u64, scope, on_repeat| {
+        let mut leave = |kind, mark: &[u8], window_ms: u64, scope, on_repeat| {
             let until = match (window_ms, scope) {
                 (0, Scope::Window) => return,
                 (0, Scope::Waiting | Scope::Started | Scope::Done) => Ms::NEVER,
                 (window_ms, _) => self.now + window_ms,
             };
             marks.push(Left {
-                key: (id, kind, mark),
+                key: (id, kind, self.store.mark_id(mark)),
                 sum: match kind {
                     Mark::Token => more.map_or(0, |more| more.token_sum),
                     Mark::Dedupe | Mark::Key => 0,
@@ -277,18 +282,17 @@ impl Engine {
                 on_repeat,
             });
         };
-        if let Some(token) = more.and_then(|more| more.token.clone()) {
+        if let Some(token) = more.and_then(|more| more.token.as_deref()) {
             let first = OnRepeat::First;
             leave(Mark::Token, token, TOKEN_WINDOW_MS, Scope::Window, first);
         }
         let dedupe = more.and_then(|more| more.dedupe.as_ref());
         // What was put elsewhere was unique there, or not.
         let of_body = settings.unique_by_body && more.is_none_or(|more| more.past.is_none());
-        let body = || match (of_body, put.body.as_small()) {
-            (true, Some(body)) => Some(Sha256::digest(body).as_slice().into()),
-            _ => None,
-        };
-        if let Some(mark) = dedupe.map_or_else(body, |dedupe| Some(dedupe.id.clone())) {
+        let body = put.body.as_small().filter(|_| of_body && dedupe.is_none());
+        let body = body.map(Sha256::digest);
+        let body = body.as_ref().map(|digest| digest.as_slice());
+        if let Some(mark) = dedupe.map_or(body, |dedupe| Some(&*dedupe.id)) {
             let window_ms = dedupe.and_then(|dedupe| dedupe.window_ms);
             let scope = dedupe.and_then(|dedupe| dedupe.scope);
             let on_repeat = dedupe.and_then(|dedupe| dedupe.on_repeat);
@@ -304,13 +308,7 @@ impl Engine {
             && settings.dedupe_by_key_ms > 0
         {
             let (window_ms, refuse) = (settings.dedupe_by_key_ms, OnRepeat::Refuse);
-            leave(
-                Mark::Key,
-                key.as_ref().into(),
-                window_ms,
-                Scope::Window,
-                refuse,
-            );
+            leave(Mark::Key, key, window_ms, Scope::Window, refuse);
         }
         marks
     }
@@ -348,7 +346,7 @@ impl Engine {
         }
         if let Some(account) = &queue.live.account
             && !self.found_good
-            && !account.has_room(bytes + put.body.len())
+            && !account.has_room(bytes + put.size())
         {
             return Err(Refusal::UserBytes);
         }
@@ -361,6 +359,31 @@ impl Engine {
             }
         }
         Ok(repeat)
+    }
+
+    /// Whether one more put can be remembered, if it has to be.
+    #[inline(always)]
+    fn may_remember(&mut self, queue: QueueId, put: &Put) -> Result<(), Refusal> {
+        match self.is_unmarked(queue, put) {
+            true => Ok(()),
+            false => self.may_leave(self.marks_of(queue, put).len()),
+        }
+    }
+
+    /// Whether there may be so many more marks.
+    #[inline(never)]
+    fn may_leave(&mut self, more: usize) -> Result<(), Refusal> {
+        let max = self.settings.dedupe_max;
+        let fits = |known: usize| more == 0 || max == 0 || (known + more) as u64 <= max;
+        if !fits(self.store.marks.len()) {
+            // Those that are over make room.
+            self.store.forget_marks(self.now, MARKS_AT_ONCE);
+            self.store.free_marks(MARKS_AT_ONCE);
+        }
+        match fits(self.store.marks.len()) {
+            true => Ok(()),
+            false => Err(Refusal::DedupeFull),
+        }
     }
 
     /// True if it leaves nothing behind by which a repeat is known.
@@ -461,9 +484,12 @@ impl Engine {
             if let Ok(Repeat::Instead(earlier)) = repeat {
                 self.replace_first(cx, earlier);
             }
-            if matches!(repeat, Ok(Repeat::No | Repeat::Instead(_)))
-                && self.make_room(cx, child, copy.body.len()).is_ok()
-            {
+            let fits = match repeat {
+                Ok(Repeat::No) => self.may_remember(child, &copy).is_ok(),
+                Ok(Repeat::Instead(_)) => true,
+                Ok(Repeat::Of(_)) | Err(_) => false,
+            };
+            if fits && self.make_room(cx, child, copy.size()).is_ok() {
                 let id = self.store_one(cx, child, &mut copy);
                 if first.0 == 0 {
                     first = id;

@@ -62,7 +62,7 @@ impl Excess {
     }
 
     /// Lets those in memory go, in the order in which they make way, each with
-    /// the bytes of its body. Broken off: nothing has to be read, or this
+    /// its bytes. Broken off: nothing has to be read, or this
     /// block, as one in it may go before the next one here.
     fn walk(
         &mut self,
@@ -105,7 +105,7 @@ impl Engine {
             && (settings.bytes_max == 0 || queue.all_waiting_bytes() + bytes <= settings.bytes_max)
     }
 
-    /// True if older messages of a full queue make way for a body of `bytes`.
+    /// True if older messages of a full queue make way for one of `bytes`.
     pub(super) fn may_drop_for(&self, queue: QueueId, bytes: u64) -> bool {
         self.store.queue(queue).is_some_and(|queue| {
             let settings = &queue.live.settings;
@@ -211,7 +211,7 @@ impl Engine {
                 continue;
             };
             for id in queue.children.iter().copied().chain([queue.id]) {
-                let bytes = put.body.len();
+                let bytes = put.size();
                 if self.may_drop_for(id, bytes) {
                     let asked = asked.entry(id).or_default();
                     *asked = (asked.0 + 1, asked.1 + bytes);
@@ -245,7 +245,7 @@ impl Engine {
         let Some(cold) = queue.cold.as_ref() else {
             return ControlFlow::Break(None);
         };
-        let sized = |order: Order, slot: u32| (order, self.store.messages.at(slot).body.len());
+        let sized = |order: Order, slot: u32| (order, self.store.messages.at(slot).size());
 
         // Rank by rank, the least urgent first, and in each the oldest first.
         // In what was passed nothing is in a run.

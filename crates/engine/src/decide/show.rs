@@ -257,6 +257,7 @@ impl Engine {
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
             tracked: self.store.tracks.len() as u64,
+            dedupe_ids: self.store.marks.len() as u64,
             batches: self.store.batches.len() as u64,
             batches_waiting: self.store.batches.waiting() as u64,
         }

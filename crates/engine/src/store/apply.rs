@@ -8,7 +8,7 @@ use super::keyed::KEY;
 use super::{Durable, Memory, Queue};
 use crate::batch::Role;
 use crate::command::{BackTo, Party};
-use crate::fact::{Bound, Change, Fact, Lease, Removal, Return, Transfer};
+use crate::fact::{Bound, Change, Fact, Lease, MarkId, Removal, Return, Transfer};
 use crate::message::{At, Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::stats::QueueTotals;
@@ -144,8 +144,13 @@ impl Durable {
                     sum,
                     era,
                 };
+                let mark = match mark {
+                    MarkId::Whole(id) => self.mark_id(id),
+                    MarkId::Hash(_) => mark,
+                };
                 self.remember((queue, kind, mark), memory);
             }
+            Fact::HashKey(key) => self.hash_marks(key),
             Fact::IdMark(next) => {
                 self.next_id = self.next_id.max(next);
                 self.marked = self.marked.max(next);
@@ -192,6 +197,7 @@ impl Durable {
                     queue.mark_era = queue.mark_era.wrapping_add(1);
                     queue.forgotten_marks += std::mem::take(&mut queue.timed_marks);
                 }
+                self.bury_marks(queue);
             }
             Fact::QueueDropped {
                 queue,
@@ -596,6 +602,7 @@ impl Durable {
             }
         });
         self.graves = graves;
+        self.bury_marks(id);
         self.keyed.bytes -= keys;
         self.flush_cold(id, false);
         if rules.is_some() {
@@ -651,6 +658,7 @@ impl Durable {
             true
         });
         self.graves = graves;
+        self.bury_marks(id);
         self.keyed.bytes -= keys;
         let Self {
             queues,

@@ -278,6 +278,10 @@ impl Store {
         self.0.forget_marks(now, max);
     }
 
+    pub(crate) fn free_marks(&mut self, max: usize) {
+        self.0.free_marks(max);
+    }
+
     /// A batch's callback found no room.
     pub(crate) fn put_off_batch(&mut self, id: BatchId, until: Ms) {
         self.0.batches.put_off(id, until);

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
-use super::{Ascending, Durable, KeyGroups, Order};
-use crate::message::{MessageId, State};
+use super::{Ascending, Durable, KeyGroups, MarkKey, Order};
+use crate::message::{MessageId, QueueId, State};
 use crate::time::Ms;
 
 #[derive(Debug)]
@@ -26,11 +26,13 @@ pub(crate) struct Graves {
     groups: Vec<Box<KeyGroups>>,
     /// Messages among them that were reserved.
     held: usize,
+    /// Queues whose marks, or some of them, are over: looked through behind these.
+    pub(super) marks: BTreeMap<QueueId, Option<MarkKey>>,
 }
 
 impl Graves {
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.groups.is_empty()
+        self.list.is_empty() && self.groups.is_empty() && self.marks.is_empty()
     }
 
     pub(super) fn groups(&mut self, groups: Box<KeyGroups>) {
@@ -109,6 +111,7 @@ impl Durable {
     /// gone; true if some is left.
     pub(crate) fn reap(&mut self, max: usize) -> bool {
         self.graves.dismantle(max);
+        self.free_marks(max);
         for _ in 0..max {
             let Some(slot) = self.graves.pop() else {
                 return self.messages.give_back(max) || !self.graves.is_empty();

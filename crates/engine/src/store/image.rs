@@ -26,6 +26,9 @@ impl Durable {
     /// whose segment goes are imaged one by one.
     pub(crate) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
         record(&Fact::IdMark(self.next_id.max(self.marked)));
+        if let Some(key) = self.hash_key {
+            record(&Fact::HashKey(key));
+        }
         let recorded = || {
             self.live_queues()
                 .filter(|queue| queue.live.recorded && !queue.live.settings.memory)
@@ -151,10 +154,8 @@ impl Durable {
     }
 
     fn copy_marks(&mut self, home: Home, into: Home, record: &mut dyn FnMut(&Fact, bool)) {
-        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let here = self.marks.iter().filter(|(_, memory)| memory.home == home);
-        let mut keys: Vec<MarkKey> = here.map(|(key, _)| key.clone()).collect();
-        keys.sort_unstable();
+        let keys: Vec<MarkKey> = here.map(|(key, _)| key.clone()).collect();
         for key in keys {
             // Marks go with their queue. What a flush took is told of here at last.
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
@@ -204,16 +205,9 @@ impl Durable {
             message.ordinal = 0;
             facts.push(Fact::SentImage(message, sent.to.clone()));
         }
-        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let marks = self.marks.iter();
         let marks = marks.filter(|(key, _)| self.is_logged(key.0) && !self.is_flushed(key));
-        let mut marks: Vec<_> = marks.collect();
-        marks.sort_by(|a, b| a.0.cmp(b.0));
-        facts.extend(
-            marks
-                .into_iter()
-                .map(|(key, memory)| remembered(key, memory)),
-        );
+        facts.extend(marks.map(|(key, memory)| remembered(key, memory)));
         facts
     }
 

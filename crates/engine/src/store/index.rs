@@ -132,7 +132,7 @@ impl Durable {
         else {
             return;
         };
-        let (id, len) = (message.id, message.body.len());
+        let (id, len) = (message.id, message.size());
         let sums = &mut sums.gauges;
         // Of a dropped queue nothing counts, though some may be reserved yet.
         let one = u64::from(!queue.live.dropped);
@@ -224,7 +224,7 @@ impl Durable {
         else {
             return;
         };
-        let len = message.body.len();
+        let len = message.size();
         message.era = queue.era;
         queue.grow(len);
         queue.waiting_bytes += len;
@@ -286,7 +286,7 @@ impl Durable {
         else {
             return;
         };
-        let (id, len) = (message.id, message.body.len());
+        let (id, len) = (message.id, message.size());
         let sums = &mut sums.gauges;
         let one = u64::from(!queue.live.dropped);
         queue.shrink(len);

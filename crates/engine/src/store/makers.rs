@@ -40,7 +40,7 @@ impl Maker {
 }
 
 impl Queue {
-    /// So many more bytes of bodies are in memory.
+    /// So many more bytes of messages are in memory.
     #[inline]
     pub(super) fn grow(&mut self, bytes: u64) {
         self.bytes += bytes;
@@ -58,7 +58,7 @@ impl Queue {
         }
     }
 
-    /// Bytes of bodies came to its runs, or left them.
+    /// Bytes of messages came to its runs, or left them.
     pub(super) fn count_bytes(&self, more: u64, less: u64) {
         if let Some(account) = &self.live.account {
             account.grow(more);
@@ -66,7 +66,7 @@ impl Queue {
         }
     }
 
-    /// Bytes of bodies, those in runs included.
+    /// Bytes of messages, those in runs included.
     pub(super) fn all_bytes(&self) -> u64 {
         self.bytes + self.cold.as_ref().map_or(0, |cold| cold.sums.bytes)
     }

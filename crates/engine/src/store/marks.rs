@@ -4,20 +4,59 @@
 //! becomes of that: facts tell of it, whether the message is in memory or in a run. What no fact
 //! tells message by message, a flush, is seen when the mark is looked at.
 
+use std::ops::Bound;
+
+use siphasher::sip128::SipHasher24;
+
 use super::{Durable, MarkKey, Memory};
 use crate::command::Scope;
+use crate::fact::{Mark, MarkId};
 use crate::message::{MessageId, QueueId, State};
 use crate::time::Ms;
 
-/// Bytes of memory that a mark and its places in the indexes take, about: each has a copy of the
-/// id with the allocator's share, and an entry of a map that is three quarters full.
+/// The most bytes of memory that a deduplication record takes, if its id is a hash.
+pub const MARK_BYTES: u64 = TREE + 2 * INDEX;
+/// Of a mark: an entry of a tree, which is two thirds full.
+const TREE: u64 = 104;
+/// Of its end or its message: an entry of an index.
+const INDEX: u64 = 64;
+
+/// Bytes of memory that a mark and its places in the indexes take, about.
 fn memory_of(key: &MarkKey, memory: &Memory) -> u64 {
-    const ENTRY: u64 = 80;
     let indexes = u64::from(memory.until != Ms::NEVER) + u64::from(memory.scope != Scope::Window);
-    (1 + indexes) * (ENTRY + key.2.len() as u64)
+    let whole = match &key.2 {
+        MarkId::Whole(id) => id.len() as u64 + 16,
+        MarkId::Hash(_) => 0,
+    };
+    TREE + indexes * INDEX + (1 + indexes) * whole
 }
 
 impl Durable {
+    /// What a mark keeps of an id.
+    pub(crate) fn mark_id(&self, id: impl AsRef<[u8]> + Into<Box<[u8]>>) -> MarkId {
+        match &self.hash_key {
+            Some(key) => MarkId::Hash(SipHasher24::new_with_key(key).hash(id.as_ref()).as_bytes()),
+            None => MarkId::Whole(id.into()),
+        }
+    }
+
+    /// Marks are hashes from now on, also those that are there.
+    pub(super) fn hash_marks(&mut self, key: [u8; 16]) {
+        if self.hash_key.is_some() {
+            return;
+        }
+        self.hash_key = Some(key);
+        let keys: Vec<MarkKey> = self.marks.keys().cloned().collect();
+        for key in keys {
+            let memory = self.marks.get(&key).copied();
+            let memory = memory.filter(|_| !self.is_flushed(&key));
+            self.forget(&key);
+            if let (Some(memory), (queue, kind, MarkId::Whole(id))) = (memory, key) {
+                self.remember((queue, kind, self.mark_id(id)), memory);
+            }
+        }
+    }
+
     /// Whether a put with this mark is a repeat at `now`, and of what.
     pub(crate) fn known(&self, key: &MarkKey, now: Ms) -> Option<&Memory> {
         let memory = self.marks.get(key)?;
@@ -121,6 +160,45 @@ impl Durable {
             }
             if let Some((_, key)) = self.mark_ends.first().cloned() {
                 self.forget(&key);
+            }
+        }
+    }
+
+    /// Marks of a queue are over: of a flush, of a purge, or all, as it was dropped. Their memory
+    /// is freed by and by.
+    pub(super) fn bury_marks(&mut self, queue: QueueId) {
+        if self.queue(queue).is_some_and(|queue| queue.marks > 0) {
+            self.graves.marks.insert(queue, None);
+        }
+    }
+
+    /// Looks through up to `max` marks of such queues.
+    pub(crate) fn free_marks(&mut self, max: usize) {
+        let mut left = max;
+        while left > 0
+            && let Some(mut place) = self.graves.marks.first_entry()
+        {
+            let queue = *place.key();
+            let from = match place.get() {
+                Some(key) => Bound::Excluded(key.clone()),
+                None => Bound::Included((queue, Mark::Dedupe, MarkId::Whole(Box::default()))),
+            };
+            let range = self
+                .marks
+                .range((from, Bound::Unbounded))
+                .map(|(key, _)| key);
+            let here = range.take_while(|key| key.0 == queue).take(left);
+            let keys: Vec<MarkKey> = here.cloned().collect();
+            left -= keys.len().max(1);
+            match keys.last() {
+                Some(last) => drop(place.insert(Some(last.clone()))),
+                None => drop(place.remove()),
+            }
+            let dropped = self.queue(queue).is_none_or(|queue| queue.live.dropped);
+            for key in keys {
+                if dropped || self.is_flushed(&key) {
+                    self.forget(&key);
+                }
             }
         }
     }

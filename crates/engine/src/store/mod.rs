@@ -38,6 +38,7 @@ pub(crate) use ids::Ids;
 pub use image::CopiedOut;
 pub(crate) use key_groups::{Head, KeyGroups, Rules, Safe, Walk};
 pub(crate) use makers::Maker;
+pub use marks::MARK_BYTES;
 pub(crate) use outbox::{Outbox, Sent};
 pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
@@ -47,7 +48,7 @@ pub(crate) use tracks::Tracks;
 pub(crate) use weight::of_queue as queue_weight;
 
 use crate::command::{Party, Scope};
-use crate::fact::{Lease, Mark, ShardCounts};
+use crate::fact::{Lease, Mark, MarkId, ShardCounts};
 use crate::message::{Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::shards::SHARD_SHIFT;
@@ -69,7 +70,7 @@ pub(crate) struct Memory {
     era: u32,
 }
 
-pub(crate) type MarkKey = (QueueId, Mark, Box<[u8]>);
+pub(crate) type MarkKey = (QueueId, Mark, MarkId);
 
 /// Everything a shard remembers.
 #[derive(Debug, Default)]
@@ -90,7 +91,9 @@ pub(crate) struct Durable {
     named: named::Named,
     /// Prepared and ready messages with an expiry time.
     pub(crate) expiries: BTreeSet<(Ms, MessageId)>,
-    pub(crate) marks: HashMap<MarkKey, Memory, Hash>,
+    pub(crate) marks: BTreeMap<MarkKey, Memory>,
+    /// The key of their hashes; `None`: whole ids are kept.
+    pub(crate) hash_key: Option<[u8; 16]>,
     /// Marks that time ends. An index over `marks`.
     pub(crate) mark_ends: BTreeSet<(Ms, MarkKey)>,
     /// Marks that end with what becomes of a message, by it. An index over `marks`.

@@ -46,7 +46,6 @@ impl Durable {
                 sent.message.id
             );
         }
-        #[expect(clippy::disallowed_methods, reason = "they are counted")]
         for memory in self.marks.values() {
             *homes.entry(memory.home).or_insert(0) += 1;
         }
@@ -230,7 +229,7 @@ impl Durable {
             ];
             counted += queue.waiting_in_memory() + lists.iter().sum::<usize>() as u64;
             let slots = queue.ready.values().chain(queue.held_back.values());
-            let len = |slot: &u32| self.messages.get(*slot).map_or(0, |m| m.body.len());
+            let len = |slot: &u32| self.messages.get(*slot).map_or(0, Message::size);
             let waiting: u64 = slots.chain(queue.delayed.values()).map(len).sum();
             ensure!(
                 waiting == queue.waiting_bytes,
@@ -241,6 +240,13 @@ impl Durable {
                 held == queue.reserved_bytes,
                 "{name}: reserved bytes {held} not {}",
                 queue.reserved_bytes
+            );
+            let others = queue.buried.values().chain(queue.archived.values());
+            let others: u64 = others.chain(queue.prepared.values()).map(len).sum();
+            ensure!(
+                queue.live.dropped || waiting + held + others == queue.bytes,
+                "{name}: {} bytes, not {waiting}, {held} and {others}",
+                queue.bytes
             );
             let urgent = queue.ready.keys().filter(|(rank, ..)| *rank < 1024).count() as u64;
             ensure!(

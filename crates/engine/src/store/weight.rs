@@ -107,7 +107,6 @@ impl Durable {
     pub(super) fn verify_weights(&self) -> Result<(), String> {
         let mut sums = Weights::default();
         let mut marks = hashbrown::HashMap::<QueueId, u32>::new();
-        #[expect(clippy::disallowed_methods, reason = "they are counted")]
         for key in self.marks.keys() {
             *marks.entry(key.0).or_default() += 1;
         }

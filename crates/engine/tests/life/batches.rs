@@ -43,7 +43,9 @@ impl Pair {
         };
         for world in &mut pair.shards {
             let epoch = world.engine.epoch() + 1;
-            world.engine.begin_epoch(world.now, epoch, &mut world.facts);
+            world
+                .engine
+                .begin_epoch(world.now, epoch, [7; 16], &mut world.facts);
         }
         pair.write();
         pair

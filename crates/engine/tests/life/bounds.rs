@@ -2,7 +2,7 @@
 
 use quintet_engine::*;
 
-use crate::world::{World, plain, reserve, waiting};
+use crate::world::{World, plain, ranked, reserve, waiting};
 
 const MANY: u64 = 5000;
 
@@ -205,4 +205,141 @@ fn a_kick_a_move_and_children_have_a_bound() {
     let refused = Some(Outcome::Refused(Refusal::TooManyQueues));
     assert_eq!(w.ask(1, join(1024)), refused);
     assert_eq!(w.ask(1, join(7)), Some(Outcome::Done));
+}
+
+/// A restart with lower limits, as after an upgrade that counts more: the queues keep what they
+/// hold, and take no more.
+#[test]
+fn a_queue_that_is_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
+    for when_full in [WhenFull::Refuse, WhenFull::DropOldest] {
+        let mut w = World::new();
+        let long = "x".repeat(1000);
+        for _ in 0..10 {
+            w.put("q", &long);
+        }
+        w.settings.defaults.bytes_max = 5000;
+        w.settings.defaults.messages_max = 5;
+        w.settings.defaults.when_full = when_full;
+        w.restart();
+        // Whatever time does by itself: minutes of it.
+        for _ in 0..10 {
+            w.wait(60_000);
+        }
+        assert_eq!(gauges(&mut w).ready, 10, "{when_full:?}");
+        if when_full == WhenFull::Refuse {
+            let refused = w.ask(1, Command::Put(ranked("q", 1, "late")));
+            assert_eq!(refused, Some(Outcome::Refused(Refusal::QueueFull)));
+            assert_eq!(gauges(&mut w).ready, 10);
+            // It takes puts again once it is within its limits.
+            (0..6).for_each(|_| assert_eq!(w.pop("q"), long));
+            w.put("q", "late");
+        }
+    }
+}
+
+/// The same of a user's bytes and of memory.
+#[test]
+fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
+    let mut w = World::new();
+    let attrs = || PutMore {
+        attrs: vec![(b"a".as_slice().into(), vec![b'x'; 10_000].into())],
+        ..PutMore::default()
+    };
+    for _ in 0..10 {
+        w.put_as(Put {
+            more: Some(Box::new(attrs())),
+            ..ranked("q", 1, "x")
+        });
+    }
+    w.settings.memory_max = 50_000;
+    w.settings.defaults.when_full = WhenFull::DropOldest;
+    w.restart();
+    for _ in 0..10 {
+        w.wait(60_000);
+    }
+    assert_eq!(gauges(&mut w).ready, 10);
+    let put = Command::Put(ranked("q", 1, "late"));
+    let refused = Some(Outcome::Refused(Refusal::NoMemory));
+    assert_eq!(w.ask(1, put), refused);
+    assert_eq!(gauges(&mut w).ready, 10);
+    (0..7).for_each(|_| assert_eq!(w.pop("q"), "x"));
+    w.put("q", "late");
+    // What a put brings counts before it is stored.
+    let large = Put {
+        more: Some(Box::new(attrs())),
+        ..ranked("q", 1, "x")
+    };
+    assert_eq!(
+        w.ask(1, Command::Put(large.clone())),
+        Some(Outcome::Put {
+            id: MessageId(12),
+            fresh: true
+        })
+    );
+    assert_eq!(w.ask(1, Command::Put(large)), refused);
+}
+
+/// A message with 100 bytes of one kind of content, its body among the kinds.
+fn hundred(kind: usize) -> Put {
+    let bytes = [b'x'; 100];
+    let mut more = PutMore::default();
+    let mut put = ranked("q", 1, "");
+    match kind {
+        0 => put.body = Body::new(&bytes),
+        1 => more.attrs = vec![(bytes[..40].into(), bytes[..60].into())],
+        2 => more.key = Some(bytes.into()),
+        3 => more.name = Some(bytes.into()),
+        _ => {
+            more.past = Some(Box::new(Past {
+                state: State::Ready,
+                status: bytes.into(),
+                ..Past::default()
+            }));
+        }
+    }
+    put.more = Some(Box::new(more));
+    put
+}
+
+/// Whatever it is made of, in memory and in runs.
+#[test]
+fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
+    for kind in 0..5 {
+        let mut w = World::new();
+        w.settings.defaults.bytes_max = 250;
+        w.restart();
+        let full = Some(Outcome::Refused(Refusal::QueueFull));
+        w.put_as(hundred(kind));
+        let id = w.put_as(hundred(kind));
+        assert_eq!(w.ask(1, Command::Put(hundred(kind))), full, "{kind}");
+        let list = Command::PutMany(vec![hundred(kind)]);
+        assert_eq!(w.ask(1, list), full, "{kind}");
+        let sizes = |w: &mut World| (gauges(w).waiting_bytes, gauges(w).bytes);
+        assert_eq!(sizes(&mut w), (200, 200), "{kind}");
+        w.restart();
+        assert_eq!(sizes(&mut w), (200, 200), "{kind}");
+        // What is taken waits no more; what is said of a message is part of it.
+        w.take(1, reserve("q"));
+        assert_eq!(sizes(&mut w), (100, 200), "{kind}");
+        let (by, how) = (
+            By::Anyone,
+            How::Bury {
+                rank: None,
+                reason: b"why".as_slice().into(),
+            },
+        );
+        w.ask(
+            1,
+            Command::Settle {
+                id: MessageId(1),
+                by,
+                how,
+            },
+        );
+        let said = if kind == 4 { 3 } else { 103 };
+        assert_eq!(sizes(&mut w), (100, 100 + said), "{kind}");
+        w.put_as(hundred(kind));
+        w.ask(1, Command::Delete { id, by });
+        assert_eq!(sizes(&mut w), (100, 100 + said), "{kind}");
+    }
 }

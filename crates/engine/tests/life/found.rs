@@ -318,6 +318,7 @@ fn a_message_that_leaves_a_memory_queue_is_counted_after_a_restart() {
             ..Overrides::default()
         },
     )]));
+    w.restart();
     let id = w.put("m", "x");
     w.ask(1, Command::Move { id, to: "q".into() });
     let back = w.put("q", "y");
@@ -347,7 +348,7 @@ fn what_an_epoch_gives_back_is_counted_by_who_reads_from_behind() {
     w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
     w.facts = snapshot;
     let epoch = w.engine.epoch() + 1;
-    w.engine.begin_epoch(w.now, epoch, &mut w.facts);
+    w.engine.begin_epoch(w.now, epoch, [7; 16], &mut w.facts);
     w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
     assert_eq!(w.replayed(Home(1)).image(), w.engine.image());
 }

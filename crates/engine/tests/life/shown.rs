@@ -284,6 +284,38 @@ fn a_token_tells_nothing_once_one_of_its_leases_is_not_as_it_was_given() {
 }
 
 #[test]
+fn a_token_that_comes_with_another_request_is_refused_as_long_as_it_is_known() {
+    let mut w = World::new();
+    for body in ["1", "2", "3", "4"] {
+        w.put("q", body);
+    }
+    let of = |messages_max, token_sum| Take {
+        messages_max,
+        token_sum,
+        ..with_token("t")
+    };
+    // A take that gets nothing leaves no token.
+    let nothing = Take {
+        body_max: Some(0),
+        ..of(3, 9)
+    };
+    assert_eq!(bodies(&mut w, nothing), []);
+    let first = bodies(&mut w, of(2, 7));
+    assert_eq!(first, [(MessageId(1), 1), (MessageId(2), 1)]);
+    let used = Some(Outcome::Refused(Refusal::TokenUsed(MessageId(1))));
+    assert_eq!(w.ask(1, Command::Take(of(1, 8))), used);
+    // The same request is answered as before; one without a sum is too, as it may be any.
+    assert_eq!(bodies(&mut w, of(2, 7)), first);
+    assert_eq!(bodies(&mut w, of(1, 0)), first);
+    assert_eq!(w.ask(1, Command::Take(of(1, 8))), used);
+    // The leases are over, and the token is still known.
+    w.wait(10_001);
+    assert_eq!(w.ask(1, Command::Take(of(1, 8))), used);
+    w.wait(300_000);
+    assert_eq!(bodies(&mut w, of(1, 8)).len(), 1);
+}
+
+#[test]
 fn a_token_is_of_one_queue_and_known_for_five_minutes_and_a_wait_leaves_it_too() {
     let mut w = World::new();
     let long = |queue: &str, wait| Take {

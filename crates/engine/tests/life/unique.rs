@@ -244,3 +244,132 @@ fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
     assert!(!stored(&mut w, "0"));
     assert!(stored(&mut w, "1"));
 }
+
+/// What a world keeps of its deduplication records.
+fn kept(w: &World) -> Vec<MarkId> {
+    let image = w.engine.image().into_iter();
+    let marks = image.filter_map(|fact| match fact {
+        Fact::Remembered { mark, .. } => Some(mark),
+        _ => None,
+    });
+    marks.collect()
+}
+
+fn by_token(token: &str) -> Put {
+    Put {
+        queue: "q".into(),
+        more: Some(Box::new(PutMore {
+            token: Some(token.as_bytes().into()),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    }
+}
+
+#[test]
+fn an_id_is_kept_as_its_hash_by_a_key_that_outlives_the_process() {
+    let mut w = World::new();
+    w.restart();
+    let long = "x".repeat(60_000);
+    let before = w.engine.memory_bytes();
+    let first = w.put_as(unique(&long, Scope::Waiting, OnRepeat::First));
+    let token = w.put_as(by_token(&long));
+    let kept_bytes = w.engine.memory_bytes() - before;
+    assert!(kept_bytes < 3000, "{kept_bytes} bytes");
+    let hashes = kept(&w);
+    assert!(hashes.iter().all(|mark| matches!(mark, MarkId::Hash(_))));
+    assert_eq!(hashes.len(), 2);
+    assert_eq!(hashes[0], hashes[1], "of the same bytes");
+    // A later process has another number to offer, and keeps the key.
+    let mut engine = w.replayed(Home(0));
+    engine.begin_epoch(w.now, engine.epoch() + 1, [9; 16], &mut w.facts);
+    w.engine = engine;
+    let again = w.put_as(unique(&long, Scope::Waiting, OnRepeat::First));
+    assert_eq!((again, w.put_as(by_token(&long))), (first, token));
+    assert_eq!(kept(&w), hashes);
+    // So does one that reads a snapshot alone.
+    w.facts = w.engine.image();
+    w.restart();
+    assert_eq!(w.put_as(by_token(&long)), token);
+    // Another server has another key.
+    let mut other = World::new();
+    other
+        .engine
+        .begin_epoch(other.now, 1, [8; 16], &mut other.facts);
+    other.put_as(by_token(&long));
+    assert_ne!(kept(&other), hashes[1..]);
+}
+
+/// As logs have them that were written before there was a key.
+#[test]
+fn whole_ids_of_an_older_log_refuse_repeats_and_become_hashes() {
+    let mut w = World::new();
+    let kinds = [Scope::Window, Scope::Waiting, Scope::Done];
+    let put = |w: &mut World, scope| {
+        let mut put = unique(&format!("{scope:?}"), scope, OnRepeat::First);
+        let more = put.more.as_mut().expect("it is unique");
+        more.dedupe.as_mut().expect("it is").window_ms = Some(60_000);
+        w.put_as(put)
+    };
+    let ids = kinds.map(|scope| put(&mut w, scope));
+    let token = w.put_as(by_token("t"));
+    let whole = kept(&w);
+    assert!(whole.iter().all(|mark| matches!(mark, MarkId::Whole(_))));
+    for _ in 0..2 {
+        w.restart();
+        w.verify();
+        assert!(kept(&w).iter().all(|mark| matches!(mark, MarkId::Hash(_))));
+        assert_eq!(kinds.map(|scope| put(&mut w, scope)), ids);
+        assert_eq!(w.put_as(by_token("t")), token);
+    }
+    // They end as others do.
+    w.ask(9, Command::Drop("q".into()));
+    w.wait(0);
+    assert_eq!(kept(&w), []);
+}
+
+/// The bound concerns only puts that would leave one more; a purge, a drop and time make room.
+#[test]
+fn records_have_a_bound_of_their_own_and_go_with_their_queue_and_its_purge() {
+    let purge = |w: &mut World| {
+        let (queue, reserved) = ("q".into(), true);
+        w.ask(9, Command::Flush { queue, reserved });
+    };
+    let drop = |w: &mut World| {
+        w.ask(9, Command::Drop("q".into()));
+    };
+    let time = |w: &mut World| w.now = w.now + 86_400_000;
+    let ends: [fn(&mut World); 3] = [purge, drop, time];
+    for end in ends {
+        let mut w = World::with(Settings {
+            dedupe_max: 600,
+            ..Settings::default()
+        });
+        w.restart();
+        let empty = w.engine.memory_bytes();
+        for number in 0..600 {
+            w.put_as(by_token(&number.to_string()));
+        }
+        let full = Some(Outcome::Refused(Refusal::DedupeFull));
+        assert_eq!(w.ask(1, Command::Put(by_token("one more"))), full);
+        assert_eq!(w.ask(1, Command::PutMany(vec![by_token("one more")])), full);
+        // A repeat is answered as ever, and a plain put is stored.
+        w.put_as(by_token("7"));
+        w.put("q", "plain");
+        w.put("other", "plain");
+        end(&mut w);
+        w.put_as(by_token("one more"));
+        w.wait(0);
+        assert_eq!(kept(&w).len(), 1);
+        let left = w.engine.memory_bytes() - empty;
+        // The messages that time left are counted, and nothing else.
+        assert!(left < 602 * 200 + 2000, "{left} bytes");
+        let bound = Some(Outcome::Refused(Refusal::DedupeFull));
+        let many = |count: u32| (0..count).map(|n| by_token(&format!("many {n}"))).collect();
+        assert_eq!(w.ask(1, Command::PutMany(many(600))), bound);
+        assert!(matches!(
+            w.ask(1, Command::PutMany(many(599))),
+            Some(Outcome::PutMany(_))
+        ));
+    }
+}

@@ -95,6 +95,7 @@ pub(crate) struct Config {
     /// 0: no limit.
     pub(crate) memory: u64,
     pub(crate) memory_max: u64,
+    pub(crate) dedupe_memory: u64,
     pub(crate) allow_shutdown: bool,
     /// Passwords checked at once.
     pub(crate) login_threads: u64,
@@ -233,6 +234,7 @@ impl Default for Config {
             hook_limits: HookLimits::default(),
             memory: 256 << 20,
             memory_max: 0,
+            dedupe_memory: 0,
             allow_shutdown: false,
             login_threads: 2,
             logins_waiting_max: 256,
@@ -298,6 +300,7 @@ impl Config {
             track_keep_ms: self.track_keep_ms,
             snapshot_bytes_max: self.snapshot_bytes_max() / self.shards.max(1),
             memory_max: self.memory_max() / self.shards.max(1),
+            dedupe_max: self.dedupe_max(),
             clock_grain_ms: 1,
         }
     }
@@ -347,6 +350,16 @@ impl Config {
         }
         // Where nobody says how much there is, there is no limit.
         machine::memory().map_or(0, |bytes| bytes / 4 * 3)
+    }
+
+    /// Deduplication records that there may be in each shard; 0: no limit.
+    fn dedupe_max(&self) -> u64 {
+        let bytes = match (self.dedupe_memory, self.memory_max()) {
+            (0, 0) => return 0,
+            (0, most) => most / 4,
+            (bytes, _) => bytes,
+        };
+        (bytes / quintet_engine::MARK_BYTES / self.shards.max(1)).max(1)
     }
 
     /// Bytes all connections together may hold.

@@ -82,7 +82,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "bytes_max",
-        "Bytes of waiting bodies at most; 0: no limit.",
+        "Bytes of waiting messages at most: bodies, headers, keys, names and reasons; 0: no limit.",
         bytes_max,
         bytes,
         size

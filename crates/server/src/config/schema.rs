@@ -245,6 +245,14 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
     },
     Spec {
+        key: "dedupe_memory",
+        help: "Memory that dedupe ids and idempotency keys may take at most, of all queues \
+               together; a put with one more is refused (too many deduplication ids), and other \
+               puts are not. 0: a quarter of memory_max.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.dedupe_memory, 0, 1 << 50),
+    },
+    Spec {
         key: "hooks",
         help: "Lua hooks: a file, or a directory whose *.lua files are loaded in the order of their \
                names (docs/hooks.md). Read again when they change. Empty: none.",

@@ -228,6 +228,37 @@ fn silent_connections_keep_no_probe_out() {
     assert!(server.run(&["stats"]).status.success());
 }
 
+/// What clients have told their connections counts as long as it is kept.
+#[test]
+fn watched_tubes_and_labels_of_workers_are_counted() {
+    let server = Start::of("").serve();
+    let mut watches = server.client_of("beanstalk");
+    let tube = |n: usize| format!("{n}-{}", "x".repeat(190));
+    for n in 0..500 {
+        watches.ask(
+            format!("watch {}\r\n", tube(n)).as_bytes(),
+            format!("WATCHING {}\r\n", n + 2).as_bytes(),
+        );
+    }
+    server.await_number("connections_memory_bytes", |n| n > 500 * 190);
+    let mut worker = server.client_of("faktory");
+    worker.until(b"\r\n");
+    let labels = vec![format!("\"{}\"", "y".repeat(250)); 32].join(",");
+    let hello = format!("HELLO {{\"v\":2,\"wid\":\"w\",\"labels\":[{labels}]}}\r\n");
+    worker.ask(hello.as_bytes(), b"+OK\r\n");
+    server.await_number("connections_memory_bytes", |n| n > 500 * 190 + 32 * 250);
+    for n in 0..500 {
+        watches.send(format!("ignore {}\r\n", tube(n)).as_bytes());
+    }
+    watches.until(b"WATCHING 1\r\n");
+    server.await_number("connections_memory_bytes", |n| {
+        n < 500 * 190 && n > 32 * 250
+    });
+    drop(worker);
+    server.await_number("connections_memory_bytes", |n| n == 0);
+    server.stop();
+}
+
 /// Near the bound, who holds something waits, and goes on when others left.
 #[test]
 fn who_waits_for_memory_goes_on() {

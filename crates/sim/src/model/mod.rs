@@ -105,6 +105,8 @@ impl Waiter {
 struct Taken {
     queue: QueueId,
     token: Box<[u8]>,
+    /// Of the request; 0: any.
+    sum: u64,
     /// Each message, the number of its lease, and when that ends.
     given: Vec<(MessageId, u32, Option<Ms>)>,
     ends: Ms,
@@ -320,16 +322,26 @@ impl Model {
         self.expire_all_but(late);
         self.end_batches();
         self.end_tracks();
-        self.call_back();
-        self.serve();
+        self.say_and_serve();
         if !late.is_empty() {
             self.expire_all();
-            self.call_back();
-            self.serve();
+            self.say_and_serve();
         }
         self.end_waits();
         self.tidy();
         self.drop_idle();
+    }
+
+    /// A callback may be what somebody waits for, and what somebody takes may end a batch.
+    fn say_and_serve(&mut self) {
+        loop {
+            self.call_back();
+            let told = self.deliveries.len();
+            self.serve();
+            if self.deliveries.len() == told {
+                return;
+            }
+        }
     }
 
     /// The party is gone.

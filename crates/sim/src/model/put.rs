@@ -23,6 +23,34 @@ enum Repeat {
     Instead(MessageId),
 }
 
+/// Bytes of content that count for limits.
+pub(super) fn size(message: &Message) -> u64 {
+    let Some(extra) = &message.extra else {
+        return message.body.len();
+    };
+    let mut parts: Vec<&[u8]> = vec![&extra.status];
+    parts.extend(extra.key.as_deref());
+    parts.extend(extra.name.as_deref());
+    for (name, value) in &extra.attrs {
+        parts.extend([&**name, &**value]);
+    }
+    parts.iter().map(|part| part.len() as u64).sum::<u64>() + message.body.len()
+}
+
+/// The same of the message that a put makes.
+fn size_of(put: &Put) -> u64 {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    if let Some(more) = &put.more {
+        parts.extend(more.key.as_deref());
+        parts.extend(more.name.as_deref());
+        parts.extend(more.past.as_ref().map(|past| &*past.status));
+        for (name, value) in &more.attrs {
+            parts.extend([&**name, &**value]);
+        }
+    }
+    parts.iter().map(|part| part.len() as u64).sum::<u64>() + put.body.len()
+}
+
 impl Model {
     pub(super) fn put(&mut self, put: Put) -> Result<Outcome, Refusal> {
         let queue = self.queue_of(&put)?;
@@ -30,15 +58,19 @@ impl Model {
         match self.may_put(queue, &put)? {
             Repeat::Of(id) => return Ok(Outcome::Put { id, fresh: false }),
             Repeat::Instead(id) => {
-                let left = self.item(id).map_or(0, |item| item.message.body.len());
-                let bytes = put.body.len().saturating_sub(left);
+                let left = self.item(id).map_or(0, |item| size(&item.message));
+                let bytes = size_of(&put).saturating_sub(left);
                 if !only && !self.fits(queue, 0, bytes) {
                     return Err(Refusal::QueueFull);
                 }
                 self.replace(id);
             }
-            Repeat::No if !only => self.make_room(queue, put.body.len())?,
-            Repeat::No => {}
+            Repeat::No => {
+                self.may_leave(self.marks_of(queue, &put).len())?;
+                if !only {
+                    self.make_room(queue, size_of(&put))?;
+                }
+            }
         }
         let id = self.store(queue, put);
         Ok(Outcome::Put { id, fresh: true })
@@ -65,10 +97,14 @@ impl Model {
                 continue;
             }
             fresh.push((queue, put));
+            let marks = fresh
+                .iter()
+                .map(|(queue, put)| self.marks_of(*queue, put).len());
+            self.may_leave(marks.sum())?;
             let here = fresh.iter().filter(|(other, _)| *other == queue);
-            let (count, bytes) = here.fold((0, 0), |(n, b), (_, put)| (n + 1, b + put.body.len()));
+            let (count, bytes) = here.fold((0, 0), |(n, b), (_, put)| (n + 1, b + size_of(put)));
             let settings = self.settings_of(queue);
-            let alone = settings.bytes_max == 0 || put.body.len() <= settings.bytes_max;
+            let alone = settings.bytes_max == 0 || size_of(put) <= settings.bytes_max;
             let drops = settings.when_full == WhenFull::DropOldest && alone;
             if !self.fits(queue, count, bytes) && !drops && !settings.fanout_only {
                 return Err(Refusal::QueueFull);
@@ -85,7 +121,7 @@ impl Model {
                 _ => {
                     if !self.settings_of(queue).fanout_only {
                         // A copy of an earlier one may have filled a child.
-                        self.make_room(queue, put.body.len()).ok();
+                        self.make_room(queue, size_of(&put)).ok();
                     }
                     self.store(queue, put)
                 }
@@ -200,6 +236,18 @@ impl Model {
         self.marks = marks;
     }
 
+    /// Whether so many more puts can be remembered.
+    fn may_leave(&mut self, more: usize) -> Result<(), Refusal> {
+        self.forget_marks();
+        let now = self.now;
+        self.marks.retain(|mark| mark.until > now);
+        let (max, all) = (self.settings.dedupe_max, (self.marks.len() + more) as u64);
+        match more == 0 || max == 0 || all <= max {
+            true => Ok(()),
+            false => Err(Refusal::DedupeFull),
+        }
+    }
+
     /// Tokens are looked at first, then dedupe ids, then keys.
     fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
         for (kind, mark, _, _, on_repeat) in self.marks_of(queue, put) {
@@ -237,7 +285,7 @@ impl Model {
         let held: u64 = waiting
             .iter()
             .filter_map(|&id| self.item(id))
-            .map(|i| i.message.body.len())
+            .map(|item| size(&item.message))
             .sum();
         (settings.messages_max == 0 || waiting.len() as u64 + count <= settings.messages_max)
             && (settings.bytes_max == 0 || held + bytes <= settings.bytes_max)
@@ -298,8 +346,12 @@ impl Model {
             if let Ok(Repeat::Instead(id)) = repeat {
                 self.replace(id);
             }
-            let room = matches!(repeat, Ok(Repeat::No | Repeat::Instead(_)))
-                && self.make_room(child, put.body.len()).is_ok();
+            let room = match repeat {
+                Ok(Repeat::No) => self.may_leave(self.marks_of(child, &copy).len()).is_ok(),
+                Ok(Repeat::Instead(_)) => true,
+                Ok(Repeat::Of(_)) | Err(_) => false,
+            };
+            let room = room && self.make_room(child, size_of(&copy)).is_ok();
             if room {
                 let id = self.store_one(child, copy.clone());
                 first = if first.0 == 0 { id } else { first };

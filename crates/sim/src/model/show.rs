@@ -95,7 +95,7 @@ impl Model {
             let ids = self.ids(queue, which);
             ids.iter()
                 .filter_map(|&id| self.item(id))
-                .map(|item| item.message.body.len())
+                .map(|item| super::put::size(&item.message))
                 .sum()
         };
         let name = &self.queue(queue).name;

@@ -79,6 +79,11 @@ impl Model {
         if known.ends <= now {
             return None;
         }
+        let sum = known.sum;
+        if sum > 0 && take.token_sum > 0 && sum != take.token_sum {
+            let first = known.given.first().map_or(MessageId(0), |given| given.0);
+            return Some(Outcome::Refused(Refusal::TokenUsed(first)));
+        }
         let mut handed = Vec::new();
         for &(id, number, until) in &known.given {
             let item = self.item(id)?;
@@ -116,6 +121,7 @@ impl Model {
         self.tokens.push(Taken {
             queue,
             token,
+            sum,
             given,
             ends,
         });
@@ -139,6 +145,7 @@ impl Model {
             let taken = Taken {
                 queue,
                 token: token.into(),
+                sum: take.token_sum,
                 given: given.collect(),
                 ends: self.now + 300_000,
             };
@@ -249,6 +256,8 @@ impl Model {
                     self.waiters.remove(at);
                     self.deliveries
                         .push((waiter.party, waiter.standing, outcome));
+                    // A queue that it alone waited on leaves room for another.
+                    self.tidy();
                     at = 0;
                 }
                 None => at += 1,

@@ -56,6 +56,11 @@ fn bytes() -> impl Strategy<Value = Box<[u8]>> {
     prop::collection::vec(any::<u8>(), 0..6).prop_map(Vec::into_boxed_slice)
 }
 
+fn mark_id() -> impl Strategy<Value = MarkId> {
+    let hash = any::<[u8; 16]>().prop_map(MarkId::Hash);
+    prop_oneof![bytes().prop_map(MarkId::Whole), hash]
+}
+
 fn queue() -> impl Strategy<Value = QueueId> {
     prop_oneof![3 => 0..4u32, 1 => 0..1u32 << 28].prop_map(QueueId)
 }
@@ -462,7 +467,7 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
         Kind::Remembered => (
             queue(),
             one_of(Mark::ALL),
-            bytes(),
+            mark_id(),
             number(),
             ms(),
             one_of(Scope::ALL),
@@ -564,6 +569,7 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             .prop_map(|(epoch, now)| Fact::Epoch { epoch, now })
             .boxed(),
         Kind::IdMark => number().prop_map(Fact::IdMark).boxed(),
+        Kind::HashKey => any::<[u8; 16]>().prop_map(Fact::HashKey).boxed(),
         Kind::QueueMade => (queue(), name(), prop::option::of(queue()), ms())
             .prop_map(|(queue, name, parent, created)| Fact::QueueMade {
                 queue,

@@ -13,9 +13,9 @@ mod world;
 
 use proptest::prelude::*;
 use quintet_engine::{
-    BackTo, Body, Command, Dedupe, End, Expiry, GroupLimit, Groups, LeaseAsk, LeaseOwner,
-    LeaseTime, Name, OnRepeat, Overrides, Pattern, Put, PutMore, Rate, Settings, Take, Wait, When,
-    WhenFull,
+    BackTo, BatchAsk, BatchId, Body, Callback, Command, DeadLetter, Dedupe, End, Expiry,
+    GroupLimit, Groups, LeaseAsk, LeaseOwner, LeaseTime, Name, NewBatch, OnRepeat, Overrides,
+    Pattern, Put, PutMore, Rate, Settings, Take, Wait, When, WhenFull,
 };
 
 use std::sync::Arc;
@@ -357,6 +357,87 @@ fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
             world.step(Op::Freeze(None, 1)).expect("agreed");
             world.step(Op::Ask(0, Command::Take(take))).expect("agreed");
         }
+    }
+}
+
+/// What somebody takes in a tick may end a batch: it is said in the same moment, and not in the next
+/// one that something happens in.
+#[test]
+fn a_batch_that_a_waiting_take_ends_is_said_at_once() {
+    let other = Put {
+        queue: "b".into(),
+        ..Put::default()
+    };
+    let moves = Overrides {
+        memory: Some(true),
+        ttl_ms: Some(10),
+        expire_to: Some("a".into()),
+        ..Overrides::default()
+    };
+    let new = NewBatch {
+        complete: Some(Callback {
+            queue: "m".into(),
+            ..Callback::default()
+        }),
+        ..NewBatch::default()
+    };
+    let waits = Take {
+        queues: [Name::from("a")].into(),
+        wait: Wait::Forever,
+        ..Take::default()
+    };
+    let mut world = World::new(Settings {
+        rules: vec![(Pattern::new("m"), moves)],
+        batch_keep_ms: 100,
+        ..Settings::default()
+    });
+    for op in [
+        // While something is in a run, the clock stops at each deadline.
+        Op::Ask(0, Command::Put(other)),
+        Op::Freeze(None, 1),
+        Op::Ask(0, Command::Batch(BatchAsk::New(Box::new(new)))),
+        Op::Ask(0, Command::Batch(BatchAsk::Commit(BatchId(0)))),
+        Op::Ask(0, Command::Take(waits)),
+        Op::Pass(20),
+    ] {
+        world.step(op).expect("agreed");
+    }
+}
+
+/// A queue that somebody only waits on is gone when that wait is over: what comes next in the same
+/// step may make another one in its stead.
+#[test]
+fn a_wait_that_ends_leaves_room_for_a_queue() {
+    let mut settings = Settings {
+        queues_max: 2,
+        ..Settings::default()
+    };
+    settings.defaults.dead_letter = DeadLetter::To("b".into());
+    settings.defaults.attempts_max = 1;
+    let looks = Take {
+        queues: ["c", "a"].map(Name::from).into_iter().collect(),
+        look: true,
+        wait: Wait::Forever,
+        ..Take::default()
+    };
+    let fails = Take {
+        queues: [Name::from("a")].into(),
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::Over,
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        wait: Wait::Forever,
+        ..Take::default()
+    };
+    let mut world = World::new(settings);
+    for op in [
+        Op::Ask(0, Command::Take(looks)),
+        Op::Ask(1, Command::Take(fails)),
+        Op::Ask(0, Command::Put(keyed(false))),
+    ] {
+        world.step(op).expect("agreed");
     }
 }
 

@@ -22,6 +22,7 @@ use super::{Api, bulk, read};
 use crate::places::Seat;
 use crate::replies::Waited;
 use crate::reply;
+use crate::undo::Leaving;
 use crate::visitor::Visitor;
 
 /// Messages reserved at once at most.
@@ -108,11 +109,6 @@ pub(super) async fn reserve(
         return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
     }
     let time = lease_ms(asked.lease_ms)?;
-    if let Some(token) = &token {
-        // Each try may wait for another time.
-        let key = (queue.clone(), token.clone());
-        api.reserves.note(key, (max, time))?;
-    }
     let take = Take {
         queues: [queue].into_iter().collect(),
         lease: Some(LeaseAsk {
@@ -127,21 +123,21 @@ pub(super) async fn reserve(
         },
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
+        // Each try may wait for another time.
+        token_sum: read::sum(serde_json::json!([max, time]).to_string().as_bytes()),
         ..Take::default()
     };
     let waits = (asked.wait_ms > 0).then(Instant::now);
-    let (messages, queue, leaving) = api.take(&visitor, take, seat).await?;
+    let (undo, queue) = api.take(&visitor, take, seat).await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let now = api.door.now();
-    let leased = messages.iter();
+    let leased = undo.messages().iter();
     let messages = leased
         .map(|message| Shown::leased(message, &queue, now))
         .collect();
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
-    if let Some(leaving) = leaving {
-        response.extensions_mut().insert(leaving);
-    }
+    response.extensions_mut().insert(Leaving::new(undo));
     if let Some(waited) = waited {
         response.extensions_mut().insert(waited);
     }

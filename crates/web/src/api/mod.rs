@@ -21,9 +21,7 @@ mod stats;
 mod types;
 mod workers;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
@@ -31,15 +29,14 @@ use axum::routing::{delete, get, post};
 use hyper::header::RETRY_AFTER;
 use quintet_door::{Door, Share};
 use quintet_engine::{
-    Caller, Command, Handed, MessageId, Name, Outcome, Party, Principal, Refusal, Sweep, Swept,
-    Take, Wait,
+    Caller, Command, Handed, Name, Outcome, Party, Principal, Sweep, Swept, Take, Wait,
 };
 use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::clients::Client;
-use crate::places::Waits;
-use crate::undo::{Leaving, Losses, Undo};
+use crate::places::{Seat, Waits};
+use crate::undo::{Losses, Undo};
 use crate::visitor::Visitor;
 pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
 pub(crate) use bulk::{cursor, cursor_text};
@@ -60,55 +57,15 @@ pub(crate) struct Api {
     app: Arc<App>,
     door: Arc<dyn Door>,
     losses: Losses,
-    reserves: Reserves,
 }
 
-/// A key of a request, with its queue.
-type Key = (Name, Vec<u8>);
-
-/// How many messages a request reserves at most, and for how long, ms.
-type Reserving = (u32, Option<u64>);
-
-/// The latest requests with a key that reserve messages, and when they came.
-#[derive(Default)]
-struct Reserves(Mutex<HashMap<Key, (Reserving, Instant)>>);
-
-impl Reserves {
-    /// For so long the shards know the key.
-    const KEPT: Duration = Duration::from_secs(300);
-    const MOST: usize = 1 << 14;
-
-    /// Notes a request with a key.
-    ///
-    /// # Errors
-    /// Another request came with the key.
-    fn note(&self, key: Key, asked: Reserving) -> Result<(), Problem> {
-        let now = Instant::now();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= Self::MOST {
-            all.retain(|_, (_, noted)| now.duration_since(*noted) < Self::KEPT);
-        }
-        if all.len() >= Self::MOST {
-            all.clear();
-        }
-        let noted = all.insert(key.clone(), (asked, now));
-        match noted.filter(|(_, noted)| now.duration_since(*noted) < Self::KEPT) {
-            Some((before, noted)) if before != asked => {
-                all.insert(key, (before, noted));
-                Err(Problem::refused(Refusal::TokenUsed(MessageId(0))))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// A request's party: it waits no longer when the request is over.
-struct Seat {
+/// The party of one request, which leaves with it.
+struct Guest {
     door: Arc<dyn Door>,
     party: Party,
 }
 
-impl Drop for Seat {
+impl Drop for Guest {
     fn drop(&mut self) {
         self.door.leave(self.party);
     }
@@ -117,12 +74,7 @@ impl Drop for Seat {
 impl Api {
     pub(crate) fn new(app: Arc<App>, door: Arc<dyn Door>) -> Arc<Self> {
         let losses = Losses::new("http", Arc::clone(&door));
-        Arc::new(Self {
-            app,
-            door,
-            losses,
-            reserves: Reserves::default(),
-        })
+        Arc::new(Self { app, door, losses })
     }
 
     pub(crate) fn door(&self) -> Arc<dyn Door> {
@@ -145,7 +97,7 @@ impl Api {
     }
 
     /// Takes messages. A wait ends when the client ends its side of the connection, and when the
-    /// server stops. What is taken goes back if the reply with it never begins to leave.
+    /// server stops. The messages go back if the reply with them never begins to leave.
     ///
     /// # Errors
     /// The shards' refusal.
@@ -153,19 +105,16 @@ impl Api {
         &self,
         visitor: &Visitor,
         take: Take,
-        seat: Option<Arc<crate::places::Seat>>,
-    ) -> Result<(Handed, Name, Option<Leaving>), Problem> {
+        seat: Option<Arc<Seat>>,
+    ) -> Result<(Undo, Name), Problem> {
         let client = visitor.client.as_deref();
         let waits = client.filter(|_| take.wait != Wait::No);
-        let _apart = match seat.filter(|_| waits.is_some()) {
-            Some(place) => Some(
-                place
-                    .waits(Waits::Poll)
-                    .ok_or_else(Problem::too_many_polls)?,
-            ),
-            None => None,
-        };
-        let (seat, caller) = self.enter(visitor.principal());
+        let apart = seat.filter(|_| waits.is_some()).map(|seat| {
+            let apart = seat.waits(Waits::Poll);
+            apart.ok_or_else(Problem::too_many_polls)
+        });
+        let _apart = apart.transpose()?;
+        let (guest, caller) = self.enter(visitor.principal());
         let (tell, mut told) = oneshot::channel();
         let losses = self.losses.clone();
         let reply = Box::new(move |outcome, name| {
@@ -175,17 +124,17 @@ impl Api {
             }
         });
         if let Some(client) = client {
-            client.waits_as(Some(seat.party));
+            client.waits_as(Some(guest.party));
         }
-        seat.door.submit(caller, Command::Take(take), reply);
+        guest.door.submit(caller, Command::Take(take), reply);
         let outcome = match waits {
             None => (&mut told).await,
             Some(client) => tokio::select! {
                 biased;
                 outcome = &mut told => outcome,
                 () = client.is_let_go() => {
-                    // What it came to is told by the take itself.
-                    seat.door.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
+                    // The take itself is answered with the outcome.
+                    guest.door.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
                     (&mut told).await
                 }
             },
@@ -194,18 +143,19 @@ impl Api {
             client.waits_as(None);
         }
         let (outcome, name) = allowed(outcome.ok())?;
-        let Outcome::Messages(messages) = outcome else {
-            // What waits in vain is told that there is nothing.
-            return Ok((Handed::new(), name, None));
-        };
-        if waits.is_some_and(Client::has_ended) {
-            self.losses.give_back(caller, messages.into_vec());
-            return Ok((Handed::new(), name, None));
+        let mut messages = Handed::new();
+        // Any other outcome: it waited in vain.
+        if let Outcome::Messages(taken) = outcome {
+            messages = taken;
         }
-        let undo = Undo::new(&self.losses, caller, messages.to_vec());
-        Ok((messages, name, Some(Leaving::new(undo))))
+        if waits.is_some_and(Client::has_ended) {
+            let unheard = std::mem::take(&mut messages);
+            self.losses.give_back(caller, unheard.into_vec());
+        }
+        Ok((Undo::new(&self.losses, caller, messages), name))
     }
-    /// Takes room for what a list takes while it is made, of what all connections may hold.
+
+    /// Takes memory for a list of so many bytes, of the memory that all connections share.
     ///
     /// # Errors
     /// There is none.
@@ -246,10 +196,10 @@ impl Api {
     }
 
     /// A party for one request.
-    fn enter(&self, principal: Principal) -> (Seat, Caller) {
+    fn enter(&self, principal: Principal) -> (Guest, Caller) {
         let door = Arc::clone(&self.door);
         let party = door.enter(Box::new(|_, _| {}));
-        (Seat { door, party }, Caller { party, principal })
+        (Guest { door, party }, Caller { party, principal })
     }
 
     /// Asks the shards on behalf of `principal`, who may wait at `client`. `None`: the server is
@@ -260,16 +210,16 @@ impl Api {
         client: Option<&Client>,
         command: Command,
     ) -> Option<(Outcome, Name)> {
-        let (seat, caller) = self.enter(principal);
+        let (guest, caller) = self.enter(principal);
         let (tell, told) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
             let _heard = tell.send((outcome, name));
         });
         if let Some(client) = client {
-            client.waits_as(Some(seat.party));
+            client.waits_as(Some(guest.party));
         }
-        seat.door.submit(caller, command, reply);
+        guest.door.submit(caller, command, reply);
         let told = told.await.ok();
         if let Some(client) = client {
             client.waits_as(None);

@@ -170,6 +170,7 @@ impl Problem {
             Refusal::QueueFull
             | Refusal::NoSpace
             | Refusal::NoMemory
+            | Refusal::DedupeFull
             | Refusal::TablesFull
             | Refusal::TagsFull
             | Refusal::SnapshotFull

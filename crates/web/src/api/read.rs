@@ -54,7 +54,7 @@ async fn bytes(app: &App, request: Request) -> Result<Whole, Problem> {
 
 /// A number that two requests share if their JSON says the same, whatever the order of fields, the
 /// white space and the escapes; never 0. The log keeps it, so every version has to compute the same.
-fn sum(json: &[u8]) -> u64 {
+pub(super) fn sum(json: &[u8]) -> u64 {
     let mut value: Value = serde_json::from_slice(json).unwrap_or_default();
     value.sort_all_objects();
     let digest = Md5::digest(value.to_string());

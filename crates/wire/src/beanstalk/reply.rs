@@ -206,6 +206,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::SnapshotFull
         | Refusal::BatchWithoutCallback
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::TooManyQueues
         | Refusal::UserQueues
         | Refusal::UserBytes

@@ -453,10 +453,11 @@ impl Session for BeanstalkSession {
 
     fn held_bytes(&self) -> usize {
         // One that is in its middle is the oldest.
-        match self.owed.oldest() {
+        let reply = match self.owed.oldest() {
             Some(BeanstalkReply::Tubes(tubes)) => tubes.capacity(),
             _ => 0,
-        }
+        };
+        reply + self.tubes.bytes()
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Referred {
     used: Name,
     /// What a reserve asks for; its queues are the watched tubes.
     reserve: Take,
+    /// Bytes of memory that they take.
+    bytes: usize,
 }
 
 impl Referred {
@@ -30,6 +32,7 @@ impl Referred {
                 deadline_soon_ms: Some(MARGIN_MS),
                 ..Take::default()
             },
+            bytes: 0,
         }
     }
 
@@ -41,6 +44,11 @@ impl Referred {
     /// The tube that is used.
     pub(super) fn used(&self) -> &Name {
         &self.used
+    }
+
+    /// Bytes of memory that watched tubes take, but for the first one.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The tubes that are watched, in no order.
@@ -97,6 +105,7 @@ impl Referred {
 
     /// Watches a tube the engine has heard of; how many are watched.
     pub(super) fn now_watching(&mut self, name: Name) -> usize {
+        self.bytes += bytes_of(&name);
         self.reserve.queues.push(name);
         self.reserve.queues.len()
     }
@@ -108,12 +117,22 @@ impl Referred {
             None => (Ask::Own, BeanstalkReply::Watching(watched.len())),
             Some(_) if watched.len() == 1 => (Ask::Own, BeanstalkReply::Line(b"NOT_IGNORED\r\n")),
             Some(at) => {
-                let refer = refer(watched.swap_remove(at), None, Some(false));
+                let name = watched.swap_remove(at);
+                // The first one was never counted.
+                self.bytes = self.bytes.saturating_sub(bytes_of(&name));
+                let refer = refer(name, None, Some(false));
                 let reply = BeanstalkReply::Watching(watched.len());
                 (Ask::Engine(refer), reply)
             }
         }
     }
+}
+
+/// Of a watched tube: in the list here, and in the engine's list of who refers to it.
+fn bytes_of(name: &Name) -> usize {
+    const REFERENCE: usize = 12;
+    let long = name.as_bytes().len();
+    size_of::<Name>() + REFERENCE + if long > 24 { long + 16 } else { 0 }
 }
 
 fn refer(queue: Name, uses: Option<bool>, watches: Option<bool>) -> Command {

@@ -56,6 +56,8 @@ pub(super) struct FaktorySession {
     worker: Option<(String, Arc<Worker>)>,
     /// The name a worker has just said.
     joining: String,
+    /// Bytes of memory that its worker takes in the table.
+    said: usize,
     owed: Owed<FaktoryReply>,
 }
 
@@ -84,6 +86,7 @@ impl FaktorySession {
             proved: false,
             worker: None,
             joining: String::new(),
+            said: 0,
             owed: Owed::new(),
         }
     }
@@ -141,6 +144,7 @@ impl FaktorySession {
             return self.own(used, FaktoryReply::Done);
         }
         self.joining = hello.joins.wid.to_string();
+        self.said = hello.joins.bytes();
         let ask = Ask::Worker(WorkerAsk::Join(Box::new(hello.joins)));
         self.owed.ask(used, ask, FaktoryReply::Joined)
     }
@@ -616,13 +620,14 @@ impl Session for FaktorySession {
 
     fn held_bytes(&self) -> usize {
         // One that is in its middle is the oldest.
-        match self.owed.oldest() {
+        let reply = match self.owed.oldest() {
             Some(FaktoryReply::Info(info)) => info.capacity(),
             Some(FaktoryReply::Bulk(bulk)) => bulk.bytes(),
             Some(FaktoryReply::Each(each)) => each.capacity(),
             Some(FaktoryReply::Mutate(mutating)) => mutating.capacity(),
             Some(_) | None => 0,
-        }
+        };
+        reply + self.said
     }
 }
 

@@ -113,6 +113,7 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::BatchWithoutCallback => "Batch without callback",
         Refusal::BatchTooLarge => "Batch too large",
         Refusal::TooManyBatches => "Too many batches",
+        Refusal::DedupeFull => "Too many deduplication ids",
         Refusal::Unavailable => "no quorum",
         Refusal::Unknown => "outcome not known",
     }

@@ -103,6 +103,7 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::UserQueues
@@ -140,6 +141,7 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::UserQueues

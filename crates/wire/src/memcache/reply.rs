@@ -209,6 +209,7 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::Unavailable
         | Refusal::Unknown => server_error(refusal.text(), output),
         Refusal::NotPermitted => output.put(Fault::NOT_PERMITTED.0.as_bytes()),
@@ -247,6 +248,7 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::BatchWithoutCallback
         | Refusal::BatchTooLarge
         | Refusal::TooManyBatches
+        | Refusal::DedupeFull
         | Refusal::Unavailable
         | Refusal::Unknown
         | Refusal::NotPermitted => false,

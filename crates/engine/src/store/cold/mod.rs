@@ -130,7 +130,9 @@ impl Durable {
         let row = block.row;
         let urgent = row.lane == Lane::Ready && at.rank < URGENT_BELOW;
         block.row.live -= 1;
-        block.row.bytes = block.row.bytes.saturating_sub(bytes);
+        // Blocks of older versions counted bodies only.
+        let bytes = bytes.min(row.bytes);
+        block.row.bytes -= bytes;
         block.row.urgent = block.row.urgent.saturating_sub(u32::from(urgent));
         // Those that were delayed were not counted apart at first.
         let apart = match row.lane {

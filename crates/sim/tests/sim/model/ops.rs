@@ -160,7 +160,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::bool::weighted(0.1),
         prop::option::weighted(0.7, text()),
         prop::option::weighted(0.15, dedupe),
-        prop::option::weighted(0.15, text()),
+        (prop::option::weighted(0.15, text()), of(&[0, 1, 1, 2])),
         prop::option::weighted(0.15, past()),
         prop::option::weighted(0.4, message_name()),
         prop::option::weighted(0.15, retry()),
@@ -170,7 +170,18 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
     prop::option::weighted(
         0.5,
         more.prop_map(
-            |(held_back, prepared, key, dedupe, token, past, name, retry, batch, tracked)| {
+            |(
+                held_back,
+                prepared,
+                key,
+                dedupe,
+                (token, token_sum),
+                past,
+                name,
+                retry,
+                batch,
+                tracked,
+            )| {
                 let has_name = name.is_some();
                 Box::new(PutMore {
                     held_back,
@@ -178,6 +189,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
                     key: key.map(|key| key.into()),
                     dedupe,
                     token,
+                    token_sum,
                     past: past.map(Box::new),
                     name: name.map(Into::into),
                     retry,
@@ -299,7 +311,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
             of(&[0, 0, 0, 1]),
             any::<bool>(),
             of(&[None, None, Some(4), Some(12)]),
-            of(&["", "", "", "s", "t"]),
+            (of(&["", "", "", "s", "t"]), of(&[0, 1, 1, 2])),
         ),
     )
         .prop_map(
@@ -307,7 +319,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
                 ((queues, must_exist), pick, end, group),
                 lease,
                 (look, wait, messages_max),
-                (body_max, refuse_if_held, held_anywhere, deadline_soon_ms, token),
+                (body_max, refuse_if_held, held_anywhere, deadline_soon_ms, (token, token_sum)),
             )| Take {
                 queues: queues.into_iter().collect(),
                 must_exist,
@@ -323,6 +335,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
                 held_anywhere,
                 deadline_soon_ms,
                 token: (!token.is_empty()).then(|| token.as_bytes().into()),
+                token_sum,
             },
         )
 }
@@ -736,6 +749,7 @@ fn all_settings() -> [Settings; 6] {
     ));
     // The same where nobody makes way.
     let mut counted = tight.clone();
+    counted.dedupe_max = 3;
     for (_, rule) in &mut counted.rules {
         if rule.bytes_max.take().is_some() {
             (rule.messages_max, rule.when_full) = (Some(2), None);

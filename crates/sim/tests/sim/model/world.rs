@@ -359,7 +359,7 @@ impl World {
             "the image after replay (before on the right)"
         );
         let mut group = Vec::new();
-        engine.begin_epoch(self.core.now, engine.epoch() + 1, &mut group);
+        engine.begin_epoch(self.core.now, engine.epoch() + 1, [7; 16], &mut group);
         self.core.engine = engine;
         self.record(group);
         self.model.restart(self.core.now, self.retired);
@@ -392,7 +392,7 @@ impl World {
                 }
             }
             let (mut facts, mut deliveries) = (Vec::new(), Vec::new());
-            engine.begin_epoch(self.core.now, 1000, &mut facts);
+            engine.begin_epoch(self.core.now, 1000, [7; 16], &mut facts);
             engine.tick(self.core.now + 100, &mut facts, &mut deliveries);
             prop_assert_eq!(engine.verify(), Ok(()), "cut after {} groups", cut);
         }
