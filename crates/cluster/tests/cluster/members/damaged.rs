@@ -177,3 +177,19 @@ fn a_node_stops_where_every_copy_is_damaged_and_names_the_server() {
         "{why}"
     );
 }
+
+#[test]
+fn an_heir_does_not_claim_behind_a_damaged_copy_either() {
+    let (mut run, begin) = with_segments(Without::Nothing);
+    run.stream.answer_distrust(Some(Distrusted::Unknown));
+    run.stream.lead(Some(Lie::First(begin[2])));
+    // Nobody has looked at the leader's copy since.
+    run.leave(0, "node 1");
+    let (took, owner) = handed_over(&mut run);
+    assert_eq!((took, owner), (60_000, None), "nobody claims");
+    run.stream.lead(None);
+    let (took, owner) = handed_over(&mut run);
+    assert!(took < 3_000 && owner.is_some(), "{took} ms, {owner:?}");
+    run.replace(0);
+    run.end();
+}
