@@ -533,7 +533,9 @@ impl<D: Duty> Inner<D> {
                 self.damage = None;
                 self.distrusted.clear();
             }
-            if let Err(error) = copy.forget_below(ends.first, fences) {
+            // Where nobody has said where it begins, that is believed of what was read.
+            let known = copy.told_begins().is_some() || copy.next() > ends.last;
+            if known && let Err(error) = copy.forget_below(ends.first, fences) {
                 return self.fail(error);
             }
             following.tail.is_none().then_some(ends.first)

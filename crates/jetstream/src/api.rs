@@ -517,6 +517,7 @@ mod tests {
         found.storage = "memory".to_owned();
         found.max_age = 1;
         found.max_msg_size = 1000;
+        found.compression = "s2".to_owned();
         let faults = wanted.faults(&found).join(
             "
 ",
@@ -526,6 +527,7 @@ mod tests {
             r#"storage is "memory""#,
             "max_age",
             "max_msg_size",
+            r#"compression is "s2""#,
         ] {
             assert!(faults.contains(part), "{part}: {faults}");
         }

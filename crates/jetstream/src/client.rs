@@ -482,3 +482,46 @@ impl Drop for Following {
         self.0.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quintet_cluster::{Ends, Seq};
+
+    use super::successor;
+    use crate::api;
+
+    #[test]
+    fn each_other_server_is_asked_once_to_lead_in_place_of_a_damaged_copy() {
+        let told = |leader: &str, peers: [(&str, bool); 2]| {
+            let replicas = peers.map(|(name, current)| {
+                serde_json::json!({"name": name, "current": current, "active": 1})
+            });
+            let config = serde_json::to_value(api::Config::of_log(&api::Names::of("a", 0), 3, &[]));
+            let info = serde_json::json!({
+                "config": config.expect("JSON"),
+                "created": "2026-01-01T00:00:00Z",
+                "state": {"first_seq": 202, "last_seq": 300, "messages": 99},
+                "cluster": {"leader": leader, "replicas": replicas},
+            });
+            let info = api::info(info.to_string().as_bytes()).expect("info");
+            info.expect("no error")
+        };
+        let ends = Ends::whole(Seq(202), Seq(290));
+        let asked = |info, bad: &[&str]| {
+            let bad: Vec<String> = bad.iter().map(|name| (*name).to_owned()).collect();
+            successor(&info, ends, &bad)
+        };
+        let to =
+            |leader: &str, next: Option<&str>| Some((leader.to_owned(), next.map(str::to_owned)));
+        let n0 = || told("n0", [("n1", true), ("n2", true)]);
+        assert_eq!(asked(n0(), &[]), to("n0", Some("n1")));
+        assert_eq!(asked(n0(), &["n1"]), to("n0", Some("n2")));
+        assert_eq!(asked(n0(), &["n1", "n2"]), to("n0", None));
+        // One that is behind may have all of it later.
+        let behind = told("n0", [("n1", true), ("n2", false)]);
+        assert_eq!(asked(behind, &["n1"]), None);
+        // Somebody else leads by now, whose copy is another.
+        let whole = Ends::whole(Seq(1), Seq(300));
+        assert_eq!(successor(&n0(), whole, &[]), None);
+    }
+}

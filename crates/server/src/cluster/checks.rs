@@ -102,16 +102,25 @@ pub(super) fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
              in their jetstream section, and cluster.monitor here"
         );
     }
+    let (mut asked, mut silent) = (0, Vec::new());
     for address in &cluster.monitor {
-        match syncs_always(address) {
+        let syncs = syncs_always(address);
+        asked += usize::from(syncs.is_ok());
+        match syncs {
             Ok(true) => {}
             Ok(false) if cluster.allow_unsafe => {}
             Ok(false) => faults.push(format!(
                 "the NATS server monitored at {address} does not sync each message: set \
                  sync_interval: always in its jetstream section"
             )),
-            Err(error) => faults.push(format!("cannot ask {address}: {error:#}")),
+            Err(error) => silent.push(format!("cannot ask {address}: {error:#}")),
         }
+    }
+    // One machine may be gone.
+    if asked > 0 {
+        silent.iter().for_each(|why| tracing::warn!("{why}"));
+    } else {
+        faults.append(&mut silent);
     }
     tell("the NATS servers are not fit for a cluster", &faults)
 }

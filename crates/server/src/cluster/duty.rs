@@ -206,8 +206,8 @@ impl Duty for Work {
         match copy {
             Some((server, how)) => tracing::error!(
                 "nats-server {server} has a damaged copy of the log: {how}. Another server was \
-                 asked to lead. Stop {server}, empty its JetStream directory and start it; see \
-                 \"A damaged copy\" in docs/cluster.md"
+                 asked to lead. `quintet cluster status` says how to mend it; see \"A damaged \
+                 copy\" in docs/cluster.md"
             ),
             None => tracing::info!("the nats-server that leads has a whole copy of the log"),
         }

@@ -331,7 +331,8 @@ impl GroupReport {
             return false;
         };
         let mut survives = true;
-        if let Some(why) = &stream.spoiled {
+        let whole = stream.stores.iter().any(Store::is_whole);
+        if let Some(why) = stream.spoiled.as_ref().filter(|_| !whole) {
             survives = false;
             notes.push(format!(
                 "{} was changed by somebody else: {why}. A node that starts now cannot read it: \
@@ -345,10 +346,17 @@ impl GroupReport {
             } = store;
             if let Some(how) = &store.damage {
                 survives = false;
+                let remedy = match whole {
+                    true => format!(
+                        "Stop nats-server {server}, empty its JetStream directory and start it: it \
+                         copies the stream from the others"
+                    ),
+                    false => "No server is known to have a whole copy: empty no JetStream \
+                              directory, and see \"When things are gone\" in docs/cluster.md"
+                        .to_owned(),
+                };
                 notes.push(format!(
-                    "the copy of {} on {server} ({address}) is damaged: {how}. Stop that \
-                     nats-server, empty its JetStream directory and start it: it copies the rest \
-                     from the others",
+                    "the copy of {} on {server} ({address}) is damaged: {how}. {remedy}",
                     stream.name
                 ));
             }
@@ -534,7 +542,7 @@ mod tests {
         fn stream(of: &mut ClusterReport) -> &mut StreamReport {
             of.groups[0].stream.as_mut().expect("one")
         }
-        let cases: [(Break, u8, bool, &str); 16] = [
+        let cases: [(Break, u8, bool, &str); 17] = [
             (|r| drop(r.nodes.remove(0)), 2, false, "nobody owns"),
             (
                 |r| report(r, 0).last_ack_ms = None,
@@ -608,7 +616,23 @@ mod tests {
                 },
                 1,
                 false,
-                "on n1 () is damaged: it has 3 entries from 1 to 5. Stop that",
+                "on n1 () is damaged: it has 3 entries from 1 to 5. No server is known",
+            ),
+            (
+                |r| {
+                    stream(r).spoiled = Some("it begins inside a segment".to_owned());
+                    let damage = Some("it begins with entry 9".to_owned());
+                    stream(r).stores = ["n0", "n1"]
+                        .map(|server| Store {
+                            server: server.to_owned(),
+                            damage: damage.clone().filter(|_| server == "n0"),
+                            ..Store::default()
+                        })
+                        .into();
+                },
+                1,
+                false,
+                "it begins with entry 9. Stop nats-server n0, empty",
             ),
             (
                 |r| {

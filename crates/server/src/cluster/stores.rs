@@ -20,6 +20,13 @@ pub(crate) struct Store {
     pub(crate) silent: Option<String>,
 }
 
+impl Store {
+    /// It is known to have everything that it should.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.damage.is_none() && self.silent.is_none()
+    }
+}
+
 /// The copies of `stream` on the servers with these monitoring addresses. `begins`: the entry that
 /// the log begins with, as all up to another say; asked after the servers were.
 pub(super) fn look(

@@ -65,8 +65,8 @@ impl Teller {
         for store in report.damaged().filter(|store| !known.contains(store)) {
             let how = store.damage.as_deref().unwrap_or_default();
             tracing::error!(
-                "the copy of the log on nats-server {} ({}) is damaged: {how}. Stop that server, \
-                 empty its JetStream directory and start it",
+                "the copy of the log on nats-server {} ({}) is damaged: {how}. `quintet cluster \
+                 status` says how to mend it",
                 store.server,
                 store.address
             );

@@ -326,6 +326,13 @@ impl Cluster {
                 "node = {node:?} takes 1 to 255 letters, digits, -, _ and dots"
             ));
         }
+        let numbers = self.nats_version_min.split('.').map(str::parse::<u64>);
+        if numbers.clone().count() != 3 || numbers.clone().any(|number| number.is_err()) {
+            let least = &self.nats_version_min;
+            faults.push(format!(
+                "nats_version_min = {least:?} takes a version, such as \"2.15.1\""
+            ));
+        }
         if self.link().len() > usize::from(u16::MAX) {
             faults.push("advertise is longer than 65535 bytes".to_owned());
         }
@@ -404,6 +411,7 @@ mod tests {
             ("beat = 0", "beat"),
             ("takeover_after = '2s'", "takeover_after"),
             ("replicas = 1", "allow_unsafe"),
+            ("nats_version_min = 'new'", "nats_version_min"),
             ("reads = 'disk'", "reads"),
             ("groups = 2", "groups = 1"),
             ("user = 'a'", "password_file"),

@@ -68,6 +68,9 @@ fn servers_that_do_not_fit_are_refused() {
         text.contains("does not sync each message: set sync_interval: always"),
         "{text}"
     );
+    let text = says(&late, "nats_version_min = '9.0.0'\nallow_unsafe = true\n");
+    let named = ["n0", "not 9.0.0 or later", "docs/cluster.md"];
+    assert!(named.iter().all(|part| text.contains(part)), "{text}");
     let text = says(&late, "replicas = 1\n");
     assert!(
         text.contains("replicas") && text.contains("allow_unsafe"),

@@ -100,8 +100,8 @@ struct Server {
     lie: Option<Lie>,
     /// Leaders whose stores were damaged so far.
     lies: u64,
-    /// A leader that is asked to steps down.
-    obeys: bool,
+    /// What comes of asking for another leader, whatever is so.
+    distrusted: Option<Distrusted>,
     tails: Vec<Weak<Mutex<Following>>>,
 }
 
@@ -270,7 +270,7 @@ impl SimStream {
             leaderless: Moment::ZERO,
             lie: None,
             lies: 0,
-            obeys: true,
+            distrusted: None,
             tails: Vec::new(),
         };
         Self {
@@ -311,9 +311,10 @@ impl SimStream {
         tails.iter().for_each(|tail| self.follow(tail));
     }
 
-    /// Whether a leader whose copy is damaged steps down when it is asked to.
-    pub fn set_obeys(&self, obeys: bool) {
-        lock(&self.state).obeys = obeys;
+    /// Asking for another leader changes nothing from now on, and is answered like this; or, with
+    /// none, changes a leader whose copy is damaged.
+    pub fn answer_distrust(&self, answer: Option<Distrusted>) {
+        lock(&self.state).distrusted = answer;
     }
 
     /// How many leaders so far had damaged copies.
@@ -556,7 +557,10 @@ impl Stream for Link {
     fn distrust(&self, ends: Ends, _bad: &[String], told: Told<Distrusted>) {
         let ask = move |stream: &SimStream| {
             let mut state = lock(&stream.state);
-            let led = stream.world.now() >= state.leaderless && state.obeys;
+            if let Some(answer) = &state.distrusted {
+                return Some(answer.clone());
+            }
+            let led = stream.world.now() >= state.leaderless;
             if !led || state.lie.is_none() || state.seen_ends().first != ends.first {
                 return Some(Distrusted::Unknown);
             }

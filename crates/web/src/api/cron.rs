@@ -99,7 +99,7 @@ impl Api {
             let _heard = tell.send(done);
         });
         self.door.steer_cron(act, name, tell);
-        let done = told.await.map_err(|_| Problem::stopping())?;
+        let done = told.await.map_err(|_| Problem::unknown())?;
         done.map_err(|no| Problem::of_cron(&no))
     }
 
