@@ -190,6 +190,7 @@ pub struct PutMore {
 
 impl PutMore {
     /// See [`crate::Message::size`].
+    #[inline(never)]
     fn size(&self) -> u64 {
         let attrs = self.attrs.iter();
         let attrs: usize = attrs.map(|(name, value)| name.len() + value.len()).sum();

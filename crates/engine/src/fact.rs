@@ -504,7 +504,7 @@ pub enum MarkId {
     /// The client's bytes, in logs from before there was a key.
     Whole(Box<[u8]>),
     /// Their hash under [`Fact::HashKey`].
-    Hash([u8; 16]),
+    Hash([u64; 2]),
 }
 
 /// A resolved edit: `None` leaves a thing as it is.

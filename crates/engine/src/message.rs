@@ -202,6 +202,7 @@ impl Extra {
     }
 
     /// Bytes of what clients stored in it.
+    #[inline(never)]
     fn content(&self) -> u64 {
         let attrs = self.attrs.iter();
         let attrs: usize = attrs.map(|(name, value)| name.len() + value.len()).sum();

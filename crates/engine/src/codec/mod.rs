@@ -205,7 +205,11 @@ impl Fact {
                 w.byte(kind.byte() | hashed | summed | scope.byte() << SCOPE_SHIFT);
                 match mark {
                     MarkId::Whole(id) => w.bytes(id),
-                    MarkId::Hash(hash) => w.exactly(hash),
+                    MarkId::Hash(halves) => {
+                        halves
+                            .iter()
+                            .for_each(|half| w.exactly(&half.to_le_bytes()));
+                    }
                 }
                 w.number(id.0);
                 w.number(until.0);
@@ -525,7 +529,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 kind: of_byte(byte & (HASHED - 1))?,
                 mark: match byte & HASHED {
                     0 => MarkId::Whole(r.bytes()?.into()),
-                    _ => MarkId::Hash(r.array()?),
+                    _ => MarkId::Hash([
+                        u64::from_le_bytes(r.array()?),
+                        u64::from_le_bytes(r.array()?),
+                    ]),
                 },
                 id: MessageId(r.number()?),
                 until: Ms(r.number()?),

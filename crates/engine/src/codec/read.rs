@@ -60,8 +60,8 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    pub(super) fn array(&mut self) -> Result<[u8; 16], FactError> {
-        let bytes = self.exactly(16)?;
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], FactError> {
+        let bytes = self.exactly(N)?;
         bytes.try_into().map_err(|_| FactError::Short)
     }
 

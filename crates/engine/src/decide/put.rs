@@ -39,6 +39,8 @@ fn has_long_key(more: &PutMore) -> bool {
 /// What came of looking for repeats.
 enum Repeat {
     No,
+    /// None, and it leaves so many marks.
+    New(usize),
     Of(MessageId),
     /// It takes the place of this one, which waits; if that is in no run and not in memory, it
     /// is gone.
@@ -96,8 +98,10 @@ impl Engine {
         let repeat = self.may_put(queue, put, 0, 0)?;
         match repeat {
             Repeat::Of(_) => {}
-            Repeat::No => {
-                self.may_remember(queue, put)?;
+            Repeat::No | Repeat::New(_) => {
+                if let Repeat::New(marks) = repeat {
+                    self.may_leave(marks)?;
+                }
                 self.room_is_here([put])?;
                 if !self.is_fanout_only(queue) {
                     self.make_room(cx, queue, put.size())?;
@@ -191,7 +195,7 @@ impl Engine {
                 self.replace_first(cx, first);
                 self.store_put(cx, queue, &mut put)
             }
-            Ok(Repeat::No) | Err(_) => {
+            Ok(Repeat::No | Repeat::New(_)) | Err(_) => {
                 // What refuses now is a copy of an earlier one that filled a
                 // child, and all are stored or none.
                 if !self.is_fanout_only(queue) && self.make_room(cx, queue, put.size()).is_err() {
@@ -361,15 +365,6 @@ impl Engine {
         Ok(repeat)
     }
 
-    /// Whether one more put can be remembered, if it has to be.
-    #[inline(always)]
-    fn may_remember(&mut self, queue: QueueId, put: &Put) -> Result<(), Refusal> {
-        match self.is_unmarked(queue, put) {
-            true => Ok(()),
-            false => self.may_leave(self.marks_of(queue, put).len()),
-        }
-    }
-
     /// Whether there may be so many more marks.
     #[inline(never)]
     fn may_leave(&mut self, more: usize) -> Result<(), Refusal> {
@@ -402,7 +397,8 @@ impl Engine {
 
     #[inline(never)]
     fn repeat_of_marked(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
-        for left in self.marks_of(queue, put) {
+        let marks = self.marks_of(queue, put);
+        for left in &marks {
             let Some(known) = self.store.known(&left.key, self.now) else {
                 continue;
             };
@@ -415,7 +411,7 @@ impl Engine {
                 OnRepeat::Replace | OnRepeat::Refuse => Err(Refusal::Duplicate(known.id)),
             };
         }
-        Ok(Repeat::No)
+        Ok(Repeat::New(marks.len()))
     }
 
     /// True if the message waits, or may be in a run: what is tied to a mark waits there.
@@ -485,8 +481,8 @@ impl Engine {
                 self.replace_first(cx, earlier);
             }
             let fits = match repeat {
-                Ok(Repeat::No) => self.may_remember(child, &copy).is_ok(),
-                Ok(Repeat::Instead(_)) => true,
+                Ok(Repeat::New(marks)) => self.may_leave(marks).is_ok(),
+                Ok(Repeat::No | Repeat::Instead(_)) => true,
                 Ok(Repeat::Of(_)) | Err(_) => false,
             };
             if fits && self.make_room(cx, child, copy.size()).is_ok() {

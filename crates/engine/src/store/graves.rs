@@ -16,6 +16,8 @@ enum Grave {
     ByTurn(BTreeMap<u64, u32>),
     /// Reserved ones: their leases are over, and still in the indexes of leases.
     Held(Ascending<MessageId, u32>),
+    /// Marks of a queue, or some of them: to be looked through behind this one.
+    Marks(QueueId, Option<MarkKey>),
 }
 
 /// Detached maps whose messages are forgotten but still use memory.
@@ -26,13 +28,11 @@ pub(crate) struct Graves {
     groups: Vec<Box<KeyGroups>>,
     /// Messages among them that were reserved.
     held: usize,
-    /// Queues whose marks, or some of them, are over: looked through behind these.
-    pub(super) marks: BTreeMap<QueueId, Option<MarkKey>>,
 }
 
 impl Graves {
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.groups.is_empty() && self.marks.is_empty()
+        self.list.is_empty() && self.groups.is_empty()
     }
 
     pub(super) fn groups(&mut self, groups: Box<KeyGroups>) {
@@ -79,6 +79,20 @@ impl Graves {
         }
     }
 
+    pub(super) fn marks(&mut self, queue: QueueId, after: Option<MarkKey>) {
+        self.list.push(Grave::Marks(queue, after));
+    }
+
+    /// The next queue whose marks are to be looked through.
+    pub(super) fn take_marks(&mut self) -> Option<(QueueId, Option<MarkKey>)> {
+        let is_marks = |grave: &Grave| matches!(grave, Grave::Marks(..));
+        let at = self.list.iter().rposition(is_marks)?;
+        if let Grave::Marks(queue, after) = self.list.remove(at) {
+            return Some((queue, after));
+        }
+        None
+    }
+
     /// True if there are leases whose messages are gone.
     pub(crate) fn hold_leases(&self) -> bool {
         self.held > 0
@@ -96,6 +110,8 @@ impl Graves {
                     self.held -= usize::from(slot.is_some());
                     slot
                 }
+                // They are not done: what was there for this slice was used up.
+                Grave::Marks(..) => return None,
             };
             if slot.is_some() {
                 return slot;

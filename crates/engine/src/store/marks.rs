@@ -35,7 +35,10 @@ impl Durable {
     /// What a mark keeps of an id.
     pub(crate) fn mark_id(&self, id: impl AsRef<[u8]> + Into<Box<[u8]>>) -> MarkId {
         match &self.hash_key {
-            Some(key) => MarkId::Hash(SipHasher24::new_with_key(key).hash(id.as_ref()).as_bytes()),
+            Some(key) => {
+                let hash = SipHasher24::new_with_key(key).hash(id.as_ref());
+                MarkId::Hash([hash.h1, hash.h2])
+            }
             None => MarkId::Whole(id.into()),
         }
     }
@@ -112,28 +115,33 @@ impl Durable {
         if self.queue(key.0).is_none_or(|queue| queue.live.dropped) {
             return;
         }
-        self.forget(&key);
+        if let Some(old) = self.marks.insert(key.clone(), memory) {
+            self.unlink(&key, &old);
+        }
         self.mark_bytes += memory_of(&key, &memory);
         self.count_home(memory.home);
-        if memory.until != Ms::NEVER {
-            self.mark_ends.insert((memory.until, key.clone()));
-        }
-        if memory.scope != Scope::Window {
-            self.tied.insert(memory.id, key.clone());
-        }
         if let Some(queue) = self.queue_mut(key.0) {
             queue.marks += 1;
             queue.timed_marks += u32::from(memory.scope == Scope::Window);
         }
-        self.marks.insert(key, memory);
+        if memory.scope != Scope::Window {
+            self.tied.insert(memory.id, key.clone());
+        }
+        if memory.until != Ms::NEVER {
+            self.mark_ends.insert((memory.until, key));
+        }
     }
 
     /// A mark is over.
     pub(super) fn forget(&mut self, key: &MarkKey) {
-        let Some(memory) = self.marks.remove(key) else {
-            return;
-        };
-        self.mark_bytes -= memory_of(key, &memory);
+        if let Some(memory) = self.marks.remove(key) {
+            self.unlink(key, &memory);
+        }
+    }
+
+    /// Takes a mark that is over out of the indexes and sums.
+    fn unlink(&mut self, key: &MarkKey, memory: &Memory) {
+        self.mark_bytes -= memory_of(key, memory);
         self.uncount_home(memory.home);
         if memory.until != Ms::NEVER {
             self.mark_ends.remove(&(memory.until, key.clone()));
@@ -168,7 +176,7 @@ impl Durable {
     /// is freed by and by.
     pub(super) fn bury_marks(&mut self, queue: QueueId) {
         if self.queue(queue).is_some_and(|queue| queue.marks > 0) {
-            self.graves.marks.insert(queue, None);
+            self.graves.marks(queue, None);
         }
     }
 
@@ -176,11 +184,10 @@ impl Durable {
     pub(crate) fn free_marks(&mut self, max: usize) {
         let mut left = max;
         while left > 0
-            && let Some(mut place) = self.graves.marks.first_entry()
+            && let Some((queue, after)) = self.graves.take_marks()
         {
-            let queue = *place.key();
-            let from = match place.get() {
-                Some(key) => Bound::Excluded(key.clone()),
+            let from = match after {
+                Some(key) => Bound::Excluded(key),
                 None => Bound::Included((queue, Mark::Dedupe, MarkId::Whole(Box::default()))),
             };
             let range = self
@@ -190,9 +197,8 @@ impl Durable {
             let here = range.take_while(|key| key.0 == queue).take(left);
             let keys: Vec<MarkKey> = here.cloned().collect();
             left -= keys.len().max(1);
-            match keys.last() {
-                Some(last) => drop(place.insert(Some(last.clone()))),
-                None => drop(place.remove()),
+            if let Some(last) = keys.last() {
+                self.graves.marks(queue, Some(last.clone()));
             }
             let dropped = self.queue(queue).is_none_or(|queue| queue.live.dropped);
             for key in keys {

@@ -231,7 +231,7 @@ fn silent_connections_keep_no_probe_out() {
 /// What clients have told their connections counts as long as it is kept.
 #[test]
 fn watched_tubes_and_labels_of_workers_are_counted() {
-    let server = Start::of("").serve();
+    let server = Start::of("").listen(&["beanstalk=0", "faktory=0"]).serve();
     let mut watches = server.client_of("beanstalk");
     let tube = |n: usize| format!("{n}-{}", "x".repeat(190));
     for n in 0..500 {

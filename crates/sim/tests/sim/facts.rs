@@ -57,7 +57,7 @@ fn bytes() -> impl Strategy<Value = Box<[u8]>> {
 }
 
 fn mark_id() -> impl Strategy<Value = MarkId> {
-    let hash = any::<[u8; 16]>().prop_map(MarkId::Hash);
+    let hash = any::<[u64; 2]>().prop_map(MarkId::Hash);
     prop_oneof![bytes().prop_map(MarkId::Whole), hash]
 }
 
