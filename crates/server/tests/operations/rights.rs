@@ -31,7 +31,7 @@ fn start(data: &Path, shards: u32) -> Server {
          [[user]]\nname = 'ann'\npassword = '{hash}'\n\
          [[user]]\nname = 'bob'\npassword = '{hash}'\n\
          [[grant]]\nuser = 'ann'\nqueues = ['ann*', '*.log']\nrights = [{all}]\n\
-         [[grant]]\nuser = 'ann'\nqueues = ['share+hers']\nrights = [{all}]\n\
+         [[grant]]\nuser = 'ann'\nqueues = ['share+hers', 'sec+own']\nrights = [{all}]\n\
          [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = [{all}, 'server']\n"
     );
     let start = Start {
@@ -91,7 +91,8 @@ fn a_child_takes_a_right_on_its_parent() {
         let mut bob = memcache(&server, "bob");
         bob.send(b"set sec 0 0 1\r\nx\r\nget share+hers\r\n");
         bob.expect(b"STORED\r\nEND\r\n");
-        for name in ["sec+x.log", "sec+ann", "sec+share+hers"] {
+        // A right on the child alone makes none.
+        for name in ["sec+x.log", "sec+ann", "sec+share+hers", "sec+own"] {
             let mut ann = memcache(&server, "ann");
             ann.send(format!("get {name}\r\n").as_bytes());
             ann.expect(b"CLIENT_ERROR not permitted\r\n");
