@@ -404,6 +404,38 @@ fn a_batch_that_a_waiting_take_ends_is_said_at_once() {
     }
 }
 
+/// The same of what a standing take is given: the next callback follows in a step of its own, which a
+/// server's timer begins at once.
+#[test]
+fn a_callback_that_a_standing_take_ends_is_followed_by_the_next() {
+    let to = |queue: &str| {
+        Some(Callback {
+            queue: queue.into(),
+            ..Callback::default()
+        })
+    };
+    let new = NewBatch {
+        complete: to("b"),
+        success: to("d"),
+        ..NewBatch::default()
+    };
+    let takes = |queue: &str, wait| Take {
+        queues: [Name::from(queue)].into(),
+        wait,
+        ..Take::default()
+    };
+    let watched = takes("b", Wait::No);
+    let mut world = World::new(Settings::default());
+    for op in [
+        Op::Ask(0, Command::Batch(BatchAsk::New(Box::new(new)))),
+        Op::Ask(0, Command::Take(takes("d", Wait::Forever))),
+        Op::Ask(0, Command::Batch(BatchAsk::Commit(BatchId(0)))),
+        Op::Ask(0, Command::Watch(Some(Box::new(watched)))),
+    ] {
+        world.step(op).expect("agreed");
+    }
+}
+
 /// A queue that somebody only waits on is gone when that wait is over: what comes next in the same
 /// step may make another one in its stead.
 #[test]

@@ -401,6 +401,12 @@ impl World {
 
     fn compare(&mut self) -> Checked {
         prop_assert_eq!(self.core.engine.verify(), Ok(()));
+        // Looking does what is due, so it is done to both.
+        self.model
+            .submit(self.core.now, Party(99), Command::Stats(StatsOf::Shard));
+        // What who waits has taken may have ended a batch: its callback is put with the next step,
+        // which a server's timer begins at once.
+        self.submit(Party(99), Command::Stats(StatsOf::Shard));
         let ours = self.core.deliveries.split_off(0);
         let mut ours: Vec<_> = ours
             .into_iter()
@@ -416,12 +422,6 @@ impl World {
         theirs.sort_by_key(|delivery| (delivery.0, delivery.1, format!("{:?}", delivery.2)));
         prop_assert_eq!(ours, theirs, "deliveries (model on the right)");
 
-        // Looking does what is due, so it is done to both.
-        self.model
-            .submit(self.core.now, Party(99), Command::Stats(StatsOf::Shard));
-        // What who waits has taken may have ended a batch: its callback is put with the next step,
-        // which a server's timer begins at once.
-        self.submit(Party(99), Command::Stats(StatsOf::Shard));
         let from = (0, 0);
         let stats = self.submit(Party(99), Command::Stats(StatsOf::Queues { from }));
         let Some(Outcome::Stats(stats)) = stats else {
