@@ -496,7 +496,8 @@ mod tests {
             let replicas = peers.map(|(name, current)| {
                 serde_json::json!({"name": name, "current": current, "active": 1})
             });
-            let config = serde_json::to_value(api::Config::of_log(&api::Names::of("a", 0), 3, &[], "1"));
+            let config =
+                serde_json::to_value(api::Config::of_log(&api::Names::of("a", 0), 3, &[], "1"));
             let info = serde_json::json!({
                 "config": config.expect("JSON"),
                 "created": "2026-01-01T00:00:00Z",
