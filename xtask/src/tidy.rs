@@ -46,7 +46,14 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/engine",
         &[],
-        Some(&["foldhash", "hashbrown", "memchr", "sha2", "smallvec"]),
+        Some(&[
+            "foldhash",
+            "hashbrown",
+            "memchr",
+            "sha2",
+            "siphasher",
+            "smallvec",
+        ]),
     ),
     edges(
         "crates/wire",

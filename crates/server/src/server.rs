@@ -1,7 +1,6 @@
 //! The running server: what all its threads share, and how it starts and ends.
 
 use std::collections::VecDeque;
-use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -29,7 +28,7 @@ use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
-use crate::sockets::{announce, bind, console, leave_out_taken, restrict};
+use crate::sockets::{announce, bind, console, leave_out_taken, restrict, say};
 use crate::spans::Tracing;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
@@ -266,6 +265,10 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
     server.core.catch_up();
+    if server.node.is_none() {
+        // Before anybody is answered, so that `quintet wait` ends behind these lines.
+        announce()?;
+    }
     let (io, desk) = start_workers(&server, polls, bound)?;
     let threads = Threads {
         io,
@@ -278,10 +281,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     // Nobody else sets it.
     let _first = watched.set(Arc::downgrade(&server));
     match &server.node {
-        None => {
-            announce()?;
-            say("quintet ready")?;
-        }
+        None => say("quintet ready")?,
         Some(node) => {
             node.serves(&server, scripts.links());
             say("quintet owner")?;
@@ -654,13 +654,6 @@ fn start_workers(
         workers.start(&format!("io-{index}"), || worker.run())?;
     }
     Ok((workers, desk))
-}
-
-fn say(line: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()?;
-    Ok(())
 }
 
 /// Does what is ordered until that is to stop.

@@ -109,6 +109,16 @@ pub(crate) fn announce(
     out.flush()
 }
 
+/// One more line of that kind.
+///
+/// # Errors
+/// Standard output is gone.
+pub(crate) fn say(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
 /// Only the server's own user may use the control socket.
 pub(crate) fn restrict(path: &std::path::Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -2,6 +2,7 @@
 //! "Records"; change the two together and raise the format version.
 
 mod batch;
+mod change;
 mod message;
 mod overrides;
 mod read;
@@ -14,7 +15,7 @@ use crate::batch::BatchId;
 use crate::body::LargeBody;
 use crate::cold::RunId;
 use crate::command::{BackTo, Party};
-use crate::fact::{Bound, Change, Fact, Lease, MarkId, Pause, Return, ShardCounts};
+use crate::fact::{Bound, Fact, Lease, MarkId, Pause, Return, ShardCounts};
 use crate::message::{At, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::stats::QueueTotals;
@@ -23,6 +24,7 @@ use crate::time::Ms;
 use read::{Reader, of_byte};
 use write::Writer;
 
+use change::{read_change, write_change};
 pub use table::FactKind;
 pub(crate) use table::{Coded, coded};
 
@@ -660,56 +662,6 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             expired: r.number()?,
             gone: r.totals()?,
         })),
-    })
-}
-
-fn write_change(w: &mut Writer<'_>, change: &Change) {
-    let bits = u8::from(change.rank.is_some())
-        | u8::from(change.due.is_some()) << 1
-        | u8::from(change.status.is_some()) << 2
-        | u8::from(change.attrs.is_some()) << 3
-        | u8::from(change.attachments.is_some()) << 4
-        | u8::from(change.expires.is_some()) << 5;
-    w.byte(bits);
-    w.number(change.now.0);
-    if let Some(rank) = change.rank {
-        w.number(u64::from(rank));
-    }
-    if let Some(due) = change.due {
-        w.time(due);
-    }
-    if let Some(status) = &change.status {
-        w.bytes(status);
-    }
-    if let Some(attrs) = &change.attrs {
-        w.attrs(attrs);
-    }
-    if let Some(attachments) = &change.attachments {
-        w.attachments(attachments);
-    }
-    if let Some(expires) = change.expires {
-        w.time(expires);
-    }
-}
-
-fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
-    let bits = r.byte()?;
-    if bits >= 1 << 6 {
-        return Err(FactError::BadField("change"));
-    }
-    let has = |bit: u8| bits & (1 << bit) != 0;
-    Ok(Change {
-        now: Ms(r.number()?),
-        rank: if has(0) { Some(r.small("rank")?) } else { None },
-        due: if has(1) { Some(r.time()?) } else { None },
-        status: if has(2) {
-            Some(r.bytes()?.into())
-        } else {
-            None
-        },
-        attrs: if has(3) { Some(r.attrs()?) } else { None },
-        attachments: if has(4) { Some(r.attachments()?) } else { None },
-        expires: if has(5) { Some(r.time()?) } else { None },
     })
 }
 

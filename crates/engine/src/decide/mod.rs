@@ -20,6 +20,7 @@ mod compound;
 mod grouped;
 mod keep;
 mod lease;
+mod make;
 mod named;
 mod progress;
 mod put;

@@ -5,6 +5,7 @@ mod apply;
 mod ascending;
 mod batches;
 pub(crate) mod cold;
+mod departure;
 mod gate;
 mod graves;
 mod ids;

@@ -214,7 +214,10 @@ route = "host"
 #[test]
 fn what_is_no_file_of_rules() {
     for (text, begin) in [
-        ("[[rule]]\ndesc = \"a\"\naction = relay\n", "line 3: "),
+        (
+            "[[rule]]\ndesc = \"a\"\naction = relay\n",
+            "line 3, column 10: ",
+        ),
         ("", "no rules"),
         ("# none yet\n", "no rules"),
         ("rule = 1", "rules are tables"),

@@ -577,7 +577,7 @@ mod tests {
                 "metadata": metadata.unwrap_or_else(|| serde_json::json!({})),
             },
             "created": created,
-            "state": { "first_seq": 1, "last_seq": last },
+            "state": { "messages": last, "first_seq": 1, "last_seq": last },
         });
         serde_json::from_value(info).expect("a stream")
     }

@@ -1,0 +1,101 @@
+//! Making queues, and telling the log of them.
+
+use crate::command::Principal;
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal};
+use crate::message::QueueId;
+use crate::name::Name;
+use crate::outcome::Refusal;
+use crate::settings::Overrides;
+use crate::store::{Maker, Queue, queue_weight};
+
+impl Engine {
+    /// The queue of this name, made in memory if there is none.
+    pub(crate) fn find_or_make(&mut self, name: &Name) -> Result<QueueId, Refusal> {
+        if let Some(id) = self.store.find(name) {
+            return Ok(id);
+        }
+        if !name.is_possible() {
+            return Err(Refusal::BadName);
+        }
+        if self.store.names.len() >= self.settings.queues_max as usize {
+            return Err(Refusal::TooManyQueues);
+        }
+        let maker = self.making()?;
+        let told = queue_weight(name, false, &Overrides::default(), maker.name.as_deref());
+        if let Err(refusal) = self.may_tell(told) {
+            maker.give_up();
+            return Err(refusal);
+        }
+        Ok(self.make(name, maker))
+    }
+
+    /// [`Engine::find_or_make`] of what the server needs for itself, such as a queue for dead
+    /// letters: it is nobody's.
+    pub(crate) fn find_or_make_ours(&mut self, name: &Name) -> Result<QueueId, Refusal> {
+        let asker = std::mem::replace(&mut self.asker, Principal::SERVER);
+        let found = self.find_or_make(name);
+        self.asker = asker;
+        found
+    }
+
+    /// True if a snapshot may be so many bytes longer.
+    pub(crate) fn may_tell(&self, more: u64) -> Result<(), Refusal> {
+        match self.store.snapshot_bytes() + more <= self.settings.snapshot_bytes_max {
+            true => Ok(()),
+            false => Err(Refusal::SnapshotFull),
+        }
+    }
+
+    /// Makes a queue in memory.
+    pub(crate) fn make(&mut self, name: &Name, maker: Maker) -> QueueId {
+        let id = self.store.free_number();
+        let mut queue = Queue {
+            id,
+            name: name.clone(),
+            created: self.now,
+            maker: maker.name,
+            ..Queue::default()
+        };
+        queue.live.account = maker.account;
+        queue.live.used = self.now;
+        self.store.seat_queue(queue);
+        self.resettle(id);
+        id
+    }
+
+    /// Makes sure the log knows the queue before a fact names it.
+    pub(crate) fn record_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
+        let queue = self.store.seated(id);
+        if queue.live.recorded {
+            return;
+        }
+        let fact = Fact::QueueMade {
+            queue: id,
+            name: queue.name.clone(),
+            parent: queue.parent,
+            created: queue.created,
+        };
+        self.fact(cx, fact);
+        self.record_maker(cx, id);
+    }
+
+    /// Tells the log who made a queue that it knows.
+    pub(crate) fn record_maker<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
+        if let Some(maker) = self.store.seated(queue).maker.clone() {
+            self.fact(cx, Fact::QueueMaker { queue, maker });
+        }
+    }
+
+    /// Forgets a queue that exists only because somebody waited on it or
+    /// referred to it.
+    pub(crate) fn forget_unused(&mut self, id: QueueId) {
+        if let Some(queue) = self.store.queue(id)
+            && !queue.live.recorded
+            && !queue.live.is_named()
+            && queue.is_empty()
+        {
+            self.store.unseat_queue(id);
+        }
+    }
+}
