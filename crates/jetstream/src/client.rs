@@ -462,8 +462,12 @@ impl Stream for JetStream {
 fn successor(info: &Info, ends: Ends, bad: &[String]) -> Option<(String, Option<String>)> {
     let now = info.ends();
     let same = now.first == ends.first && now.missing() == ends.missing();
-    let leader = info.cluster.as_ref()?.leader.clone().filter(|_| same)?;
-    let others = &info.cluster.as_ref()?.replicas;
+    let Some(peers) = &info.cluster else {
+        // A single server.
+        return same.then(|| ("the only NATS server".to_owned(), None));
+    };
+    let leader = peers.leader.clone().filter(|_| same)?;
+    let others = &peers.replicas;
     let mut untried = others.iter().filter(|peer| !bad.contains(&peer.name));
     let fit = untried.clone().find(|peer| peer.current && !peer.offline);
     match fit {
@@ -524,5 +528,10 @@ mod tests {
         // Somebody else leads by now, whose copy is another.
         let whole = Ends::whole(Seq(1), Seq(300));
         assert_eq!(successor(&n0(), whole, &[]), None);
+        // Nobody else can lead where one server keeps the stream.
+        let mut lone = n0();
+        lone.cluster = None;
+        let (leader, next) = successor(&lone, ends, &[]).expect("it is known");
+        assert!(next.is_none() && !leader.is_empty());
     }
 }

@@ -186,7 +186,11 @@ impl Audit {
     fn rotate(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let options = options.create(true).append(true);
-        fs::rename(&self.path, older(&self.path))?;
+        match fs::rename(&self.path, older(&self.path)) {
+            // An earlier rotation went so far and could not open a new file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         options.open(&self.path)
     }
 
@@ -372,5 +376,22 @@ mod tests {
         note(lines);
         assert!(older(&path).is_file(), "the next line rotates");
         assert_eq!(noted(read(dir.path(), 0).expect("read")), all(lines + 1));
+    }
+
+    #[test]
+    fn a_rotation_that_got_half_way_is_finished_by_the_next_line() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join(FILE);
+        let audit = Audit::new(dir.path());
+        let long = "x".repeat(64 << 10);
+        let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
+        let lines = BYTES_MAX / (64 << 10);
+        (0..lines).for_each(note);
+        // The file was renamed, and a new one could not be opened.
+        fs::rename(&path, older(&path)).expect("renamed");
+        note(lines);
+        assert!(path.is_file(), "a new file is opened");
+        let noted = read(dir.path(), 0).expect("read").len() as u64;
+        assert_eq!(noted, lines + 1);
     }
 }

@@ -202,7 +202,6 @@ fn reload_limits(given: &Given, quotas: &Quotas) {
 /// It could not start; nothing was answered to anyone.
 pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     let level = logging::start(&config.log_level, &config.log_format)?;
-    leave_out_taken(&mut config);
     let watched = watchdog::start()?;
     if config.cluster.is_on() {
         // All listeners, the control socket, and where other nodes come in.
@@ -212,8 +211,9 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     let trust = Trust::new(&config, given.config.as_deref())?;
     let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
     raise_file_limit();
-    let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;
+    leave_out_taken(&mut config);
+    let places = fit(&config);
     modes::tell_wider(&config.data);
     let (orders, inbox) = channel();
     let stops = crate::signals::listen(orders.clone())?;

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -10,6 +11,9 @@ use crate::config::{Address, Config, Listen, Served};
 use crate::io::Bound;
 use crate::tls::Tls;
 
+/// So long a taken default port gets to be free.
+const ENDING: Duration = Duration::from_millis(300);
+
 /// Leaves out the default listeners whose ports other programs have, with a warning for each. If
 /// all are taken all stay, so that opening the first one fails.
 pub(crate) fn leave_out_taken(config: &mut Config) {
@@ -17,13 +21,23 @@ pub(crate) fn leave_out_taken(config: &mut Config) {
     if config.cluster.is_on() {
         return;
     }
-    let port = |address: &Address| match address {
-        Address::Tcp(at) if !again::will_hand(&address.to_string()) && is_taken(*at) => Some(*at),
+    let of_others = |listen: &Listen| match &listen.address {
+        Address::Tcp(at) if listen.is_default && !again::will_hand(&at.to_string()) => {
+            is_taken(*at).then_some(*at)
+        }
         Address::Tcp(_) | Address::Unix(_) => None,
     };
+    if config
+        .listen
+        .iter()
+        .any(|listen| of_others(listen).is_some())
+    {
+        // A server that this one replaces may still be ending.
+        std::thread::sleep(ENDING);
+    }
     let (mut kept, mut taken) = (Vec::new(), Vec::new());
     for listen in &config.listen {
-        match port(&listen.address).filter(|_| listen.is_default) {
+        match of_others(listen) {
             None => kept.push(listen.clone()),
             Some(at) => taken.push((listen.served.name(), at)),
         }

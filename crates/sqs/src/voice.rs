@@ -488,6 +488,13 @@ impl Sqs {
         if let Some(client) = client {
             client.is_of(Some(&(principal, Arc::clone(gate))), proof);
         }
+        // A login may end between its check and the note of it.
+        if !gate.counts(principal, proof) {
+            return Err(Fault::new(
+                Shape::InvalidClientTokenId,
+                "The security token included in the request is invalid.",
+            ));
+        }
         if let Err(problem) = pace(Some(gate), None, Some(principal)).await {
             return Err(of_problem(&problem));
         }

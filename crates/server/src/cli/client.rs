@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use quintet_engine::Refusal;
 use serde_json::{Value, json};
 
@@ -84,6 +84,7 @@ impl Client {
                 .map(|dir| dir.join(ADMIN_SOCKET))
                 .collect(),
         };
+        let mut odd = None;
         for path in &sockets {
             let error = match UnixStream::connect(path) {
                 Ok(stream) => {
@@ -94,14 +95,19 @@ impl Client {
                 }
                 Err(error) => error,
             };
-            match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {}
-                ErrorKind::PermissionDenied => bail!(
+            let error = match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => continue,
+                ErrorKind::PermissionDenied => anyhow!(
                     "{} belongs to another user: run this as the user the server runs as",
                     path.display()
                 ),
-                _ => bail!("cannot connect to {}: {error}", path.display()),
-            }
+                _ => anyhow!("cannot connect to {}: {error}", path.display()),
+            };
+            // Another of the usual places may have it.
+            odd.get_or_insert(error);
+        }
+        if let Some(error) = odd {
+            return Err(error);
         }
         if let Some(socket) = &at.socket {
             bail!("no server listens on {}", socket.display());

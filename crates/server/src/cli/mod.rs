@@ -35,10 +35,13 @@ mod verbs;
 #[cfg(feature = "cluster")]
 mod ways;
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::config::ADMIN_SOCKET;
 
 /// One small, durable, fast queue server that speaks many protocols.
 #[derive(Parser)]
@@ -216,9 +219,12 @@ impl Where {
         all
     }
 
-    /// The data directory that is named, or `./data`.
+    /// The data directory that is named, or the first with a server that listens, or `./data`.
     fn data(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(|| PathBuf::from("data"))
+        let mut all = self.directories();
+        let listens = |dir: &PathBuf| UnixStream::connect(dir.join(ADMIN_SOCKET)).is_ok();
+        let found = all.iter().position(listens).unwrap_or(0);
+        all.swap_remove(found)
     }
 }
 

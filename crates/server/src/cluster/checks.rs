@@ -156,9 +156,16 @@ fn syncs_always(address: &str) -> Result<bool> {
 /// What a server with this monitoring address says there.
 pub(super) fn monitored(address: &str, path: &str) -> Result<serde_json::Value> {
     let host = address.trim_start_matches("http://").trim_end_matches('/');
-    let found = host.to_socket_addrs()?.next();
-    let found = found.with_context(|| format!("there is no {host}"))?;
-    let mut socket = TcpStream::connect_timeout(&found, MONITOR)?;
+    let mut connected = None;
+    for at in host.to_socket_addrs()? {
+        let socket = TcpStream::connect_timeout(&at, MONITOR);
+        let done = socket.is_ok();
+        connected = Some(socket);
+        if done {
+            break;
+        }
+    }
+    let mut socket = connected.with_context(|| format!("there is no {host}"))??;
     socket.set_read_timeout(Some(MONITOR))?;
     write!(socket, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
     let mut reply = Vec::new();

@@ -296,8 +296,10 @@ pub(super) fn begin_fill(
     let registered = bucket.get("group.0")?;
     let revision = registered.as_ref().map_or(0, |there| there.revision);
     let group = registered.and_then(|there| read::<Group>("group.0", &there.bytes).ok());
-    let unfinished = group.as_ref().is_some_and(|group| group.filling);
     let there = stream.info()?;
+    // Also one that a node registered, and never made.
+    let unfinished =
+        (group.as_ref()).is_some_and(|group| group.filling || group.making && there.is_none());
     if there.is_some() && !unfinished && !force {
         let name = &stream.names().stream;
         return Ok(Err(match how {

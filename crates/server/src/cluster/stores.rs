@@ -1,7 +1,7 @@
 //! Each NATS server's own copy of the log, asked of its monitoring address: what JetStream calls
 //! current may lack entries that its store has lost.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use quintet_cluster::{Ends, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -71,21 +71,31 @@ fn ask(address: &str, stream: &str) -> Result<Option<(String, Ends, u64)>> {
     let about = monitored(address, "/varz")?;
     let server = about["server_name"].as_str().context("it has no name")?;
     let told = monitored(address, "/jsz?streams=1")?;
-    Ok(copy(&told, stream).map(|(ends, deleted)| (server.to_owned(), ends, deleted)))
+    let copy = copy(&told, stream)?;
+    Ok(copy.map(|(ends, deleted)| (server.to_owned(), ends, deleted)))
 }
 
-fn copy(told: &Value, stream: &str) -> Option<(Ends, u64)> {
+/// # Errors
+/// Several accounts have a stream of this name: nobody can tell which is ours.
+fn copy(told: &Value, stream: &str) -> Result<Option<(Ends, u64)>> {
     let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
     let accounts = list(told, "account_details");
     let streams = accounts.iter().flat_map(|one| list(one, "stream_detail"));
-    let found = { streams }.find(|one| one["name"] == stream)?;
+    let mut named = streams.filter(|one| one["name"] == stream);
+    let Some(found) = named.next() else {
+        return Ok(None);
+    };
+    ensure!(
+        named.next().is_none(),
+        "several accounts have a stream {stream}"
+    );
     let state = |name: &str| found["state"][name].as_u64().unwrap_or(0);
     let ends = Ends {
         first: Seq(state("first_seq").max(1)),
         last: Seq(state("last_seq")),
         count: state("messages"),
     };
-    Some((ends, state("num_deleted")))
+    Ok(Some((ends, state("num_deleted"))))
 }
 
 /// How a copy is damaged. The log never deletes single entries, and begins where its owner says.
@@ -150,14 +160,20 @@ mod tests {
                 Some("begins with entry 3, the log with entry 1"),
             ),
         ] {
-            let (ends, deleted) = copy(&told(state), "Q_quintet_0").expect("it is there");
+            let found = copy(&told(state), "Q_quintet_0").expect("one");
+            let (ends, deleted) = found.expect("it is there");
             let damage = damage(ends, deleted, Some((Seq(begins), Seq(10))));
             match says {
                 None => assert_eq!(damage, None, "{state}"),
                 Some(says) => assert!(damage.expect("damage").contains(says), "{state}"),
             }
         }
-        assert_eq!(copy(&told("{}"), "Q_another_0"), None);
+        assert_eq!(copy(&told("{}"), "Q_another_0").expect("none"), None);
+        // Another account has one of that name.
+        let mut twice = told("{}");
+        let accounts = twice["account_details"].as_array_mut().expect("accounts");
+        accounts.push(accounts[0].clone());
+        assert!(copy(&twice, "Q_quintet_0").is_err());
         // Of what was not read it may have been said that it begins there.
         let later = Ends::whole(Seq(3), Seq(10));
         assert_eq!(damage(later, 0, Some((Seq(1), Seq(9)))), None);

@@ -50,9 +50,13 @@ fn a_command_finds_the_server_and_says_which_it_is() {
         said.contains(&format!("{}/quintet.sock", data.display())),
         "{said}"
     );
-    // What is nearer wins, and a socket that nobody listens on is passed over.
-    std::fs::create_dir(dir.path().join("data")).unwrap();
-    drop(std::os::unix::net::UnixListener::bind(dir.path().join("data/quintet.sock")).unwrap());
+    // A socket that nobody listens on is passed over, and so is a file.
+    let nearer = dir.path().join("data");
+    std::fs::create_dir(&nearer).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(nearer.join("quintet.sock")).unwrap());
+    assert!(stats(dir.path()).status.success());
+    std::fs::remove_dir_all(&nearer).unwrap();
+    std::fs::write(&nearer, "").unwrap();
     assert!(stats(dir.path()).status.success());
     server.kill();
 }

@@ -84,8 +84,9 @@ impl Wait {
 /// # Errors
 /// There is no server, or it closes the connection. One that refuses answers.
 fn answers(at: &Where) -> Result<()> {
-    let mut client = Client::connect(at)?;
-    match client.ask(&json!({ "stats": {} }), &mut std::io::empty()) {
+    let asked = Client::connect(at)
+        .and_then(|mut client| client.ask(&json!({ "stats": {} }), &mut std::io::empty()));
+    match asked {
         Err(error) if !error.is::<Refused>() => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
