@@ -385,13 +385,17 @@ mod tests {
         let audit = Audit::new(dir.path());
         let long = "x".repeat(64 << 10);
         let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
-        let lines = BYTES_MAX / (64 << 10);
-        (0..lines).for_each(note);
+        let size = || fs::metadata(&path).map_or(0, |about| about.len());
+        let mut lines = 0;
+        while size() + (128 << 10) <= BYTES_MAX {
+            note(lines);
+            lines += 1;
+        }
         // The file was renamed, and a new one could not be opened.
         fs::rename(&path, older(&path)).expect("renamed");
-        note(lines);
+        (0..2).for_each(|more| note(lines + more));
         assert!(path.is_file(), "a new file is opened");
         let noted = read(dir.path(), 0).expect("read").len() as u64;
-        assert_eq!(noted, lines + 1);
+        assert_eq!(noted, lines + 2);
     }
 }
