@@ -29,6 +29,7 @@ mod open;
 pub mod reader;
 #[cfg(test)]
 mod reader_tests;
+mod recent;
 mod reign;
 mod resolve;
 mod seat;

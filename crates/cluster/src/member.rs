@@ -18,6 +18,7 @@ use crate::{
     bid::{Bid, Claimant},
     copy::{Copy, Judged},
     inbox::{Inbox, Input},
+    recent::Recent,
 };
 
 /// How often it is looked what the stream has: how far behind this member is, and what of its
@@ -142,11 +143,10 @@ struct Inner<D: Duty> {
     /// An entry that was refused, for which everything was read again.
     refused: Option<u64>,
     tally: Tally,
-    /// See [`Owned::lead_ms`].
-    lead_ms: Option<i64>,
-    /// The least that the wall clock was ahead of the owner's time since it was looked last: frames
-    /// come late, and never too soon.
-    ahead_ms: Option<i64>,
+    /// See [`Owned::lead_ms`]. Frames come late, and never too soon.
+    lead_ms: Recent,
+    /// The owner's time less this machine's wall clock, ms.
+    behind_ms: Recent,
     clock_ahead_ms: Option<i64>,
     /// How what the leader has is damaged, if it is.
     damage: Option<String>,
@@ -227,8 +227,8 @@ impl<D: Duty + 'static> Member<D> {
             last: Seq(0),
             refused: None,
             tally: Tally::default(),
-            lead_ms: None,
-            ahead_ms: None,
+            lead_ms: Recent::default(),
+            behind_ms: Recent::default(),
             clock_ahead_ms: None,
             damage: None,
             distrusted: Vec::new(),
@@ -416,7 +416,10 @@ impl<D: Duty> Inner<D> {
             fences: made.fences,
         };
         let now = ms(made.world.now());
-        let time = self.lead_ms.map(|lead| now.saturating_add_signed(lead));
+        let time = self
+            .lead_ms
+            .largest()
+            .map(|lead| now.saturating_add_signed(lead));
         let time = time.unwrap_or_else(|| made.world.wall_ms());
         let bid = claimant.claim(&following.copy, time);
         bid.appender.listen(self.bell());
@@ -483,11 +486,11 @@ impl<D: Duty> Inner<D> {
                 });
                 self.last = self.last.max(seq);
                 let newest = copy.time_ms();
-                if newest > time && self.seat.is_standby() {
-                    // It comes as it was appended.
-                    self.lead_ms = Some(difference(newest, ms(self.made.world.now())));
-                    let ahead = difference(self.made.world.wall_ms(), newest);
-                    self.ahead_ms = Some(self.ahead_ms.map_or(ahead, |least| least.min(ahead)));
+                // A frame with others behind it was appended some time ago.
+                if newest > time && self.seat.is_standby() && self.last == seq {
+                    let world = &self.made.world;
+                    self.lead_ms.add(difference(newest, ms(world.now())));
+                    self.behind_ms.add(difference(newest, world.wall_ms()));
                 }
                 self.step(Event::Read(seq, epoch));
                 if let Some(heir) = heir {
@@ -658,9 +661,11 @@ impl<D: Duty> Inner<D> {
 
     /// Compares the wall clock with the owner's time: by the frame that came soonest.
     fn look_at_clock(&mut self) {
-        let Some(ahead) = self.ahead_ms.take() else {
+        self.lead_ms.end();
+        let (true, Some(behind)) = (self.behind_ms.end(), self.behind_ms.largest()) else {
             return;
         };
+        let ahead = -behind;
         let is_off = |ahead: i64| u128::from(ahead.unsigned_abs()) > Status::CLOCK_OFF.as_millis();
         let before = self.clock_ahead_ms.replace(ahead);
         if before.is_some_and(is_off) != is_off(ahead) {
@@ -707,7 +712,7 @@ impl<D: Duty> Inner<D> {
         self.duty.own(Owned {
             log,
             recovery,
-            lead_ms: self.lead_ms,
+            lead_ms: self.lead_ms.largest(),
             state,
         });
     }

@@ -166,10 +166,10 @@ impl StreamLog {
 }
 
 impl StreamLog {
-    /// Says who reigns, and where the log begins.
-    fn say_again(&mut self, stamp: Stamp) -> Result<(), LogError> {
+    /// Says who reigns, and that the log begins at `from`.
+    fn say_again(&mut self, stamp: Stamp, from: Beginning) -> Result<(), LogError> {
         let end = self.mirror.end();
-        let mut frame = Reign::Again(self.claim.clone(), Some(self.from)).frame();
+        let mut frame = Reign::Again(self.claim.clone(), Some(from)).frame();
         self.add(end, stamp, &mut frame, false)?;
         self.appender.want_beat(false);
         Ok(())
@@ -244,24 +244,26 @@ impl Log for StreamLog {
             checked => checked?,
         }
         let acked = self.appender.look(Window::acked);
-        let mut last = None;
-        while let (Some(oldest), Some(next)) = (self.firsts.front(), self.firsts.get(1)) {
-            // The stream must begin with a whole frame, and what is not acknowledged may be none.
-            if oldest.segment > through || next.end > acked {
-                break;
-            }
-            last = Some((oldest.segment, *next));
-            self.firsts.pop_front();
-        }
-        let Some((number, next)) = last else {
+        let pairs = self.firsts.iter().zip(self.firsts.iter().skip(1));
+        // The stream must begin with a whole frame, and what is not acknowledged may be none.
+        let retired =
+            pairs.take_while(|(oldest, next)| oldest.segment <= through && next.end <= acked);
+        let (many, last) = (retired.clone().count(), retired.last());
+        let Some((number, next)) = last.map(|(oldest, next)| (oldest.segment, *next)) else {
             return Ok(Retiring::new(|| Ok(0)));
         };
-        self.from = Beginning {
+        let from = Beginning {
             segment: next.segment,
             seq: next.seq,
         };
+        match self.say_again(self.stamp, from) {
+            // It is tried again; nothing is given up that the log does not say.
+            Err(LogError::NoSpace { .. }) => return Ok(Retiring::new(|| Ok(0))),
+            said => said?,
+        }
+        self.firsts.drain(..many);
+        self.from = from;
         self.appender.set_begins(next.seq);
-        self.say_again(self.stamp)?;
         let said = self.mirror.end();
         let files = self.mirror.begin_retire(number)?;
         let appender = Arc::clone(&self.appender);
@@ -290,7 +292,7 @@ impl Log for StreamLog {
         if self.over {
             return Ok(());
         }
-        self.say_again(stamp)
+        self.say_again(stamp, self.from)
     }
 
     /// From here on there is no lease: whoever takes over waits for none.

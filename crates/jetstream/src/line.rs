@@ -195,7 +195,7 @@ impl Line {
     }
 
     /// What the server is called.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let info = self.client.try_server_info();
         info.map(|info| info.server_name).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_nats::Subscriber;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use quintet_cluster::{Seq, TailEvent};
+use quintet_cluster::{Ends, Found, Seq, TailEvent};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -27,17 +27,18 @@ const SILENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(100);
 /// A batch, at most.
 const BATCH: &str = "\"batch\":256,\"max_bytes\":8388608";
+/// Entries that the leader is asked for one by one before the near server is asked again.
+const SINGLY: usize = 256;
 /// The heads that name the place of an entry.
 const PLACE: &str = "Nats-Sequence";
 
-/// What a look for missing entries came to.
+/// The result of a look for missing entries.
 enum Look {
     /// Some came; there may be more.
     Some,
-    /// There is nothing further.
-    Nothing,
-    /// The stream begins behind what was asked for.
-    Purged,
+    /// The server that was asked does not have the next entry. The stream may end or begin there,
+    /// or the server's copy may be behind or damaged.
+    Lacks,
     /// Nobody could say.
     Unknown,
 }
@@ -51,19 +52,36 @@ pub(crate) async fn follow(
 ) {
     let mut follow = Follow::new(from);
     let mut live = subscribe(&line, &names).await;
+    // A copy that lacks an entry may just be behind: it has time to catch up, once.
+    let (mut waited, mut warned) = (false, false);
     loop {
         while follow.is_behind() {
             match fetch(&line, &names, &mut follow, &mut each).await {
-                Look::Some => {}
-                Look::Nothing => follow.found_nothing(false),
+                Look::Some => waited = false,
                 Look::Unknown => sleep(AGAIN).await,
-                Look::Purged => {
-                    if let Some(first) = purged(&line, &names, follow.next()).await {
-                        return each(TailEvent::Purged(first));
+                Look::Lacks => match ends(&line, &names).await {
+                    Some(ends) if ends.first > follow.next() => {
+                        return each(TailEvent::Purged(ends.first));
                     }
-                    // The replica that was asked was behind.
-                    sleep(AGAIN).await;
-                }
+                    Some(ends) if ends.last < follow.next() => follow.found_nothing(false),
+                    Some(_) if waited => {
+                        let lacked = follow.next();
+                        if !fetch_singly(&line, &names, &mut follow, &mut each).await {
+                            sleep(AGAIN).await;
+                        } else if !std::mem::replace(&mut warned, true) {
+                            tracing::warn!(
+                                target: "quintet::cluster",
+                                "the NATS server {} lacks entry {lacked} of the log, which the \
+                                 stream's leader has: the leader is asked instead",
+                                line.name()
+                            );
+                        }
+                    }
+                    Some(_) | None => {
+                        waited = true;
+                        sleep(AGAIN).await;
+                    }
+                },
             }
         }
         match timeout(SILENCE, live.next()).await {
@@ -132,7 +150,7 @@ async fn fetch(
             Part::Entry(seq, entry) => {
                 // A batch begins with what there is, wherever that is.
                 if seq > follow.next() {
-                    look = Look::Purged;
+                    look = Look::Lacks;
                     break;
                 }
                 follow.came(seq, entry, &mut |seq, entry| {
@@ -142,7 +160,7 @@ async fn fetch(
             }
             Part::End => break,
             Part::Nothing => {
-                look = confirm_nothing(line, names, follow.next()).await;
+                look = Look::Lacks;
                 break;
             }
             Part::Failed => break,
@@ -151,25 +169,139 @@ async fn fetch(
     look
 }
 
-/// A replica has nothing from `next` on: so the leader is asked.
-async fn confirm_nothing(line: &Line, names: &Names, next: Seq) -> Look {
-    match ends(line, names).await {
-        None => Look::Unknown,
-        Some(ends) if ends.first > next => Look::Purged,
-        Some(ends) if ends.last < next => Look::Nothing,
-        // It is there, and comes with the next look.
-        Some(_) => Look::Unknown,
+/// Fetches entries from the leader, which sends one at a time; whether some came.
+async fn fetch_singly(
+    line: &Line,
+    names: &Names,
+    follow: &mut Follow,
+    each: &mut Box<dyn FnMut(TailEvent) + Send>,
+) -> bool {
+    let from = follow.next();
+    for _ in 0..SINGLY {
+        let seq = follow.next();
+        let question = Bytes::from(format!("{{\"seq\":{seq}}}"));
+        let reply = ask(line, names.api("STREAM.MSG.GET"), question, None, ANSWER).await;
+        let Some(Found::Entry(entry)) = reply.map(|reply| api::found(seq, &reply)) else {
+            break;
+        };
+        follow.came(seq, entry, &mut |seq, entry| {
+            each(TailEvent::Entry(seq, entry));
+        });
     }
+    follow.next() > from
 }
 
-/// Where the stream begins, if that is behind `next`.
-async fn purged(line: &Line, names: &Names, next: Seq) -> Option<Seq> {
-    let first = ends(line, names).await?.first;
-    (first > next).then_some(first)
-}
-
-async fn ends(line: &Line, names: &Names) -> Option<quintet_cluster::Ends> {
+async fn ends(line: &Line, names: &Names) -> Option<Ends> {
     let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
     let info = api::info(&reply)?.ok()?;
     info.is_led().then(|| info.ends())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Read as _, Write as _},
+        net::{TcpListener, TcpStream},
+        sync::mpsc::channel,
+        thread,
+    };
+
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+    use super::*;
+    use crate::{
+        api::Config,
+        connect::{Servers, connect},
+    };
+
+    /// The leader has the entries 1 to 4, the near server's copy only the third.
+    fn reply(subject: &str, question: &str) -> (&'static str, String) {
+        let seq = || -> u64 {
+            let question: serde_json::Value = serde_json::from_str(question).expect("JSON");
+            question["seq"].as_u64().expect("a number")
+        };
+        if subject.contains("DIRECT.GET") {
+            return match seq() {
+                ..=3 => ("NATS/1.0\r\nNats-Sequence: 3\r\n\r\n", "3".to_owned()),
+                _ => ("NATS/1.0 404 Message Not Found\r\n\r\n", String::new()),
+            };
+        }
+        let json = if subject.contains("MSG.GET") {
+            let data = BASE64_STANDARD.encode(seq().to_string());
+            serde_json::json!({"message": {"seq": seq(), "data": data}})
+        } else {
+            serde_json::json!({
+                "config": Config::of_log(&Names::of("a", 0), 1, &[], "1"),
+                "created": "2026-01-01T00:00:00Z",
+                "state": {"first_seq": 1, "last_seq": 4, "messages": 4},
+            })
+        };
+        ("NATS/1.0\r\n\r\n", json.to_string())
+    }
+
+    /// Answers a client as a NATS server does.
+    fn serve(mut client: TcpStream) -> std::io::Result<()> {
+        let mut lines = BufReader::new(client.try_clone()?);
+        client.write_all(
+            b"INFO {\"server_id\":\"n0\",\"server_name\":\"n0\",\"version\":\"2.15.1\",\
+              \"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n",
+        )?;
+        let mut subscriptions = Vec::new();
+        let mut line = String::new();
+        while lines.read_line(&mut line)? > 0 {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["PING"] => client.write_all(b"PONG\r\n")?,
+                ["SUB", subject, id] => subscriptions.push((subject.to_owned(), id.to_owned())),
+                ["PUB", subject, to, len] => {
+                    let len: usize = len.parse().expect("a length");
+                    let mut question = vec![0; len + 2];
+                    lines.read_exact(&mut question)?;
+                    let question = String::from_utf8_lossy(&question[..len]);
+                    let (head, body) = reply(subject, &question);
+                    let is_for = |(pattern, _): &&(String, String)| {
+                        to == pattern
+                            || pattern.strip_suffix('*').is_some_and(|p| to.starts_with(p))
+                    };
+                    let (_, id) = subscriptions.iter().find(is_for).expect("an inbox");
+                    let (heads, all) = (head.len(), head.len() + body.len());
+                    write!(client, "HMSG {to} {id} {heads} {all}\r\n{head}{body}\r\n")?;
+                }
+                _ => {}
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn entries_that_the_near_server_lacks_come_from_the_leader() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                thread::spawn(move || serve(client));
+            }
+        });
+        let servers = Servers {
+            addresses: vec![format!("nats://{address}")],
+            ..Servers::default()
+        };
+        let names = Names::of("a", 0);
+        let (tell, events) = channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let client = runtime.block_on(connect(&servers, &servers.addresses, false));
+        let question = names.api("STREAM.INFO");
+        let line = Line::new(client.expect("it listens"), servers, question);
+        let each = Box::new(move |event| drop(tell.send(event)));
+        thread::spawn(move || runtime.block_on(follow(line, names, Seq(1), each)));
+        for seq in 1..=4_u64 {
+            let entry = TailEvent::Entry(Seq(seq), seq.to_string().into());
+            let came = events.recv_timeout(Duration::from_secs(120));
+            assert_eq!(came, Ok(entry));
+        }
+    }
 }

@@ -11,7 +11,10 @@ use quintet_cluster::{
     Told, World,
 };
 use quintet_log::{Log, LogError, SegmentNumber, Stamp};
-use quintet_sim::cluster::SimWorld;
+use quintet_sim::{
+    cluster::SimWorld,
+    disk::{Fault, SimDisk},
+};
 
 fn open(stream: &MemStream, seed: u64) -> Result<Node, LogError> {
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
@@ -183,4 +186,28 @@ fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
     assert_eq!(stream.entries().0, Seq(1), "it would begin in its middle");
     let next = open(&stream, 2).expect("half a frame is void");
     assert_eq!(next.found, node.acknowledged());
+}
+
+#[test]
+fn a_full_disk_puts_off_retirement_and_changes_nothing() {
+    let stream = MemStream::new();
+    let world: Arc<dyn World> = Arc::new(SimWorld::new());
+    let mut asked = store(Arc::new(stream.clone()), world, 1, Fences::default());
+    let disk = SimDisk::new(1);
+    asked.mirror = Arc::new(disk.clone());
+    let mut node = Node::open(asked).expect("open");
+    node.append(b"old").expect("append");
+    node.log.begin_segment();
+    node.append(b"new").expect("append");
+    node.sync().expect("sync");
+    let oldest = SegmentNumber(node.log.segment().0 - 1);
+    let before = (node.log.end(), node.log.acks().begins(), stream.entries());
+    disk.fault_at(disk.operations() + 1, Fault::NoSpace(0));
+    assert_eq!(node.log.retire(oldest).expect("it is tried again"), 0);
+    let after = (node.log.end(), node.log.acks().begins(), stream.entries());
+    assert_eq!(after, before);
+    assert!(node.log.retire(oldest).expect("retire") > 0);
+    assert!(stream.entries().0 > Seq(1));
+    assert_eq!(node.log.acks().begins(), stream.entries().0);
+    assert_eq!(open(&stream, 2).expect("open").found.len(), 1);
 }

@@ -135,6 +135,41 @@ fn a_takeover_by_a_node_whose_clock_is_wrong_moves_no_time() {
 }
 
 #[test]
+fn a_standby_that_stood_still_and_reads_late_takes_over_with_the_right_time() {
+    let long = Duration::from_secs(3_600);
+    // The clock is looked at every five seconds: the pause begins anywhere between two looks.
+    for wait in 20..25 {
+        let run = Run::with(1, Without::Nothing, true);
+        run.after(Duration::ZERO, Run::tend);
+        let owner = serving(&run);
+        assert_eq!(owner.number, 0, "the others wait longer");
+        run.pass(wait);
+        let lead = |node: &Node| {
+            let now = node.host().expect("it serves").core.clock.now().0 as i64;
+            now - run.clocks[0].now().as_millis() as i64
+        };
+        let before = lead(&owner);
+        let nodes = locked(&run.state).nodes.clone();
+        nodes[1].process.pause(Duration::from_secs(7));
+        nodes[2].process.pause(long);
+        run.pass(4);
+        owner.process.pause(long);
+        let next = || {
+            let told = nodes[1].status().clock_ahead_ms;
+            let right = told.is_none_or(|ahead| ahead.abs() < 500);
+            assert!(
+                right,
+                "after {wait} s it says that its clock is off: {told:?}"
+            );
+            nodes[1].serves().is_some()
+        };
+        assert!(run.wait(CALM, next), "nobody takes over");
+        let moved = lead(&nodes[1]) - before;
+        assert!(moved.abs() < 1_000, "after {wait} s: {moved} ms");
+    }
+}
+
+#[test]
 fn that_a_takeover_goes_by_the_wall_clock_is_found() {
     let (moved, left, stored) = takeover(HOUR, Without::Time);
     assert!(moved > HOUR / 2, "{moved}");
