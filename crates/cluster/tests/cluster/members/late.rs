@@ -16,12 +16,14 @@ use quintet_sim::{cluster::SimWorld, disk::SimDisk, log_tests::facts};
 
 use super::{App, CLUSTER, FOREVER, Work, common, lock};
 
+type Each = Box<dyn FnMut(TailEvent) + Send>;
+
 /// A stream whose entries are told one by one, when the test says so.
 #[derive(Clone, Default)]
 struct Slow {
     stream: MemStream,
     events: Arc<Mutex<VecDeque<TailEvent>>>,
-    each: Arc<Mutex<Option<Box<dyn FnMut(TailEvent) + Send>>>>,
+    each: Arc<Mutex<Option<Each>>>,
 }
 
 impl Slow {
