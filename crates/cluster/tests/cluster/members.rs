@@ -4,6 +4,7 @@
 //! `SEEDS=10000 cargo test -p quintet-cluster --test cluster members` tries more.
 
 mod damaged;
+mod late;
 
 use crate::common;
 

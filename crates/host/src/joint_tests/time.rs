@@ -146,7 +146,7 @@ fn a_standby_that_stood_still_and_reads_late_takes_over_with_the_right_time() {
         run.pass(wait);
         let lead = |node: &Node| {
             let now = node.host().expect("it serves").core.clock.now().0 as i64;
-            now - i64::try_from(run.clocks[0].now().as_millis()).expect("a short run")
+            now - i64::try_from(run.clocks[0].now().as_millis()).expect("some seconds")
         };
         let before = lead(&owner);
         let nodes = locked(&run.state).nodes.clone();

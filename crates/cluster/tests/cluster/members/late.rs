@@ -1,0 +1,130 @@
+//! A member that reads entries long after they were appended.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use quintet_cluster::{
+    Answer, Distrusted, Ends, Fences, Found, Limits, MemStream, Member, Membership, Role, Seq,
+    Stream, Tail, TailEvent, Timing, Told, World, Writer,
+};
+use quintet_log::{Log, Options, Stamp, Storage};
+use quintet_sim::{cluster::SimWorld, disk::SimDisk, log_tests::facts};
+
+use super::{App, CLUSTER, FOREVER, Work, common, lock};
+
+type Each = Box<dyn FnMut(TailEvent) + Send>;
+
+/// A stream whose entries are told one by one, when the test says so.
+#[derive(Clone, Default)]
+struct Slow {
+    stream: MemStream,
+    events: Arc<Mutex<VecDeque<TailEvent>>>,
+    each: Arc<Mutex<Option<Each>>>,
+}
+
+impl Slow {
+    /// Whether there was one more.
+    fn tell(&self) -> bool {
+        let event = lock(&self.events).pop_front();
+        match (event, &mut *lock(&self.each)) {
+            (Some(event), Some(each)) => each(event),
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl Stream for Slow {
+    fn name(&self) -> String {
+        "a slow stream".to_owned()
+    }
+
+    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+        self.stream.append(expected, entry, told);
+    }
+
+    fn ends(&self, told: Told<Option<Ends>>) {
+        self.stream.ends(told);
+    }
+
+    fn get(&self, seq: Seq, told: Told<Found>) {
+        self.stream.get(seq, told);
+    }
+
+    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
+        *lock(&self.each) = Some(each);
+        let events = Arc::clone(&self.events);
+        let keep = Box::new(move |event| lock(&events).push_back(event));
+        self.stream.tail(from, keep)
+    }
+
+    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+        self.stream.purge_below(seq, told);
+    }
+
+    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
+        self.stream.distrust(ends, bad, told);
+    }
+}
+
+#[test]
+fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
+    let (world, slow) = (SimWorld::new(), Slow::default());
+    let owner = common::store(
+        Arc::new(slow.stream.clone()),
+        Arc::new(world.clone()),
+        1,
+        Fences::default(),
+    );
+    let mut owner = common::Node::open(owner).expect("open");
+    let made = Membership {
+        stream: Arc::new(slow.clone()),
+        mirror: Box::new(|| Ok(Arc::new(SimDisk::new(2)) as Arc<dyn Storage>)),
+        options: Options {
+            segment_bytes: 64 << 10,
+            ..Options::default()
+        },
+        cluster: CLUSTER,
+        writer: Writer(2),
+        node: "node 2".to_owned(),
+        link: String::new(),
+        limits: Limits::default(),
+        timing: Timing {
+            takeover_after: FOREVER,
+            ..Timing::default()
+        },
+        world: Arc::new(world.clone()),
+        fences: Fences::default(),
+    };
+    let member = Member::start(made, Work(Arc::new(Mutex::new(App::default())))).expect("a member");
+    for step in 0..160 {
+        let stamp = Stamp {
+            epoch: owner.log.epoch(),
+            time_ms: world.wall_ms(),
+        };
+        let end = owner.log.end();
+        let placed = owner.log.append(end, stamp, &mut facts(b"frame"));
+        placed.expect("append");
+        if step < 60 {
+            while slow.tell() {}
+        } else if step % 4 == 0 {
+            slow.tell();
+        }
+        world.pass(Duration::from_millis(500));
+        let status = member.status();
+        let ahead = status.clock_ahead_ms;
+        assert!(
+            ahead.is_none_or(|ahead| ahead.abs() < 500),
+            "{step}: {ahead:?}"
+        );
+        if step == 60 {
+            assert_eq!((status.role, ahead.is_some()), (Role::Standby, true));
+        }
+    }
+    let status = member.status();
+    assert!(status.read < status.last, "{status:?}");
+}
