@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::command::MESSAGES_PER_STEP;
 use crate::message::QueueId;
 use crate::outcome::Delivery;
 
@@ -22,6 +23,8 @@ pub(crate) struct Cx<'a, J> {
     pub(crate) tail: Option<i64>,
     /// Messages and blocks that may be entered into key groups in this step yet.
     pub(crate) grouping_left: usize,
+    /// Messages of full queues that may be dropped for puts in this step yet.
+    pub(crate) drops_left: u64,
     /// Queues in which something may have become available to those who wait.
     woken: SmallVec<[QueueId; 4]>,
 }
@@ -35,6 +38,7 @@ impl<'a, J> Cx<'a, J> {
             expired: 0,
             tail: None,
             grouping_left: GROUPED_PER_STEP,
+            drops_left: MESSAGES_PER_STEP,
             woken: SmallVec::new(),
         }
     }

@@ -42,9 +42,19 @@ enum Repeat {
     /// None, and it leaves so many marks.
     New(usize),
     Of(MessageId),
-    /// It takes the place of this one, which waits; if that is in no run and not in memory, it
-    /// is gone.
-    Instead(MessageId),
+    /// It takes the place of this one, which waits, and adds so many marks; if the message is in
+    /// no run and not in memory, it is gone.
+    Instead(MessageId, usize),
+}
+
+impl Repeat {
+    /// How many marks the put adds.
+    fn marks(&self) -> usize {
+        match *self {
+            Self::No | Self::Of(_) => 0,
+            Self::New(marks) | Self::Instead(_, marks) => marks,
+        }
+    }
 }
 
 /// What a put leaves behind.
@@ -72,7 +82,7 @@ impl Engine {
                 Ok(Outcome::Put { id, fresh: false })
             }
             Ok(repeat) => {
-                if let Repeat::Instead(first) = repeat {
+                if let Repeat::Instead(first, _) = repeat {
                     self.replace_first(cx, first);
                 }
                 let id = self.store_put(cx, queue, put);
@@ -96,19 +106,26 @@ impl Engine {
         put: &Put,
     ) -> Result<Repeat, Stop> {
         let repeat = self.may_put(queue, put, 0, 0)?;
+        if !matches!(repeat, Repeat::Of(_)) {
+            let own = match self.is_fanout_only(queue) {
+                true => 0,
+                false => repeat.marks(),
+            };
+            let copies = self.copies_of(queue, put).into_iter();
+            let copies = copies.map(|child| self.may_put(child, put, 0, 0));
+            let marks = own + copies.flatten().map(|copy| copy.marks()).sum::<usize>();
+            self.may_leave(marks)?;
+        }
         match repeat {
             Repeat::Of(_) => {}
             Repeat::No | Repeat::New(_) => {
-                if let Repeat::New(marks) = repeat {
-                    self.may_leave(marks)?;
-                }
                 self.room_is_here([put])?;
                 if !self.is_fanout_only(queue) {
                     self.make_room(cx, queue, put.size())?;
                 }
             }
             // It leaves as much room as one needs, but for the bytes.
-            Repeat::Instead(first) => {
+            Repeat::Instead(first, _) => {
                 let slot = self.look_up(first)?;
                 let left = slot.map_or(0, |slot| self.store.messages.at(slot).size());
                 self.room_is_here([put])?;
@@ -191,7 +208,7 @@ impl Engine {
                 self.count_live(queue, |totals| totals.repeats += 1);
                 id
             }
-            Ok(Repeat::Instead(first)) => {
+            Ok(Repeat::Instead(first, _)) => {
                 self.replace_first(cx, first);
                 self.store_put(cx, queue, &mut put)
             }
@@ -214,7 +231,9 @@ impl Engine {
     ) -> Result<SmallVec<[QueueId; 8]>, Refusal> {
         let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
         let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
-        let mut marks: HashSet<MarkKey, Hash> = HashSet::default();
+        // What tells repeats of earlier puts, and all that the puts and their copies add.
+        let mut own: HashSet<MarkKey, Hash> = HashSet::default();
+        let mut added: HashSet<MarkKey, Hash> = HashSet::default();
         for put in puts {
             let checked = self.queue_of(put).and_then(|queue| {
                 queues.push(queue);
@@ -222,18 +241,32 @@ impl Engine {
                 if let Repeat::Of(_) = self.may_put(queue, put, before.0, before.1)? {
                     return Ok(());
                 }
-                let own = self.marks_of(queue, put);
-                if own.iter().any(|left| marks.contains(&left.key)) {
+                let only = self.is_fanout_only(queue);
+                let mut replaces = false;
+                if !only {
+                    let marks = self.marks_of(queue, put);
+                    if let Some(repeated) = marks.iter().find(|left| own.contains(&left.key)) {
+                        if repeated.on_repeat != OnRepeat::Replace {
+                            return Ok(());
+                        }
+                        replaces = true;
+                    }
+                    own.extend(marks.into_iter().map(|left| left.key));
+                    added.extend(self.added_by(queue, put));
+                }
+                for child in self.copies_of(queue, put) {
+                    let copy = self.may_put(child, put, 0, 0);
+                    if matches!(copy, Ok(Repeat::New(_) | Repeat::Instead(..))) {
+                        added.extend(self.added_by(child, put));
+                    }
+                }
+                self.may_leave(added.len())?;
+                if replaces {
                     return Ok(());
                 }
-                marks.extend(own.into_iter().map(|left| left.key));
-                self.may_leave(marks.len())?;
                 let (count, bytes) = (before.0 + 1, before.1 + put.size());
                 asked.insert(queue, (count, bytes));
-                if self.is_fanout_only(queue)
-                    || self.fits(queue, count, bytes)
-                    || self.may_drop_for(queue, put.size())
-                {
+                if only || self.fits(queue, count, bytes) || self.may_drop_for(queue, put.size()) {
                     Ok(())
                 } else {
                     Err(Refusal::QueueFull)
@@ -315,6 +348,21 @@ impl Engine {
             leave(Mark::Key, key, window_ms, Scope::Window, refuse);
         }
         marks
+    }
+
+    /// The marks that a put to this queue alone adds to those that are known.
+    fn added_by(&self, queue: QueueId, put: &Put) -> impl Iterator<Item = MarkKey> {
+        let marks = self.marks_of(queue, put).into_iter().map(|left| left.key);
+        marks.filter(|key| self.store.known(key, self.now).is_none())
+    }
+
+    /// The children that get a copy of a put to this queue.
+    fn copies_of(&self, queue: QueueId, put: &Put) -> Vec<QueueId> {
+        let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
+        match self.store.queue(queue) {
+            Some(queue) if !came || queue.live.settings.fanout_only => queue.children.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Checks everything but room in the queue. `count` and `bytes` are those
@@ -407,7 +455,11 @@ impl Engine {
             }
             return match left.on_repeat {
                 OnRepeat::First => Ok(Repeat::Of(known.id)),
-                OnRepeat::Replace if self.may_wait(known.id) => Ok(Repeat::Instead(known.id)),
+                OnRepeat::Replace if self.may_wait(known.id) => {
+                    let is_new = |left: &&Left| self.store.known(&left.key, self.now).is_none();
+                    let added = marks.iter().filter(is_new).count();
+                    Ok(Repeat::Instead(known.id, added))
+                }
                 OnRepeat::Replace | OnRepeat::Refuse => Err(Refusal::Duplicate(known.id)),
             };
         }
@@ -435,7 +487,7 @@ impl Engine {
             };
             let copies: SmallVec<[QueueId; 4]> = queue.children.iter().copied().collect();
             for id in copies.into_iter().chain([queue.id]) {
-                if let Ok(Repeat::Instead(first)) = self.repeat_of(id, put) {
+                if let Ok(Repeat::Instead(first, _)) = self.repeat_of(id, put) {
                     self.look_up(first)?;
                 }
             }
@@ -459,14 +511,9 @@ impl Engine {
         queue: QueueId,
         put: &mut Put,
     ) -> MessageId {
-        let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
-        let (children, only) = match self.store.queue(queue) {
-            Some(queue) if came && !queue.live.settings.fanout_only => (Vec::new(), false),
-            Some(queue) => (queue.children.clone(), queue.live.settings.fanout_only),
-            None => (Vec::new(), false),
-        };
+        let only = self.is_fanout_only(queue);
         let mut first = MessageId(0);
-        for child in children {
+        for child in self.copies_of(queue, put) {
             let mut copy = Put {
                 queue: self.store.name_of(child),
                 ..put.clone()
@@ -476,14 +523,15 @@ impl Engine {
             }
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
-            let repeat = self.may_put(child, &copy, 0, 0);
-            if let Ok(Repeat::Instead(earlier)) = repeat {
-                self.replace_first(cx, earlier);
-            }
-            let fits = match repeat {
-                Ok(Repeat::New(marks)) => self.may_leave(marks).is_ok(),
-                Ok(Repeat::No | Repeat::Instead(_)) => true,
+            let fits = match self.may_put(child, &copy, 0, 0) {
                 Ok(Repeat::Of(_)) | Err(_) => false,
+                Ok(repeat) => {
+                    let fits = self.may_leave(repeat.marks()).is_ok();
+                    if fits && let Repeat::Instead(earlier, _) = repeat {
+                        self.replace_first(cx, earlier);
+                    }
+                    fits
+                }
             };
             if fits && self.make_room(cx, child, copy.size()).is_ok() {
                 let id = self.store_one(cx, child, &mut copy);

@@ -114,6 +114,10 @@ impl Engine {
         })
     }
 
+    /// Drops older messages of a full queue that may do so, about [`MANY`] in one step.
+    ///
+    /// # Errors
+    /// The message does not fit, or not yet.
     pub(super) fn make_room<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -128,7 +132,18 @@ impl Engine {
         }
         // What is due counts as ready.
         self.store.promote(id, self.now);
+        // A command that has done a part is not refused any more.
+        let going_on = cx.began || self.found_good;
+        let mut dropped = false;
         while !self.fits(id, 1, bytes) {
+            // A queue that is far over its limit shrinks with each put; of several puts in a step
+            // each drops one at least, so that it does not grow.
+            if cx.drops_left == 0 && dropped {
+                return match going_on {
+                    true => Ok(()),
+                    false => Err(Refusal::QueueFull),
+                };
+            }
             let message = match self.victim(id) {
                 Victim::Here(oldest) => self.store.message(oldest),
                 Victim::Nobody => return Err(Refusal::QueueFull),
@@ -142,6 +157,8 @@ impl Engine {
             let Some(at) = message.map(Message::at) else {
                 break;
             };
+            dropped = true;
+            cx.drops_left = cx.drops_left.saturating_sub(1);
             self.fact(
                 cx,
                 Fact::Removed {

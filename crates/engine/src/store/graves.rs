@@ -16,8 +16,6 @@ enum Grave {
     ByTurn(BTreeMap<u64, u32>),
     /// Reserved ones: their leases are over, and still in the indexes of leases.
     Held(Ascending<MessageId, u32>),
-    /// Marks of a queue, or some of them: to be looked through behind this one.
-    Marks(QueueId, Option<MarkKey>),
 }
 
 /// Detached maps whose messages are forgotten but still use memory.
@@ -26,13 +24,15 @@ enum Grave {
 pub(crate) struct Graves {
     list: Vec<Grave>,
     groups: Vec<Box<KeyGroups>>,
+    /// Queues whose marks are to be looked through, each behind this mark or from its first one.
+    marks: BTreeMap<QueueId, Option<MarkKey>>,
     /// Messages among them that were reserved.
     held: usize,
 }
 
 impl Graves {
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.groups.is_empty()
+        self.list.is_empty() && self.groups.is_empty() && self.marks.is_empty()
     }
 
     pub(super) fn groups(&mut self, groups: Box<KeyGroups>) {
@@ -80,17 +80,12 @@ impl Graves {
     }
 
     pub(super) fn marks(&mut self, queue: QueueId, after: Option<MarkKey>) {
-        self.list.push(Grave::Marks(queue, after));
+        self.marks.insert(queue, after);
     }
 
     /// The next queue whose marks are to be looked through.
     pub(super) fn take_marks(&mut self) -> Option<(QueueId, Option<MarkKey>)> {
-        let is_marks = |grave: &Grave| matches!(grave, Grave::Marks(..));
-        let at = self.list.iter().rposition(is_marks)?;
-        if let Grave::Marks(queue, after) = self.list.remove(at) {
-            return Some((queue, after));
-        }
-        None
+        self.marks.pop_last()
     }
 
     /// True if there are leases whose messages are gone.
@@ -110,8 +105,6 @@ impl Graves {
                     self.held -= usize::from(slot.is_some());
                     slot
                 }
-                // They are not done: what was there for this slice was used up.
-                Grave::Marks(..) => return None,
             };
             if slot.is_some() {
                 return slot;
@@ -150,5 +143,25 @@ impl Durable {
             }
         }
         !self.graves.is_empty() || self.messages.has_old()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_keep_no_message_back_and_their_queue_is_listed_once() {
+        let mut graves = Graves::default();
+        graves.timed(BTreeMap::from([((Ms(1), MessageId(1)), 7)]));
+        for _ in 0..3 {
+            graves.marks(QueueId(1), None);
+        }
+        assert_eq!(graves.pop(), Some(7));
+        assert_eq!(graves.pop(), None);
+        assert!(!graves.is_empty());
+        assert_eq!(graves.take_marks(), Some((QueueId(1), None)));
+        assert_eq!(graves.take_marks(), None);
+        assert!(graves.is_empty());
     }
 }

@@ -343,3 +343,45 @@ fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
         assert_eq!(sizes(&mut w), (100, 100 + said), "{kind}");
     }
 }
+
+/// As after an upgrade that counts more, in a queue where the oldest make way.
+#[test]
+fn a_queue_far_over_its_limit_shrinks_by_a_bounded_number_with_each_put() {
+    let step = MESSAGES_PER_STEP;
+    let many = 2 * step + 100;
+    let mut w = World::new();
+    for _ in 0..many {
+        w.put("q", "x");
+    }
+    w.settings.defaults.messages_max = 5;
+    w.settings.defaults.when_full = WhenFull::DropOldest;
+    w.restart();
+    let refused = Some(Outcome::Refused(Refusal::QueueFull));
+    for left in [many - step, many - 2 * step] {
+        assert_eq!(w.ask(1, Command::Put(ranked("q", 1024, "late"))), refused);
+        assert_eq!(gauges(&mut w).ready, left);
+    }
+    w.put("q", "late");
+    assert_eq!(gauges(&mut w).ready, 5);
+}
+
+/// Several puts in one step share that number, and all of them are stored.
+#[test]
+fn puts_of_a_list_drop_a_bounded_number_together() {
+    let step = MESSAGES_PER_STEP;
+    let many = 2 * step + 100;
+    let mut w = World::new();
+    for _ in 0..many {
+        w.put("q", "x");
+    }
+    w.settings.defaults.messages_max = 5;
+    w.settings.defaults.when_full = WhenFull::DropOldest;
+    w.restart();
+    let list = || Command::PutMany(vec![ranked("q", 1024, "late"); 10]);
+    assert!(matches!(w.ask(1, list()), Some(Outcome::PutMany(_))));
+    // Of the ten each but the first drops one for itself.
+    assert_eq!(gauges(&mut w).ready, many - step - 9 + 10);
+    assert!(matches!(w.ask(1, list()), Some(Outcome::PutMany(_))));
+    assert!(matches!(w.ask(1, list()), Some(Outcome::PutMany(_))));
+    assert_eq!(gauges(&mut w).ready, 5);
+}

@@ -373,3 +373,82 @@ fn records_have_a_bound_of_their_own_and_go_with_their_queue_and_its_purge() {
         ));
     }
 }
+
+/// A put with this dedupe id, which replaces the first, and a token of its own.
+fn replacing(queue: &str, token: &str) -> Put {
+    let mut put = unique("x", Scope::Waiting, OnRepeat::Replace);
+    put.queue = queue.into();
+    put.more.as_mut().unwrap().token = Some(token.as_bytes().into());
+    put
+}
+
+fn bounded(dedupe_max: u64) -> World {
+    World::with(Settings {
+        dedupe_max,
+        ..Settings::default()
+    })
+}
+
+const FULL: Option<Outcome> = Some(Outcome::Refused(Refusal::DedupeFull));
+
+#[test]
+fn a_put_that_replaces_the_first_adds_no_record_past_the_bound() {
+    let mut w = bounded(3);
+    w.put_as(replacing("q", "1"));
+    w.put_as(replacing("q", "2"));
+    assert_eq!(kept(&w).len(), 3);
+    assert_eq!(w.ask(1, Command::Put(replacing("q", "3"))), FULL);
+    let two = |a, b| Command::PutMany(vec![replacing("q", a), replacing("q", b)]);
+    assert_eq!(w.ask(1, two("3", "4")), FULL);
+    assert_eq!(kept(&w).len(), 3);
+    // Those that add none are stored, one or several.
+    let put = || unique("x", Scope::Waiting, OnRepeat::Replace);
+    w.put_as(put());
+    let many = w.ask(1, Command::PutMany(vec![put(), put()]));
+    assert!(matches!(many, Some(Outcome::PutMany(_))), "{many:?}");
+    assert_eq!(kept(&w).len(), 3);
+}
+
+/// Several in one list replace each other, and each leaves its token.
+#[test]
+fn puts_of_a_list_that_replace_each_other_add_no_record_past_the_bound() {
+    let mut w = bounded(3);
+    let list = |count: u32| {
+        let put = |n: u32| replacing("q", &n.to_string());
+        Command::PutMany((0..count).map(put).collect())
+    };
+    assert_eq!(w.ask(1, list(3)), FULL);
+    assert_eq!(kept(&w), []);
+    let stored = w.ask(1, list(2));
+    assert!(matches!(stored, Some(Outcome::PutMany(_))), "{stored:?}");
+    assert_eq!(kept(&w).len(), 3);
+}
+
+#[test]
+fn a_put_with_copies_is_stored_with_all_of_them_or_refused_at_the_bound() {
+    let mut w = bounded(5);
+    for child in ["q+a", "q+b"] {
+        let (parent, child) = ("q".into(), child.into());
+        w.ask(1, Command::Join { parent, child });
+    }
+    w.put_as(by_token("1"));
+    assert_eq!(kept(&w).len(), 3);
+    assert_eq!(w.ask(1, Command::Put(by_token("2"))), FULL);
+    assert_eq!(w.ask(1, Command::PutMany(vec![by_token("2")])), FULL);
+    assert_eq!(kept(&w).len(), 3);
+    for queue in ["q", "q+a", "q+b"] {
+        assert_eq!((w.pop(queue), w.pop(queue)), ("".into(), "empty".into()));
+    }
+}
+
+#[test]
+fn a_copy_that_replaces_the_first_adds_no_record_past_the_bound() {
+    let mut w = bounded(6);
+    let (parent, child) = ("q".into(), "q+a".into());
+    w.ask(1, Command::Join { parent, child });
+    w.put_as(replacing("q", "1"));
+    w.put_as(replacing("q", "2"));
+    assert_eq!(kept(&w).len(), 6);
+    assert_eq!(w.ask(1, Command::Put(replacing("q", "3"))), FULL);
+    assert_eq!(kept(&w).len(), 6);
+}

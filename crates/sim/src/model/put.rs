@@ -1,5 +1,7 @@
 //! Putting.
 
+use std::collections::BTreeSet;
+
 use quintet_engine::{
     At, Dedupe, Expiry, Extra, Mark as Kind, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past,
     Put, QueueId, Refusal, Scope, State, When, WhenFull,
@@ -55,7 +57,11 @@ impl Model {
     pub(super) fn put(&mut self, put: Put) -> Result<Outcome, Refusal> {
         let queue = self.queue_of(&put)?;
         let only = self.settings_of(queue).fanout_only;
-        match self.may_put(queue, &put)? {
+        let repeat = self.may_put(queue, &put)?;
+        if !matches!(repeat, Repeat::Of(_)) {
+            self.may_leave(self.added_by(queue, &put).len())?;
+        }
+        match repeat {
             Repeat::Of(id) => return Ok(Outcome::Put { id, fresh: false }),
             Repeat::Instead(id) => {
                 let left = self.item(id).map_or(0, |item| size(&item.message));
@@ -66,7 +72,6 @@ impl Model {
                 self.replace(id);
             }
             Repeat::No => {
-                self.may_leave(self.marks_of(queue, &put).len())?;
                 if !only {
                     self.make_room(queue, size_of(&put))?;
                 }
@@ -81,26 +86,30 @@ impl Model {
     pub(super) fn put_many(&mut self, puts: Vec<Put>) -> Result<Outcome, Refusal> {
         let mut queues = Vec::new();
         let mut fresh: Vec<(QueueId, &Put)> = Vec::new();
+        let mut own: Vec<(QueueId, Kind, Box<[u8]>)> = Vec::new();
+        let mut added: BTreeSet<(QueueId, Kind, Box<[u8]>)> = BTreeSet::new();
         for put in &puts {
             let queue = self.queue_of(put)?;
             queues.push(queue);
-            let repeats = |&&(other, first): &&(QueueId, &Put)| {
-                let marks = |put| self.marks_of(queue, put);
-                other == queue
-                    && marks(first)
-                        .iter()
-                        .any(|a| marks(put).iter().any(|b| a.0 == b.0 && a.1 == b.1))
+            if matches!(self.may_put(queue, put)?, Repeat::Of(_)) {
+                continue;
+            }
+            let marks = match self.settings_of(queue).fanout_only {
+                true => Vec::new(),
+                false => self.marks_of(queue, put),
             };
-            if matches!(self.may_put(queue, put)?, Repeat::Of(_))
-                || fresh.iter().find(repeats).is_some()
-            {
+            let key = |left: &Left| (queue, left.0, left.1.clone());
+            let repeated = marks.iter().find(|left| own.contains(&key(left)));
+            if repeated.is_some_and(|left| left.4 != OnRepeat::Replace) {
+                continue;
+            }
+            own.extend(marks.iter().map(key));
+            added.extend(self.added_by(queue, put));
+            self.may_leave(added.len())?;
+            if repeated.is_some() {
                 continue;
             }
             fresh.push((queue, put));
-            let marks = fresh
-                .iter()
-                .map(|(queue, put)| self.marks_of(*queue, put).len());
-            self.may_leave(marks.sum())?;
             let here = fresh.iter().filter(|(other, _)| *other == queue);
             let (count, bytes) = here.fold((0, 0), |(n, b), (_, put)| (n + 1, b + size_of(put)));
             let settings = self.settings_of(queue);
@@ -197,6 +206,31 @@ impl Model {
         }
         marks.retain(|(_, _, until, ..)| *until > self.now);
         marks
+    }
+
+    /// The marks that a put and its copies add to those that are known.
+    fn added_by(&self, queue: QueueId, put: &Put) -> Vec<(QueueId, Kind, Box<[u8]>)> {
+        let mut queues = self.copies_of(queue, put);
+        queues.retain(
+            |&child| matches!(self.may_put(child, put), Ok(r) if !matches!(r, Repeat::Of(_))),
+        );
+        if !self.settings_of(queue).fanout_only {
+            queues.push(queue);
+        }
+        let all = queues.into_iter().flat_map(|queue| {
+            let marks = self.marks_of(queue, put).into_iter();
+            marks.map(move |(kind, mark, ..)| (queue, kind, mark))
+        });
+        all.filter(|(queue, kind, mark)| self.known(*queue, *kind, mark).is_none())
+            .collect()
+    }
+
+    fn copies_of(&self, queue: QueueId, put: &Put) -> Vec<QueueId> {
+        let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
+        match came && !self.settings_of(queue).fanout_only {
+            true => Vec::new(),
+            false => self.queue(queue).children.clone(),
+        }
     }
 
     fn known(&self, queue: QueueId, kind: Kind, mark: &[u8]) -> Option<&Mark> {
@@ -332,24 +366,25 @@ impl Model {
     /// itself takes none (0: there is no copy).
     fn store(&mut self, queue: QueueId, put: Put) -> MessageId {
         let mut first = MessageId(0);
-        let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
-        let children = match came && !self.settings_of(queue).fanout_only {
-            true => Vec::new(),
-            false => self.queue(queue).children.clone(),
-        };
+        let children = self.copies_of(queue, &put);
         let mut copy = put.clone();
         if let Some(more) = &mut copy.more {
             (more.batch, more.tracked) = (None, false);
         }
         for child in children {
-            let repeat = self.may_put(child, &copy);
-            if let Ok(Repeat::Instead(id)) = repeat {
-                self.replace(id);
-            }
-            let room = match repeat {
-                Ok(Repeat::No) => self.may_leave(self.marks_of(child, &copy).len()).is_ok(),
-                Ok(Repeat::Instead(_)) => true,
+            let room = match self.may_put(child, &copy) {
                 Ok(Repeat::Of(_)) | Err(_) => false,
+                Ok(repeat) => {
+                    let marks = self.marks_of(child, &copy).into_iter();
+                    let new = marks
+                        .filter(|left| self.known(child, left.0, &left.1).is_none())
+                        .count();
+                    let room = self.may_leave(new).is_ok();
+                    if room && let Repeat::Instead(id) = repeat {
+                        self.replace(id);
+                    }
+                    room
+                }
             };
             let room = room && self.make_room(child, size_of(&copy)).is_ok();
             if room {
