@@ -25,7 +25,7 @@ const PADS: u8 = 4;
 /// What stands in front of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whoever wrote it says in each claim where the log begins: version 2. Version 1 does not.
+    /// The version: claims of version 2 say where the log begins, those of version 1 do not.
     pub tells: bool,
     /// The frame begins a segment. Set on its first part only.
     pub begins: bool,

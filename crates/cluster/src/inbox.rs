@@ -18,7 +18,7 @@ pub(crate) enum Input {
     Ends(u64, Option<Ends>),
     /// What stands at a place that was asked for.
     Found(Seq, Found),
-    /// What came of asking for another leader.
+    /// The answer to a request for another leader.
     Distrusted(Distrusted),
     /// Others should own rather than this member, or not so.
     Drain(bool),

@@ -154,11 +154,11 @@ struct Inner<D: Duty> {
     distrusted: Vec<String>,
     /// When another leader may be asked for.
     distrusts: Moment,
-    /// What was read twice and refused.
+    /// The error of an entry that was read twice and refused.
     stuck: Option<String>,
     /// Until then nothing is read: another leader was asked for.
     rests: Moment,
-    /// What is to be compared once it is known that the leader's copy is whole.
+    /// Compare with this entry once the leader's copy is known to be whole.
     comparing: Option<Seq>,
     /// The owner had said farewell when this member claimed.
     parted: bool,

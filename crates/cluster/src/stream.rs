@@ -79,14 +79,14 @@ impl Ends {
     }
 }
 
-/// What came of asking for another leader.
+/// The answer to a request for another leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distrusted {
     /// The server of this name led, and another was asked to lead.
     Asked(String),
     /// Every server but those that were distrusted before is damaged too: the last is this one.
     NoOther(String),
-    /// Nobody answered, or somebody else leads by now, or who could lead is away.
+    /// Nobody answered, or somebody else leads by now, or every server that could lead is away.
     Unknown,
 }
 

@@ -84,8 +84,8 @@ pub enum Refusal {
     /// What would be decided could not be kept by enough machines now. Never
     /// said by the engine: it is not asked.
     Unavailable,
-    /// What came of the command is not known: it may have been done, or be done yet. Never said by
-    /// the engine.
+    /// The outcome is not known: the command may have been done, or be done later. The engine never
+    /// returns it.
     Unknown,
 }
 

@@ -352,7 +352,7 @@ mod tests {
         assert!(acts.len() as u64 >= lines / 3);
     }
 
-    /// What has the older file's name cannot be replaced.
+    /// The older file's name is a folder's, which a rename cannot replace.
     #[test]
     fn a_rotation_that_fails_loses_no_line() {
         let dir = tempfile::tempdir().expect("a folder");

@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -11,11 +10,9 @@ use crate::config::{Address, Config, Listen, Served};
 use crate::io::Bound;
 use crate::tls::Tls;
 
-/// So long a taken default port gets to be free.
-const ENDING: Duration = Duration::from_millis(300);
-
 /// Leaves out the default listeners whose ports other programs have, with a warning for each. If
-/// all are taken all stay, so that opening the first one fails.
+/// all are taken all stay, so that opening the first one fails. The data directory is locked before:
+/// an earlier server of this directory has closed its listeners when it gives up the lock.
 pub(crate) fn leave_out_taken(config: &mut Config) {
     // Nodes of a cluster open the same listeners, as they bring clients to each other's.
     if config.cluster.is_on() {
@@ -27,14 +24,6 @@ pub(crate) fn leave_out_taken(config: &mut Config) {
         }
         Address::Tcp(_) | Address::Unix(_) => None,
     };
-    if config
-        .listen
-        .iter()
-        .any(|listen| of_others(listen).is_some())
-    {
-        // A server that this one replaces may still be ending.
-        std::thread::sleep(ENDING);
-    }
     let (mut kept, mut taken) = (Vec::new(), Vec::new());
     for listen in &config.listen {
         match of_others(listen) {

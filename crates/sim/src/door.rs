@@ -32,7 +32,7 @@ struct Inside {
     arrive: HashMap<Party, Arc<Mutex<Arrive>>>,
     waiting: HashMap<Party, OnOutcome>,
     stopped: bool,
-    /// What is decided is answered to nobody.
+    /// Commands are decided, and nobody gets a reply.
     silent: bool,
 }
 

@@ -310,7 +310,8 @@ impl Table {
         }
     }
 
-    /// Whose token this is, and its number as [`Table::counts`] takes it, if it counts at `now_ms`.
+    /// The user of this token and the token's number for [`Table::counts`]; `None`: it does not count
+    /// at `now_ms`.
     pub fn bearer(&self, token: &[u8], now_ms: u64) -> Option<(Principal, u64)> {
         let id = TokenId::of(token)?;
         let (token, name) = self.tokens.get(&id)?;

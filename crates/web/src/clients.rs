@@ -103,7 +103,7 @@ struct Last {
     /// every reader that has seen `busy`.
     reader: Option<Waker>,
     who: Option<(Principal, Arc<dyn Gate>)>,
-    /// What [`Gate::counts`] is asked about the login.
+    /// The number of the login, for [`Gate::counts`].
     proof: u64,
 }
 
@@ -339,7 +339,7 @@ impl Client {
         self.own.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// Whose request it is, and what [`Gate::counts`] is asked about the login.
+    /// Notes the user of the latest request, and the number of the login for [`Gate::counts`].
     pub fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>, proof: u64) {
         let mut last = locked(&self.last);
         (last.who, last.proof) = (who.cloned(), proof);

@@ -33,7 +33,7 @@ pub(crate) struct Sessions {
 
 struct Session {
     who: Principal,
-    /// What [`Gate::counts`] is asked about its login.
+    /// The number of its login, for [`Gate::counts`].
     proof: u64,
     began: Instant,
 }

@@ -15,7 +15,7 @@ use crate::reply::Problem;
 pub(crate) struct Visitor {
     /// `None`: whoever it is may do everything.
     pub(crate) known: Option<(Principal, Arc<dyn Gate>)>,
-    /// What [`Gate::counts`] is asked about its login.
+    /// The number of its login, for [`Gate::counts`].
     pub(crate) proof: u64,
     /// The session it came with.
     pub(crate) session: Option<Token>,

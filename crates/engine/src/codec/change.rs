@@ -1,4 +1,4 @@
-//! What an edit changes.
+//! The codec of [`Change`], the fields that an edit sets.
 
 use super::FactError;
 use super::read::Reader;

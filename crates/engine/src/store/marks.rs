@@ -32,7 +32,7 @@ fn memory_of(key: &MarkKey, memory: &Memory) -> u64 {
 }
 
 impl Durable {
-    /// What a mark keeps of an id.
+    /// The part of an id that a deduplication record keeps: its hash, once the key is known.
     pub(crate) fn mark_id(&self, id: impl AsRef<[u8]> + Into<Box<[u8]>>) -> MarkId {
         match &self.hash_key {
             Some(key) => {

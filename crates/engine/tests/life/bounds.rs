@@ -301,7 +301,7 @@ fn hundred(kind: usize) -> Put {
     put
 }
 
-/// Whatever it is made of, in memory and in runs.
+/// Every kind of content counts, in memory and in runs.
 #[test]
 fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
     for kind in 0..5 {
@@ -344,11 +344,10 @@ fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
     }
 }
 
-/// As after an upgrade that counts more, in a queue where the oldest make way.
-#[test]
-fn a_queue_far_over_its_limit_shrinks_by_a_bounded_number_with_each_put() {
-    let step = MESSAGES_PER_STEP;
-    let many = 2 * step + 100;
+/// A queue `q` of five messages at most, where the oldest make way, that holds two steps' worth and
+/// 100, as after an upgrade that counts more.
+fn far_over_its_limit() -> (World, u64) {
+    let many = 2 * MESSAGES_PER_STEP + 100;
     let mut w = World::new();
     for _ in 0..many {
         w.put("q", "x");
@@ -356,6 +355,13 @@ fn a_queue_far_over_its_limit_shrinks_by_a_bounded_number_with_each_put() {
     w.settings.defaults.messages_max = 5;
     w.settings.defaults.when_full = WhenFull::DropOldest;
     w.restart();
+    (w, many)
+}
+
+#[test]
+fn a_queue_far_over_its_limit_shrinks_by_a_bounded_number_with_each_put() {
+    let step = MESSAGES_PER_STEP;
+    let (mut w, many) = far_over_its_limit();
     let refused = Some(Outcome::Refused(Refusal::QueueFull));
     for left in [many - step, many - 2 * step] {
         assert_eq!(w.ask(1, Command::Put(ranked("q", 1024, "late"))), refused);
@@ -369,14 +375,7 @@ fn a_queue_far_over_its_limit_shrinks_by_a_bounded_number_with_each_put() {
 #[test]
 fn puts_of_a_list_drop_a_bounded_number_together() {
     let step = MESSAGES_PER_STEP;
-    let many = 2 * step + 100;
-    let mut w = World::new();
-    for _ in 0..many {
-        w.put("q", "x");
-    }
-    w.settings.defaults.messages_max = 5;
-    w.settings.defaults.when_full = WhenFull::DropOldest;
-    w.restart();
+    let (mut w, many) = far_over_its_limit();
     let list = || Command::PutMany(vec![ranked("q", 1024, "late"); 10]);
     assert!(matches!(w.ask(1, list()), Some(Outcome::PutMany(_))));
     // Of the ten each but the first drops one for itself.

@@ -245,7 +245,7 @@ fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
     assert!(stored(&mut w, "1"));
 }
 
-/// What a world keeps of its deduplication records.
+/// The ids in a world's deduplication records.
 fn kept(w: &World) -> Vec<MarkId> {
     let image = w.engine.image().into_iter();
     let marks = image.filter_map(|fact| match fact {

@@ -22,7 +22,7 @@ fn serving(run: &Run) -> Arc<Node> {
     find().expect("just seen").1
 }
 
-/// What a command of a client that has just come leads to.
+/// Submits a command as a new client and returns the outcome.
 fn ask(run: &Run, node: &Node, command: Command) -> Outcome {
     let party = locked(&run.state).next();
     let came = Arc::new(Mutex::new(None));

@@ -153,7 +153,7 @@ fn syncs_always(address: &str) -> Result<bool> {
     Ok(about["config"]["sync_always"] == serde_json::Value::Bool(true))
 }
 
-/// What a server with this monitoring address says there.
+/// Asks the monitoring address of a NATS server for this path. It tries each address of the name.
 pub(super) fn monitored(address: &str, path: &str) -> Result<serde_json::Value> {
     let host = address.trim_start_matches("http://").trim_end_matches('/');
     let mut connected = None;

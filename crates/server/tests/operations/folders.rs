@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::common::{Server, Start, text};
+use crate::common::{Server, Start, quintet, text};
 use crate::moving::{Beanstalkd, all, done, import, put};
 
 /// A message as RQ keeps it.
@@ -212,6 +212,29 @@ fn a_folder_of_rq_moves_with_states_fields_and_files() {
         "{said}"
     );
     assert_eq!(all(&server).len(), 8);
+}
+
+/// Attachments go to the data directory of the server that gets the messages, also where no flag
+/// names it.
+#[test]
+fn attachments_go_to_the_server_that_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = dir.path().join("old");
+    let path = "mail/que/20091109.0558.57.780.1";
+    let fields = json!({"param1": "files"});
+    message(&old, path, &fields, &[("a.txt", b"hello")]);
+    let server = server(dir.path());
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&server.data, elsewhere.join("quintet")).unwrap();
+    let from = format!("rq:{}", old.display());
+    let mut import = quintet(&["import", "--from", &from]);
+    import.current_dir(&elsewhere).env_remove("QUINTET_DATA");
+    done(&import.env("XDG_RUNTIME_DIR", &elsewhere).output().unwrap());
+    let folder = attr(&by_body(&server)["files"], "dir").expect("it has a file");
+    let file = server.data.join("rq").join(folder).join("attach/a.txt");
+    assert_eq!(std::fs::read(file).unwrap(), b"hello");
+    assert!(!elsewhere.join("data").exists());
 }
 
 #[test]

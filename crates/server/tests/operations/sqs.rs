@@ -172,12 +172,12 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
     }
 }
 
-/// What goes wrong with an answer, drawn from the seed.
+/// A fault of one answer, drawn from the seed.
 enum Chaos {
     None,
     /// SQS is busy, and has done nothing.
     Busy(u16),
-    /// It has done what was asked, and so much of its answer comes.
+    /// It has done the request, and so many bytes of its answer arrive.
     Lost(usize),
 }
 

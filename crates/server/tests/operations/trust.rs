@@ -56,6 +56,20 @@ fn memcache(server: &Server) -> Client {
     client
 }
 
+/// A server that refuses a login answers: a second try would only make the address wait.
+#[test]
+fn wait_tries_a_wrong_login_once() {
+    let server = start();
+    let mut wait = quintet(&["wait", "--user", "bob", "--data"]);
+    let waited = wait
+        .arg(&server.data)
+        .env("QUINTET_TOKEN", "wrong")
+        .output();
+    let waited = waited.unwrap();
+    assert!(waited.status.success(), "{}", text(&waited.stderr));
+    assert_eq!(server.number("logins_failed"), 1);
+}
+
 #[test]
 fn memcache_logs_in_with_a_password() {
     let server = start();
@@ -308,7 +322,7 @@ fn all_ways(server: &Server, token: &str) -> Vec<(&'static str, Client)> {
     ]
 }
 
-/// Whatever else comes, the server closes them.
+/// The server closes these connections. It may send something before.
 #[track_caller]
 fn all_end(server: &Server, clients: Vec<(&'static str, Client)>) {
     for (way, mut client) in clients {

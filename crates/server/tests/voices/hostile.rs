@@ -228,7 +228,7 @@ fn silent_connections_keep_no_probe_out() {
     assert!(server.run(&["stats"]).status.success());
 }
 
-/// What clients have told their connections counts as long as it is kept.
+/// Watched tubes and labels of workers count as connection memory while the server keeps them.
 #[test]
 fn watched_tubes_and_labels_of_workers_are_counted() {
     let server = Start::of("").listen(&["beanstalk=0", "faktory=0"]).serve();

@@ -100,7 +100,7 @@ struct Server {
     lie: Option<Lie>,
     /// Leaders whose stores were damaged so far.
     lies: u64,
-    /// What comes of asking for another leader, whatever is so.
+    /// The fixed answer to each request for another leader; `None`: the stream's own.
     distrusted: Option<Distrusted>,
     tails: Vec<Weak<Mutex<Following>>>,
 }
@@ -154,7 +154,7 @@ impl Server {
         }
     }
 
-    /// What stands there in the leader's copy.
+    /// The entry at this place of the leader's copy.
     fn seen_entry(&self, seq: Seq) -> Option<&Bytes> {
         let (first, last) = self.seen();
         let is_there = match self.lie {

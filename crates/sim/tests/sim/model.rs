@@ -360,8 +360,7 @@ fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
     }
 }
 
-/// What somebody takes in a tick may end a batch: it is said in the same moment, and not in the next
-/// one that something happens in.
+/// A take in a tick may end a batch. Its callback is put in the same moment, not at the next event.
 #[test]
 fn a_batch_that_a_waiting_take_ends_is_said_at_once() {
     let other = Put {

@@ -228,7 +228,7 @@ impl Api {
     }
 }
 
-/// What the shards said, if they did it. `None`: they did not say.
+/// The outcome of a command that was done; `None` is an outcome that nobody knows.
 fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
     let (outcome, name) = told.ok_or_else(Problem::unknown)?;
     if let Outcome::Refused(refusal) = outcome {
