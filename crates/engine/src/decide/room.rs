@@ -114,10 +114,11 @@ impl Engine {
         })
     }
 
-    /// Drops older messages of a full queue that may do so, about [`MANY`] in one step.
+    /// Drops older messages of a full queue that may do so, [`crate::MESSAGES_PER_STEP`] at most in one
+    /// step: a queue that is far over its limit takes the put and shrinks.
     ///
     /// # Errors
-    /// The message does not fit, or not yet.
+    /// The message does not fit.
     pub(super) fn make_room<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -132,17 +133,11 @@ impl Engine {
         }
         // What is due counts as ready.
         self.store.promote(id, self.now);
-        // A command that has done a part is not refused any more.
-        let going_on = cx.began || self.found_good;
         let mut dropped = false;
         while !self.fits(id, 1, bytes) {
-            // A queue that is far over its limit shrinks with each put; of several puts in a step
-            // each drops one at least, so that it does not grow.
+            // Of several puts in a step each drops one at least, so that the queue does not grow.
             if cx.drops_left == 0 && dropped {
-                return match going_on {
-                    true => Ok(()),
-                    false => Err(Refusal::QueueFull),
-                };
+                return Ok(());
             }
             let message = match self.victim(id) {
                 Victim::Here(oldest) => self.store.message(oldest),
