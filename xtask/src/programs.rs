@@ -217,6 +217,8 @@ impl Program {
                 }
                 return !ok;
             }
+            // A line of a server may stand within the line of a test; this one counts all tests.
+            passed = all_passed(line).unwrap_or(passed);
             // The servers that it starts say much meanwhile; behind this line stand the failures.
             fails |= line == "failures:";
             fails
@@ -243,6 +245,12 @@ fn ended(line: &str) -> Option<(&str, bool)> {
         None => (line.strip_suffix(" ... FAILED")?, false),
     };
     Some((name.trim_end_matches(" - should panic"), ok))
+}
+
+/// How many tests passed, by the last line of a test program.
+fn all_passed(line: &str) -> Option<usize> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    counts.split_once(" passed;")?.0.parse().ok()
 }
 
 /// The names of tests that failed in the output of a test program.
@@ -287,7 +295,7 @@ pub(crate) fn binary(root: &Path) -> Result<PathBuf> {
 mod tests {
     use std::time::Duration;
 
-    use super::{durations, failed_tests, program};
+    use super::{all_passed, durations, failed_tests, program};
 
     #[test]
     fn test_programs_are_known_by_cargos_messages() {
@@ -313,6 +321,14 @@ mod tests {
     fn the_tests_that_failed_are_named() {
         let text = "test a ... ok\ntest b::c ... FAILED\n\ntest d ... ignored\n";
         assert_eq!(failed_tests(text), ["b::c"]);
+    }
+
+    #[test]
+    fn the_last_line_counts_the_tests_that_passed() {
+        let of = |what: &str| format!("test result: {what}. 17 passed; 1 failed; 0 ignored");
+        assert_eq!(all_passed(&of("ok")), Some(17));
+        assert_eq!(all_passed(&of("FAILED")), Some(17));
+        assert_eq!(all_passed("test a ... ok"), None);
     }
 
     #[test]
