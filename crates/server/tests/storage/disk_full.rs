@@ -58,7 +58,7 @@ fn a_full_disk_refuses_puts_and_recovers() {
         let body = noise(50_000);
         let mut client = server.client();
         let mut stored = 0;
-        loop {
+        let mut fill = || loop {
             client.send(format!("set w 0 0 {}\r\n", body.len()).as_bytes());
             client.send(&body);
             client.send(b"\r\n");
@@ -73,10 +73,11 @@ fn a_full_disk_refuses_puts_and_recovers() {
                 }
             }
             assert!(stored < 1000, "48 MB do not fit 24");
-        }
-        // Whoever sends work elsewhere when asked is told so; it lives.
-        // Files that go make room for a moment, in which it is ready.
+        };
+        // Whoever sends work elsewhere when asked is told so; it lives. Files that go later make
+        // room, and it is ready until that is filled too.
         crate::common::await_that("it is not ready", || {
+            fill();
             let ready = crate::common::page(&server, "/readyz");
             ready == (503, "503 - the disk is full".to_owned())
         });
