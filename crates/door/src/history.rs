@@ -1,6 +1,6 @@
-//! What became of a queue's numbers over time, as it is handed to who shows it.
+//! A queue's numbers over time, for pages and programs.
 
-use quintet_engine::Ms;
+use quintet_engine::{Left, Ms};
 
 /// One step of a queue's history.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,15 +18,29 @@ pub struct Sample {
 pub struct Rates {
     /// Put or moved in.
     pub into: f32,
-    /// Taken, finished, deleted, expired, dropped, or moved out.
-    pub out: f32,
+    /// By why they left.
+    pub left: Left<f32>,
 }
 
 impl Rates {
+    /// All that left.
+    pub fn out(&self) -> f32 {
+        self.left.values().iter().sum()
+    }
+
     /// In and out, to thousandths.
     pub fn rounded(self) -> [f64; 2] {
-        [self.into, self.out].map(|rate| (f64::from(rate) * 1000.0).round() / 1000.0)
+        [self.into, self.out()].map(thousandths)
     }
+
+    /// What left, to thousandths, in the order of [`Left::NAMES`].
+    pub fn left_rounded(self) -> [f64; 6] {
+        self.left.values().map(thousandths)
+    }
+}
+
+fn thousandths(rate: f32) -> f64 {
+    (f64::from(rate) * 1000.0).round() / 1000.0
 }
 
 /// Samples in steps of the same length, oldest first.
@@ -47,4 +61,26 @@ pub struct History {
     pub minutes: Series,
     /// The last day, by quarters of an hour that are over.
     pub quarters: Series,
+}
+
+/// What a queue has counted lately, up to now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recent {
+    /// The span of the counts, ms: six minutes at most, less since a start.
+    pub span_ms: u64,
+    /// Messages put or moved in.
+    pub came: u64,
+    pub left: Left<u64>,
+    /// Tries that failed.
+    pub failures: u64,
+    /// Leases that ran out.
+    pub timeouts: u64,
+    /// Puts refused, as the queue was full.
+    pub refused: u64,
+    /// Takes that found nothing, as a limit held messages back.
+    pub limited: u64,
+    /// Messages that were buried or became dead letters in the last hour.
+    pub dead: u64,
+    /// So long no lease has ended, ms.
+    pub no_end_ms: u64,
 }

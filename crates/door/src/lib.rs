@@ -6,11 +6,13 @@
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
+pub mod attention;
 mod budget;
 mod cron;
 mod history;
 mod told;
 pub mod trace;
+pub mod words;
 mod worker;
 
 use std::io::{self, Read};
@@ -19,12 +21,13 @@ use std::time::Duration;
 
 use quintet_engine::{
     Body, Caller, Command, Handed, Message, Ms, Name, Outcome, Party, Principal, QueueSetup,
-    Refusal, WallAhead,
+    QueueStats, Refusal, WallAhead,
 };
 
+pub use attention::{Finding, Level, Rule, Thresholds};
 pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
-pub use history::{History, Rates, Sample, Series};
+pub use history::{History, Rates, Recent, Sample, Series};
 pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Reloads, Setting, Source};
 pub use worker::WorkerAct;
 
@@ -95,6 +98,18 @@ pub trait Door: Send + Sync {
     fn rates(&self, queue: &Name) -> Option<Rates> {
         let _ = queue;
         None
+    }
+
+    /// What a queue with these numbers has counted lately. `None`: the server has not looked at it
+    /// yet.
+    fn recent(&self, queue: &QueueStats) -> Option<Recent> {
+        let _ = queue;
+        None
+    }
+
+    /// From what on a queue needs attention.
+    fn thresholds(&self) -> Thresholds {
+        Thresholds::default()
     }
 
     /// Every setting in force, and where it comes from. Empty: nobody tells.

@@ -90,7 +90,7 @@ pub use settings::{
 };
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{
-    MessageStats, NamePage, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats,
+    Left, MessageStats, NamePage, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats,
     QueueTotals, ShardStats, StatsReply,
 };
 pub use store::MARK_BYTES;

@@ -98,6 +98,14 @@ counters! {
         delete_commands,
         /// Tries that failed.
         failures,
+        /// Of the discarded: a put with their dedupe id took their place.
+        replaced,
+        /// Of the discarded: they failed, and are not tried again.
+        failed,
+        /// Of those that were moved away: by the dead-letter rule.
+        dead_moved,
+        /// Of those that were moved away: their ttl ran out.
+        expired_moved,
     }
 }
 
@@ -140,6 +148,73 @@ counters! {
         /// Parties that refer to it as one they take from (beanstalkd
         /// *watching*).
         watchers,
+    }
+}
+
+impl QueueTotals {
+    /// Messages that came.
+    pub fn came(&self) -> u64 {
+        self.puts + self.moved_in
+    }
+
+    /// Messages that left, by why: each in one of them.
+    pub fn left(&self) -> Left<u64> {
+        let discarded = self.discarded.saturating_sub(self.replaced + self.failed);
+        Left {
+            finished: self.taken + self.finished,
+            removed: self.deleted + self.flushed + self.replaced,
+            failed: self.failed + self.dead_moved,
+            dropped: discarded,
+            expired: self.expired.saturating_sub(self.expired_moved),
+            moved: self.moved_out.saturating_sub(self.dead_moved),
+        }
+    }
+}
+
+/// What there is of messages that leave a queue, by why they leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Left<T> {
+    /// Done: finished by the holder of their lease, or removed by a take.
+    pub finished: T,
+    /// By command: deleted, purged, replaced by another put.
+    pub removed: T,
+    /// Failed for good: given up, or moved away as dead letters.
+    pub failed: T,
+    /// Dropped, as the queue was full.
+    pub dropped: T,
+    /// Gone, as their time to live ran out.
+    pub expired: T,
+    /// Moved away by command, or as their time to live ran out.
+    pub moved: T,
+}
+
+impl<T: Copy> Left<T> {
+    /// The names, in the order of [`Self::values`].
+    pub const NAMES: [&'static str; 6] = [
+        "finished", "removed", "failed", "dropped", "expired", "moved",
+    ];
+
+    pub fn values(&self) -> [T; 6] {
+        [
+            self.finished,
+            self.removed,
+            self.failed,
+            self.dropped,
+            self.expired,
+            self.moved,
+        ]
+    }
+
+    pub fn from_values(values: [T; 6]) -> Self {
+        let [finished, removed, failed, dropped, expired, moved] = values;
+        Self {
+            finished,
+            removed,
+            failed,
+            dropped,
+            expired,
+            moved,
+        }
     }
 }
 

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll};
 use quintet_door::{
     Arrive, AuditLine, ClusterSeen, CronAct, Door, Exposition, History, HookEvent, NodeOrder,
-    OnOutcome, Order, Rates, Reloads, Setting, StoreError, TellCron, TellCrons, TellWorkers, Visit,
-    WorkerAct,
+    OnOutcome, Order, Rates, Recent, Reloads, Setting, StoreError, TellCron, TellCrons,
+    TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Party,
-    Principal, QueueSetup, Refusal,
+    Principal, QueueSetup, QueueStats, Refusal,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -122,12 +122,20 @@ impl Door for ServerDoor {
     fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
         let most = locked(&self.0.config).metrics_queues;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let queues = metrics::largest(&Visit::new(self), most);
+        let queues = metrics::look(self, most);
         Some(self.0.metrics(Some(&queues), exposition, names))
     }
 
     fn history(&self, queue: &Name) -> Option<History> {
         self.0.looks.of(queue)
+    }
+
+    fn recent(&self, queue: &QueueStats) -> Option<Recent> {
+        self.0.looks.recent(queue, self.now())
+    }
+
+    fn thresholds(&self) -> Thresholds {
+        locked(&self.0.config).attention.clone()
     }
 
     fn rates(&self, queue: &Name) -> Option<Rates> {

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_door::Exposition;
-use quintet_engine::{QueueStats, ShardStats};
+use quintet_engine::ShardStats;
 use quintet_host::Distribution;
 
 use crate::server::Server;
@@ -20,7 +20,7 @@ use cluster::{of_each, of_node, of_some};
 use exposition::{Family, Text, labels};
 
 pub(crate) use cluster::{ClusterNumbers, NodeNumbers};
-pub(crate) use queues::largest;
+pub(crate) use queues::{Told, look};
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -416,12 +416,20 @@ metrics! {
         = |r| r.shard.totals.expired;
     Counter "messages_discarded_total" ("total_discarded") "Messages dropped because their queue was full."
         = |r| r.shard.totals.discarded;
+    Counter "messages_replaced_total" ("total_replaced") "Of the messages dropped: a put with their deduplication id replaced them."
+        = |r| r.shard.totals.replaced;
+    Counter "messages_given_up_total" ("total_failed") "Of the messages dropped: they failed and say themselves that they are not tried again."
+        = |r| r.shard.totals.failed;
     Counter "messages_flushed_total" ("total_flushed") "Messages discarded by flush."
         = |r| r.shard.totals.flushed;
     Counter "flushes_total" ("total_flushes") "Flushes."
         = |r| r.shard.totals.flushes;
     Counter "messages_moved_out_total" ("total_moved_out") "Messages moved to another queue."
         = |r| r.shard.totals.moved_out;
+    Counter "messages_dead_moved_total" ("total_dead_moved") "Of the messages moved: by the dead-letter rule."
+        = |r| r.shard.totals.dead_moved;
+    Counter "messages_expired_moved_total" ("total_expired_moved") "Of the messages moved: their time to live ran out."
+        = |r| r.shard.totals.expired_moved;
     Counter "messages_moved_in_total" ("total_moved_in") "Messages moved from another queue."
         = |r| r.shard.totals.moved_in;
     Counter "dead_letters_total" ("total_dead_letters") "Messages that went by the dead-letter rule."
@@ -565,7 +573,7 @@ pub(crate) fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
 /// All numbers of the table, and those of `queues` if they are told of.
 pub(crate) fn text(
     reading: &Reading<'_>,
-    queues: Option<&[QueueStats]>,
+    queues: Option<&Told>,
     exposition: Exposition,
     names: &[String],
 ) -> String {

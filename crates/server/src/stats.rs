@@ -7,8 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_door::Exposition;
 use quintet_engine::{
-    Caller, Command, Name, Outcome, Party, Principal, QueueStats, Refusal, ShardStats, StatsOf,
-    StatsReply,
+    Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
 };
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, Distribution, TIMES, locked};
@@ -16,7 +15,7 @@ use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};
 use crate::io::{Family, VoiceCounts};
-use crate::metrics::{Point, Reading, Spread, samples, text};
+use crate::metrics::{Point, Reading, Spread, Told, samples, text};
 use crate::server::{Listening, Order, Server, TellReload};
 
 impl Server {
@@ -69,7 +68,7 @@ impl Server {
     /// All numbers, and those of `queues` if they are told of.
     pub(crate) fn metrics(
         &self,
-        queues: Option<&[QueueStats]>,
+        queues: Option<&Told>,
         exposition: Exposition,
         names: &[String],
     ) -> String {

@@ -9,10 +9,10 @@ use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quintet_door::{Arrive, Door, OnOutcome, StoreError};
+use quintet_door::{Arrive, Door, OnOutcome, Recent, StoreError};
 use quintet_engine::{
-    Answer, Body, Caller, Command, Delivery, Fact, Ms, Name, Outcome, Party, Refusal, Settings,
-    WallAhead,
+    Answer, Body, Caller, Command, Delivery, Fact, Ms, Name, Outcome, Party, QueueStats, Refusal,
+    Settings, WallAhead,
 };
 
 use crate::world::World;
@@ -163,6 +163,22 @@ impl Door for SimDoor {
 
     fn epoch(&self) -> u64 {
         self.lock().world.engine.epoch()
+    }
+
+    /// All that was counted since the queue was made.
+    fn recent(&self, queue: &QueueStats) -> Option<Recent> {
+        let totals = &queue.totals;
+        Some(Recent {
+            span_ms: self.now().since(queue.created),
+            came: totals.came(),
+            left: totals.left(),
+            failures: totals.failures,
+            timeouts: totals.timeouts,
+            refused: totals.refused_full,
+            limited: queue.limited_takes,
+            dead: totals.buries + totals.left().failed,
+            no_end_ms: 0,
+        })
     }
 
     fn enter(&self, arrive: Arrive) -> Party {

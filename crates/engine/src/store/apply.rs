@@ -303,7 +303,15 @@ impl Durable {
             Removal::Finished => totals.finished += 1,
             Removal::Deleted => totals.deleted += 1,
             Removal::Expired => totals.expired += 1,
-            Removal::Discarded | Removal::Replaced | Removal::Failed => totals.discarded += 1,
+            Removal::Discarded => totals.discarded += 1,
+            Removal::Replaced => {
+                totals.discarded += 1;
+                totals.replaced += 1;
+            }
+            Removal::Failed => {
+                totals.discarded += 1;
+                totals.failed += 1;
+            }
             Removal::Doomed | Removal::Retention => {}
         });
         self.untie(at.id);
@@ -466,9 +474,12 @@ impl Durable {
     /// Counts a message that leaves for another queue; answers this one's name.
     pub(super) fn count_out(&mut self, queue: QueueId, why: Transfer) -> Option<Name> {
         self.count_in(queue, |totals| {
+            let (dead, expired) = (why.is_dead_letter(), why == Transfer::Expired);
             totals.moved_out += 1;
-            totals.dead_letters += u64::from(why.is_dead_letter());
-            totals.expired += u64::from(why == Transfer::Expired);
+            totals.dead_letters += u64::from(dead);
+            totals.dead_moved += u64::from(dead);
+            totals.expired += u64::from(expired);
+            totals.expired_moved += u64::from(expired);
         });
         self.queue(queue).map(|queue| queue.name.clone())
     }

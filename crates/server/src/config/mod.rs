@@ -24,6 +24,7 @@ mod wrong;
 
 use std::path::PathBuf;
 
+use quintet_door::Thresholds;
 use quintet_engine::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_hooks::Events;
 use quintet_scripts::QueueConfig;
@@ -61,6 +62,7 @@ pub(crate) struct Config {
     pub(crate) connection_memory: u64,
     pub(crate) metrics_queues: u64,
     pub(crate) history_queues: u64,
+    pub(crate) attention: Thresholds,
     pub(crate) otlp_endpoint: String,
     pub(crate) otlp_ca: String,
     pub(crate) otlp_headers_file: String,
@@ -203,6 +205,7 @@ impl Default for Config {
             connection_memory: 0,
             metrics_queues: 1000,
             history_queues: 10_000,
+            attention: Thresholds::default(),
             otlp_endpoint: String::new(),
             otlp_ca: String::new(),
             otlp_headers_file: String::new(),

@@ -45,6 +45,7 @@ mod tests {
             toml::Value::String("json".to_owned()),
             toml::Value::String("self-signed".to_owned()),
             toml::Value::String("some/where".to_owned()),
+            toml::Value::Array(vec![toml::Value::String("some*".to_owned())]),
         ];
         let spec = SETTINGS.iter().find(|spec| spec.key == key).unwrap();
         tried

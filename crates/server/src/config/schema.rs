@@ -103,9 +103,70 @@ pub(crate) const SETTINGS: &[Spec] = &[
     Spec {
         key: "history_queues",
         help: "Queues whose numbers are kept for an hour by the minute and a day by the quarter of \
-               an hour, those that moved first; each takes up to 3KiB of memory. 0: none.",
+               an hour, those that moved first; each takes up to 7KiB of memory. 0: none.",
         reload: true,
         field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
+    },
+    Spec {
+        key: "attention_lost",
+        help: "Messages that a queue drops or lets expire within five minutes before it needs \
+               attention (docs/attention.md). 0: the rule is off, as in all of these.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.lost, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_failures",
+        help: "Tries of a queue that fail within five minutes before it needs attention.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.failures, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_failing_percent",
+        help: "And their share of all tries, 0 to 100.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.failing_percent, 0, 100),
+    },
+    Spec {
+        key: "attention_growing",
+        help: "Ready messages of a queue that grows although consumers take from it.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.growing, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_dead",
+        help: "Messages of a queue that are buried or become dead letters within an hour.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.dead, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_timeouts",
+        help: "Leases of a queue that run out within five minutes, if they are one in twenty.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.timeouts, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_stuck",
+        help: "Time in which no lease of a queue ends while messages are ready.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.attention.stuck_ms),
+    },
+    Spec {
+        key: "attention_unconsumed",
+        help: "Ready messages of a queue without consumers.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.unconsumed, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_unconsumed_for",
+        help: "And the age of the oldest of them.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.attention.unconsumed_ms),
+    },
+    Spec {
+        key: "attention_muted",
+        help: "Queues that may be without consumers, such as [\"archive*\"].",
+        reload: true,
+        field: |c| Field::List(&mut c.attention.muted),
     },
     Spec {
         key: "otlp_endpoint",

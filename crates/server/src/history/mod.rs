@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use quintet_door::{History, Rates, Visit};
-use quintet_engine::{Command, Ms, Name, Outcome, StatsOf, StatsReply};
+use quintet_door::{History, Rates, Recent, Visit};
+use quintet_engine::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
 use quintet_host::locked;
 
 use crate::desk::ServerDoor;
@@ -50,6 +50,11 @@ impl Looks {
         locked(&self.inside).rates(queue)
     }
 
+    /// What a queue with these numbers has counted lately.
+    pub(crate) fn recent(&self, queue: &QueueStats, now: Ms) -> Option<Recent> {
+        locked(&self.inside).recent(queue, now)
+    }
+
     /// The rates of all queues that have some, as JSON: `{"NAME": [IN, OUT]}`.
     pub(crate) fn all_rates(&self) -> String {
         let inside = locked(&self.inside);
@@ -83,6 +88,10 @@ impl Server {
     /// The thread of histories: runs until `stop`.
     pub(crate) fn run_history(self: &Arc<Self>, stop: &AtomicBool) {
         let door = ServerDoor(Arc::clone(self));
+        // From where counters rise until the first minute is over.
+        if !self.look_at_queues(&door) {
+            return;
+        }
         loop {
             let minute = self.core.clock.now().0 / MINUTE;
             let next = Ms((minute + 1) * MINUTE);

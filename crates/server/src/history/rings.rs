@@ -7,46 +7,98 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
-use quintet_door::{History, Rates, Sample, Series};
-use quintet_engine::{Ms, Name, QueueStats, QueueTotals};
+use quintet_door::{History, Rates, Recent, Sample, Series};
+use quintet_engine::{Left, Ms, Name, QueueStats};
 
 /// A step of the finer ring, ms.
 pub(crate) const MINUTE: u64 = 60_000;
 const MINUTES: usize = 60;
 const QUARTER: u64 = 15 * MINUTE;
 const QUARTERS: usize = 96;
+/// So long are counters kept that [`Recent`] begins with, ms.
+const RECENT: u64 = 5 * MINUTE;
 /// Minutes of a quarter.
 const PART: usize = 15;
 /// A queue that has not moved for so long has no rings any more, ms.
 const FORGOTTEN: u64 = QUARTER * QUARTERS as u64;
 
-/// What a queue has counted, at a moment.
+/// Counters of a queue: their lower halves, as only differences are asked for.
+const COUNTERS: usize = 13;
+
+/// A queue's counters at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Counted {
     at: Ms,
-    into: u64,
-    out: u64,
+    counts: [u32; COUNTERS],
+}
+
+/// How much each counter rose.
+#[derive(Clone, Copy)]
+struct Risen {
+    came: u64,
+    left: Left<u64>,
+    failures: u64,
+    timeouts: u64,
+    refused: u64,
+    limited: u64,
+    /// Buried, or dead letters.
+    dead: u64,
+    /// Leases that ended.
+    ended: u64,
 }
 
 impl Counted {
-    fn of(totals: &QueueTotals, at: Ms) -> Self {
-        let t = totals;
-        Self {
-            at,
-            into: t.puts + t.moved_in,
-            out: t.taken
-                + t.finished
-                + t.deleted
-                + t.expired
-                + t.discarded
-                + t.flushed
-                + t.moved_out,
+    /// The counters of a queue that was just made.
+    fn none(at: Ms) -> Self {
+        let counts = [0; COUNTERS];
+        Self { at, counts }
+    }
+
+    fn of(queue: &QueueStats, at: Ms) -> Self {
+        let t = &queue.totals;
+        let [finished, removed, failed, dropped, expired, moved] = t.left().values();
+        let ended = t.finished + t.releases + t.cancels + t.timeouts + t.buries + t.failures;
+        let counts = [
+            t.came(),
+            finished,
+            removed,
+            failed,
+            dropped,
+            expired,
+            moved,
+            t.failures,
+            t.timeouts,
+            t.refused_full,
+            queue.limited_takes,
+            t.buries + failed,
+            ended,
+        ];
+        #[expect(clippy::cast_possible_truncation, reason = "only differences count")]
+        let counts = counts.map(|count| count as u32);
+        Self { at, counts }
+    }
+
+    fn since(&self, before: &Self) -> Risen {
+        let mut rise = self.counts.iter().zip(before.counts);
+        let mut next = || {
+            rise.next()
+                .map_or(0, |(now, then)| u64::from(now.wrapping_sub(then)))
+        };
+        Risen {
+            came: next(),
+            left: Left::from_values([(); 6].map(|()| next())),
+            failures: next(),
+            timeouts: next(),
+            refused: next(),
+            limited: next(),
+            dead: next(),
+            ended: next(),
         }
     }
 
-    /// The same numbers, whenever.
+    /// Nothing came and nothing left.
     fn is_still(&self, before: &Self) -> bool {
-        (self.into, self.out) == (before.into, before.out)
+        self.counts[..7] == before.counts[..7]
     }
 
     #[expect(
@@ -56,10 +108,11 @@ impl Counted {
     )]
     fn rates(&self, before: &Self) -> Rates {
         let seconds = (self.at.since(before.at).max(1)) as f64 / 1000.0;
-        let rate = |now: u64, then: u64| (now.saturating_sub(then) as f64 / seconds) as f32;
+        let rate = |count: u64| (count as f64 / seconds) as f32;
+        let risen = self.since(before);
         Rates {
-            into: rate(self.into, before.into),
-            out: rate(self.out, before.out),
+            into: rate(risen.came),
+            left: Left::from_values(risen.left.values().map(rate)),
         }
     }
 }
@@ -70,7 +123,7 @@ struct Ring<const N: usize> {
     samples: VecDeque<Packed>,
 }
 
-/// A sample in 16 bytes; a gap has a rate that is no number.
+/// A sample in 36 bytes; a gap has a rate that is no number.
 #[derive(Clone, Copy)]
 struct Packed(Sample);
 
@@ -80,7 +133,14 @@ impl Packed {
         oldest_s: 0,
         rates: Rates {
             into: f32::NAN,
-            out: f32::NAN,
+            left: Left {
+                finished: 0.0,
+                removed: 0.0,
+                failed: 0.0,
+                dropped: 0.0,
+                expired: 0.0,
+                moved: 0.0,
+            },
         },
     });
 
@@ -136,9 +196,15 @@ impl<const N: usize> Ring<N> {
     }
 }
 
-/// At most 2.5 KiB of samples.
+/// At most 7 KiB.
 struct Rings {
     counted: Counted,
+    /// The counters of the last minutes, oldest first.
+    recent: VecDeque<Counted>,
+    /// Minutes of the last hour in which messages were buried or became dead letters, and how many.
+    dead: VecDeque<(u64, u64)>,
+    /// When a lease was last seen to end.
+    ended: Ms,
     moved: Ms,
     minutes: Ring<MINUTES>,
     quarters: Ring<QUARTERS>,
@@ -197,18 +263,14 @@ impl Histories {
 
     fn look_at(&mut self, now: Ms, step: u64, queue: &QueueStats, most: usize) {
         let key = self.hasher.hash_one((&queue.name, queue.created));
-        let counted = Counted::of(&queue.totals, now);
+        let counted = Counted::of(queue, now);
         let last = match self.marks.get(&key) {
             Some(mark) => Some(mark.counted),
             // Made since the pass before: all it has counted it has counted since.
             None => self
                 .before
                 .filter(|before| queue.created >= *before)
-                .map(|_| Counted {
-                    at: queue.created,
-                    into: 0,
-                    out: 0,
-                }),
+                .map(|_| Counted::none(queue.created)),
         };
         let pass = self.pass;
         self.marks.insert(key, Mark { counted, pass });
@@ -230,6 +292,9 @@ impl Histories {
             }
             let rings = Rings {
                 counted: last,
+                recent: VecDeque::from([last]),
+                dead: VecDeque::new(),
+                ended: last.at,
                 moved: now,
                 minutes: Ring::new(),
                 quarters: Ring::new(),
@@ -258,6 +323,44 @@ impl Histories {
         Some(History {
             minutes: rings.minutes.series(MINUTE),
             quarters: rings.quarters.series(QUARTER),
+        })
+    }
+
+    /// What a queue with these numbers has counted lately.
+    pub(crate) fn recent(&self, queue: &QueueStats, now: Ms) -> Option<Recent> {
+        let key = self.hasher.hash_one((&queue.name, queue.created));
+        let rings = self.rings.get(&queue.name);
+        let rings = rings.filter(|(of, _)| *of == key).map(|(_, rings)| rings);
+        let from = match (rings, self.marks.get(&key)) {
+            (Some(rings), _) => *rings.recent.front()?,
+            (None, Some(mark)) => mark.counted,
+            (None, None) => {
+                let new = self.began.is_some_and(|began| queue.created >= began);
+                new.then(|| Counted::none(queue.created))?
+            }
+        };
+        let counted = Counted::of(queue, now);
+        let risen = counted.since(&from);
+        let (mut dead, mut no_end_ms) = (risen.dead, 0);
+        if let Some(rings) = rings {
+            let latest = counted.since(&rings.counted);
+            let hour = (now.0 / MINUTE).saturating_sub(MINUTES as u64);
+            let within = rings.dead.iter().filter(|(minute, _)| *minute >= hour);
+            dead = latest.dead + within.map(|(_, count)| count).sum::<u64>();
+            if latest.ended == 0 {
+                no_end_ms = now.since(rings.ended);
+            }
+        }
+        Some(Recent {
+            span_ms: now.since(from.at),
+            came: risen.came,
+            left: risen.left,
+            failures: risen.failures,
+            timeouts: risen.timeouts,
+            refused: risen.refused,
+            limited: risen.limited,
+            dead,
+            no_end_ms,
         })
     }
 
@@ -295,6 +398,22 @@ impl Rings {
         if !counted.is_still(&self.counted) {
             self.moved = counted.at;
         }
+        let risen = counted.since(&self.counted);
+        if risen.ended > 0 {
+            self.ended = counted.at;
+        }
+        if risen.dead > 0 {
+            self.dead.push_back((step, risen.dead));
+        }
+        let hour = step.saturating_sub(MINUTES as u64);
+        while self.dead.front().is_some_and(|(minute, _)| *minute < hour) {
+            self.dead.pop_front();
+        }
+        self.recent.push_back(counted);
+        let is_old = |one: &Counted| counted.at.since(one.at) > RECENT;
+        while self.recent.front().is_some_and(is_old) {
+            self.recent.pop_front();
+        }
         self.counted = counted;
         // The quarters that ended since, unless there were no samples at all.
         let part = PART as u64;
@@ -311,6 +430,15 @@ impl Rings {
     }
 }
 
+fn both(a: Rates, b: Rates, rate: impl Fn(f32, f32) -> f32) -> Rates {
+    let mut others = b.left.values().into_iter();
+    let left = a.left.values().map(|a| rate(a, others.next().unwrap_or(a)));
+    Rates {
+        into: rate(a.into, b.into),
+        left: Left::from_values(left),
+    }
+}
+
 /// Several minutes as one sample: the most of what there was, the mean of how fast it moved.
 fn together(samples: impl Iterator<Item = Sample>) -> Option<Sample> {
     let (mut all, mut count) = (None::<Sample>, 0.0);
@@ -319,15 +447,11 @@ fn together(samples: impl Iterator<Item = Sample>) -> Option<Sample> {
         all = Some(all.map_or(sample, |all| Sample {
             ready: all.ready.max(sample.ready),
             oldest_s: all.oldest_s.max(sample.oldest_s),
-            rates: Rates {
-                into: all.rates.into + sample.rates.into,
-                out: all.rates.out + sample.rates.out,
-            },
+            rates: both(all.rates, sample.rates, |a, b| a + b),
         }));
     }
     let mut all = all?;
-    all.rates.into /= count;
-    all.rates.out /= count;
+    all.rates = both(all.rates, all.rates, |rate, _| rate / count);
     Some(all)
 }
 

@@ -1,4 +1,4 @@
-use quintet_engine::QueueGauges;
+use quintet_engine::{QueueGauges, QueueTotals};
 
 use super::*;
 
@@ -42,7 +42,8 @@ fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
         9,
     );
     let rates = all.rates(&Name::from("a")).expect("it moved");
-    assert_eq!((rates.into, rates.out), (10.0, 1.0));
+    assert_eq!((rates.into, rates.out()), (10.0, 1.0));
+    assert_eq!(rates.left.finished, 1.0);
     assert!(all.of(&Name::from("still")).is_none());
     pass(&mut all, 2, &[queue("a", 1200, 60)], 9);
     let rates = all.rates(&Name::from("a")).expect("it has a history");
@@ -135,4 +136,62 @@ fn rings_are_bounded_in_number_and_in_length_and_idle_ones_are_forgotten() {
         }
     }
     assert_eq!(all.counts(), (0, 0));
+}
+
+#[test]
+fn what_was_counted_lately_is_known_from_the_first_look_on() {
+    let mut all = Histories::new();
+    let name = Name::from("a");
+    let totals = |puts, discarded, buries| {
+        let mut queue = queue("a", puts, 0);
+        queue.totals.discarded = discarded;
+        queue.totals.buries = buries;
+        queue
+    };
+    let at = |minute| Ms(START + minute * MINUTE);
+    let recent = |all: &Histories, minute, queue: &QueueStats| {
+        all.recent(queue, at(minute))
+            .map(|recent| (recent.came, recent.left.dropped, recent.dead))
+    };
+    let now = totals(100, 5, 1);
+    assert_eq!(all.recent(&now, at(0)), None, "nobody has looked");
+    pass(&mut all, 0, std::slice::from_ref(&now), 9);
+    assert_eq!(recent(&all, 0, &now), Some((0, 0, 0)));
+    assert_eq!(recent(&all, 1, &totals(130, 8, 2)), Some((30, 3, 1)));
+    // Counters fall out of the span after five minutes, and dead letters after an hour.
+    for minute in 1..9 {
+        pass(&mut all, minute, &[totals(100 + 10 * minute, 5, 3)], 9);
+    }
+    let now = totals(200, 5, 3);
+    assert_eq!(recent(&all, 9, &now), Some((70, 0, 2)));
+    assert_eq!(all.recent(&now, at(9)).map(|r| r.span_ms), Some(6 * MINUTE));
+    assert_eq!(recent(&all, 59, &now), Some((70, 0, 2)));
+    assert_eq!(recent(&all, 61, &now), Some((70, 0, 0)));
+    // One that was made since counts from nothing, and one that was made anew is another.
+    let mut new = totals(7, 0, 0);
+    new.created = at(9);
+    assert_eq!(recent(&all, 9, &new), Some((7, 0, 0)));
+    new.created = Ms(8);
+    assert_eq!(recent(&all, 9, &new), None);
+    assert!(all.of(&name).is_some());
+}
+
+#[test]
+fn it_is_known_how_long_no_lease_has_ended() {
+    let mut all = Histories::new();
+    let finished = |minute, finished| {
+        let mut queue = queue("a", 100 + minute, 0);
+        queue.totals.finished = finished;
+        queue
+    };
+    for minute in 0..4 {
+        pass(&mut all, minute, &[finished(minute, minute.min(2))], 9);
+    }
+    let since = |count, seconds: u64| {
+        let now = Ms(START + 3 * MINUTE + seconds * 1000);
+        let recent = all.recent(&finished(4, count), now);
+        recent.map(|recent| recent.no_end_ms)
+    };
+    assert_eq!(since(2, 30), Some(90_000));
+    assert_eq!(since(3, 30), Some(0));
 }

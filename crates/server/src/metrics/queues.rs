@@ -1,8 +1,10 @@
 //! What is told of each queue. Of many queues, of those with the most bytes: a scraper keeps each
 //! series it was ever shown, and sums over all are rows of their own.
 
-use quintet_door::Visit;
-use quintet_engine::{Command, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
+use std::cmp::Reverse;
+
+use quintet_door::{Door, Rule, Visit};
+use quintet_engine::{Command, Left, Name, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
 
 use super::Kind;
 use super::exposition::{Family, Text, labels, whole};
@@ -89,8 +91,50 @@ fn ratio(number: u64, of: u32) -> f64 {
     whole(number) / f64::from(of)
 }
 
+const LEFT: Family = Family {
+    name: "queue_left_total",
+    help: "Messages that left, by why: finished, removed, failed, dropped, expired, moved.",
+    kind: Kind::Counter,
+};
+
+const ATTENTION: Family = Family {
+    name: "queue_attention",
+    help: "1: the queue needs attention by this rule (docs/attention.md); the worst of each queue.",
+    kind: Kind::Gauge,
+};
+
+const NEEDING: Family = Family {
+    name: "queues_need_attention",
+    help: "Queues that need attention, by rule.",
+    kind: Kind::Gauge,
+};
+
+/// What a look at all queues found.
+pub(crate) struct Told {
+    /// Those with the most bytes, in the order of their names.
+    pub(crate) largest: Vec<QueueStats>,
+    /// Why queues need attention: the worst of each rule.
+    pub(crate) found: Vec<(Name, Rule)>,
+    /// How many, by rule, in the order of [`Rule::ALL`].
+    pub(crate) needing: [u64; Rule::ALL.len()],
+}
+
 /// Writes the rows of these queues.
-pub(super) fn write(queues: &[QueueStats], text: &mut Text) {
+pub(super) fn write(told: &Told, text: &mut Text) {
+    let queues = &told.largest[..];
+    if text.begin(NEEDING) {
+        for (rule, count) in Rule::ALL.iter().zip(told.needing) {
+            let label = labels([("rule", rule.name())].into_iter());
+            text.number(NEEDING, &label, whole(count));
+        }
+    }
+    if text.begin(ATTENTION) {
+        for (name, rule) in &told.found {
+            let name = name.to_string();
+            let label = labels([("queue", name.as_str()), ("rule", rule.name())].into_iter());
+            text.number(ATTENTION, &label, 1.0);
+        }
+    }
     if text.begin(TOLD) {
         text.number(TOLD, "", whole(queues.len() as u64));
     }
@@ -108,6 +152,14 @@ pub(super) fn write(queues: &[QueueStats], text: &mut Text) {
             }
         }
     }
+    if text.begin(LEFT) {
+        for (queue, label) in queues.iter().zip(&labelled) {
+            let left = queue.totals.left().values();
+            for (why, count) in Left::<u64>::NAMES.iter().zip(left) {
+                text.number(LEFT, &format!("{label},reason=\"{why}\""), whole(count));
+            }
+        }
+    }
     for row in ROWS {
         if text.begin(row.family) {
             for (queue, label) in queues.iter().zip(&labelled) {
@@ -121,22 +173,43 @@ pub(super) fn write(queues: &[QueueStats], text: &mut Text) {
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let rows = ROWS.iter().map(|row| row.family.name);
-    rows.chain([MESSAGES.name, TOLD.name])
+    rows.chain([MESSAGES, TOLD, LEFT, ATTENTION, NEEDING].map(|family| family.name))
 }
 
-/// The queues with the most bytes, so many at most; in the order of their names.
-pub(crate) fn largest(visit: &Visit<'_>, most: usize) -> Vec<QueueStats> {
+/// Looks at all queues: for the so many with the most bytes, and those that need attention.
+pub(crate) fn look(door: &dyn Door, most: usize) -> Told {
+    let visit = Visit::new(door);
+    let thresholds = door.thresholds();
+    let (mut found, mut needing) = (Vec::new(), [0; Rule::ALL.len()]);
     let mut largest = Largest::new(most);
     let mut next = Some((0, 0)).filter(|_| most > 0);
     while let Some(from) = next.take() {
         if let Outcome::Stats(stats) = visit.ask(Command::Stats(StatsOf::Queues { from }))
             && let StatsReply::Queues(page) = *stats
         {
-            page.queues.into_iter().for_each(|queue| largest.add(queue));
+            for queue in page.queues {
+                let recent = door.recent(&queue);
+                if let Some(finding) = thresholds.judge(&queue, recent.as_ref()) {
+                    needing[finding.rule as usize] += 1;
+                    found.push((finding.rule, Reverse(finding.weight), queue.name.clone()));
+                }
+                if found.len() >= 2 * most {
+                    found.sort_unstable();
+                    found.truncate(most);
+                }
+                largest.add(queue);
+            }
             next = page.next;
         }
     }
-    largest.end()
+    found.sort_unstable();
+    found.truncate(most);
+    let found = found.into_iter().map(|(rule, _, name)| (name, rule));
+    Told {
+        largest: largest.end(),
+        found: found.collect(),
+        needing,
+    }
 }
 
 /// Twice as many as are wanted, at most.
@@ -162,7 +235,7 @@ impl Largest {
 
     fn cut(&mut self) {
         if self.queues.len() > self.most {
-            let order = |queue: &QueueStats| std::cmp::Reverse(queue.gauges.bytes);
+            let order = |queue: &QueueStats| Reverse(queue.gauges.bytes);
             self.queues.select_nth_unstable_by_key(self.most, order);
             self.queues.truncate(self.most);
         }
@@ -180,7 +253,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use quintet_door::Exposition;
-    use quintet_engine::{Name, QueueTotals};
+    use quintet_engine::QueueTotals;
 
     use super::*;
 
@@ -211,7 +284,8 @@ mod tests {
     #[test]
     fn rows_are_named_by_the_conventions_and_any_name_can_be_written() {
         let mut names = BTreeSet::new();
-        for family in ROWS.iter().map(|row| row.family).chain([MESSAGES, TOLD]) {
+        let others = [MESSAGES, TOLD, LEFT, ATTENTION, NEEDING];
+        for family in ROWS.iter().map(|row| row.family).chain(others) {
             assert!(names.insert(family.name), "{} is there twice", family.name);
             let is_counter = family.kind == Kind::Counter;
             assert_eq!(
@@ -225,7 +299,14 @@ mod tests {
         let mut odd = queue("", 4);
         odd.name = Name::new(b"\xff\"\n");
         let mut text = Text::new(Exposition::Prometheus, &[]);
-        write(&[odd], &mut text);
+        odd.totals.discarded = 3;
+        odd.totals.replaced = 1;
+        let told = Told {
+            found: vec![(odd.name.clone(), Rule::Losing)],
+            largest: vec![odd],
+            needing: [0, 0, 2, 0, 0, 0, 0, 0, 0, 0],
+        };
+        write(&told, &mut text);
         let text = text.end();
         let name = r#"queue="\\xff\"\\x0a""#;
         for line in [
@@ -234,6 +315,11 @@ mod tests {
             format!("quintet_queue_oldest_seconds{{{name}}} 1.5"),
             format!("quintet_queue_puts_total{{{name}}} 0"),
             "quintet_queues_told 1".to_owned(),
+            format!("quintet_queue_left_total{{{name},reason=\"dropped\"}} 2"),
+            format!("quintet_queue_left_total{{{name},reason=\"removed\"}} 1"),
+            format!("quintet_queue_attention{{{name},rule=\"losing\"}} 1"),
+            "quintet_queues_need_attention{rule=\"losing\"} 2".to_owned(),
+            "quintet_queues_need_attention{rule=\"paused\"} 0".to_owned(),
         ] {
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         }

@@ -4,6 +4,7 @@
 mod common;
 
 mod api;
+mod attention;
 mod batches;
 mod console;
 mod cron;

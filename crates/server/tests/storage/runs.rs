@@ -56,6 +56,13 @@ pub(crate) fn runs_in(data: &Path) -> Vec<PathBuf> {
     runs
 }
 
+/// A run's number, which is the last part of its name.
+fn number_of(run: &Path) -> u32 {
+    let name = run.file_stem().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.rsplit('-').next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{} has no number", run.display()))
+}
+
 /// Steps that wait for the disk are told as others are: when it is known what came of them.
 #[test]
 fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
@@ -124,8 +131,9 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
     const EACH: usize = 300;
     let data = Data::fresh();
     let start = || {
+        // The log keeps all of it, so that the next start reads of runs that died.
         let config =
-            "shards = 4\nmemory = \"56MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
+            "shards = 4\nmemory = \"56MiB\"\nlog_bytes = \"1GiB\"\nsegment_bytes = \"4MiB\"\n";
         Start::of(config)
             .sync("50ms")
             .listen(LISTEN)
@@ -147,11 +155,13 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
     let mut client = server.client();
     let queues: Vec<String> = (0..16).map(|number| format!("queue-{number}")).collect();
     let mut rounds = 0;
+    let newest = || runs_in(&data).iter().map(|run| number_of(run)).max();
     while server.number("cold_runs") < 8 {
         queues.iter().for_each(|queue| put(&mut client, queue));
         rounds += 1;
         assert!(rounds < 50, "nothing leaves memory");
     }
+    let dead = newest();
     for queue in &queues {
         take(&mut client, queue, rounds * EACH);
     }
@@ -166,6 +176,8 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
         rounds += 1;
         assert!(rounds < 200, "nothing leaves memory");
     }
+    let lowest = runs_in(&data).iter().map(|run| number_of(run)).min();
+    assert!(lowest > dead, "{lowest:?} was a dead run's: {dead:?}");
     assert!(server.stop().success());
     let server = start();
     take(&mut server.client(), &queues[0], rounds * EACH);

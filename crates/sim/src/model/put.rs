@@ -307,7 +307,9 @@ impl Model {
     /// The first makes way for the put that takes its place.
     fn replace(&mut self, id: MessageId) {
         if let Some(queue) = self.item(id).map(|item| item.message.queue) {
-            self.totals(queue).discarded += 1;
+            let totals = self.totals(queue);
+            totals.discarded += 1;
+            totals.replaced += 1;
             self.fares(id, Fares::Replaced);
             self.remove(id);
         }

@@ -420,7 +420,9 @@ impl Model {
             if enough && own.is_some_and(|retry| retry.max == 0) {
                 self.ends(id, TrackState::Failed);
                 let message = self.remove(id);
-                self.totals(message.queue).discarded += 1;
+                let totals = self.totals(message.queue);
+                totals.discarded += 1;
+                totals.failed += 1;
             } else if enough {
                 self.dead_letter(id);
             }
@@ -597,7 +599,9 @@ impl Model {
         let totals = self.totals(from);
         totals.moved_out += 1;
         totals.dead_letters += u64::from(why.is_dead_letter());
+        totals.dead_moved += u64::from(why.is_dead_letter());
         totals.expired += u64::from(why == Transfer::Expired);
+        totals.expired_moved += u64::from(why == Transfer::Expired);
         self.totals(to).moved_in += 1;
     }
 

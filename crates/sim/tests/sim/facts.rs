@@ -199,7 +199,7 @@ fn lease() -> impl Strategy<Value = Lease> {
 }
 
 fn totals() -> impl Strategy<Value = QueueTotals> {
-    prop::collection::vec(number(), 0..26).prop_map(|values| QueueTotals::from_values(&values))
+    prop::collection::vec(number(), 0..30).prop_map(|values| QueueTotals::from_values(&values))
 }
 
 fn change() -> impl Strategy<Value = Change> {

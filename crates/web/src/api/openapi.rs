@@ -17,6 +17,7 @@ use crate::reply;
         license(name = "Apache-2.0 OR MIT")
     ),
     paths(
+        queues::attention,
         queues::list,
         queues::show,
         queues::history,

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_door::{History, Rates, Series, Setting};
-use quintet_engine::{Bound, How, Lease, Message, Ms, Name, Party, QueueStats, State, Track, When};
+use quintet_door::attention::{Found, Level, why_slow};
+use quintet_door::{History, Rates, Recent, Series, Setting};
+use quintet_engine::{
+    Bound, How, Lease, Left, Message, Ms, Name, Party, QueueStats, State, Track, When,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -517,6 +520,50 @@ pub(super) struct Past {
     pub(super) in_per_s: Vec<Option<f64>>,
     /// Messages that left, each second.
     pub(super) out_per_s: Vec<Option<f64>>,
+    /// The same by why they left: finished, removed, failed, dropped, expired, moved.
+    pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
+}
+
+/// Why queues need attention, the worst first.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Attention {
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Why a queue needs attention.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Finding {
+    /// server, down, losing, failing, growing, dead_letters, stuck_leases, limit, paused or
+    /// no_consumers.
+    pub(super) rule: &'static str,
+    /// alarm or warning.
+    pub(super) level: &'static str,
+    /// null: it is about the server, or about several queues.
+    pub(super) queue: Option<String>,
+    /// A sentence.
+    pub(super) text: String,
+    /// The cause, as far as the numbers show it; may be empty.
+    pub(super) because: String,
+}
+
+impl Finding {
+    pub(super) fn of((queue, finding): Found) -> Self {
+        let queue = queue.map(|name| name.to_string());
+        let level = match finding.rule.level() {
+            Level::Alarm => "alarm",
+            Level::Warning => "warning",
+        };
+        Self {
+            rule: finding.rule.name(),
+            level,
+            text: match &queue {
+                Some(name) => format!("{name} {}", finding.says),
+                None => finding.says,
+            },
+            queue,
+            because: finding.because,
+        }
+    }
 }
 
 impl InForce {
@@ -583,6 +630,11 @@ impl Past {
             oldest_s: samples().map(|s| s.map(|s| s.oldest_s)).collect(),
             in_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[0])).collect(),
             out_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[1])).collect(),
+            left_per_s: {
+                let names = Left::<f32>::NAMES.into_iter().enumerate();
+                let one = |at: usize| samples().map(move |s| s.map(|s| s.rates.left_rounded()[at]));
+                names.map(|(at, name)| (name, one(at).collect())).collect()
+            },
         }
     }
 }
@@ -658,7 +710,12 @@ impl Shown {
 }
 
 /// A queue's numbers.
-pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>) -> Value {
+pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>, recent: Option<&Recent>) -> Value {
+    let left = rates.map(|rates| {
+        let names = Left::<f32>::NAMES.into_iter().map(str::to_owned);
+        let values = rates.left_rounded().map(Value::from);
+        names.zip(values).collect::<serde_json::Map<_, _>>()
+    });
     let mut map = serde_json::Map::new();
     map.insert("name".into(), stats.name.to_string().into());
     map.insert("created_ms".into(), stats.created.0.into());
@@ -668,6 +725,8 @@ pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>) -> Value {
     let rates = rates.map(Rates::rounded);
     map.insert("in_per_s".into(), rates.map(|[into, _]| into).into());
     map.insert("out_per_s".into(), rates.map(|[_, out]| out).into());
+    map.insert("left_per_s".into(), left.into());
+    map.insert("why_slow".into(), why_slow(stats, recent).into());
     let gauges = quintet_engine::QueueGauges::NAMES.iter();
     let totals = quintet_engine::QueueTotals::NAMES.iter();
     let gauges = gauges.zip(stats.gauges.values());

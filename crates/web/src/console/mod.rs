@@ -10,7 +10,6 @@ mod acts;
 mod ansi;
 mod ask;
 mod assets;
-mod attention;
 mod batches;
 mod body;
 mod bulk;

@@ -3,12 +3,12 @@
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::Door;
+use quintet_door::attention::{Finding, Level, Rule, Thresholds, ranked};
+use quintet_door::{Door, Recent};
 use quintet_engine::{
     BatchAsk, BatchId, Command, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
 };
 
-use super::attention::{self, Level, Way, Worry};
 use super::frame::Frame;
 use super::graph::Spark;
 use super::names::{self, Named};
@@ -20,8 +20,8 @@ use crate::{pages, reply};
 /// Queues of a page, if nothing else is asked for, and at most.
 const ROWS: usize = 50;
 const ROWS_MAX: usize = 500;
-/// Worries shown.
-const WORRIES: usize = 8;
+/// Findings shown.
+const FINDINGS: usize = 8;
 
 /// By what queues are ordered. All but the name go from much to little.
 const SORTS: [(&str, &str); 9] = [
@@ -42,7 +42,7 @@ const ONLY: [(&str, &str); 5] = [
     ("need", "Need attention"),
     ("paused", "Paused"),
     ("buried", "Buried"),
-    ("idle", "Not taken"),
+    ("idle", "No consumers"),
 ];
 
 /// How one is ordered: what is larger comes first, then the name.
@@ -82,10 +82,10 @@ impl Want {
         }
     }
 
-    fn key(&self, stats: &QueueStats, level: Level) -> Key {
+    fn key(&self, stats: &QueueStats, finding: Option<&Finding>) -> Key {
         let gauges = &stats.gauges;
         let number = match SORTS[self.sort].0 {
-            "" => level as u64,
+            "" => finding.map_or(0, |finding| Rule::ALL.len() as u64 - finding.rule as u64),
             "ready" => gauges.ready,
             "oldest" => stats.oldest_ms,
             "delayed" => gauges.delayed,
@@ -166,7 +166,7 @@ fn takers(gauges: &QueueGauges) -> u64 {
 struct Found {
     /// The first of the order, more than are shown, in no order.
     rows: Vec<(Key, QueueStats)>,
-    worries: Vec<(Name, Worry)>,
+    findings: Vec<(Name, Finding)>,
     /// How many fit each word of [`ONLY`].
     counts: [u64; 5],
     /// Those that fit all that is asked for.
@@ -176,30 +176,35 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, want: &Want, stats: QueueStats) {
+    fn add(
+        &mut self,
+        want: &Want,
+        thresholds: &Thresholds,
+        stats: QueueStats,
+        recent: Option<&Recent>,
+    ) {
         let gauges = &stats.gauges;
         self.sums.add(gauges);
         self.oldest_ms = self.oldest_ms.max(stats.oldest_ms);
-        let worry = attention::worry(&stats);
-        let level = worry.as_ref().map_or(Level::Quiet, |worry| worry.level);
+        let finding = thresholds.judge(&stats, recent);
         let is = [
             true,
-            worry.is_some(),
+            finding.is_some(),
             stats.paused,
             gauges.buried > 0,
-            attention::not_taken(&stats),
+            thresholds.is_unconsumed(&stats, recent),
         ];
         for (count, is) in self.counts.iter_mut().zip(is) {
             *count += u64::from(is);
         }
-        if let Some(worry) = worry {
-            self.worries.push((stats.name.clone(), worry));
+        let key = want.key(&stats, finding.as_ref());
+        if let Some(finding) = finding {
+            self.findings.push((stats.name.clone(), finding));
         }
         if !is[want.only] || !want.names(&stats.name) {
             return;
         }
         self.fit += 1;
-        let key = want.key(&stats, level);
         if want
             .after
             .as_ref()
@@ -263,6 +268,8 @@ struct Row {
     buried: Figure,
     spark: Option<Spark>,
     speed: Option<[String; 2]>,
+    /// How fast messages are dropped or expire.
+    loses: Option<String>,
     takers: Figure,
     size: String,
 }
@@ -271,6 +278,7 @@ impl Row {
     fn new(stats: &QueueStats, asked: &Asked, door: &dyn Door) -> Self {
         let gauges = &stats.gauges;
         let may = |verb| asked.visitor.may_to(verb, &stats.name);
+        let rates = door.rates(&stats.name);
         Self {
             pick: may(Verb::Pause) || may(Verb::Flush) || may(Verb::Drop),
             name: Named::new(&stats.name),
@@ -288,26 +296,35 @@ impl Row {
             reserved: Figure::new(gauges.reserved),
             buried: Figure::new(gauges.buried),
             spark: door.history(&stats.name).as_ref().and_then(past::spark),
-            speed: door.rates(&stats.name).map(past::speed),
+            speed: rates.map(past::speed),
+            loses: rates.and_then(past::loses),
             takers: Figure::new(takers(gauges)),
             size: words::bytes(gauges.bytes),
         }
     }
 }
 
-struct WorryRow {
-    name: Named,
-    alarm: bool,
-    worry: Worry,
+struct FindingRow {
+    /// `None`: it is about several queues, or about the server.
+    name: Option<Named>,
+    finding: Finding,
 }
 
-impl WorryRow {
-    fn resume(&self) -> bool {
-        self.worry.way == Way::Resume
+impl FindingRow {
+    fn alarm(&self) -> bool {
+        self.finding.rule.level() == Level::Alarm
     }
 
-    fn buried(&self) -> bool {
-        self.worry.way == Way::Buried
+    fn resume(&self) -> bool {
+        self.finding.rule == Rule::Paused
+    }
+
+    fn dead(&self) -> bool {
+        self.finding.rule == Rule::DeadLetters
+    }
+
+    fn several(&self) -> bool {
+        self.finding.rule == Rule::NoConsumers
     }
 }
 
@@ -324,8 +341,8 @@ struct Choice {
 #[template(path = "console/overview.html")]
 struct Overview {
     frame: Frame,
-    worries: Vec<WorryRow>,
-    more_worries: usize,
+    findings: Vec<FindingRow>,
+    more_findings: usize,
     facts: Vec<(&'static str, String)>,
     only: Vec<Choice>,
     sorts: Vec<Choice>,
@@ -347,10 +364,13 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let want = Want::of(&asked.query()?);
     let mut found = Found::default();
     let mut from = (0, 0);
+    let door = asked.console.api.door();
+    let thresholds = door.thresholds();
     loop {
         let page = asked.queues(from).await?;
         for stats in page.queues {
-            found.add(&want, stats);
+            let recent = door.recent(&stats);
+            found.add(&want, &thresholds, stats, recent.as_ref());
         }
         match page.next {
             Some(next) => from = next,
@@ -373,12 +393,9 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
     let next = last.map(|((number, name), _)| {
         want.link(("after", &format!("{number}_{}", names::in_address(name))))
     });
-    let worst = |a: &(Name, Worry), b: &(Name, Worry)| {
-        b.1.level.cmp(&a.1.level).then_with(|| a.0.cmp(&b.0))
-    };
-    found.worries.sort_unstable_by(worst);
-    let more_worries = found.worries.len().saturating_sub(WORRIES);
-    let worries = found.worries.into_iter().take(WORRIES);
+    let door = asked.console.api.door();
+    let findings = ranked(found.findings, door.unready());
+    let more_findings = findings.len().saturating_sub(FINDINGS);
     let counts = found.counts;
     let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
         word,
@@ -394,7 +411,6 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         count: String::new(),
         on: at == want.sort,
     });
-    let door = asked.console.api.door();
     let sums = &found.sums;
     let mut facts = vec![
         ("Queues", words::count(counts[0])),
@@ -403,7 +419,7 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         ("Delayed", words::short_count(sums.delayed)),
         ("Reserved", words::short_count(sums.reserved)),
         ("Buried", words::short_count(sums.buried)),
-        ("Takers that wait", words::short_count(takers(sums))),
+        ("Consumers that wait", words::short_count(takers(sums))),
         ("Size", words::bytes(sums.bytes)),
     ];
     if sums.ready == 0 {
@@ -415,14 +431,15 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         .map(|(_, stats)| Row::new(stats, asked, &*door))
         .collect();
     Overview {
-        worries: worries
-            .map(|(name, worry)| WorryRow {
-                name: Named::new(&name),
-                alarm: worry.level == Level::Alarm,
-                worry,
+        findings: findings
+            .into_iter()
+            .take(FINDINGS)
+            .map(|(name, finding)| FindingRow {
+                name: name.as_ref().map(Named::new),
+                finding,
             })
             .collect(),
-        more_worries,
+        more_findings,
         facts,
         only: only.collect(),
         sorts: sorts.collect(),
@@ -504,7 +521,7 @@ mod tests {
                 };
                 let mut found = Found::default();
                 for stats in &all {
-                    found.add(&want, stats.clone());
+                    found.add(&want, &Thresholds::default(), stats.clone(), None);
                 }
                 found.keep_first(want.rows + 1);
                 found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));

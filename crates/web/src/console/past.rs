@@ -8,7 +8,17 @@ use super::words;
 
 /// How fast a queue moves, in words: in and out.
 pub(super) fn speed(rates: Rates) -> [String; 2] {
-    [rates.into, rates.out].map(|rate| words::rate(tenths(rate)))
+    [rates.into, rates.out()].map(|rate| words::rate(tenths(rate)))
+}
+
+/// How fast messages are dropped or expire, if they do.
+pub(super) fn loses(rates: Rates) -> Option<String> {
+    let lost = lost(rates);
+    (lost > 0.0).then(|| words::rate(tenths(lost).max(1)))
+}
+
+fn lost(rates: Rates) -> f32 {
+    rates.left.dropped + rates.left.expired
 }
 
 /// The graph of a row: what was ready in the last hour.
@@ -47,18 +57,30 @@ pub(super) fn charts(door: &dyn Door, history: &History, day: bool) -> Vec<Chart
     let oldest = line("oldest ready", &|sample| u64::from(sample.oldest_s));
     let ready = line("ready", &|sample| u64::from(sample.ready));
     let into = line("in", &|sample| tenths(sample.rates.into));
-    let out = line("out", &|sample| tenths(sample.rates.out));
+    let finished = line("finished", &|sample| tenths(sample.rates.left.finished));
+    let lost = line("dropped or expired", &|sample| tenths(lost(sample.rates)));
+    let others = line("failed, removed or moved", &|sample| {
+        let left = sample.rates.left;
+        tenths(left.failed + left.removed + left.moved)
+    });
+    let otherwise = [lost, others];
+    let any = otherwise.iter().any(|line| {
+        let mut values = line.values.iter().flatten();
+        values.any(|value| *value > 0)
+    });
     let all = [
         graph::chart("Oldest ready", Unit::Seconds, &[oldest], moment),
         graph::chart("Ready", Unit::Count, &[ready], moment),
-        graph::chart("Per second", Unit::Rate, &[into, out], moment),
+        graph::chart("Per second", Unit::Rate, &[into, finished], moment),
+        any.then(|| graph::chart("Left otherwise, per second", Unit::Rate, &otherwise, moment))
+            .flatten(),
     ];
     all.into_iter().flatten().collect()
 }
 
 /// When a queue will be empty at the speed of the last minute.
 pub(super) fn empty_in(stats: &QueueStats, rates: Rates) -> String {
-    let faster = tenths(rates.out).saturating_sub(tenths(rates.into));
+    let faster = tenths(rates.out()).saturating_sub(tenths(rates.into));
     match (stats.gauges.ready, faster) {
         (0, _) => "now".to_owned(),
         (_, 0) => "never".to_owned(),

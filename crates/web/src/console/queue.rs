@@ -4,9 +4,9 @@ use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Rates;
+use quintet_door::attention::{Finding, Level, Rule, why_slow};
 use quintet_engine::{Groups, ListState, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
 
-use super::attention::{self, Level, Way};
 use super::frame::Frame;
 use super::graph::Chart;
 use super::listing::{self, Line, STATES, Which};
@@ -17,6 +17,9 @@ use crate::api::{Path, Problem};
 use crate::elsewhere::{Called, CalledAs};
 use crate::pages;
 use crate::visitor::Visitor;
+
+/// From this age of the oldest ready message on the page says why messages wait, ms.
+const SLOW_MS: u64 = 10_000;
 
 /// A state's tab.
 pub(super) struct Tab {
@@ -155,7 +158,12 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     let door = asked.console.api.door();
     let history = door.history(&queue);
     let day = query.get("span") == Some("24h");
-    let worry = attention::worry(&stats);
+    let recent = door.recent(&stats);
+    let finding = door.thresholds().judge(&stats, recent.as_ref());
+    let slow = match stats.oldest_ms {
+        0..SLOW_MS => String::new(),
+        _ => why_slow(&stats, recent.as_ref()),
+    };
     let page = Queue {
         // A filter looks through messages, which stay as they are shown.
         frame: asked
@@ -163,8 +171,16 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
             .of(&name.plain, "queues")
             .live("has key older after"),
         may: May::of(&asked.visitor, &queue),
-        offers_buried: worry.as_ref().is_some_and(|worry| worry.way == Way::Buried),
-        why: worry.map(|worry| (worry.level == Level::Alarm, worry.says, worry.because)),
+        offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
+        why: match finding {
+            Some(found) => Some((
+                found.rule.level() == Level::Alarm,
+                found.says,
+                found.because,
+            )),
+            None if slow.is_empty() => None,
+            None => Some((false, "is slow.".to_owned(), slow)),
+        },
         facts: facts(&stats, &given.settings, door.rates(&queue)),
         elsewhere: elsewhere.map(|called| elsewhere_of(&asked, called)),
         charts: history
@@ -187,6 +203,10 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         setup,
     };
     Ok(pages::show(StatusCode::OK, &page))
+}
+
+fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {
+    finding.is_some_and(|finding| finding.rule == rule)
 }
 
 fn elsewhere_of(asked: &Asked, called: Called) -> Elsewhere {
@@ -242,6 +262,15 @@ fn facts(
         0 => words::NONE.to_owned(),
         _ => words::duration(stats.oldest_ms),
     };
+    let left = totals.left();
+    let ends = [
+        ("Finished", left.finished),
+        ("Removed", left.removed),
+        ("Failed for good", left.failed),
+        ("Dropped", left.dropped),
+        ("Expired", left.expired),
+        ("Moved away", left.moved),
+    ];
     let mut all = vec![("Oldest ready", oldest)];
     if let Some(rates) = rates {
         let [into, out] = past::speed(rates);
@@ -249,14 +278,15 @@ fn facts(
         all.push(("Out, per second", out));
         all.push(("Empty in", past::empty_in(stats, rates)));
     }
+    all.push(("Put", words::count(totals.puts)));
+    let ends = ends
+        .into_iter()
+        .filter(|(word, number)| *number > 0 || *word == "Finished");
+    all.extend(ends.map(|(word, number)| (word, words::count(number))));
     all.extend([
-        ("Put", words::count(totals.puts)),
-        ("Taken", words::count(totals.taken)),
-        ("Finished", words::count(totals.finished)),
         ("Leases that ran out", words::count(totals.timeouts)),
-        ("Dead letters", words::count(totals.dead_letters)),
         (
-            "Takers that wait",
+            "Consumers that wait",
             words::count(gauges.waiters + gauges.lookers),
         ),
         ("Size", words::bytes(gauges.bytes)),

@@ -1,20 +1,9 @@
 //! How numbers, times and sizes are written on a page.
 
+pub(super) use quintet_door::words::{count, duration, of};
+
 /// Stands where there is nothing to tell.
 pub(super) const NONE: &str = "–";
-
-/// A count in full: `48,210`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
 
 /// A count in a table: from a million on with three digits, `1.24 M`.
 pub(super) fn short_count(number: u64) -> String {
@@ -49,20 +38,6 @@ pub(super) fn rate(tenths: u64) -> String {
         0 => "0".to_owned(),
         1..=999 => format!("{}.{}", tenths / 10, tenths % 10),
         _ => count(tenths / 10),
-    }
-}
-
-/// A duration in two units: `0.3 s`, `16 s`, `47 m 12 s`, `2 h 14 m`,
-/// `3 d 04 h`.
-pub(super) fn duration(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        0..=9 => format!("{seconds}.{} s", ms % 1000 / 100),
-        10..=59 => format!("{seconds} s"),
-        60..=3599 => format!("{minutes} m {:02} s", seconds % 60),
-        3600..=86_399 => format!("{hours} h {:02} m", minutes % 60),
-        _ => format!("{} d {:02} h", count(days), hours % 24),
     }
 }
 
@@ -103,11 +78,6 @@ fn written(ms: u64, format: &str) -> String {
         Some(moment) => moment.format(format).to_string(),
         None => "beyond all calendars".to_owned(),
     }
-}
-
-/// `1 message`, `2 messages`.
-pub(super) fn of(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
 /// A duration as people type it: `10s`, `5m`, `2h`, `7d`, `250ms`; a bare number

@@ -24,10 +24,13 @@ pub(crate) struct Figures {
     pub(super) in_per_s: Option<f64>,
     /// Messages that left.
     pub(super) out_per_s: Option<f64>,
+    /// Of those, dropped or expired.
+    pub(super) lost_per_s: Option<f64>,
 }
 
 impl Figures {
     pub(crate) fn of(stats: &QueueStats, rates: Option<Rates>) -> Self {
+        let lost = rates.map(|rates| rates.left_rounded());
         let rates = rates.map(Rates::rounded);
         Self {
             ready: stats.gauges.ready,
@@ -39,6 +42,7 @@ impl Figures {
             waiters: stats.gauges.waiters,
             in_per_s: rates.map(|[into, _]| into),
             out_per_s: rates.map(|[_, out]| out),
+            lost_per_s: lost.map(|[_, _, _, dropped, expired, _]| dropped + expired),
         }
     }
 }

@@ -375,7 +375,7 @@ fn messages_are_buried_retried_moved_and_deleted() {
         assert!(note(&world, &reply).starts_with("Buried"));
     }
     assert_eq!(queue(&world, "work")["buried"], 3);
-    assert!(page(&world, "/").contains("has 3 messages buried."));
+    assert!(page(&world, "/").contains("set aside 3 messages that failed within the last hour."));
     // One.
     let shown = page(&world, &format!("/messages/{}", ids[0]));
     send(

@@ -1,0 +1,411 @@
+//! Which queues need an operator's attention, why, and in what order.
+//!
+//! A pure function of a queue's numbers: the console, the API, the metrics and `quintet top` show
+//! its result. docs/attention.md has each rule with its formula and its setting.
+
+use quintet_engine::{Name, Pattern, QueueStats};
+
+use crate::history::Recent;
+use crate::words::{count, duration, of};
+
+/// From what on a queue needs attention. The settings `attention_*`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Thresholds {
+    /// Messages dropped or expired in five minutes. 0: the rule is off, as in all of these.
+    pub lost: u64,
+    /// Failed tries in five minutes.
+    pub failures: u64,
+    /// Their share of all tries, percent.
+    pub failing_percent: u64,
+    /// Ready messages of a queue that grows.
+    pub growing: u64,
+    /// Messages that were buried or became dead letters in an hour.
+    pub dead: u64,
+    /// Leases that ran out in five minutes.
+    pub timeouts: u64,
+    /// So long no lease ends while messages wait, ms.
+    pub stuck_ms: u64,
+    /// Ready messages of a queue without consumers.
+    pub unconsumed: u64,
+    /// So long the oldest of them waits, ms.
+    pub unconsumed_ms: u64,
+    /// Queues that may be without consumers: names, with `*` for anything.
+    pub muted: Vec<String>,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            lost: 1,
+            failures: 10,
+            failing_percent: 50,
+            growing: 1000,
+            dead: 1,
+            timeouts: 5,
+            stuck_ms: 10 * 60_000,
+            unconsumed: 10,
+            unconsumed_ms: 5 * 60_000,
+            muted: Vec::new(),
+        }
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    Warning,
+    Alarm,
+}
+
+/// The rules, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rule {
+    /// The server accepts no puts.
+    Server,
+    Down,
+    Losing,
+    Failing,
+    Growing,
+    DeadLetters,
+    StuckLeases,
+    Limit,
+    Paused,
+    NoConsumers,
+}
+
+impl Rule {
+    pub const ALL: [Self; 10] = [
+        Self::Server,
+        Self::Down,
+        Self::Losing,
+        Self::Failing,
+        Self::Growing,
+        Self::DeadLetters,
+        Self::StuckLeases,
+        Self::Limit,
+        Self::Paused,
+        Self::NoConsumers,
+    ];
+
+    /// One word, for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Down => "down",
+            Self::Losing => "losing",
+            Self::Failing => "failing",
+            Self::Growing => "growing",
+            Self::DeadLetters => "dead_letters",
+            Self::StuckLeases => "stuck_leases",
+            Self::Limit => "limit",
+            Self::Paused => "paused",
+            Self::NoConsumers => "no_consumers",
+        }
+    }
+
+    pub fn level(self) -> Level {
+        match self {
+            Self::Server | Self::Down | Self::Losing | Self::Failing => Level::Alarm,
+            Self::Growing
+            | Self::DeadLetters
+            | Self::StuckLeases
+            | Self::Limit
+            | Self::Paused
+            | Self::NoConsumers => Level::Warning,
+        }
+    }
+}
+
+/// Why a queue needs attention.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    pub rule: Rule,
+    /// Among findings of one rule the larger comes first.
+    pub weight: u64,
+    /// Continues a sentence that begins with the queue's name.
+    pub says: String,
+    /// The cause, as far as the numbers show it; may be empty.
+    pub because: String,
+}
+
+impl Finding {
+    fn new(rule: Rule, weight: u64, says: String, because: impl Into<String>) -> Self {
+        let because = because.into();
+        Self {
+            rule,
+            weight,
+            says,
+            because,
+        }
+    }
+}
+
+impl Thresholds {
+    /// The worst finding about a queue, if there is any.
+    pub fn judge(&self, stats: &QueueStats, recent: Option<&Recent>) -> Option<Finding> {
+        let by_recent = |rule: fn(&Self, &QueueStats, &Recent) -> Option<Finding>| {
+            recent.and_then(|recent| rule(self, stats, recent))
+        };
+        down(stats)
+            .or_else(|| by_recent(Self::losing))
+            .or_else(|| by_recent(Self::failing))
+            .or_else(|| by_recent(Self::growing))
+            .or_else(|| by_recent(Self::dead_letters))
+            .or_else(|| by_recent(Self::stuck_leases))
+            .or_else(|| by_recent(Self::limit))
+            .or_else(|| paused(stats))
+            .or_else(|| self.no_consumers(stats, recent))
+    }
+
+    fn losing(&self, _: &QueueStats, recent: &Recent) -> Option<Finding> {
+        let (dropped, expired) = (recent.left.dropped, recent.left.expired);
+        let lost = dropped + expired;
+        (self.lost > 0 && lost >= self.lost).then(|| {
+            let parts = [(dropped, "dropped"), (expired, "expired")];
+            let parts = parts.iter().filter(|(number, _)| *number > 0);
+            let parts = parts.map(|(number, word)| format!("{} {word}", count(*number)));
+            let parts: Vec<String> = parts.collect();
+            let says = format!(
+                "lost {} {}: {}.",
+                of(lost, "message", "messages"),
+                within(recent),
+                parts.join(", ")
+            );
+            let because = match (dropped, expired) {
+                (0, _) => "Their time to live ran out before a consumer took them.",
+                (_, 0) => "The queue is full and drops the oldest (when_full).",
+                _ => "The queue is full, and messages outlive their time to live.",
+            };
+            Finding::new(Rule::Losing, lost, says, because)
+        })
+    }
+
+    fn failing(&self, _: &QueueStats, recent: &Recent) -> Option<Finding> {
+        let (failures, done) = (recent.failures, recent.left.finished);
+        let share = failures * 100 / (failures + done).max(1);
+        let fails = failures >= self.failures && share >= self.failing_percent;
+        (self.failures > 0 && fails).then(|| {
+            let says = format!(
+                "fails: {} of {} {}.",
+                count(failures),
+                of(failures + done, "try", "tries"),
+                within(recent)
+            );
+            Finding::new(Rule::Failing, failures, says, "")
+        })
+    }
+
+    fn growing(&self, stats: &QueueStats, recent: &Recent) -> Option<Finding> {
+        let out: u64 = recent.left.values().iter().sum();
+        let gauges = &stats.gauges;
+        let consumers = gauges.waiters + gauges.lookers + gauges.reserved + recent.left.finished;
+        let more = recent.came.saturating_sub(out);
+        let grows = gauges.ready >= self.growing
+            && consumers > 0
+            && recent.span_ms >= 60_000
+            && more >= self.growing / 10
+            && recent.came * 10 >= out * 11;
+        (self.growing > 0 && grows).then(|| {
+            let says = format!(
+                "grows although consumers take from it: {} ready, {} in and {} out {}.",
+                count(gauges.ready),
+                count(recent.came),
+                count(out),
+                within(recent)
+            );
+            Finding::new(Rule::Growing, more, says, why_slow(stats, Some(recent)))
+        })
+    }
+
+    fn dead_letters(&self, _: &QueueStats, recent: &Recent) -> Option<Finding> {
+        (self.dead > 0 && recent.dead >= self.dead).then(|| {
+            let says = format!(
+                "set aside {} within the last hour.",
+                of(recent.dead, "message that failed", "messages that failed")
+            );
+            Finding::new(Rule::DeadLetters, recent.dead, says, "")
+        })
+    }
+
+    fn stuck_leases(&self, stats: &QueueStats, recent: &Recent) -> Option<Finding> {
+        let gauges = &stats.gauges;
+        let out = recent.timeouts;
+        if self.timeouts > 0 && out >= self.timeouts && out * 20 >= recent.left.finished + out {
+            let says = format!(
+                "has consumers that do not finish: {} ran out {}.",
+                of(out, "lease", "leases"),
+                within(recent)
+            );
+            let because = "Its workers die, hang, or need more time than the lease gives.";
+            return Some(Finding::new(Rule::StuckLeases, out, says, because));
+        }
+        let stuck = gauges.reserved > 0 && gauges.ready > 0 && recent.no_end_ms >= self.stuck_ms;
+        (self.stuck_ms > 0 && stuck).then(|| {
+            let says = format!(
+                "has {} that did not end for {}; {} ready.",
+                of(gauges.reserved, "lease", "leases"),
+                duration(recent.no_end_ms),
+                count(gauges.ready)
+            );
+            Finding::new(Rule::StuckLeases, gauges.reserved, says, "")
+        })
+    }
+
+    fn limit(&self, stats: &QueueStats, recent: &Recent) -> Option<Finding> {
+        if recent.refused > 0 {
+            let says = format!(
+                "is full and refused {} {}.",
+                of(recent.refused, "put", "puts"),
+                within(recent)
+            );
+            return Some(Finding::new(Rule::Limit, recent.refused, says, ""));
+        }
+        let waits = stats.gauges.ready > 0 && stats.oldest_ms >= self.unconsumed_ms;
+        let held = stats.limited || recent.limited > 0;
+        (waits && held).then(|| {
+            let says = format!(
+                "is slowed by its limits: {} ready, the oldest for {}.",
+                count(stats.gauges.ready),
+                duration(stats.oldest_ms)
+            );
+            let because = why_slow(stats, Some(recent));
+            Finding::new(Rule::Limit, stats.gauges.ready, says, because)
+        })
+    }
+
+    fn no_consumers(&self, stats: &QueueStats, recent: Option<&Recent>) -> Option<Finding> {
+        let ready = stats.gauges.ready;
+        if self.unconsumed == 0 || ready < self.unconsumed || !self.is_unconsumed(stats, recent) {
+            return None;
+        }
+        let says = format!(
+            "has no consumers: {} ready, the oldest for {}.",
+            count(ready),
+            duration(stats.oldest_ms)
+        );
+        Some(Finding::new(Rule::NoConsumers, ready, says, ""))
+    }
+
+    /// True if messages wait for long and nobody takes, holds or waits for any: except where the
+    /// queue is muted or all its messages were set aside from other queues.
+    pub fn is_unconsumed(&self, stats: &QueueStats, recent: Option<&Recent>) -> bool {
+        let gauges = &stats.gauges;
+        let set_aside = stats.totals.puts == 0 && stats.totals.moved_in > 0;
+        gauges.ready > 0
+            && stats.oldest_ms >= self.unconsumed_ms
+            && gauges.waiters + gauges.lookers + gauges.reserved == 0
+            && recent.is_none_or(|recent| recent.left.finished == 0)
+            && !set_aside
+            && !self.is_muted(&stats.name)
+    }
+
+    fn is_muted(&self, queue: &Name) -> bool {
+        let mut muted = self.muted.iter();
+        muted.any(|text| Pattern::new(text).matches(queue.as_bytes()))
+    }
+}
+
+fn down(stats: &QueueStats) -> Option<Finding> {
+    let ready = stats.gauges.ready;
+    stats.down.then(|| {
+        let says = format!(
+            "is down: puts are refused, takes wait; {} ready.",
+            count(ready)
+        );
+        Finding::new(Rule::Down, ready, says, "")
+    })
+}
+
+fn paused(stats: &QueueStats) -> Option<Finding> {
+    let ready = stats.gauges.ready;
+    (stats.paused && ready > 0).then(|| {
+        let left = match stats.paused_left_ms {
+            0 => "until it is resumed".to_owned(),
+            left => format!("for another {}", duration(left)),
+        };
+        let says = format!("is paused {left}; {} ready.", count(ready));
+        Finding::new(Rule::Paused, ready, says, consumers(stats.gauges.waiters))
+    })
+}
+
+fn consumers(waiters: u64) -> String {
+    match waiters {
+        0 => "No consumer waits.".to_owned(),
+        1 => "1 consumer waits.".to_owned(),
+        more => format!("{} consumers wait.", count(more)),
+    }
+}
+
+/// Why messages of a queue wait, in a sentence; empty: nothing is known to hold them back.
+pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
+    let gauges = &stats.gauges;
+    let limited = recent.map_or(0, |recent| recent.limited);
+    match () {
+        () if stats.down => "The queue is down.".to_owned(),
+        () if stats.paused => "The queue is paused.".to_owned(),
+        () if stats.limited => {
+            let reserved = of(gauges.reserved, "message is", "messages are");
+            format!(
+                "The queue's limit is reached (in_flight_max or take_rate): {reserved} reserved."
+            )
+        }
+        () if stats.keys_limited > 0 => format!(
+            "A limit holds back messages of {} (key_in_flight_max or key_take_rate).",
+            of(stats.keys_limited, "key", "keys")
+        ),
+        () if limited > 0 => format!(
+            "A limit held messages back at {}.",
+            of(limited, "take", "takes")
+        ),
+        () if gauges.ready > 0 && gauges.waiters + gauges.lookers + gauges.reserved == 0 => {
+            "The queue has no consumers.".to_owned()
+        }
+        () => String::new(),
+    }
+}
+
+fn within(recent: &Recent) -> String {
+    match recent.span_ms {
+        0..60_000 => format!("within {} s", recent.span_ms.div_ceil(1000).max(1)),
+        _ => format!("within {} min", recent.span_ms.div_ceil(60_000)),
+    }
+}
+
+/// A finding and its queue; `None` where it is about several queues, or about the server.
+pub type Found = (Option<Name>, Finding);
+
+/// Findings in the order in which they are shown: by rule, then by weight, then by name. Several
+/// queues without consumers are one finding.
+pub fn ranked(mut found: Vec<(Name, Finding)>, unready: Option<&str>) -> Vec<Found> {
+    found.sort_unstable_by(|(a, one), (b, other)| {
+        let by = one.rule.cmp(&other.rule);
+        let by = by.then_with(|| other.weight.cmp(&one.weight));
+        by.then_with(|| a.cmp(b))
+    });
+    let first = found.partition_point(|(_, finding)| finding.rule < Rule::NoConsumers);
+    let mut without = found.split_off(first);
+    let server = unready.map(|why| {
+        let says = format!("The server accepts no puts: {why}.");
+        (None, Finding::new(Rule::Server, 0, says, ""))
+    });
+    let mut all: Vec<Found> = server.into_iter().collect();
+    all.extend(
+        found
+            .into_iter()
+            .map(|(name, finding)| (Some(name), finding)),
+    );
+    if without.len() == 1 {
+        let (name, finding) = without.remove(0);
+        all.push((Some(name), finding));
+    } else if !without.is_empty() {
+        let ready: u64 = without.iter().map(|(_, finding)| finding.weight).sum();
+        let queues = count(without.len() as u64);
+        let says = format!("{queues} queues have no consumers: {} ready.", count(ready));
+        all.push((None, Finding::new(Rule::NoConsumers, ready, says, "")));
+    }
+    all
+}
+
+#[cfg(test)]
+#[path = "attention_tests.rs"]
+mod tests;

@@ -1,0 +1,273 @@
+use super::*;
+
+const MINUTE: u64 = 60_000;
+
+/// The rule, and the whole sentence.
+fn judged(change: impl FnOnce(&mut QueueStats, &mut Recent)) -> Option<(Rule, String)> {
+    let mut stats = QueueStats::default();
+    let mut recent = Recent {
+        span_ms: 5 * MINUTE,
+        ..Recent::default()
+    };
+    change(&mut stats, &mut recent);
+    let found = Thresholds::default().judge(&stats, Some(&recent))?;
+    let because = [found.says, found.because].join(" ");
+    Some((found.rule, because.trim_end().to_owned()))
+}
+
+fn is(change: impl FnOnce(&mut QueueStats, &mut Recent), rule: Rule, says: &str) {
+    assert_eq!(judged(change), Some((rule, says.to_owned())));
+}
+
+#[test]
+fn each_rule_has_its_sentence() {
+    is(
+        |stats, _| {
+            stats.down = true;
+            stats.gauges.ready = 3;
+        },
+        Rule::Down,
+        "is down: puts are refused, takes wait; 3 ready.",
+    );
+    is(
+        |_, recent| {
+            recent.left.dropped = 7500;
+            recent.left.expired = 1;
+        },
+        Rule::Losing,
+        "lost 7,501 messages within 5 min: 7,500 dropped, 1 expired. \
+         The queue is full, and messages outlive their time to live.",
+    );
+    is(
+        |_, recent| {
+            recent.failures = 30;
+            recent.left.finished = 10;
+        },
+        Rule::Failing,
+        "fails: 30 of 40 tries within 5 min.",
+    );
+    is(
+        |stats, recent| {
+            stats.gauges.ready = 5000;
+            stats.gauges.reserved = 2;
+            stats.limited = true;
+            recent.came = 4000;
+            recent.left.finished = 1000;
+        },
+        Rule::Growing,
+        "grows although consumers take from it: 5,000 ready, 4,000 in and 1,000 out within 5 min. \
+         The queue's limit is reached (in_flight_max or take_rate): 2 messages are reserved.",
+    );
+    is(
+        |_, recent| recent.dead = 1,
+        Rule::DeadLetters,
+        "set aside 1 message that failed within the last hour.",
+    );
+    is(
+        |_, recent| {
+            recent.timeouts = 5;
+            recent.left.finished = 95;
+        },
+        Rule::StuckLeases,
+        "has consumers that do not finish: 5 leases ran out within 5 min. \
+         Its workers die, hang, or need more time than the lease gives.",
+    );
+    is(
+        |stats, recent| {
+            stats.gauges.reserved = 4;
+            stats.gauges.ready = 9;
+            recent.no_end_ms = 10 * MINUTE;
+        },
+        Rule::StuckLeases,
+        "has 4 leases that did not end for 10 m 00 s; 9 ready.",
+    );
+    is(
+        |_, recent| recent.refused = 12,
+        Rule::Limit,
+        "is full and refused 12 puts within 5 min.",
+    );
+    is(
+        |stats, recent| {
+            stats.gauges.ready = 2;
+            stats.gauges.waiters = 1;
+            stats.oldest_ms = 5 * MINUTE;
+            recent.limited = 8;
+        },
+        Rule::Limit,
+        "is slowed by its limits: 2 ready, the oldest for 5 m 00 s. \
+         A limit held messages back at 8 takes.",
+    );
+    is(
+        |stats, _| {
+            stats.paused = true;
+            stats.gauges.ready = 1204;
+            stats.gauges.waiters = 1;
+        },
+        Rule::Paused,
+        "is paused until it is resumed; 1,204 ready. 1 consumer waits.",
+    );
+    is(
+        |stats, _| {
+            stats.gauges.ready = 10;
+            stats.oldest_ms = 5 * MINUTE;
+        },
+        Rule::NoConsumers,
+        "has no consumers: 10 ready, the oldest for 5 m 00 s.",
+    );
+}
+
+#[test]
+fn one_less_than_each_threshold_is_quiet() {
+    assert_eq!(judged(|_, _| {}), None);
+    // Half of the tries, and one less.
+    let fails = |failures, finished| {
+        judged(|_, recent| {
+            recent.failures = failures;
+            recent.left.finished = finished;
+        })
+    };
+    assert!(fails(10, 10).is_some());
+    assert_eq!(fails(10, 11), None);
+    assert_eq!(fails(9, 0), None);
+    // A burst that consumers work off.
+    let grows = |ready, came, span_ms| {
+        judged(|stats, recent| {
+            stats.gauges.ready = ready;
+            stats.gauges.waiters = 1;
+            recent.came = came;
+            recent.left.finished = 1000;
+            recent.span_ms = span_ms;
+        })
+    };
+    assert!(grows(1000, 1100, MINUTE).is_some());
+    assert_eq!(grows(999, 1100, MINUTE), None);
+    assert_eq!(grows(1000, 1099, MINUTE), None);
+    assert_eq!(grows(1000, 1100, MINUTE - 1), None);
+    // Messages that a bury or an expiry moves to another queue are not lost.
+    assert_eq!(judged(|_, recent| recent.left.moved = 50), None);
+    let timeouts = |timeouts, finished| {
+        judged(|_, recent| {
+            recent.timeouts = timeouts;
+            recent.left.finished = finished;
+        })
+    };
+    assert_eq!(timeouts(4, 0), None);
+    assert_eq!(timeouts(5, 96), None);
+    // A long job beside which nothing waits.
+    let busy = judged(|stats, recent| {
+        stats.gauges.reserved = 1;
+        recent.no_end_ms = 24 * 60 * MINUTE;
+    });
+    assert_eq!(busy, None);
+    // A pause that holds nothing up.
+    assert_eq!(judged(|stats, _| stats.paused = true), None);
+}
+
+#[test]
+fn a_queue_without_consumers_is_told_only_where_that_means_something() {
+    let without = |change: fn(&mut QueueStats, &mut Recent)| {
+        judged(|stats, recent| {
+            stats.name = Name::from("archive.2026");
+            stats.gauges.ready = 10;
+            stats.oldest_ms = 5 * MINUTE;
+            change(stats, recent);
+        })
+    };
+    assert!(without(|_, _| {}).is_some());
+    assert_eq!(without(|stats, _| stats.gauges.ready = 9), None);
+    assert_eq!(without(|stats, _| stats.oldest_ms -= 1), None);
+    assert_eq!(without(|stats, _| stats.gauges.waiters = 1), None);
+    assert_eq!(without(|_, recent| recent.left.finished = 1), None);
+    // A dead-letter queue: nothing was put there, all of it was moved there.
+    assert_eq!(without(|stats, _| stats.totals.moved_in = 10), None);
+    let muted = Thresholds {
+        muted: vec!["archive*".to_owned()],
+        ..Thresholds::default()
+    };
+    let mut stats = QueueStats::default();
+    stats.gauges.ready = 10;
+    stats.oldest_ms = 5 * MINUTE;
+    assert!(muted.judge(&stats, None).is_some());
+    stats.name = Name::from("archive.2026");
+    assert_eq!(muted.judge(&stats, None), None);
+}
+
+#[test]
+fn a_rule_whose_threshold_is_zero_is_off() {
+    let off = Thresholds {
+        lost: 0,
+        failures: 0,
+        failing_percent: 0,
+        growing: 0,
+        dead: 0,
+        timeouts: 0,
+        stuck_ms: 0,
+        unconsumed: 0,
+        unconsumed_ms: 0,
+        muted: Vec::new(),
+    };
+    let mut stats = QueueStats::default();
+    stats.gauges.ready = 1 << 20;
+    stats.oldest_ms = 1 << 40;
+    let mut recent = Recent {
+        span_ms: MINUTE,
+        came: 1 << 20,
+        failures: 1 << 20,
+        timeouts: 1 << 20,
+        dead: 1 << 20,
+        no_end_ms: 1 << 40,
+        ..Recent::default()
+    };
+    recent.left.dropped = 1 << 20;
+    assert_eq!(off.judge(&stats, Some(&recent)), None);
+    stats.gauges.reserved = 1;
+    assert_eq!(off.judge(&stats, Some(&recent)), None);
+}
+
+#[test]
+fn the_worst_come_first_and_queues_without_consumers_are_one_line() {
+    let finding = |rule, weight| Finding::new(rule, weight, format!("{rule:?}."), "");
+    let found = vec![
+        (Name::from("a"), finding(Rule::NoConsumers, 30)),
+        (Name::from("b"), finding(Rule::Paused, 9)),
+        (Name::from("c"), finding(Rule::NoConsumers, 12)),
+        (Name::from("d"), finding(Rule::Losing, 1)),
+        (Name::from("e"), finding(Rule::Losing, 5)),
+        (Name::from("f"), finding(Rule::Growing, 100)),
+        (Name::from("c2"), finding(Rule::Losing, 5)),
+    ];
+    let told = ranked(found, Some("the disk is full"));
+    let told: Vec<(String, Rule, String)> = told
+        .into_iter()
+        .map(|(name, found)| {
+            let name = name.map_or_else(|| "-".to_owned(), |name| name.to_string());
+            (name, found.rule, found.says)
+        })
+        .collect();
+    let told: Vec<(&str, Rule, &str)> = told
+        .iter()
+        .map(|(name, rule, says)| (&**name, *rule, &**says))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "-",
+                Rule::Server,
+                "The server accepts no puts: the disk is full."
+            ),
+            ("c2", Rule::Losing, "Losing."),
+            ("e", Rule::Losing, "Losing."),
+            ("d", Rule::Losing, "Losing."),
+            ("f", Rule::Growing, "Growing."),
+            ("b", Rule::Paused, "Paused."),
+            (
+                "-",
+                Rule::NoConsumers,
+                "2 queues have no consumers: 42 ready."
+            ),
+        ]
+    );
+    let one = ranked(vec![(Name::from("a"), finding(Rule::NoConsumers, 3))], None);
+    assert_eq!(one[0].0, Some(Name::from("a")));
+}

@@ -1,0 +1,113 @@
+//! Why queues need attention, told by the real binary: the API, the first page, the metrics.
+
+use serde_json::{Value, json};
+
+use super::api::{get, post};
+use crate::common::{Server, Start, page};
+
+/// Queues and what went wrong with them, in the order in which they are told.
+const FAULTS: [(&str, &str, &str); 6] = [
+    ("loses", "losing", "alarm"),
+    ("fails", "failing", "alarm"),
+    ("buries", "dead_letters", "warning"),
+    ("full", "limit", "warning"),
+    ("stopped", "paused", "warning"),
+    ("alone", "no_consumers", "warning"),
+];
+
+fn put(server: &Server, queue: &str, count: usize) -> u16 {
+    let messages: Vec<Value> = (0..count)
+        .map(|n| json!({ "body": n.to_string() }))
+        .collect();
+    let path = format!("/queues/{queue}/messages");
+    post(server, &path, &json!({ "messages": messages })).status
+}
+
+fn reserved(server: &Server, queue: &str) -> String {
+    let reply = post(server, &format!("/queues/{queue}/reserve"), &json!({}));
+    let lease = reply.json["messages"][0]["lease"].as_str();
+    lease.expect("a lease").to_owned()
+}
+
+fn findings(server: &Server) -> Vec<Value> {
+    let reply = get(server, "/attention");
+    assert_eq!(reply.status, 200, "{}", reply.json);
+    reply.json["findings"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn what_went_wrong_is_told_at_once_and_the_worst_first() {
+    let config = "attention_unconsumed_for = '0s'\nattention_unconsumed = 2\n\
+                  attention_failures = 3\nattention_muted = ['healthy*']\n\
+                  [[queue]]\nname = 'loses'\nmessages_max = 1\nwhen_full = 'drop_oldest'\n\
+                  [[queue]]\nname = 'full'\nmessages_max = 1\n";
+    let server = Start::of(config).listen(&["http=0"]).serve();
+    for number in 0..20 {
+        assert_eq!(put(&server, &format!("healthy-{number}"), 20), 201);
+    }
+    assert_eq!(findings(&server), Vec::<Value>::new());
+    assert!(!page(&server, "/").1.contains("Needs attention</h2>"));
+
+    // In another order than they are told in.
+    assert_eq!(put(&server, "alone", 2), 201);
+    assert_eq!(put(&server, "stopped", 1), 201);
+    assert_eq!(
+        post(&server, "/queues/stopped/pause", &json!({})).status,
+        204
+    );
+    assert_eq!(put(&server, "full", 1), 201);
+    assert_ne!(put(&server, "full", 1), 201);
+    assert_eq!(put(&server, "buries", 1), 201);
+    let lease = reserved(&server, "buries");
+    assert_eq!(
+        post(&server, &format!("/leases/{lease}/bury"), &json!({})).status,
+        204
+    );
+    assert_eq!(put(&server, "fails", 1), 201);
+    for _ in 0..3 {
+        let lease = reserved(&server, "fails");
+        let fail = json!({ "error": "no" });
+        let failed = post(&server, &format!("/leases/{lease}/fail"), &fail);
+        assert!(failed.status < 300, "{}", failed.json);
+    }
+    for _ in 0..4 {
+        assert_eq!(put(&server, "loses", 1), 201);
+    }
+
+    let found = findings(&server);
+    let told: Vec<_> = found
+        .iter()
+        .map(|one| ["queue", "rule", "level"].map(|key| one[key].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        told,
+        FAULTS.map(|(queue, rule, level)| [queue, rule, level])
+    );
+    let text = found[0]["text"].as_str().expect("a sentence");
+    assert!(text.starts_with("loses lost 3 messages within "), "{text}");
+    let (_, shown) = page(&server, "/");
+    let at = |queue: &str| shown.find(&format!("data-f=\"need/{queue}\""));
+    let places: Vec<_> = FAULTS.iter().map(|(queue, ..)| at(queue)).collect();
+    assert!(places[0].is_some() && places.is_sorted(), "{shown}");
+    let (_, metrics) = page(&server, "/metrics");
+    for (queue, rule, _) in FAULTS {
+        let line = format!("quintet_queue_attention{{queue=\"{queue}\",rule=\"{rule}\"}} 1");
+        assert!(
+            metrics.lines().any(|told| told == line),
+            "{line}\n{metrics}"
+        );
+        let line = format!("quintet_queues_need_attention{{rule=\"{rule}\"}} 1");
+        assert!(
+            metrics.lines().any(|told| told == line),
+            "{line}\n{metrics}"
+        );
+    }
+    let dropped = "quintet_queue_left_total{queue=\"loses\",reason=\"dropped\"} 3";
+    assert!(metrics.lines().any(|told| told == dropped), "{metrics}");
+    // The queue's page has the same sentence.
+    let (_, shown) = page(&server, "/queues/loses");
+    assert!(
+        shown.contains("This queue lost 3 messages within"),
+        "{shown}"
+    );
+}
