@@ -74,6 +74,7 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// In the order of the enum, so `rule as usize` is a rule's place in it.
     pub const ALL: [Self; 10] = [
         Self::Server,
         Self::Down,
@@ -103,6 +104,7 @@ impl Rule {
         }
     }
 
+    /// An alarm if messages are lost or refused, or work fails.
     pub fn level(self) -> Level {
         match self {
             Self::Server | Self::Down | Self::Losing | Self::Failing => Level::Alarm,

@@ -194,6 +194,7 @@ impl<T: Copy> Left<T> {
         "finished", "removed", "failed", "dropped", "expired", "moved",
     ];
 
+    /// In the order of [`Self::NAMES`].
     pub fn values(&self) -> [T; 6] {
         [
             self.finished,
@@ -205,6 +206,7 @@ impl<T: Copy> Left<T> {
         ]
     }
 
+    /// Takes them in the order of [`Self::NAMES`].
     pub fn from_values(values: [T; 6]) -> Self {
         let [finished, removed, failed, dropped, expired, moved] = values;
         Self {
