@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quintet_engine::{Ms, WallAhead};
 
-use super::{Core, locked};
+use super::{Core, Work, locked};
 
 /// The next deadline over all shards, and how to make it earlier.
 pub(crate) struct Timer {
@@ -119,7 +119,9 @@ impl Core {
         if look.ahead.0.abs_diff(told.0) > AHEAD_FINE_MS {
             *told = look.ahead;
             for shard in 0..self.shards.len() {
-                self.lock(shard).engine.set_wall_ahead(look.ahead);
+                self.lock(shard, Work::Timer)
+                    .engine
+                    .set_wall_ahead(look.ahead);
             }
         }
     }
@@ -129,7 +131,7 @@ impl Core {
     pub fn catch_up(&self) {
         let now = self.clock.now();
         for shard in 0..self.shards.len() {
-            while self.lock(shard).engine.next_deadline() <= now {
+            while self.lock(shard, Work::Timer).engine.next_deadline() <= now {
                 self.tick(shard);
             }
         }
@@ -138,7 +140,7 @@ impl Core {
     /// Does what is due in one shard.
     fn tick(&self, shard: usize) {
         self.shards[shard].give_way();
-        self.visit(|access| {
+        self.visit_for(Work::Timer, |access| {
             access.step(shard, |at| {
                 if at.engine.next_deadline() <= at.now {
                     at.engine.tick(at.now, at.journal, at.deliveries);
