@@ -64,13 +64,14 @@ impl Stats {
 /// A row for each kind of work that held a shard while others waited, the longest time first.
 fn locks(numbers: &Value) -> Vec<[String; 4]> {
     let number = |key: &str| numbers[key].as_f64().unwrap_or(0.0);
-    let holder = |key: &String| {
-        let name = key.strip_prefix("lock_")?.strip_suffix("_longest_us")?;
-        let waits = number(&format!("lock_{name}_waits"));
-        Some((number(key), waits, number(&format!("lock_{name}_us")), name))
-    };
     let keys = numbers.as_object().into_iter().flat_map(|all| all.keys());
-    let mut holders: Vec<_> = keys.filter_map(holder).collect();
+    let names = keys.filter_map(|key| key.strip_prefix("lock_")?.strip_suffix("_longest_us"));
+    let mut holders: Vec<_> = names
+        .map(|name| {
+            let of = |what: &str| number(&format!("lock_{name}_{what}"));
+            (of("longest_us"), of("waits"), of("us"), name)
+        })
+        .collect();
     holders.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut rows = vec![["holder", "times", "total", "longest"].map(str::to_owned)];
     rows.extend(holders.into_iter().map(|(longest, waits, total, name)| {
