@@ -30,10 +30,8 @@ impl Server {
             let table = self.trust.table();
             let live = table.live_tokens(wall_ms());
             let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;
-            if changed {
-                if let Some((_, io)) = self.mail.split_last() {
-                    io.iter().for_each(|mailbox| mailbox.leave(Mail::Logins));
-                }
+            if changed && let Some((_, io)) = self.mail.split_last() {
+                io.iter().for_each(|mailbox| mailbox.leave(Mail::Logins));
             }
             self.http.clients.close_logged_out(changed);
             seen = (table, live);
