@@ -21,6 +21,7 @@ mod carry_tests;
 mod clock;
 mod commit;
 mod contents;
+mod deadline;
 mod deliver;
 mod histogram;
 mod holders;
@@ -41,6 +42,8 @@ mod recover;
 mod recover_tests;
 mod retire;
 mod room;
+#[cfg(test)]
+mod schedules;
 mod shard;
 mod signal;
 mod sync;
@@ -68,6 +71,7 @@ pub use bodies::{ChunkError, begin_chunk};
 pub use clock::Clock;
 pub(crate) use commit::Committer;
 pub use contents::{Contents, Lost, give_up_runs};
+pub(crate) use deadline::Timer;
 pub use histogram::{AMOUNTS, Distribution, Histogram, TIMES};
 pub use holders::{Holder, Work};
 pub use keep::{BodySource, smallest};
@@ -84,7 +88,12 @@ pub use signal::Signal;
 pub(crate) use sync::SyncTime;
 pub(crate) use tickets::Progress;
 pub use tickets::{Need, Reached};
-pub(crate) use timer::Timer;
+
+/// What threads wait with, in `deadline` and `signal`: `schedules` compiles both with Shuttle's.
+mod primitives {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+}
 
 /// When the log is synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
