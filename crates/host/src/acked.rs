@@ -10,7 +10,7 @@ use quintet_engine::Hold;
 use quintet_log::{Log, LogError, Position, Shared};
 
 use super::tickets::Progress;
-use super::{Core, Need, Post, Shard, Signal, locked};
+use super::{Core, Need, Post, Shard, Signal, Work, locked};
 
 /// So long nobody acknowledges before commands are refused: longer than the
 /// log's keepers take to agree on another leader.
@@ -231,7 +231,7 @@ impl Core {
         let open = self
             .shards
             .iter()
-            .map(|shard| shard.lock().batch.records.len() as u64);
+            .map(|shard| shard.lock(Work::Commit).batch.records.len() as u64);
         let waits = acked.log.unacked() + open.sum::<u64>();
         waits > acked.unacked_max.load(Ordering::Relaxed)
     }

@@ -1,14 +1,13 @@
 //! From the shards' open batches to one frame of the log.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use quintet_engine::{Home, Space};
 use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
 use smallvec::SmallVec;
 
-use super::shard::{Batch, Shard, ShardLock, fill};
-use super::{Core, locked};
+use super::shard::{Batch, Shard, fill};
+use super::{Core, Locked, Work, locked};
 
 /// The log and what is on its way into it. One mutex guards it; whoever holds
 /// that writes frames.
@@ -146,8 +145,9 @@ impl Committer {
     /// Closes the open batch and makes it the pending one. False if there was
     /// nothing in it.
     fn take(&mut self, core: &Core, ending: Ending) -> bool {
-        let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
-            core.shards.iter().map(ShardLock::lock).collect();
+        let mut shards: SmallVec<[Locked<'_>; 4]> = (core.shards.iter())
+            .map(|shard| shard.lock(Work::Commit))
+            .collect();
         let asked = core.acked.as_ref().is_some_and(|acked| acked.take_asked());
         if !asked && shards.iter().all(|shard| shard.batch.is_empty()) {
             if ending == Ending::Now && !self.fresh && self.may_end(core, &mut shards) {
@@ -191,7 +191,7 @@ impl Committer {
 
     /// True if another segment can be begun. If not, the rest of this one is
     /// for what frees space.
-    fn may_end(&self, core: &Core, shards: &mut [MutexGuard<'_, Shard>]) -> bool {
+    fn may_end(&self, core: &Core, shards: &mut [Locked<'_>]) -> bool {
         let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
         let fits = snapshot.sum::<u64>() + self.reserve <= self.segment_bytes;
         if self.log.has_next() && fits || !core.room.is_short() {
@@ -304,7 +304,7 @@ impl Committer {
 
 /// Puts the shards' state at the front of the segment `home`. If that may be
 /// the last one the disk has room for, it takes no puts.
-fn begin_segment(core: &Core, shards: &mut [MutexGuard<'_, Shard>], home: Home) {
+fn begin_segment(core: &Core, shards: &mut [Locked<'_>], home: Home) {
     let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
     core.room.snapshot.store(snapshot.sum(), Ordering::Relaxed);
     let tight = core.room.is_tight();
@@ -312,6 +312,7 @@ fn begin_segment(core: &Core, shards: &mut [MutexGuard<'_, Shard>], home: Home) 
         core.room.full.store(true, Ordering::Relaxed);
     }
     for shard in shards {
+        shard.work = Work::Segment;
         shard.begin_segment(home);
         if tight {
             shard.engine.set_space(Space::NoPuts);

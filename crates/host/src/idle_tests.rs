@@ -14,7 +14,7 @@ use quintet_sim::disk::SimDisk;
 
 use super::clock::{ByHand, Clock};
 use super::keep::tests::{PATIENCE, ask, open_shards};
-use super::{Core, Decided, PartyKey, locked};
+use super::{Core, Decided, PartyKey, Work, locked};
 
 /// In shard 0, and where its messages go: in shard 1.
 const WORK: &str = "a";
@@ -98,7 +98,7 @@ fn brought(core: &Core) -> Vec<Vec<u8>> {
 #[track_caller]
 fn assert_seen_to(core: &Core) {
     for shard in &core.shards {
-        let shard = shard.lock();
+        let shard = shard.lock(Work::Server);
         assert_eq!(shard.engine.sends_to(), None, "a message lies aside");
         let next = shard.engine.next_deadline();
         assert!(
@@ -173,7 +173,14 @@ fn settings_that_bring_a_deadline_nearer_tell_the_timer() {
         scope.spawn(|| core.run_timer());
         let began = Instant::now();
         let is_made = |fact: &Fact| matches!(fact, Fact::QueueMade { .. });
-        let there = || core.shards[0].lock().engine.image().iter().any(is_made);
+        let there = || {
+            core.shards[0]
+                .lock(Work::Server)
+                .engine
+                .image()
+                .iter()
+                .any(is_made)
+        };
         while there() && began.elapsed() < PATIENCE {
             std::thread::yield_now();
         }
@@ -196,7 +203,7 @@ fn what_is_due_when_runs_are_written_again_goes_to_another_shard() {
     let never = AtomicBool::new(false);
     let ids: Vec<_> = (0..100).map(|_| stored(&core, put("long"))).collect();
     core.relieve(0, &never);
-    assert!(!core.shards[0].lock().engine.runs().is_empty());
+    assert!(!core.shards[0].lock(Work::Server).engine.runs().is_empty());
     for (_, id) in ids.iter().enumerate().filter(|(at, _)| at % 10 > 0) {
         let delete = Command::Delete {
             id: *id,

@@ -21,8 +21,10 @@ mod carry_tests;
 mod clock;
 mod commit;
 mod contents;
+mod deadline;
 mod deliver;
 mod histogram;
+mod holders;
 #[cfg(test)]
 mod idle_tests;
 #[cfg(test)]
@@ -40,6 +42,8 @@ mod recover;
 mod recover_tests;
 mod retire;
 mod room;
+#[cfg(test)]
+mod schedules;
 mod shard;
 mod signal;
 mod sync;
@@ -67,7 +71,9 @@ pub use bodies::{ChunkError, begin_chunk};
 pub use clock::Clock;
 pub(crate) use commit::Committer;
 pub use contents::{Contents, Lost, give_up_runs};
+pub(crate) use deadline::Timer;
 pub use histogram::{AMOUNTS, Distribution, Histogram, TIMES};
+pub use holders::{Holder, Work};
 pub use keep::{BodySource, smallest};
 pub(crate) use keep::{Budget, Runs};
 pub use leave::Farewell;
@@ -77,12 +83,17 @@ pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;
 pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};
 pub use room::Room;
-pub(crate) use shard::{Shard, ShardLock};
+pub(crate) use shard::{Locked, Shard, ShardLock};
 pub use signal::Signal;
 pub(crate) use sync::SyncTime;
 pub(crate) use tickets::Progress;
 pub use tickets::{Need, Reached};
-pub(crate) use timer::Timer;
+
+/// What threads wait with, in `deadline` and `signal`: `schedules` compiles both with Shuttle's.
+mod primitives {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+}
 
 /// When the log is synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -409,8 +420,8 @@ impl Core {
     }
 
     /// Locks one shard.
-    pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        self.shards[shard].lock()
+    pub(crate) fn lock(&self, shard: usize, work: Work) -> Locked<'_> {
+        self.shards[shard].lock(work)
     }
 
     /// What the shards know of these parties, in their order. It is short for
@@ -418,7 +429,7 @@ impl Core {
     pub fn parties(&self, parties: &[Party]) -> Vec<PartyStats> {
         let mut all = vec![PartyStats::default(); parties.len()];
         for shard in 0..self.shards.len() {
-            let shard = self.lock(shard);
+            let shard = self.lock(shard, Work::Server);
             for (sum, party) in all.iter_mut().zip(parties) {
                 let here = shard.engine.party_stats(*party);
                 sum.leases += here.leases;
@@ -426,6 +437,11 @@ impl Core {
             }
         }
         all
+    }
+
+    /// The work that held shards for more than a millisecond while others waited for them.
+    pub fn lock_holders(&self) -> Vec<Holder> {
+        holders::sum(self.shards.iter().map(|shard| &shard.holders))
     }
 
     /// Gives every shard new settings.
@@ -443,7 +459,7 @@ impl Core {
 
     /// Takes a step in each shard, one after the other.
     pub(crate) fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
-        self.visit(|access| {
+        self.visit_for(Work::Server, |access| {
             for shard in 0..self.shards.len() {
                 access.step(shard, &mut work);
             }

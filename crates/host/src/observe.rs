@@ -2,7 +2,7 @@
 
 use quintet_engine::{Engine, Fact};
 
-use super::Core;
+use super::{Core, Work};
 
 /// Told of a shard's facts, under its lock: has to be short, and must not ask
 /// the shards.
@@ -26,7 +26,7 @@ impl Core {
         let for_disk = self.waits_for_disk() || self.acked.is_some();
         if self.progress.tell_settled(settled, for_disk) {
             for shard in &self.shards {
-                shard.lock().batch.observer = Some(make());
+                shard.lock(Work::Server).batch.observer = Some(make());
             }
         }
     }

@@ -8,7 +8,7 @@ use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
 
 use super::bodies::chunk_place;
 use super::commit::{Committed, Ending};
-use super::{Core, locked};
+use super::{Core, Work, locked};
 
 /// Pause between two slices of background writing. In tests nobody else
 /// writes.
@@ -224,17 +224,25 @@ impl Core {
         let messages: u64 = self
             .shards
             .iter()
-            .map(|shard| shard.lock_last().engine.homes_live(Home(segment)))
+            .map(|shard| {
+                shard
+                    .lock_last(Work::Retire)
+                    .engine
+                    .homes_live(Home(segment))
+            })
             .sum();
         messages > FEW || !self.bodies.with_chunks_through(segment).is_empty()
     }
 
     /// True if something in the segment must still be remembered.
     fn lives_in(&self, segment: u32) -> bool {
-        self.shards
-            .iter()
-            .any(|shard| shard.lock_last().engine.homes_live(Home(segment)) > 0)
-            || !self.bodies.with_chunks_through(segment).is_empty()
+        self.shards.iter().any(|shard| {
+            shard
+                .lock_last(Work::Retire)
+                .engine
+                .homes_live(Home(segment))
+                > 0
+        }) || !self.bodies.with_chunks_through(segment).is_empty()
     }
 
     /// Writes the messages of a segment again. False if the disk is full.
@@ -242,7 +250,7 @@ impl Core {
         for shard in &self.shards {
             let mut from = Some(0);
             while let Some(cursor) = from {
-                let mut guard = shard.lock_last();
+                let mut guard = shard.lock_last(Work::Retire);
                 let super::Shard { engine, batch, .. } = &mut *guard;
                 let before = batch.records.len();
                 let copied = engine.copy_out(Home(segment), cursor, SLOTS, batch);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quintet_engine::Space;
 
-use super::{Core, locked};
+use super::{Core, Work, locked};
 
 /// What is known of the disk.
 pub struct Room {
@@ -116,7 +116,7 @@ impl Core {
             .full
             .store(space != Space::Enough, Ordering::Relaxed);
         for shard in &self.shards {
-            shard.lock().engine.set_space(space);
+            shard.lock(Work::Server).engine.set_space(space);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One shard: its engine and its part of the open batch.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use quintet_engine::format::put_group;
 use quintet_engine::{Engine, Fact, Hold, Home, Journal};
 
+use super::holders::{Holders, Work};
 use super::locked;
 use super::observe::Observer;
 use super::tickets::{Need, Progress, Ring};
@@ -104,6 +106,39 @@ pub(crate) struct ShardLock {
     shard: Mutex<Shard>,
     /// Threads that have found it taken.
     waiting: AtomicU32,
+    pub(crate) holders: Holders,
+}
+
+/// A shard, locked. Notes what kept others waiting before it unlocks.
+pub(crate) struct Locked<'a> {
+    shard: MutexGuard<'a, Shard>,
+    lock: &'a ShardLock,
+    pub(crate) work: Work,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Shard;
+
+    #[inline]
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.lock.waiting.load(Ordering::Relaxed) != 0 {
+            self.lock.holders.unlock(self.work);
+        }
+    }
 }
 
 /// How often, and for how long each time, a thread with much to do gives way
@@ -115,32 +150,40 @@ impl ShardLock {
         Self {
             shard: Mutex::new(shard),
             waiting: AtomicU32::new(0),
+            holders: Holders::new(),
         }
     }
 
     /// Locks it, as [`locked`].
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
-        match self.shard.try_lock() {
+    pub(crate) fn lock(&self, work: Work) -> Locked<'_> {
+        let shard = match self.shard.try_lock() {
             Ok(shard) => shard,
             Err(_) => self.wait(),
+        };
+        Locked {
+            shard,
+            lock: self,
+            work,
         }
     }
 
     #[cold]
     fn wait(&self) -> MutexGuard<'_, Shard> {
+        self.holders.wait_begins();
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let shard = locked(&self.shard);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let before = self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.holders.wait_ends(before > 1);
         shard
     }
 
     /// Locks it for one of many slices of work that nobody waits for. Those who
     /// wait go first: the lock would go to whoever has just let go of it and is
     /// awake, slice after slice, rather than to one who is being woken.
-    pub(crate) fn lock_last(&self) -> MutexGuard<'_, Shard> {
+    pub(crate) fn lock_last(&self, work: Work) -> Locked<'_> {
         self.give_way();
-        self.lock()
+        self.lock(work)
     }
 
     /// Lets those pass who wait for it; for a thread that holds none.
@@ -228,8 +271,8 @@ mod tests {
         let lock = ShardLock::new(Shard::new(Engine::new(0, 1, Settings::default())));
         let waiting = || lock.waiting.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
-            let held = lock.lock();
-            scope.spawn(|| drop(lock.lock()));
+            let held = lock.lock(Work::Server);
+            scope.spawn(|| drop(lock.lock(Work::Server)));
             let begun = Instant::now();
             while waiting() == 0 {
                 assert!(begun.elapsed() < PATIENCE, "nobody is counted");
@@ -242,6 +285,49 @@ mod tests {
             drop(held);
         });
         assert_eq!(waiting(), 0);
-        drop(lock.lock_last());
+        drop(lock.lock_last(Work::Server));
+    }
+
+    #[test]
+    fn work_that_keeps_others_waiting_is_noted_and_no_other() {
+        const PATIENCE: Duration = Duration::from_secs(120);
+        const HELD: Duration = Duration::from_millis(3);
+        let lock = ShardLock::new(Shard::new(Engine::new(0, 1, Settings::default())));
+        let noted = || crate::holders::sum(std::iter::once(&lock.holders));
+        let spend = || {
+            let begun = Instant::now();
+            while begun.elapsed() < HELD {
+                std::hint::spin_loop();
+            }
+        };
+        let held = lock.lock(Work::Timer);
+        spend();
+        drop(held);
+        assert_eq!(noted(), [], "nobody waited");
+
+        std::thread::scope(|scope| {
+            let mut held = lock.lock(Work::Commit);
+            scope.spawn(|| drop(lock.lock(Work::Server)));
+            let begun = Instant::now();
+            while lock.waiting.load(Ordering::Relaxed) == 0 {
+                assert!(begun.elapsed() < PATIENCE, "nobody is counted");
+                std::thread::yield_now();
+            }
+            spend();
+            held.work = Work::Segment;
+            drop(held);
+        });
+        let all = noted();
+        let segment = all.iter().find(|holder| holder.name == "segment").unwrap();
+        assert_eq!(segment.times, 1);
+        assert!(segment.longest_us >= 3000, "{segment:?}");
+        assert!(segment.total_us >= segment.longest_us, "{segment:?}");
+        assert!(!all.iter().any(|holder| holder.name == "commit"), "{all:?}");
+
+        // Nobody waits any more: what was held then is over.
+        let held = lock.lock(Work::Timer);
+        spend();
+        drop(held);
+        assert_eq!(noted(), all);
     }
 }

@@ -1,8 +1,8 @@
 //! A flag one thread sleeps on and any other raises.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use super::primitives::{AtomicBool, Condvar, Mutex, Ordering, PoisonError};
 
 /// Raising twice before it is seen counts once.
 #[derive(Default)]

@@ -1,63 +1,14 @@
 //! The timer thread: what is due without anybody asking.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use quintet_engine::{Ms, WallAhead};
+use quintet_engine::WallAhead;
 
-use super::{Core, locked};
+use super::{Core, Work};
 
-/// The next deadline over all shards, and how to make it earlier.
-pub(crate) struct Timer {
-    /// As far as the timer thread knows. Only lowered by others.
-    next: AtomicU64,
-    /// Whoever makes it earlier need not ring while the thread is awake.
-    asleep: AtomicBool,
-    stopped: Mutex<bool>,
-    changed: Condvar,
-}
-
-/// Longest sleep: the machine may have been suspended, which a sleep does not count. Whoever only
-/// woke for that does not look at the wall clock.
-const SLEEP_MAX_MS: u64 = 1000;
 /// A change of the distance between the clocks up to this, ms, is not worth
 /// locking the shards for: what clients give by the wall clock is in seconds.
 const AHEAD_FINE_MS: u64 = 10;
-
-impl Timer {
-    pub(crate) fn new() -> Self {
-        Self {
-            next: AtomicU64::new(Ms::NEVER.0),
-            asleep: AtomicBool::new(false),
-            stopped: Mutex::new(false),
-            changed: Condvar::new(),
-        }
-    }
-
-    /// Wakes the timer thread if `deadline` is before what it sleeps for.
-    pub(crate) fn notify(&self, deadline: Ms) {
-        if deadline.0 < self.next.load(Ordering::SeqCst)
-            && deadline.0 < self.next.fetch_min(deadline.0, Ordering::SeqCst)
-            && self.asleep.load(Ordering::SeqCst)
-        {
-            drop(locked(&self.stopped));
-            self.changed.notify_one();
-        }
-    }
-
-    /// What the timer thread sleeps for at most.
-    #[cfg(test)]
-    pub(super) fn next(&self) -> Ms {
-        Ms(self.next.load(Ordering::SeqCst))
-    }
-
-    /// Ends the timer thread.
-    pub(crate) fn stop(&self) {
-        *locked(&self.stopped) = true;
-        self.changed.notify_one();
-    }
-}
 
 impl Core {
     /// Runs until [`Timer::stop`].
@@ -65,26 +16,8 @@ impl Core {
         let mut told = self.clock.ahead();
         loop {
             self.timer_turn(&mut told);
-            let mut stopped = locked(&self.timer.stopped);
-            // Before the next deadline is read: either it is seen, or this is.
-            self.timer.asleep.store(true, Ordering::SeqCst);
-            loop {
-                if *stopped {
-                    return;
-                }
-                let now = self.clock.now().0;
-                let next = self.timer.next.load(Ordering::SeqCst);
-                if next <= now {
-                    self.timer.asleep.store(false, Ordering::SeqCst);
-                    break;
-                }
-                let sleep = Duration::from_millis((next - now).min(SLEEP_MAX_MS));
-                stopped = self
-                    .timer
-                    .changed
-                    .wait_timeout(stopped, sleep)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+            if !self.timer.sleep(|| self.clock.now()) {
+                return;
             }
         }
     }
@@ -93,8 +26,7 @@ impl Core {
     /// shards were told last.
     pub(crate) fn timer_turn(&self, told: &mut WallAhead) {
         self.look_at_wall_clock(told);
-        // Lowered again by whoever has an earlier one from now on.
-        self.timer.next.store(Ms::NEVER.0, Ordering::SeqCst);
+        self.timer.begin_turn();
         for shard in 0..self.shards.len() {
             self.tick(shard);
         }
@@ -119,7 +51,9 @@ impl Core {
         if look.ahead.0.abs_diff(told.0) > AHEAD_FINE_MS {
             *told = look.ahead;
             for shard in 0..self.shards.len() {
-                self.lock(shard).engine.set_wall_ahead(look.ahead);
+                self.lock(shard, Work::Timer)
+                    .engine
+                    .set_wall_ahead(look.ahead);
             }
         }
     }
@@ -129,7 +63,7 @@ impl Core {
     pub fn catch_up(&self) {
         let now = self.clock.now();
         for shard in 0..self.shards.len() {
-            while self.lock(shard).engine.next_deadline() <= now {
+            while self.lock(shard, Work::Timer).engine.next_deadline() <= now {
                 self.tick(shard);
             }
         }
@@ -138,7 +72,7 @@ impl Core {
     /// Does what is due in one shard.
     fn tick(&self, shard: usize) {
         self.shards[shard].give_way();
-        self.visit(|access| {
+        self.visit_for(Work::Timer, |access| {
             access.step(shard, |at| {
                 if at.engine.next_deadline() <= at.now {
                     at.engine.tick(at.now, at.journal, at.deliveries);

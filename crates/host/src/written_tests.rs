@@ -13,7 +13,7 @@ use quintet_sim::Random;
 use quintet_sim::disk::{Keep, SimDisk};
 
 use super::keep::tests::{SEGMENT, ask, open_with};
-use super::{Core, locked};
+use super::{Core, Work, locked};
 
 const STEPS: usize = 60;
 /// What the maintenance keeps the log within.
@@ -107,7 +107,7 @@ fn life(seed: u64, lens: &[usize]) {
         let get = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
         let (written, asked) = (get(&counts.log_written), counts.log_asked());
         let (snapshots, copied) = (get(&counts.log_snapshots), get(&counts.log_copied));
-        let longest = core.shards[0].lock().engine.snapshot_bytes();
+        let longest = core.shards[0].lock(Work::Server).engine.snapshot_bytes();
         let told = format!(
             "seed {seed}: {written} bytes for {asked}, {snapshots} of snapshots, {copied} copied"
         );
@@ -154,7 +154,7 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
     assert!(core.finish());
     drop(core);
     let queues = |core: &Core| {
-        let shard = core.shards[0].lock();
+        let shard = core.shards[0].lock(Work::Server);
         let made =
             |fact: &quintet_engine::Fact| matches!(fact, quintet_engine::Fact::QueueMade { .. });
         shard

@@ -356,10 +356,11 @@ impl Server {
             let need = did.see_to(&self.core);
             return plain(decided).map(|(outcome, name)| (outcome, name, need));
         }
-        match self
-            .core
-            .visit(|access| command.map(|command| access.submit(caller, command)))
-        {
+        match self.core.visit(|access| {
+            let command = command?;
+            access.is_for(command.about().verb);
+            Some(access.submit(caller, command))
+        }) {
             Some(Decided::Now(outcome, name, need)) => Some((outcome, name, need)),
             Some(Decided::Later) | None => None,
         }

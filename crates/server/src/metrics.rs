@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_door::Exposition;
 use quintet_engine::ShardStats;
-use quintet_host::Distribution;
+use quintet_host::{Distribution, Holder};
 
 use crate::server::Server;
 use crate::stats::Process;
@@ -99,6 +99,18 @@ macro_rules! metrics {
             read: metrics!(@read $(|$r| $one)? $($kind [$($label),*] $each)?),
         }),*];
     };
+}
+
+/// A number of each kind of work that held a shard while others waited.
+fn of_holders(reading: &Reading<'_>, number: fn(&Holder) -> u64) -> Vec<Point> {
+    let holders = reading.server.core.lock_holders().into_iter();
+    let point = |holder: Holder| {
+        (
+            vec![Cow::Owned(holder.name.clone())],
+            number(&holder) as f64,
+        )
+    };
+    holders.map(point).collect()
 }
 
 fn of(counter: &AtomicU64) -> u64 {
@@ -493,6 +505,13 @@ metrics! {
         =; ["family", "status"] |r| r.server.sqs.statuses();
     Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
         =; ["voice", "what"] |r| r.server.voice_counters();
+    Counter "shard_lock_waits_total" ("lock_{}_waits")
+        "Times that work kept others waiting for a shard for more than a millisecond."
+        =; ["holder"] |r| of_holders(r, |holder| holder.times);
+    Counter "shard_lock_wait_seconds_total" ("lock_{}_us") "As long as that was."
+        =; ["holder"] |r| of_holders(r, |holder| holder.total_us);
+    Gauge "shard_lock_wait_longest_seconds" ("lock_{}_longest_us") "The longest time since the start."
+        =; ["holder"] |r| of_holders(r, |holder| holder.longest_us);
     Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."
         =; ["event"] |r| r.server.hook_counters(|event| event.calls);
     Counter "hook_errors_total" ("hook_{}_errors") "Calls that failed."

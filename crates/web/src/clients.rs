@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ use quintet_engine::{Party, Principal};
 use tokio::sync::{Notify, watch};
 
 use crate::gate::Gate;
+use crate::sessions::Session;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,6 +106,8 @@ struct Last {
     who: Option<(Principal, Arc<dyn Gate>)>,
     /// The number of the login, for [`Gate::counts`].
     proof: u64,
+    /// The session that it came with.
+    session: Option<Weak<Session>>,
 }
 
 /// A connection that is there until this is dropped.
@@ -160,14 +163,20 @@ impl Clients {
         client.inspect(|client| client.cut.notify_one()).is_some()
     }
 
-    /// Closes the connections whose last request came with a login that counts no more.
-    pub fn close_logged_out(&self) {
+    /// Closes the connections whose last request came with a session that has ended, and if
+    /// `logins` may have ended those of a login that counts no more.
+    pub fn close_logged_out(&self, logins: bool) {
+        let now = Instant::now();
         let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
         for client in there {
             let logged_out = {
                 let last = locked(&client.last);
                 let who = last.who.as_ref();
-                let ended = who.filter(|(who, gate)| !gate.counts(*who, last.proof));
+                let ended = who.filter(|(who, gate)| {
+                    last.session.as_ref().is_some_and(|session| {
+                        !session.upgrade().is_some_and(|session| session.lasts(now))
+                    }) || logins && !gate.counts(*who, last.proof)
+                });
                 ended.cloned()
             };
             if let Some((who, gate)) = logged_out {
@@ -342,7 +351,12 @@ impl Client {
     /// Notes the user of the latest request, and the number of the login for [`Gate::counts`].
     pub fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>, proof: u64) {
         let mut last = locked(&self.last);
-        (last.who, last.proof) = (who.cloned(), proof);
+        (last.who, last.proof, last.session) = (who.cloned(), proof, None);
+    }
+
+    /// Notes the session of the latest request. The connection ends with it.
+    pub(crate) fn is_in(&self, session: Weak<Session>) {
+        locked(&self.last).session = Some(session);
     }
 
     /// Who asks the shards for it now.

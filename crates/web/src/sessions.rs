@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::HeaderMap;
@@ -20,7 +20,7 @@ use crate::visitor::Visitor;
 
 /// Sessions of one listener.
 pub(crate) struct Sessions {
-    kept: Mutex<HashMap<Token, Session>>,
+    kept: Mutex<HashMap<Token, Arc<Session>>>,
     /// At once; the oldest ends for a new one beyond.
     most: usize,
     /// How long one lasts.
@@ -31,11 +31,21 @@ pub(crate) struct Sessions {
     secure: bool,
 }
 
-struct Session {
+/// Kept by its listener alone: it is gone when it has ended.
+pub(crate) struct Session {
     who: Principal,
     /// The number of its login, for [`Gate::counts`].
     proof: u64,
     began: Instant,
+    /// How long it lasts.
+    time: Duration,
+}
+
+impl Session {
+    /// False when its time is over.
+    pub(crate) fn lasts(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.began) < self.time
+    }
 }
 
 impl Sessions {
@@ -64,9 +74,10 @@ impl Sessions {
             who,
             proof,
             began: now,
+            time: self.time,
         };
         let mut kept = self.kept();
-        kept.retain(|_, session| self.lasts(session, now));
+        kept.retain(|_, session| session.lasts(now));
         while kept.len() >= self.most.max(1) {
             let oldest = kept.iter().min_by_key(|(_, session)| session.began);
             let Some(oldest) = oldest.map(|(token, _)| *token) else {
@@ -74,7 +85,7 @@ impl Sessions {
             };
             kept.remove(&oldest);
         }
-        kept.insert(token, session);
+        kept.insert(token, Arc::new(session));
         Ok(self.cookie(&token.show(), self.time.as_secs()))
     }
 
@@ -88,11 +99,19 @@ impl Sessions {
         let mut kept = self.kept();
         let session = kept.get(&token)?;
         let (who, proof) = (session.who, session.proof);
-        if self.lasts(session, now) && gate.counts(who, proof) {
+        if session.lasts(now) && gate.counts(who, proof) {
             return Some((who, proof));
         }
         kept.remove(&token);
         None
+    }
+
+    /// A token's session, for those who watch for its end.
+    pub(crate) fn of(&self, token: Token) -> Weak<Session> {
+        self.kept()
+            .get(&token)
+            .map(Arc::downgrade)
+            .unwrap_or_default()
     }
 
     /// Ends this session, or with `everywhere` all of the same user; answers the cookie that
@@ -105,10 +124,6 @@ impl Sessions {
             kept.retain(|_, session| session.who != ended.who);
         }
         self.cookie("", 0)
-    }
-
-    fn lasts(&self, session: &Session, now: Instant) -> bool {
-        now.saturating_duration_since(session.began) < self.time
     }
 
     fn cookie(&self, value: &str, seconds: u64) -> HeaderValue {
@@ -124,7 +139,7 @@ impl Sessions {
         HeaderValue::try_from(text).expect("relative_root takes no control characters")
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<Token, Session>> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<Token, Arc<Session>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -227,6 +227,9 @@ impl Site {
         visitor.client = request.extensions().get::<Arc<Client>>().cloned();
         if let Some(client) = &visitor.client {
             client.is_of(visitor.known.as_ref(), visitor.proof);
+            if let Some(token) = visitor.session {
+                client.is_in(self.app.sessions().of(token));
+            }
         }
         // A login may end between its check and the note of it.
         if !visitor.counts() {

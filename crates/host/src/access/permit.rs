@@ -12,7 +12,7 @@ use quintet_engine::{
 };
 
 use super::{Access, Decided};
-use crate::{Core, Need};
+use crate::{Core, Need, Work};
 
 impl Core {
     /// Replaces what principals may do: `make` is called for each shard, and
@@ -25,7 +25,7 @@ impl Core {
             asked |= permits.is_some();
             // Before the last shard has them nobody is let in for want of them.
             self.permits_asked.fetch_or(asked, Ordering::SeqCst);
-            self.lock(shard).engine.set_permits(permits);
+            self.lock(shard, Work::Server).engine.set_permits(permits);
         }
         self.permits_asked.store(asked, Ordering::SeqCst);
     }

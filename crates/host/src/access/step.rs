@@ -3,15 +3,14 @@
 //! command would else have to see to: what was recorded is noted, what was sent
 //! to another shard is carried there, and the timer knows the next deadline.
 
-use std::sync::MutexGuard;
-
 use quintet_engine::{
-    Answer, BatchId, Caller, Delivery, Engine, Hold, Ms, Put, Side, carry, carry_owed, put_member,
+    Answer, BatchId, Caller, Delivery, Engine, Hold, Ms, Put, Side, Verb, carry, carry_owed,
+    put_member,
 };
 use smallvec::SmallVec;
 
 use crate::shard::Batch;
-use crate::{Core, Need, Shard};
+use crate::{Core, Locked, Need, Shard, Work};
 
 /// Messages carried in one hold of two shards' locks.
 const SLICE: usize = 512;
@@ -45,7 +44,7 @@ pub(crate) struct Inside<'a> {
 }
 
 /// A shard's number, and the shard, locked.
-type Held<'a> = (usize, MutexGuard<'a, Shard>);
+type Held<'a> = (usize, Locked<'a>);
 
 /// Asks the shards. Keeps those asked last locked between steps, so that the
 /// commands of one connection's turn usually lock once; all are unlocked when
@@ -54,6 +53,7 @@ pub struct Access<'a> {
     pub(super) core: &'a Core,
     now: Ms,
     held: SmallVec<[Held<'a>; 1]>,
+    work: Work,
     pub(super) trail: &'a mut Trail,
 }
 
@@ -64,8 +64,15 @@ impl<'a> Access<'a> {
             core,
             now,
             held: SmallVec::new(),
+            work: Work::Connection,
             trail,
         }
+    }
+
+    /// The next steps are for this command.
+    #[inline]
+    pub fn is_for(&mut self, verb: Verb) {
+        self.work = Work::Command(verb);
     }
 
     /// Does something in a shard.
@@ -121,7 +128,7 @@ impl<'a> Access<'a> {
 
     fn hold_another(&mut self, shard: usize) -> usize {
         self.release();
-        self.held.push((shard, self.core.lock(shard)));
+        self.held.push((shard, self.core.lock(shard, self.work)));
         0
     }
 
@@ -137,8 +144,9 @@ impl<'a> Access<'a> {
         let mut shards: SmallVec<[usize; 8]> = shards.into_iter().collect();
         shards.sort_unstable();
         shards.dedup();
-        let core = self.core;
-        let locked = shards.into_iter().map(|shard| (shard, core.lock(shard)));
+        let (core, work) = (self.core, self.work);
+        let locked = shards.into_iter();
+        let locked = locked.map(|shard| (shard, core.lock(shard, work)));
         self.held.extend(locked);
     }
 
@@ -162,9 +170,10 @@ impl<'a> Access<'a> {
     /// Carries what these have sent to other shards; none is locked.
     #[cold]
     fn carry_from(&mut self, senders: SmallVec<[usize; 4]>) {
+        self.work = Work::Carry;
         for from in senders {
             loop {
-                let into = self.core.lock(from).engine.sends_to();
+                let into = self.core.lock(from, Work::Carry).engine.sends_to();
                 let Some(into) = into else { break };
                 self.lock_all([from, into]);
                 self.carry_held(from, into, SLICE);
@@ -174,7 +183,7 @@ impl<'a> Access<'a> {
                     self.core.timer.notify(self.now);
                 }
             }
-            let next = self.core.lock(from).engine.next_deadline();
+            let next = self.core.lock(from, Work::Carry).engine.next_deadline();
             self.core.timer.notify(next);
         }
     }
@@ -185,7 +194,8 @@ impl<'a> Access<'a> {
         let several = self.core.shards.len() > 1;
         let mut senders = SmallVec::new();
         let mut next = Ms::NEVER;
-        while let Some((number, shard)) = self.held.pop() {
+        while let Some((number, mut shard)) = self.held.pop() {
+            shard.work = self.work;
             if !shard.batch.is_empty() {
                 self.trail.recorded = self.core.progress.open();
             }
@@ -259,8 +269,16 @@ impl Drop for Access<'_> {
 impl Core {
     /// Steps that no connection's turn is about; sees to what they leave.
     pub fn visit<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+        self.visit_for(Work::Connection, work)
+    }
+
+    /// The same, for work of the server's own.
+    pub(crate) fn visit_for<T>(&self, of: Work, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
         let mut trail = Trail::default();
-        let done = work(&mut Access::new(self, self.clock.now(), &mut trail));
+        let mut access = Access::new(self, self.clock.now(), &mut trail);
+        access.work = of;
+        let done = work(&mut access);
+        drop(access);
         self.see_to(trail);
         done
     }

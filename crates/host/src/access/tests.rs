@@ -10,7 +10,7 @@ use quintet_engine::{
 };
 
 use super::*;
-use crate::{Contents, Core, Layout, Panics, Room, SyncPolicy, locked, open_dir};
+use crate::{Contents, Core, Layout, Panics, Room, SyncPolicy, Work, locked, open_dir};
 
 const SHARDS: usize = 3;
 
@@ -138,12 +138,12 @@ fn many_puts_are_stored_before_they_are_answered() {
     let puts = || q.iter().map(|queue| put(queue, 1, "x")).collect();
     put_many(&core, puts());
     for shard in &core.shards {
-        shard.lock().engine.set_memory_room(1);
+        shard.lock(Work::Server).engine.set_memory_room(1);
     }
     let ids = put_many(&core, puts());
     assert!(ids.iter().all(|&id| id != MessageId::default()), "{ids:?}");
     for shard in &core.shards {
-        shard.lock().engine.set_memory_room(0);
+        shard.lock(Work::Server).engine.set_memory_room(0);
     }
     assert_eq!(take_many(&core, &q, 9), ["x"; 6]);
 }
@@ -174,7 +174,7 @@ fn what_is_read_from_the_log_is_what_was_there() {
         let there: Vec<_> = core
             .shards
             .iter()
-            .map(|s| s.lock().engine.image())
+            .map(|s| s.lock(Work::Server).engine.image())
             .collect();
         let read = Contents::read(folder.path()).expect("readable");
         assert_eq!(read.images(), there);
@@ -265,7 +265,7 @@ fn messages_move_between_shards_and_survive_it() {
         second
             .shards
             .iter()
-            .all(|shard| shard.lock().engine.sends_to().is_none())
+            .all(|shard| shard.lock(Work::Server).engine.sends_to().is_none())
     );
     assert_eq!(take_many(&second, &q[..1], 9), ["0", "1", "2", "3"]);
     assert_eq!(take_many(&second, &q, 9), [""; 0]);
@@ -281,7 +281,9 @@ fn nothing_is_decided_without_a_place_to_keep_it() {
     let ids = put_many(&core, q.iter().map(|queue| put(queue, 1, "x")).collect());
     let image = |core: &Core| -> Vec<_> {
         let shards = core.shards.iter();
-        shards.map(|shard| shard.lock().engine.image()).collect()
+        shards
+            .map(|shard| shard.lock(Work::Server).engine.image())
+            .collect()
     };
     let before = image(&core);
     core.set_available(false);

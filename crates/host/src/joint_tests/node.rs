@@ -16,7 +16,7 @@ use quintet_sim::disk::SimDisk;
 use super::oracle::{Oracle, SHARDS, image};
 use crate::clock::ByHand;
 use crate::recover::take_seat_at;
-use crate::{Clock, Core, Layout, Need, Owner, Post, Replay, Room, SyncPolicy, locked};
+use crate::{Clock, Core, Layout, Need, Owner, Post, Replay, Room, SyncPolicy, Work, locked};
 
 /// Bytes of a segment, so few that there are many.
 const SEGMENT: u64 = 6 << 10;
@@ -315,7 +315,12 @@ impl Node {
 
 impl Serving {
     fn image(&self) -> Vec<u8> {
-        let shards: Vec<_> = self.core.shards.iter().map(|shard| shard.lock()).collect();
+        let shards: Vec<_> = self
+            .core
+            .shards
+            .iter()
+            .map(|shard| shard.lock(Work::Server))
+            .collect();
         image(shards.iter().map(|shard| &shard.engine))
     }
 }

@@ -7,7 +7,7 @@ use quintet_engine::{BlockAt, Found, Message, MessageId, RunId, Want};
 use quintet_log::LogError;
 use quintet_log::run::Run;
 
-use crate::{Core, Shard, locked};
+use crate::{Core, Shard, Work, locked};
 
 impl Core {
     /// Passes on what a shard's engine asked for. Cheap if that is nothing.
@@ -65,7 +65,7 @@ impl Core {
     /// Hands a shard what was read, and its answers to those who waited.
     pub(super) fn supply(&self, number: usize, found: Vec<Found>) {
         self.shards[number].give_way();
-        self.visit(|access| {
+        self.visit_for(Work::Load, |access| {
             access.step(number, |at| {
                 at.engine.supply(at.now, found, at.journal, at.deliveries);
             });

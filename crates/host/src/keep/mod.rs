@@ -20,7 +20,7 @@ use quintet_engine::{ChunkPlace, ColdStats, Home, RunId, Want};
 use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 
-use super::{Core, Signal, locked};
+use super::{Core, Signal, Work, locked};
 
 /// Bytes of a block, by how many blocks there are. Twice what DESIGN says at
 /// first, as each takes some 560 bytes of memory; more in a deep backlog, so
@@ -389,7 +389,10 @@ impl Core {
                 for shard in 0..self.shards.len() {
                     self.rewrite_thin(shard, stop);
                     // Nobody may have passed these on.
-                    let wants = self.shards[shard].lock_last().engine.take_wants();
+                    let wants = self.shards[shard]
+                        .lock_last(Work::Spill)
+                        .engine
+                        .take_wants();
                     self.ask_runs(shard, wants);
                 }
             }
@@ -400,7 +403,7 @@ impl Core {
     fn bury_runs(&self) {
         let mut dying = locked(&self.runs.dying);
         for (number, shard) in self.shards.iter().enumerate() {
-            let mut shard = shard.lock_last();
+            let mut shard = shard.lock_last(Work::Spill);
             let gone = shard.engine.take_dead_runs();
             if !gone.is_empty() {
                 let open = self.progress.open();
@@ -425,7 +428,11 @@ impl Core {
                 }
                 // More blocks of it may have come into force since; then it
                 // dies once more.
-                if !self.shards[shard].lock_last().engine.needs_run(RunId(run)) {
+                if !self.shards[shard]
+                    .lock_last(Work::Spill)
+                    .engine
+                    .needs_run(RunId(run))
+                {
                     self.runs.remove(shard, run);
                 }
                 false
@@ -444,7 +451,7 @@ impl Core {
     fn run_options(&self) -> RunOptions {
         let each = self.shards.iter();
         let blocks: u64 = each
-            .map(|shard| shard.lock_last().engine.cold_stats().blocks)
+            .map(|shard| shard.lock_last(Work::Spill).engine.cold_stats().blocks)
             .sum();
         let most = locked(&self.runs.budget).limit / BLOCKS_MIN;
         let sizes = BLOCK_BYTES.iter();

@@ -9,7 +9,7 @@ use quintet_engine::{Body, EntryFacts, Lane, Message, QueueId, Rewritten, RunId}
 use quintet_log::LogError;
 use quintet_log::run::{Block, Place, Run, RunWriter};
 
-use crate::{Core, locked};
+use crate::{Core, Work, locked};
 
 /// How many runs are merged at once at most, and at least.
 const MERGE: std::ops::RangeInclusive<usize> = 4..=16;
@@ -28,7 +28,7 @@ impl Core {
     /// Writes runs again of which less than a quarter lives, if that frees
     /// enough, and merges some if there are very many.
     pub(crate) fn rewrite_thin(&self, number: usize, stop: &AtomicBool) {
-        let mut runs = self.shards[number].lock_last().engine.runs();
+        let mut runs = self.shards[number].lock_last(Work::Rewrite).engine.runs();
         let left_alone = locked(&self.runs.left_alone).clone();
         runs.retain(|(run, ..)| !left_alone.contains(&run.0));
         let unfinished = locked(&self.runs.unfinished).clone();
@@ -102,7 +102,7 @@ impl Core {
             });
         }
         let id = RunId(run.name().number.0);
-        let needed = self.visit(|access| {
+        let needed = self.visit_for(Work::Rewrite, |access| {
             access.step(number, |at| {
                 at.engine
                     .replace_runs(at.now, old, id, &blocks, at.journal, at.deliveries);
@@ -124,14 +124,17 @@ impl Core {
         let mut moving = Vec::new();
         for &from in old {
             let run = self.runs.get(from)?;
-            let blocks = self.shards[number].lock_last().engine.blocks_of(from);
+            let blocks = self.shards[number]
+                .lock_last(Work::Rewrite)
+                .engine
+                .blocks_of(from);
             for block in blocks {
                 let read = run.read_block(block.number).ok()?;
                 let mut found: Vec<(u32, Message)> = Vec::new();
                 for entry in read.entries() {
                     found.push((entry.ordinal, Message::decode(entry.payload).ok()?));
                 }
-                let shard = self.shards[number].lock_last();
+                let shard = self.shards[number].lock_last(Work::Rewrite);
                 found.retain(|(ordinal, _)| shard.engine.is_alive_in(from, *ordinal));
                 drop(shard);
                 moving.extend(found.iter().map(|(ordinal, message)| Moving {

@@ -9,7 +9,7 @@ use quintet_log::LogError;
 use quintet_log::run::{Run, RunWriter};
 
 use super::PACE;
-use crate::{Core, Shard, locked};
+use crate::{Core, Shard, Work, locked};
 
 /// Messages chosen in one hold of a shard's lock.
 const PICK_SLICE: usize = 256;
@@ -28,16 +28,24 @@ impl Core {
     /// Brings a shard back into its budget.
     /// Answers whether something left.
     pub(crate) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
-        let fixed = self.shards[number].lock_last().engine.fixed_bytes();
+        let fixed = self.shards[number]
+            .lock_last(Work::Spill)
+            .engine
+            .fixed_bytes();
         let budget = self.runs.budget().beside(fixed);
-        let memory = || self.shards[number].lock_last().engine.memory_bytes();
+        let memory = || {
+            self.shards[number]
+                .lock_last(Work::Spill)
+                .engine
+                .memory_bytes()
+        };
         if memory() <= budget.high {
             self.set_room(number, budget.limit);
             return false;
         }
         // Copies first: they cost nothing to drop.
         while memory() > budget.low {
-            let mut shard = self.shards[number].lock_last();
+            let mut shard = self.shards[number].lock_last(Work::Spill);
             let Shard { engine, batch, .. } = &mut *shard;
             if !engine.unload_oldest(LOADED_MIN, batch) {
                 break;
@@ -51,7 +59,7 @@ impl Core {
                 break;
             }
             let mut plan = self.shards[number]
-                .lock_last()
+                .lock_last(Work::Spill)
                 .engine
                 .plan_spill(over, LANE_MIN);
             match self.spill(number, &mut plan, budget.picks) {
@@ -93,7 +101,7 @@ impl Core {
     /// A step: puts that now have room are decided, by the timer thread.
     fn set_room(&self, number: usize, bytes: u64) {
         self.shards[number].give_way();
-        self.visit(|access| {
+        self.visit_for(Work::Spill, |access| {
             access.step(number, |at| {
                 let stops = self.runs.stops.load(Ordering::SeqCst);
                 at.engine.set_memory_room(if stops { 0 } else { bytes });
@@ -105,7 +113,7 @@ impl Core {
     fn spill(&self, number: usize, plan: &mut Spill, most: usize) -> Result<u64, LogError> {
         let mut picked = Vec::new();
         loop {
-            let mut shard = self.shards[number].lock_last();
+            let mut shard = self.shards[number].lock_last(Work::Spill);
             let max = PICK_SLICE.min(most.saturating_sub(picked.len()));
             let more = shard.engine.pick(plan, max, &mut picked);
             drop(shard);
@@ -151,7 +159,7 @@ impl Core {
             if picked.len() >= most {
                 break;
             }
-            let mut shard = self.shards[number].lock_last();
+            let mut shard = self.shards[number].lock_last(Work::Spill);
             from = shard.engine.pick_home(home, at, SLOT_SLICE, picked);
         }
         from
@@ -160,7 +168,10 @@ impl Core {
     fn unpick(&self, number: usize, picked: &[Picked]) {
         for slice in picked.chunks(PICK_SLICE) {
             let ids: Vec<MessageId> = slice.iter().map(|picked| picked.message.id).collect();
-            self.shards[number].lock_last().engine.unpick(&ids);
+            self.shards[number]
+                .lock_last(Work::Spill)
+                .engine
+                .unpick(&ids);
         }
     }
 
@@ -198,7 +209,7 @@ impl Core {
                 lane: head.lane,
                 entries: entries.iter().map(|p| (p.message.id, p.pick)).collect(),
             };
-            let mut shard = self.shards[number].lock_last();
+            let mut shard = self.shards[number].lock_last(Work::Spill);
             let Shard { engine, batch, .. } = &mut *shard;
             left += u64::from(engine.freeze(id, &written, batch));
             drop(shard);

@@ -20,7 +20,9 @@ use quintet_sim::disk::{Fault, Keep, SimDisk};
 use super::Budget;
 use crate::commit::Ending;
 use crate::recover::{Layout, open_on};
-use crate::{Access, Core, Decided, Need, Owner, Panics, Post, Room, SyncPolicy, Trail, locked};
+use crate::{
+    Access, Core, Decided, Need, Owner, Panics, Post, Room, SyncPolicy, Trail, Work, locked,
+};
 
 pub(crate) const SEGMENT: u64 = 32 << 10;
 /// Longer than any healthy answer takes. Nothing passes by reaching it.
@@ -131,7 +133,7 @@ fn make_durable(core: &Core) {
             || core
                 .shards
                 .iter()
-                .any(|shard| !shard.lock().batch.is_empty())
+                .any(|shard| !shard.lock(Work::Server).batch.is_empty())
     };
     for round in 0.. {
         if !waits(core) {
@@ -314,7 +316,11 @@ fn drain(core: &Core) -> Vec<u64> {
 
 fn check(disk: &SimDisk, known: &Known, what: &str) {
     let core = open(disk);
-    assert_eq!(core.shards[0].lock().engine.verify(), Ok(()), "{what}");
+    assert_eq!(
+        core.shards[0].lock(Work::Server).engine.verify(),
+        Ok(()),
+        "{what}"
+    );
     let left = drain(&core);
     assert!(left.is_sorted(), "{what}: out of order: {left:?}");
     let there: BTreeSet<u64> = left.iter().copied().collect();
@@ -330,7 +336,11 @@ fn check(disk: &SimDisk, known: &Known, what: &str) {
             "{what}: {number} is lost"
         );
     }
-    assert_eq!(core.shards[0].lock().engine.verify(), Ok(()), "{what}");
+    assert_eq!(
+        core.shards[0].lock(Work::Server).engine.verify(),
+        Ok(()),
+        "{what}"
+    );
 }
 
 #[test]
@@ -482,7 +492,7 @@ fn a_put_that_waits_for_memory_is_answered_where_the_keeper_has_nothing_to_do() 
     let never = AtomicBool::new(false);
     let core = open(&SimDisk::new(1));
     ask(&core, put(1, 1000));
-    core.shards[0].lock().engine.set_memory_room(1);
+    core.shards[0].lock(Work::Server).engine.set_memory_room(1);
     let mut trail = Trail::default();
     let caller = Caller {
         party: Party(2),
@@ -508,7 +518,7 @@ fn a_stop_leaves_no_put_waiting_for_memory() {
     let never = AtomicBool::new(false);
     let core = open(&SimDisk::new(1));
     ask(&core, put(1, 1000));
-    core.shards[0].lock().engine.set_memory_room(1);
+    core.shards[0].lock(Work::Server).engine.set_memory_room(1);
     let submit = |number| {
         let mut trail = Trail::default();
         let caller = Caller {

@@ -12,7 +12,7 @@ use super::client::Client;
 /// Arguments of `stats`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep cold_\n  quintet stats --json"
+    after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep cold_\n  quintet stats --locks\n  quintet stats --json"
 )]
 pub(super) struct Stats {
     #[command(flatten)]
@@ -22,6 +22,9 @@ pub(super) struct Stats {
     /// Print numbers that are 0 as well.
     #[arg(long)]
     all: bool,
+    /// Print the work that kept clients waiting for a shard for more than 1 ms.
+    #[arg(long, conflicts_with_all = ["queue", "all", "json"])]
+    locks: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -39,6 +42,10 @@ impl Stats {
             .or_else(|| reply.get("stats"))
             .unwrap_or(&Value::Null);
         let mut out = stdout().lock();
+        if self.locks {
+            table(&locks(numbers), &mut out)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.json {
             writeln!(out, "{numbers}")?;
             return Ok(ExitCode::SUCCESS);
@@ -52,6 +59,26 @@ impl Stats {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A row for each kind of work that held a shard while others waited, the longest time first.
+fn locks(numbers: &Value) -> Vec<[String; 4]> {
+    let number = |key: &str| numbers[key].as_f64().unwrap_or(0.0);
+    let keys = numbers.as_object().into_iter().flat_map(|all| all.keys());
+    let names = keys.filter_map(|key| key.strip_prefix("lock_")?.strip_suffix("_longest_us"));
+    let mut holders: Vec<_> = names
+        .map(|name| {
+            let of = |what: &str| number(&format!("lock_{name}_{what}"));
+            (of("longest_us"), of("waits"), of("us"), name)
+        })
+        .collect();
+    holders.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut rows = vec![["holder", "times", "total", "longest"].map(str::to_owned)];
+    rows.extend(holders.into_iter().map(|(longest, waits, total, name)| {
+        let ms = |us: f64| format!("{:.1} ms", us / 1000.0);
+        [name.to_owned(), waits.to_string(), ms(total), ms(longest)]
+    }));
+    rows
 }
 
 /// Arguments of `metrics`.
@@ -186,7 +213,21 @@ pub(super) fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::age;
+    use super::{age, locks};
+
+    #[test]
+    fn holders_of_locks_come_by_their_longest_time() {
+        let numbers = serde_json::json!({
+            "lock_timer_waits": 2, "lock_timer_us": 2500, "lock_timer_longest_us": 1500,
+            "lock_command_put_waits": 1, "lock_command_put_us": 2040,
+            "lock_command_put_longest_us": 2040, "log_sync_us": 7,
+        });
+        let [_, first, second] = &locks(&numbers)[..] else {
+            panic!("{numbers}")
+        };
+        assert_eq!(first, &["command_put", "1", "2.0 ms", "2.0 ms"]);
+        assert_eq!(second, &["timer", "2", "2.5 ms", "1.5 ms"]);
+    }
 
     #[test]
     fn ages_in_their_two_largest_units() {

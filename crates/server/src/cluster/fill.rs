@@ -269,6 +269,12 @@ fn append_all(source: &Source, found: &Found, mut log: StreamLog, told: Told<'_>
         Ok(())
     };
     source.frames(&mut append)?;
+    if through != found.run_bytes + found.bytes {
+        bail!(
+            "{} could not be read to the end, as it was before: try again, or see `quintet check`",
+            source.log.display()
+        );
+    }
     if let Some(stamp) = stamp {
         // Whoever starts first may own it at once.
         log.farewell(stamp, "")?;

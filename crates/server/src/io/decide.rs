@@ -48,6 +48,7 @@ impl IoThread {
                     let act = administers(&command, operator);
                     let verb = command.about().verb;
                     voice.command(verb);
+                    access.is_for(verb);
                     family = Family::of(verb);
                     let before = self.replies.len();
                     match hooks {

@@ -22,18 +22,18 @@ const LOOK: Duration = Duration::from_millis(500);
 
 impl Server {
     /// The thread that ends logins: has connections closed whose token is over or revoked, whose
-    /// password or secret is another, or whose user is gone. Runs until the server ends.
+    /// password or secret is another, or whose user is gone, and those of console sessions that have
+    /// ended. Runs until the server ends.
     pub(crate) fn run_logins(&self) {
         let mut seen = (self.trust.table(), usize::MAX);
         while !self.looks.rest(LOOK) {
             let table = self.trust.table();
             let live = table.live_tokens(wall_ms());
-            if !Arc::ptr_eq(&table, &seen.0) || live != seen.1 {
-                if let Some((_, io)) = self.mail.split_last() {
-                    io.iter().for_each(|mailbox| mailbox.leave(Mail::Logins));
-                }
-                self.http.clients.close_logged_out();
+            let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;
+            if changed && let Some((_, io)) = self.mail.split_last() {
+                io.iter().for_each(|mailbox| mailbox.leave(Mail::Logins));
             }
+            self.http.clients.close_logged_out(changed);
             seen = (table, live);
         }
     }

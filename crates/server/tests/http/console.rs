@@ -202,6 +202,43 @@ fn a_session_ends_with_its_user_s_password() {
     log_in(&server, "name=ann&secret=other");
 }
 
+#[test]
+fn event_streams_of_the_console_end_with_their_session() {
+    let config = with_logins("hush") + "max_sessions = 3\n";
+    let server = Start::of(&config).serve_as_configured();
+    let form = "name=ann&secret=hush";
+    let stream = |cookie: &str| {
+        let mut stream = server.client_of("http");
+        let head = "GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n";
+        stream.send(format!("{head}{cookie}\r\n").as_bytes());
+        stream.until(b"event: queues\n");
+        stream
+    };
+    let ends = |mut stream: Client| while !stream.some().is_empty() {};
+    let logins = [(); 3].map(|()| log_in(&server, form).1);
+    let [first, second, third] = logins.each_ref().map(|cookie| stream(cookie));
+    let shown = whole_page(&server, "/", &logins[1]);
+    let (_, csrf) = shown.split_once("name=\"csrf\" value=\"").expect("a form");
+    let (csrf, _) = csrf.split_once('"').expect("its end");
+    let told = post(&server, "/logout", &logins[1], &format!("csrf={csrf}"));
+    assert!(told.contains("location: /login"), "{told}");
+    ends(second);
+    // One more than there may be ends the oldest.
+    let [_, fifth] = [(); 2].map(|()| log_in(&server, form).1);
+    ends(first);
+    let fifth = stream(&fifth);
+    post(
+        &server,
+        "/logout",
+        &logins[2],
+        &format!("csrf={csrf}&everywhere=1"),
+    );
+    ends(third);
+    ends(fifth);
+    let audit = server.printed(&["audit", "--since", "1h"]);
+    assert!(audit.contains("ann 127.0.0.1 http login ended"), "{audit}");
+}
+
 fn says(client: &mut Client, line: &str, reply: &str) {
     client.ask(format!("{line}\r\n").as_bytes(), reply.as_bytes());
 }

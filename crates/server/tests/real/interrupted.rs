@@ -1,8 +1,13 @@
-//! `adopt` and `reseed`, killed in their middle and begun again: nothing is lost, nothing is there
-//! twice, and no node serves a half of it.
+//! `adopt` and `reseed`, killed in their middle or on a failing disk, and begun again: nothing is
+//! lost, nothing is there twice, and no node serves a half of it.
 
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use quintet_faults::{Action, Call, Rule, Undo, errno};
+
+use crate::common::{faults, text};
 use crate::drain;
 use crate::node::{Cluster, alone, quintet, run};
 use crate::servers::until;
@@ -85,4 +90,128 @@ fn what_was_interrupted_is_begun_again_and_nobody_serves_a_half() {
     let mut a = cluster.node("a", SMALL);
     a.wait_for("quintet owner");
     compare(&drain(&mut a.client()), &all[100..]);
+}
+
+/// Failing calls on the disk that `adopt` or `reseed` reads, and power cuts there.
+const FAILURES: [(Call, Action); 8] = [
+    (Call::Open, Action::Fail(errno::EIO)),
+    (Call::Read, Action::Fail(errno::EIO)),
+    (Call::Create, Action::Fail(errno::ENOSPC)),
+    (Call::Write, Action::Fail(errno::ENOSPC)),
+    (Call::Write, Action::CutAfter),
+    (Call::Sync, Action::Fail(errno::EIO)),
+    (Call::Sync, Action::CutBefore),
+    (Call::Rename, Action::Fail(errno::EIO)),
+];
+
+/// Runs the command with one call going wrong on `disk`: the first, the second, the fourth and so
+/// on. Each time it fails and says why, and the same command without the fault goes well; or it did
+/// without what failed (its scratch copy of the log), and `good` looks at what it made. `begin` makes
+/// room for the next one. Answers how many failed.
+fn fails_and_is_repeated(
+    disk: &Path,
+    (call, action): (Call, Action),
+    begin: &mut dyn FnMut(),
+    command: &dyn Fn() -> Command,
+    good: &mut dyn FnMut(),
+) -> u32 {
+    let mut failed = 0;
+    for number in 0.. {
+        begin();
+        let faults = faults(disk);
+        faults.undo(Undo::PagesAndNames);
+        faults.rule(0, Rule::once(call, action).after((1 << number) - 1));
+        let mut failing = command();
+        faults.attach(&mut failing);
+        let ended = failing.output().expect("the binary runs");
+        let said = text(&ended.stderr);
+        let at = format!("{call:?} {action:?} {number}: {said}");
+        if faults.fired(0).1 == 0 {
+            assert!(ended.status.success(), "{at}");
+            break;
+        }
+        if ended.status.success() {
+            good();
+            continue;
+        }
+        match action {
+            Action::Fail(_) => assert_eq!(ended.status.code(), Some(1), "{at}"),
+            _ => assert_eq!(ended.status.signal(), Some(9), "{at}"),
+        }
+        failed += 1;
+        let (code, said) = run(&mut command());
+        assert_eq!(code, 0, "after {at}: {said}");
+    }
+    failed
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn what_a_failing_disk_or_a_power_cut_ended_is_begun_again() {
+    let mut cluster = Cluster::start("failing");
+    let old = cluster.dir().join("old");
+    let mut server = alone(&old, SMALL);
+    let mut all: Vec<String> = (0..20).map(|number| format!("m{number}")).collect();
+    all.push("y".repeat(2_000_000));
+    let mut client = server.client();
+    all.iter().for_each(|body| client.put(body));
+    stop(&mut server);
+    let data = cluster.dir().join("a");
+    let name = std::cell::RefCell::new(&mut cluster);
+    let has_all = || {
+        let mut a = name.borrow().node("a", SMALL);
+        a.wait_for("quintet owner");
+        compare(&drain(&mut a.client()), &all);
+        stop(&mut a);
+        std::fs::remove_dir_all(&data).expect("ours");
+    };
+    let mut failed = 0;
+    for (number, failure) in FAILURES.into_iter().enumerate() {
+        let mut tries = 0;
+        failed += fails_and_is_repeated(
+            &old,
+            failure,
+            &mut || {
+                tries += 1;
+                name.borrow_mut()
+                    .rename(format!("failing-{number}-{tries}"));
+            },
+            &|| {
+                let config = name.borrow().config("a", SMALL);
+                let mut adopt = quintet(&["cluster", "adopt", "--config"]);
+                adopt.arg(config).arg("--data").arg(&old);
+                adopt
+            },
+            &mut || has_all(),
+        );
+        has_all();
+    }
+    assert!(failed > 0, "adopt reads the disk");
+
+    name.borrow_mut().rename("failing".to_owned());
+    let cluster = cluster;
+    let mut a = cluster.node("a", SMALL);
+    a.wait_for("quintet owner");
+    let mut client = a.client();
+    all.iter().for_each(|body| client.put(body));
+    stop(&mut a);
+    let mut failed = 0;
+    for failure in FAILURES {
+        failed += fails_and_is_repeated(
+            &data,
+            failure,
+            &mut || cluster.lose_stream(),
+            &|| {
+                let config = cluster.config("a", SMALL);
+                let mut reseed = quintet(&["cluster", "reseed", "--force", "--config"]);
+                reseed.arg(config).arg("--data").arg(&data);
+                reseed
+            },
+            &mut || {},
+        );
+    }
+    assert!(failed > 0, "reseed reads the disk");
+    let mut a = cluster.node("a", SMALL);
+    a.wait_for("quintet owner");
+    compare(&drain(&mut a.client()), &all);
 }

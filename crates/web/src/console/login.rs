@@ -113,6 +113,10 @@ pub(super) async fn logout(asked: Asked, request: Request) -> Result<Response, R
     let mut response = reply::redirect(&app.link("login"));
     if let Some(token) = asked.visitor.session {
         let everywhere = given.form.get("everywhere").is_some();
+        if let Some(client) = &asked.visitor.client {
+            // This connection is to get the reply.
+            client.is_of(None, 0);
+        }
         let cookie = app.sessions().end(token, everywhere);
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
