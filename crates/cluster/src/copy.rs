@@ -296,8 +296,10 @@ impl Copy {
 
     /// Judges a copy of the stream that ends like this. Where the log begins is not for those to
     /// say who keep it: a server that has lost its first entries says that it begins behind them.
-    pub(crate) fn judge(&self, ends: Ends) -> Judged {
-        let Ends { first, last, count } = ends;
+    pub(crate) fn judge(&self, ends: &Ends) -> Judged {
+        let Ends {
+            first, last, count, ..
+        } = *ends;
         let missing = ends.missing();
         if missing > 0 {
             return Judged::Damaged(format!(

@@ -151,11 +151,15 @@ struct Inner<D: Duty> {
     /// How what the leader has is damaged, if it is.
     damage: Option<String>,
     /// The servers whose copies were found damaged since a whole one led.
+    tried: Vec<String>,
+    /// The servers whose copies were found damaged and have not led with a whole one since.
     distrusted: Vec<String>,
+    /// The servers that have led since the log was read from its beginning.
+    leaders: Vec<Option<Arc<str>>>,
     /// When another leader may be asked for.
     distrusts: Moment,
-    /// The error of an entry that was read twice and refused.
-    stuck: Option<String>,
+    /// The error of an entry that was read twice and refused, and the leaders meanwhile.
+    stuck: Option<(String, Vec<Option<Arc<str>>>)>,
     /// Until then nothing is read: another leader was asked for.
     rests: Moment,
     /// Compare with this entry once the leader's copy is known to be whole.
@@ -231,7 +235,9 @@ impl<D: Duty + 'static> Member<D> {
             behind_ms: Recent::default(),
             clock_ahead_ms: None,
             damage: None,
+            tried: Vec::new(),
             distrusted: Vec::new(),
+            leaders: Vec::new(),
             distrusts: Moment::ZERO,
             stuck: None,
             rests: Moment::ZERO,
@@ -441,6 +447,7 @@ impl<D: Duty> Inner<D> {
         self.seat = self.seat.again();
         self.last = Seq(0);
         self.comparing = None;
+        self.leaders.clear();
         match begin(&mut self.made, &mut self.duty) {
             Ok(following) => self.phase = Phase::Following(following),
             Err(error) => self.fail(error),
@@ -507,34 +514,43 @@ impl<D: Duty> Inner<D> {
             }
             Err(LogError::BadEntry { entry, why, .. }) => {
                 self.tally.divergences += 1;
+                let leaders = std::mem::take(&mut self.leaders);
                 self.read_again();
-                self.stuck = Some(format!("its entry {entry} cannot be used: {why}"));
+                self.stuck = Some((format!("its entry {entry} cannot be used: {why}"), leaders));
             }
             Err(error) => self.fail(error),
         }
     }
 
     fn ends(&mut self, ends: Option<Ends>) {
-        let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, ends) {
+        let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, &ends) {
             self.last = self.last.max(ends.last);
             let now = self.made.world.now();
             if now < self.rests {
                 return self.step(Event::Ends(None));
             }
-            if let Some(why) = self.stuck.take() {
+            // Where several servers led meanwhile nobody knows whose entry it was.
+            if let Some((why, leaders)) = self.stuck.take()
+                && leaders == [ends.leader.clone()]
+            {
                 self.rests = now + LOOK;
-                return self.distrust(ends, why);
+                return self.distrust(ends.clone(), why);
+            }
+            if !self.leaders.contains(&ends.leader) {
+                self.leaders.push(ends.leader.clone());
             }
             let (copy, fences) = (&mut following.copy, self.made.fences);
             match copy.judge(ends) {
                 _ if !fences.beginning => {}
                 Judged::Whole => {}
                 Judged::ReadAgain => return self.read_again(),
-                Judged::Damaged(why) => return self.distrust(ends, why),
+                Judged::Damaged(why) => return self.distrust(ends.clone(), why),
             }
             if copy.has_begun() && copy.next() > ends.last {
                 self.damage = None;
-                self.distrusted.clear();
+                self.tried.clear();
+                let leads = |name: &String| Some(name.as_str()) == ends.leader.as_deref();
+                self.distrusted.retain(|name| !leads(name));
             }
             // Where nobody has said where it begins, that is believed of what was read.
             let known = copy.told_begins().is_some() || copy.next() > ends.last;
@@ -548,7 +564,7 @@ impl<D: Duty> Inner<D> {
         if let Some(first) = begin {
             self.follow(first);
         }
-        self.step(Event::Ends(ends));
+        self.step(Event::Ends(ends.as_ref().map(|ends| ends.last)));
         if ends.is_some()
             && let Some(seq) = self.comparing.take()
         {
@@ -569,7 +585,7 @@ impl<D: Duty> Inner<D> {
                 world.remind();
             };
             let stream = Arc::clone(&self.made.stream);
-            stream.distrust(ends, &self.distrusted, Box::new(told));
+            stream.distrust(ends, &self.tried, &self.distrusted, Box::new(told));
         }
         self.step(Event::Ends(None));
     }
@@ -582,8 +598,10 @@ impl<D: Duty> Inner<D> {
             Distrusted::Unknown => {}
             Distrusted::Asked(server) => {
                 self.duty.damaged(Some((&server, &damage)));
-                if !self.distrusted.contains(&server) {
-                    self.distrusted.push(server);
+                for names in [&mut self.tried, &mut self.distrusted] {
+                    if !names.contains(&server) {
+                        names.push(server.clone());
+                    }
                 }
             }
             Distrusted::NoOther(server) => {
@@ -741,6 +759,7 @@ impl<D: Duty> Inner<D> {
             begins: copy.told_begins(),
             clock_ahead_ms: None,
             damage: None,
+            distrusted: Vec::new(),
         }
     }
 
@@ -761,6 +780,7 @@ impl<D: Duty> Inner<D> {
         };
         now.tally = self.tally;
         now.damage.clone_from(&self.damage);
+        now.distrusted.clone_from(&self.distrusted);
         if let Phase::Following(_) = &self.phase {
             now.clock_ahead_ms = self.clock_ahead_ms;
         }

@@ -155,8 +155,8 @@ impl Stream for Until {
         self.0.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
-        self.0.distrust(ends, bad, told);
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+        self.0.distrust(ends, bad, doubted, told);
     }
 }
 

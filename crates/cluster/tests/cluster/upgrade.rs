@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quintet_cluster::{
-    Claim, Fences, MemStream, Reign, Seq, Stream as _, Writer,
+    Claim, Ends, Fences, MemStream, Reign, Seq, Stream as _, Writer,
     entry::{Entry, Header},
     reader::{Read, Reader},
 };
@@ -204,7 +204,7 @@ fn a_log_of_version_1_with_a_hole_or_a_torn_beginning_is_not_accepted() {
             let told = Arc::clone(&ends);
             link.ends(Box::new(move |ends| *told.lock().expect("lock") = ends));
             world.pass(std::time::Duration::from_millis(50));
-            let missing = ends.lock().expect("lock").map(|ends| ends.missing());
+            let missing = ends.lock().expect("lock").as_ref().map(Ends::missing);
             assert_eq!(missing, Some(1));
             continue;
         }

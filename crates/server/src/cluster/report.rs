@@ -63,6 +63,8 @@ pub(crate) struct NodeReport {
     pub(crate) clock_ahead_ms: Option<i64>,
     /// How the copy of the log that it reads is damaged, if it is.
     pub(crate) damage: Option<String>,
+    /// The NATS servers whose copies it found damaged and that have not led with a whole one since.
+    pub(crate) distrusted: Vec<String>,
     /// Clients spliced to the owner, and waiting for one.
     pub(crate) spliced: u64,
     pub(crate) waiting: u64,

@@ -51,7 +51,7 @@ pub(super) fn look(
             Ok(Some((server, ends, deleted))) => Some(Store {
                 server,
                 address,
-                damage: damage(ends, deleted, begins),
+                damage: damage(&ends, deleted, begins),
                 silent: None,
             }),
             // A server that does not keep this stream.
@@ -94,13 +94,16 @@ fn copy(told: &Value, stream: &str) -> Result<Option<(Ends, u64)>> {
         first: Seq(state("first_seq").max(1)),
         last: Seq(state("last_seq")),
         count: state("messages"),
+        leader: None,
     };
     Ok(Some((ends, state("num_deleted"))))
 }
 
 /// How a copy is damaged. The log never deletes single entries, and begins where its owner says.
-fn damage(ends: Ends, deleted: u64, begins: Option<(Seq, Seq)>) -> Option<String> {
-    let Ends { first, last, count } = ends;
+fn damage(ends: &Ends, deleted: u64, begins: Option<(Seq, Seq)>) -> Option<String> {
+    let Ends {
+        first, last, count, ..
+    } = *ends;
     if ends.missing() > 0 || deleted > 0 {
         let missing = ends.missing().max(deleted);
         return Some(format!(
@@ -162,7 +165,7 @@ mod tests {
         ] {
             let found = copy(&told(state), "Q_quintet_0").expect("one");
             let (ends, deleted) = found.expect("it is there");
-            let damage = damage(ends, deleted, Some((Seq(begins), Seq(10))));
+            let damage = damage(&ends, deleted, Some((Seq(begins), Seq(10))));
             match says {
                 None => assert_eq!(damage, None, "{state}"),
                 Some(says) => assert!(damage.expect("damage").contains(says), "{state}"),
@@ -176,6 +179,6 @@ mod tests {
         assert!(copy(&twice, "Q_quintet_0").is_err());
         // Of what was not read it may have been said that it begins there.
         let later = Ends::whole(Seq(3), Seq(10));
-        assert_eq!(damage(later, 0, Some((Seq(1), Seq(9)))), None);
+        assert_eq!(damage(&later, 0, Some((Seq(1), Seq(9)))), None);
     }
 }

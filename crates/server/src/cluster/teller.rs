@@ -85,6 +85,7 @@ impl Teller {
             divergences: status.tally.divergences,
             clock_ahead_ms: self.node.clock_ahead_ms().or(status.clock_ahead_ms),
             damage: status.damage,
+            distrusted: status.distrusted,
             resolves: acks.map(Acks::resolves).unwrap_or_default(),
             spliced,
             waiting,
@@ -112,7 +113,7 @@ impl Teller {
     }
 
     /// Why a node that starts now could not read the log: an owner purges whole segments only.
-    fn spoiled(&self, ends: Ends) -> Option<String> {
+    fn spoiled(&self, ends: &Ends) -> Option<String> {
         if ends.last == Seq(0) {
             return None;
         }
@@ -170,7 +171,7 @@ impl Teller {
         let ends = info.ends();
         let name = &self.stream.names().stream;
         let stores = stores::look(&self.cluster.monitor, name, || self.begins());
-        let spoiled = self.spoiled(ends);
+        let spoiled = self.spoiled(&ends);
         let (leader, peers) = match &info.cluster {
             Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
             None => (Some("the only server".to_owned()), &[][..]),

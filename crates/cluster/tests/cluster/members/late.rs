@@ -27,6 +27,9 @@ struct Slow {
     each: Arc<Mutex<Option<Each>>>,
     /// The first entry as a deposed leader knows it.
     stale: Arc<Mutex<Option<Seq>>>,
+    /// The server that leads, and those whose copies were called damaged.
+    leader: Arc<Mutex<&'static str>>,
+    blamed: Arc<Mutex<Vec<String>>>,
 }
 
 impl Slow {
@@ -51,9 +54,12 @@ impl Stream for Slow {
     }
 
     fn ends(&self, told: Told<Option<Ends>>) {
-        let stale = *lock(&self.stale);
+        let (stale, leader) = (*lock(&self.stale), *lock(&self.leader));
         let told = move |ends: Option<Ends>| {
-            let stale = |ends: Ends| stale.map_or(ends, |first| Ends::whole(first, ends.last));
+            let stale = |ends: Ends| Ends {
+                leader: Some(leader.into()),
+                ..Ends::whole(stale.unwrap_or(ends.first), ends.last)
+            };
             told(ends.map(stale));
         };
         self.stream.ends(Box::new(told));
@@ -74,8 +80,9 @@ impl Stream for Slow {
         self.stream.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
-        self.stream.distrust(ends, bad, told);
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+        lock(&self.blamed).extend(ends.leader.as_deref().map(str::to_owned));
+        self.stream.distrust(ends, bad, doubted, told);
     }
 }
 
@@ -164,4 +171,34 @@ fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
     }
     let status = member.status();
     assert!(status.read < status.last, "{status:?}");
+}
+
+#[test]
+fn a_server_is_blamed_for_an_entry_only_if_it_led_all_the_time_the_entry_was_read() {
+    let (entries, _, _) = Old::log();
+    let slow = Slow {
+        stream: Old::stream(&entries),
+        ..Slow::default()
+    };
+    slow.stream.damage(Seq(7), |entry| entry[30] ^= 1);
+    let world = SimWorld::new();
+    *lock(&slow.leader) = "bad";
+    let member = follower(&slow, &world);
+    let pass = || world.pass(Duration::from_secs(6));
+    let read = |from: &'static str, to: &'static str| {
+        *lock(&slow.leader) = from;
+        pass();
+        while slow.tell() {}
+        *lock(&slow.leader) = to;
+        pass();
+    };
+    read("bad", "bad");
+    assert_eq!(member.status().tally.divergences, 1);
+    // The entry is refused again, and another server leads by then.
+    read("bad", "good");
+    assert_eq!(member.status().tally.divergences, 2);
+    assert_eq!(*lock(&slow.blamed), [""; 0]);
+    read("good", "good");
+    assert_eq!(*lock(&slow.blamed), ["good"]);
+    assert_eq!(member.status().role, Role::Stopped);
 }
