@@ -289,10 +289,14 @@ impl Log for StreamLog {
         self.begin_with(next);
         let said = self.mirror.end();
         let files = self.mirror.begin_retire(number)?;
+        let mirrored = self.mirror.sync_point();
         let appender = Arc::clone(&self.appender);
         Ok(Retiring::new(move || {
             // Nobody else finds entries missing before it stands in the log that they may be.
             appender.wait(said)?;
+            // Servers rewrite files for a purge: should they lose some of it when all lose power, the
+            // mirror has what the purge keeps.
+            mirrored.wait()?;
             appender.purge_below(next.seq)?;
             files.run()
         }))
