@@ -1,7 +1,9 @@
-//! Each NATS server's own copy of the log, asked of its monitoring address: what JetStream calls
-//! current may lack entries that its store has lost.
+//! Each NATS server's own copies of the log and of the buckets, asked of its monitoring address: what
+//! JetStream calls current may lack entries that its store has lost.
 
-use anyhow::{Context as _, Result, ensure};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
 use quintet_cluster::{Ends, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,6 +29,106 @@ impl Store {
     }
 }
 
+/// A server's copy of a bucket that is not what most servers have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BucketCopy {
+    pub(crate) bucket: String,
+    pub(crate) server: String,
+    pub(crate) address: String,
+    /// How it differs.
+    pub(crate) how: String,
+    /// It has the newest message, so it is not just behind.
+    pub(crate) damaged: bool,
+}
+
+/// A difference that is the same after this is no message on its way.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What a server told: its name and its streams.
+type Told = Result<(String, Value)>;
+
+/// The copies of these streams that are not what most of the servers have, now and a moment later.
+/// Buckets lack the messages of deleted objects, so only servers can be compared.
+pub(super) fn differing(
+    addresses: &[String],
+    buckets: &[String],
+    replicas: usize,
+) -> Vec<BucketCopy> {
+    let look = || -> Vec<BucketCopy> {
+        let told = ask_all(addresses);
+        let all = buckets.iter();
+        all.flat_map(|bucket| differing_in(addresses, &told, bucket, replicas))
+            .collect()
+    };
+    let mut found = look();
+    if !found.is_empty() {
+        std::thread::sleep(AGAIN);
+        let still = look();
+        found.retain(|copy| still.contains(copy));
+    }
+    found
+}
+
+fn differing_in(
+    addresses: &[String],
+    told: &[Told],
+    bucket: &str,
+    replicas: usize,
+) -> Vec<BucketCopy> {
+    let answered = addresses.iter().zip(told);
+    let copies: Vec<(&String, &String, Option<Ends>)> = answered
+        .filter_map(|(address, told)| {
+            let (server, streams) = told.as_ref().ok()?;
+            let copy = copy(streams, bucket).ok()?;
+            Some((address, server, copy.map(|(ends, _)| ends)))
+        })
+        .collect();
+    let kept = || copies.iter().filter_map(|(.., ends)| ends.as_ref());
+    let most = kept().find(|ends| kept().filter(|one| one == ends).count() * 2 > replicas);
+    let Some(most) = most else {
+        return Vec::new();
+    };
+    let differs = copies.iter().filter_map(|(address, server, ends)| {
+        let text = |ends: &Ends| {
+            format!(
+                "{} messages from {} to {}",
+                ends.count, ends.first, ends.last
+            )
+        };
+        let (how, damaged) = match ends {
+            Some(ends) if ends == most => return None,
+            Some(ends) => (
+                format!("has {}, and most servers have {}", text(ends), text(most)),
+                ends.last == most.last,
+            ),
+            // Of more servers than replicas some have none.
+            None if kept().count() >= replicas => return None,
+            None => ("is missing".to_owned(), false),
+        };
+        Some(BucketCopy {
+            bucket: bucket.to_owned(),
+            server: (*server).clone(),
+            address: (*address).clone(),
+            how,
+            damaged,
+        })
+    });
+    differs.collect()
+}
+
+/// Asks all of them at the same time.
+fn ask_all(addresses: &[String]) -> Vec<Told> {
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = addresses
+            .iter()
+            .map(|address| scope.spawn(move || ask(address)))
+            .collect();
+        let told = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
+        told.map(|told| told.unwrap_or_else(|_| Err(anyhow!("it cannot be asked"))))
+            .collect()
+    })
+}
+
 /// The copies of `stream` on the servers with these monitoring addresses. `begins`: the entry that
 /// the log begins with, as all up to another say; asked after the servers were.
 pub(super) fn look(
@@ -34,20 +136,15 @@ pub(super) fn look(
     stream: &str,
     begins: impl Fn() -> Option<(Seq, Seq)>,
 ) -> Vec<Store> {
-    let told: Vec<_> = std::thread::scope(|scope| {
-        let asked: Vec<_> = addresses
-            .iter()
-            .map(|address| scope.spawn(move || ask(address, stream)))
-            .collect();
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap_or_else(|_| Ok(None)))
-            .collect()
-    });
+    let told = ask_all(addresses);
     let begins = begins();
     let stores = addresses.iter().zip(told).filter_map(|(address, told)| {
         let address = address.clone();
-        match told {
+        let copied = told.and_then(|(server, streams)| {
+            let copy = copy(&streams, stream)?;
+            Ok(copy.map(|(ends, deleted)| (server, ends, deleted)))
+        });
+        match copied {
             Ok(Some((server, ends, deleted))) => Some(Store {
                 server,
                 address,
@@ -66,15 +163,15 @@ pub(super) fn look(
     stores.collect()
 }
 
-/// The server's name, where its copy begins and ends, and how many entries it calls deleted.
-fn ask(address: &str, stream: &str) -> Result<Option<(String, Ends, u64)>> {
+fn ask(address: &str) -> Told {
     let about = monitored(address, "/varz")?;
     let server = about["server_name"].as_str().context("it has no name")?;
     let told = monitored(address, "/jsz?streams=1")?;
-    let copy = copy(&told, stream)?;
-    Ok(copy.map(|(ends, deleted)| (server.to_owned(), ends, deleted)))
+    Ok((server.to_owned(), told))
 }
 
+/// Where a server's copy of a stream begins and ends, and how many entries it calls deleted.
+///
 /// # Errors
 /// Several accounts have a stream of this name: nobody can tell which is ours.
 fn copy(told: &Value, stream: &str) -> Result<Option<(Ends, u64)>> {
@@ -180,5 +277,42 @@ mod tests {
         // Of what was not read it may have been said that it begins there.
         let later = Ends::whole(Seq(3), Seq(10));
         assert_eq!(damage(&later, 0, Some((Seq(1), Seq(9)))), None);
+    }
+
+    #[test]
+    fn a_bucket_that_most_servers_have_otherwise_is_named() {
+        let addresses = ["n0:8222", "n1:8222", "n2:8222"].map(str::to_owned);
+        let with = |states: [Option<&str>; 3]| -> Vec<Told> {
+            let told = (0..).zip(states).map(|(at, state)| {
+                let streams = state.map_or_else(|| told("{}"), told);
+                let streams = match state {
+                    Some(_) => streams,
+                    None => Value::Null,
+                };
+                Ok((format!("n{at}"), streams))
+            });
+            told.collect()
+        };
+        let found = |states| differing_in(&addresses, &with(states), "Q_quintet_0", 3);
+        // Objects were deleted.
+        let most = r#"{"messages": 8, "first_seq": 2, "last_seq": 10, "num_deleted": 1}"#;
+        assert_eq!(found([Some(most); 3]), []);
+        let lacks = r#"{"messages": 7, "first_seq": 3, "last_seq": 10}"#;
+        let differs = found([Some(most), Some(lacks), Some(most)]);
+        assert_eq!((&*differs[0].server, differs[0].damaged), ("n1", true));
+        assert_eq!(
+            differs[0].how,
+            "has 7 messages from 3 to 10, and most servers have 8 messages from 2 to 10"
+        );
+        let behind = r#"{"messages": 7, "first_seq": 2, "last_seq": 9}"#;
+        let differs = found([Some(behind), Some(most), Some(most)]);
+        assert_eq!((&*differs[0].server, differs[0].damaged), ("n0", false));
+        let differs = found([Some(most), Some(most), None]);
+        assert_eq!(
+            (&*differs[0].server, &*differs[0].how),
+            ("n2", "is missing")
+        );
+        // Nobody can tell who is right.
+        assert_eq!(found([Some(most), Some(lacks), Some(behind)]), []);
     }
 }
