@@ -48,7 +48,8 @@ fn of_all(numbers: &mut ClusterNumbers, seen: &ClusterReport) {
         numbers.copies = known
             .map(|store| {
                 let lacks = |copy: &BucketCopy| copy.damaged && copy.server == store.server;
-                let damaged = store.damage.is_some() || stream.buckets.iter().any(lacks);
+                let own = store.damage.is_some() || store.frozen.is_some();
+                let damaged = own || stream.buckets.iter().any(lacks);
                 (store.server.clone(), damaged)
             })
             .collect();

@@ -390,6 +390,13 @@ impl GroupReport {
                     remedy(server)
                 ));
             }
+            if let Some(why) = &store.frozen {
+                survives = false;
+                notes.push(format!(
+                    "{server} ({address}) writes no more: {why}. Make room or mend its disk, then \
+                     start that nats-server again"
+                ));
+            }
             if let Some(why) = &store.silent {
                 notes.push(format!(
                     "whether the copy at {address} is whole is not known: {why}"
@@ -572,7 +579,7 @@ mod tests {
         fn stream(of: &mut ClusterReport) -> &mut StreamReport {
             of.groups[0].stream.as_mut().expect("one")
         }
-        let cases: [(Break, u8, bool, &str); 19] = [
+        let cases: [(Break, u8, bool, &str); 20] = [
             (|r| drop(r.nodes.remove(0)), 2, false, "nobody owns"),
             (
                 |r| report(r, 0).last_ack_ms = None,
@@ -604,6 +611,18 @@ mod tests {
                 1,
                 false,
                 "2 runs to fetch",
+            ),
+            (
+                |r| {
+                    stream(r).stores.push(Store {
+                        server: "n1".to_owned(),
+                        frozen: Some("write error".to_owned()),
+                        ..Store::default()
+                    });
+                },
+                1,
+                false,
+                "n1 () writes no more: write error. Make room",
             ),
             (
                 |r| {

@@ -18,6 +18,10 @@ pub(crate) struct Store {
     pub(crate) address: String,
     /// How it is damaged, if it is.
     pub(crate) damage: Option<String>,
+    /// The error that made the server stop writing to it or to a bucket until it is started again,
+    /// in the server's words.
+    #[serde(default)]
+    pub(crate) frozen: Option<String>,
     /// Why nothing is known of it.
     pub(crate) silent: Option<String>,
 }
@@ -25,7 +29,7 @@ pub(crate) struct Store {
 impl Store {
     /// It is known to have everything that it should.
     pub(crate) fn is_whole(&self) -> bool {
-        self.damage.is_none() && self.silent.is_none()
+        self.damage.is_none() && self.frozen.is_none() && self.silent.is_none()
     }
 }
 
@@ -44,8 +48,23 @@ pub(crate) struct BucketCopy {
 /// A difference that is the same after this is no message on its way.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What a server told: its name and its streams.
-type Told = Result<(String, Value)>;
+/// What a server told.
+struct Told {
+    /// Its name.
+    server: String,
+    streams: Value,
+    /// What is wrong with it; empty: nothing.
+    health: String,
+}
+
+impl Told {
+    /// The error that froze one of these streams.
+    fn frozen<'a>(&self, mut streams: impl Iterator<Item = &'a str>) -> Option<String> {
+        let health = &self.health;
+        let is_of = |stream: &str| health.contains(&format!(" > {stream}'"));
+        (health.contains("write error") && streams.any(is_of)).then(|| health.clone())
+    }
+}
 
 /// The copies of these streams that are not what most of the servers have, now and a moment later.
 /// Buckets lack the messages of deleted objects, so only servers can be compared.
@@ -71,16 +90,16 @@ pub(super) fn differing(
 
 fn differing_in(
     addresses: &[String],
-    told: &[Told],
+    told: &[Result<Told>],
     bucket: &str,
     replicas: usize,
 ) -> Vec<BucketCopy> {
     let answered = addresses.iter().zip(told);
     let copies: Vec<(&String, &String, Option<Ends>)> = answered
         .filter_map(|(address, told)| {
-            let (server, streams) = told.as_ref().ok()?;
-            let copy = copy(streams, bucket).ok()?;
-            Some((address, server, copy.map(|(ends, _)| ends)))
+            let told = told.as_ref().ok()?;
+            let copy = copy(&told.streams, bucket).ok()?;
+            Some((address, &told.server, copy.map(|(ends, _)| ends)))
         })
         .collect();
     let kept = || copies.iter().filter_map(|(.., ends)| ends.as_ref());
@@ -117,7 +136,7 @@ fn differing_in(
 }
 
 /// Asks all of them at the same time.
-fn ask_all(addresses: &[String]) -> Vec<Told> {
+fn ask_all(addresses: &[String]) -> Vec<Result<Told>> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = addresses
             .iter()
@@ -129,24 +148,28 @@ fn ask_all(addresses: &[String]) -> Vec<Told> {
     })
 }
 
-/// The copies of `stream` on the servers with these monitoring addresses. `begins`: the entry that
+/// The copies of `stream` on the servers with these monitoring addresses, which also keep `buckets`.
+/// `begins`: the entry that
 /// the log begins with, as all up to another say; asked after the servers were.
 pub(super) fn look(
     addresses: &[String],
     stream: &str,
+    buckets: &[String],
     begins: impl Fn() -> Option<(Seq, Seq)>,
 ) -> Vec<Store> {
     let told = ask_all(addresses);
+    let names = || buckets.iter().map(String::as_str);
     let begins = begins();
     let stores = addresses.iter().zip(told).filter_map(|(address, told)| {
         let address = address.clone();
-        let copied = told.and_then(|(server, streams)| {
-            let copy = copy(&streams, stream)?;
-            Ok(copy.map(|(ends, deleted)| (server, ends, deleted)))
+        let copied = told.and_then(|told| {
+            let copy = copy(&told.streams, stream)?;
+            Ok(copy.map(|(ends, deleted)| (told, ends, deleted)))
         });
         match copied {
-            Ok(Some((server, ends, deleted))) => Some(Store {
-                server,
+            Ok(Some((told, ends, deleted))) => Some(Store {
+                frozen: told.frozen(std::iter::once(stream).chain(names())),
+                server: told.server,
                 address,
                 damage: damage(&ends, deleted, begins),
                 silent: None,
@@ -163,11 +186,16 @@ pub(super) fn look(
     stores.collect()
 }
 
-fn ask(address: &str) -> Told {
+fn ask(address: &str) -> Result<Told> {
     let about = monitored(address, "/varz")?;
     let server = about["server_name"].as_str().context("it has no name")?;
     let told = monitored(address, "/jsz?streams=1")?;
-    Ok((server.to_owned(), told))
+    let health = monitored(address, "/healthz")?;
+    Ok(Told {
+        server: server.to_owned(),
+        streams: told,
+        health: health["error"].as_str().unwrap_or_default().to_owned(),
+    })
 }
 
 /// Where a server's copy of a stream begins and ends, and how many entries it calls deleted.
@@ -282,14 +310,13 @@ mod tests {
     #[test]
     fn a_bucket_that_most_servers_have_otherwise_is_named() {
         let addresses = ["n0:8222", "n1:8222", "n2:8222"].map(str::to_owned);
-        let with = |states: [Option<&str>; 3]| -> Vec<Told> {
+        let with = |states: [Option<&str>; 3]| -> Vec<Result<Told>> {
             let told = (0..).zip(states).map(|(at, state)| {
-                let streams = state.map_or_else(|| told("{}"), told);
-                let streams = match state {
-                    Some(_) => streams,
-                    None => Value::Null,
-                };
-                Ok((format!("n{at}"), streams))
+                Ok(Told {
+                    server: format!("n{at}"),
+                    streams: state.map_or(Value::Null, told),
+                    health: String::new(),
+                })
             });
             told.collect()
         };
@@ -314,5 +341,28 @@ mod tests {
         );
         // Nobody can tell who is right.
         assert_eq!(found([Some(most), Some(lacks), Some(behind)]), []);
+    }
+
+    #[test]
+    fn a_stream_that_a_server_froze_is_told_of_in_its_words() {
+        let health = "JetStream stream '$G > OBJ_Q_quintet_0_runs' write error: write 1.blk: no \
+                      space left on device";
+        let told = |health: &str| Told {
+            server: "n0".to_owned(),
+            streams: Value::Null,
+            health: health.to_owned(),
+        };
+        let names = ["Q_quintet_0", "OBJ_Q_quintet_0_runs"];
+        let frozen = |health: &str| told(health).frozen(names.into_iter());
+        assert_eq!(frozen(health), Some(health.to_owned()));
+        assert_eq!(frozen(""), None);
+        assert_eq!(
+            frozen("JetStream stream '$G > Q_quintet_0' is not current"),
+            None
+        );
+        assert_eq!(
+            frozen("JetStream stream '$G > Q_quintet_01' write error"),
+            None
+        );
     }
 }

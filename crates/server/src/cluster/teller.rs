@@ -170,11 +170,10 @@ impl Teller {
         };
         let ends = info.ends();
         let name = &self.stream.names().stream;
-        let stores = stores::look(&self.cluster.monitor, name, || self.begins());
-        let names = self.stream.names();
+        let (monitor, names) = (&self.cluster.monitor, self.stream.names());
         let buckets = [&names.runs, &names.files].map(|bucket| format!("OBJ_{bucket}"));
-        let replicas = info.config.num_replicas;
-        let buckets = stores::differing(&self.cluster.monitor, &buckets, replicas);
+        let stores = stores::look(monitor, name, &buckets, || self.begins());
+        let buckets = stores::differing(monitor, &buckets, info.config.num_replicas);
         let spoiled = self.spoiled(&ends);
         let (leader, peers) = match &info.cluster {
             Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
