@@ -58,11 +58,18 @@ struct Told {
 }
 
 impl Told {
+    /// Servers of a cluster end JetStream when a disk is full.
+    fn has_ended(&self) -> bool {
+        self.health.contains("JetStream not enabled")
+    }
+
     /// The error that froze one of these streams.
     fn frozen<'a>(&self, mut streams: impl Iterator<Item = &'a str>) -> Option<String> {
         let health = &self.health;
         let is_of = |stream: &str| health.contains(&format!(" > {stream}'"));
-        (health.contains("write error") && streams.any(is_of)).then(|| health.clone())
+        let names_one = streams.any(is_of);
+        let is_frozen = names_one && health.contains("write error");
+        (self.has_ended() || is_frozen).then(|| health.clone())
     }
 }
 
@@ -97,7 +104,7 @@ fn differing_in(
     let answered = addresses.iter().zip(told);
     let copies: Vec<(&String, &String, Option<Ends>)> = answered
         .filter_map(|(address, told)| {
-            let told = told.as_ref().ok()?;
+            let told = told.as_ref().ok().filter(|told| !told.has_ended())?;
             let copy = copy(&told.streams, bucket).ok()?;
             Some((address, &told.server, copy.map(|(ends, _)| ends)))
         })
@@ -164,14 +171,18 @@ pub(super) fn look(
         let address = address.clone();
         let copied = told.and_then(|told| {
             let copy = copy(&told.streams, stream)?;
-            Ok(copy.map(|(ends, deleted)| (told, ends, deleted)))
+            Ok(match copy {
+                None if told.has_ended() => Some((told, None)),
+                None => None,
+                Some((ends, deleted)) => Some((told, damage(&ends, deleted, begins))),
+            })
         });
         match copied {
-            Ok(Some((told, ends, deleted))) => Some(Store {
+            Ok(Some((told, damage))) => Some(Store {
                 frozen: told.frozen(std::iter::once(stream).chain(names())),
                 server: told.server,
                 address,
-                damage: damage(&ends, deleted, begins),
+                damage,
                 silent: None,
             }),
             // A server that does not keep this stream.
@@ -355,6 +366,8 @@ mod tests {
         let names = ["Q_quintet_0", "OBJ_Q_quintet_0_runs"];
         let frozen = |health: &str| told(health).frozen(names.into_iter());
         assert_eq!(frozen(health), Some(health.to_owned()));
+        let ended = "JetStream not enabled (10076)";
+        assert_eq!(frozen(ended), Some(ended.to_owned()));
         assert_eq!(frozen(""), None);
         assert_eq!(
             frozen("JetStream stream '$G > Q_quintet_0' is not current"),
