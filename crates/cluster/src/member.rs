@@ -17,6 +17,7 @@ use crate::{
     Writer,
     bid::{Bid, Claimant},
     copy::{Copy, Judged},
+    doubts::Doubts,
     inbox::{Inbox, Input},
     recent::Recent,
 };
@@ -150,16 +151,10 @@ struct Inner<D: Duty> {
     clock_ahead_ms: Option<i64>,
     /// How what the leader has is damaged, if it is.
     damage: Option<String>,
-    /// The servers whose copies were found damaged since a whole one led.
-    tried: Vec<String>,
-    /// The servers whose copies were found damaged and have not led with a whole one since.
-    distrusted: Vec<String>,
-    /// The servers that have led since the log was read from its beginning.
-    leaders: Vec<Option<Arc<str>>>,
+    /// The servers whose copies were found damaged.
+    doubts: Doubts,
     /// When another leader may be asked for.
     distrusts: Moment,
-    /// The error of an entry that was read twice and refused, and the leaders meanwhile.
-    stuck: Option<(String, Vec<Option<Arc<str>>>)>,
     /// Until then nothing is read: another leader was asked for.
     rests: Moment,
     /// Compare with this entry once the leader's copy is known to be whole.
@@ -235,11 +230,8 @@ impl<D: Duty + 'static> Member<D> {
             behind_ms: Recent::default(),
             clock_ahead_ms: None,
             damage: None,
-            tried: Vec::new(),
-            distrusted: Vec::new(),
-            leaders: Vec::new(),
+            doubts: Doubts::default(),
             distrusts: Moment::ZERO,
-            stuck: None,
             rests: Moment::ZERO,
             comparing: None,
             parted: false,
@@ -447,7 +439,7 @@ impl<D: Duty> Inner<D> {
         self.seat = self.seat.again();
         self.last = Seq(0);
         self.comparing = None;
-        self.leaders.clear();
+        self.doubts.read_again();
         match begin(&mut self.made, &mut self.duty) {
             Ok(following) => self.phase = Phase::Following(following),
             Err(error) => self.fail(error),
@@ -514,9 +506,9 @@ impl<D: Duty> Inner<D> {
             }
             Err(LogError::BadEntry { entry, why, .. }) => {
                 self.tally.divergences += 1;
-                let leaders = std::mem::take(&mut self.leaders);
+                let why = format!("its entry {entry} cannot be used: {why}");
+                self.doubts.refused(why);
                 self.read_again();
-                self.stuck = Some((format!("its entry {entry} cannot be used: {why}"), leaders));
             }
             Err(error) => self.fail(error),
         }
@@ -529,15 +521,9 @@ impl<D: Duty> Inner<D> {
             if now < self.rests {
                 return self.step(Event::Ends(None));
             }
-            // Where several servers led meanwhile nobody knows whose entry it was.
-            if let Some((why, leaders)) = self.stuck.take()
-                && leaders == [ends.leader.clone()]
-            {
+            if let Some(why) = self.doubts.leads(ends) {
                 self.rests = now + LOOK;
                 return self.distrust(ends.clone(), why);
-            }
-            if !self.leaders.contains(&ends.leader) {
-                self.leaders.push(ends.leader.clone());
             }
             let (copy, fences) = (&mut following.copy, self.made.fences);
             match copy.judge(ends) {
@@ -548,9 +534,7 @@ impl<D: Duty> Inner<D> {
             }
             if copy.has_begun() && copy.next() > ends.last {
                 self.damage = None;
-                self.tried.clear();
-                let leads = |name: &String| Some(name.as_str()) == ends.leader.as_deref();
-                self.distrusted.retain(|name| !leads(name));
+                self.doubts.is_whole(ends.leader.as_deref());
             }
             // Where nobody has said where it begins, that is believed of what was read.
             let known = copy.told_begins().is_some() || copy.next() > ends.last;
@@ -585,7 +569,8 @@ impl<D: Duty> Inner<D> {
                 world.remind();
             };
             let stream = Arc::clone(&self.made.stream);
-            stream.distrust(ends, &self.tried, &self.distrusted, Box::new(told));
+            let (tried, doubted) = (self.doubts.tried(), self.doubts.distrusted());
+            stream.distrust(ends, tried, doubted, Box::new(told));
         }
         self.step(Event::Ends(None));
     }
@@ -598,11 +583,7 @@ impl<D: Duty> Inner<D> {
             Distrusted::Unknown => {}
             Distrusted::Asked(server) => {
                 self.duty.damaged(Some((&server, &damage)));
-                for names in [&mut self.tried, &mut self.distrusted] {
-                    if !names.contains(&server) {
-                        names.push(server.clone());
-                    }
-                }
+                self.doubts.distrust(&server);
             }
             Distrusted::NoOther(server) => {
                 let error = LogError::BadEntry {
@@ -780,7 +761,7 @@ impl<D: Duty> Inner<D> {
         };
         now.tally = self.tally;
         now.damage.clone_from(&self.damage);
-        now.distrusted.clone_from(&self.distrusted);
+        now.distrusted = self.doubts.distrusted().to_vec();
         if let Phase::Following(_) = &self.phase {
             now.clock_ahead_ms = self.clock_ahead_ms;
         }
