@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quintet_log::{Epoch, LogError, Position};
 
 use crate::{
-    Moment, Seq, Stream, Ticks, World,
+    Ends, Moment, Seq, Stream, Ticks, World,
     resolve::Kind,
     window::{Act, Stop, Window},
 };
@@ -36,6 +36,8 @@ pub(crate) struct Appender {
     wants_beat: AtomicBool,
     /// The entry that the log begins with.
     begins: AtomicU64,
+    /// The entry that the stream began with when that was asked last; 0: not known.
+    first: AtomicU64,
     listeners: Mutex<Vec<Listener>>,
     state: Mutex<State>,
     itself: Weak<Self>,
@@ -66,6 +68,7 @@ impl Appender {
             unleased: AtomicBool::new(false),
             wants_beat: AtomicBool::new(false),
             begins: AtomicU64::new(0),
+            first: AtomicU64::new(0),
             listeners: Mutex::default(),
             state: Mutex::new(State {
                 window,
@@ -246,6 +249,27 @@ impl Appender {
 
     pub(crate) fn set_begins(&self, seq: Seq) {
         self.begins.store(seq.0, Ordering::Relaxed);
+    }
+
+    /// The entry that the stream began with when that was asked last; 0: not known.
+    pub(crate) fn first(&self) -> Seq {
+        Seq(self.first.load(Ordering::Relaxed))
+    }
+
+    /// Asks which entry the stream begins with, and wants one beat if that is a later one than the
+    /// log's.
+    pub(crate) fn ask_first(&self) {
+        let itself = Weak::clone(&self.itself);
+        let told = move |ends: Option<Ends>| {
+            if let (Some(appender), Some(ends)) = (itself.upgrade(), ends) {
+                let before = appender.first.swap(ends.first.0, Ordering::Relaxed);
+                if ends.first > appender.begins() && before != ends.first.0 {
+                    // The log says so with the next beat.
+                    appender.want_beat(true);
+                }
+            }
+        };
+        self.stream.ends(Box::new(told));
     }
 
     pub(crate) fn want_beat(&self, wants: bool) {

@@ -31,6 +31,9 @@ pub(crate) struct Copy {
     claim: Option<Claim>,
     /// Where the log begins, as its owners said last.
     beginning: Option<Beginning>,
+    /// The entry that a log of version 1 began with when the first owner of version 2 claimed it,
+    /// and the place of that claim.
+    taken_over: Option<(Seq, Seq)>,
     /// The newest time that an owner has given.
     time_ms: u64,
     /// They say so: absent only from logs of version 1.
@@ -76,6 +79,7 @@ impl Copy {
             recovery: Recovery::default(),
             claim: None,
             beginning: None,
+            taken_over: None,
             time_ms: 0,
             tells: false,
             farewell: None,
@@ -208,6 +212,7 @@ impl Copy {
                 end: placed.end,
             });
         }
+        let old = !self.tells;
         self.tells |= framed.tells;
         // Who claims may not know it.
         if !matches!(framed.reign, Some(Reign::Claim(..))) {
@@ -216,6 +221,9 @@ impl Copy {
         if let Some(from) = framed.beginning() {
             self.begins(from)
                 .map_err(|refused| self.bad(framed.first, refused.to_string()))?;
+            if old && !framed.begins {
+                self.taken_over = Some((from.seq, framed.first));
+            }
         }
         let found = &mut self.recovery;
         found.last_epoch = found.last_epoch.max(view.stamp.epoch);
@@ -278,10 +286,20 @@ impl Copy {
         })
     }
 
+    /// The place of the claim that took over the log's beginning from version 1, until an owner
+    /// states another beginning. A purge by the owner before may still be on its way: it leaves a
+    /// segment that begins before this place.
+    fn taken_over(&self) -> Option<Seq> {
+        let (seq, claim) = self.taken_over?;
+        (self.told_begins() == Some(seq)).then_some(claim)
+    }
+
     /// Judges a copy of the stream that ends like this. Where the log begins is not for those to
     /// say who keep it: a server that has lost its first entries says that it begins behind them.
-    pub(crate) fn judge(&self, ends: Ends) -> Judged {
-        let Ends { first, last, count } = ends;
+    pub(crate) fn judge(&self, ends: &Ends) -> Judged {
+        let Ends {
+            first, last, count, ..
+        } = *ends;
         let missing = ends.missing();
         if missing > 0 {
             return Judged::Damaged(format!(
@@ -295,14 +313,19 @@ impl Copy {
         if !self.has_begun() || self.next() <= last {
             return Judged::Whole;
         }
-        let Some(from) = self.beginning.map(|from| from.seq) else {
-            // Of version 1: it is believed.
-            return match self.tells || !self.firsts.iter().any(|one| one.seq == first) {
+        let is_read = self.firsts.iter().any(|one| one.seq == first);
+        let Some(from) = self.told_begins() else {
+            // Of version 1: it is believed. A deposed leader may not know of the newest purge.
+            let before = self.firsts.front().is_some_and(|read| first < read.seq);
+            return match self.tells || !(is_read || before) {
                 true => Judged::Damaged(format!("it begins with entry {first}, too late")),
                 false => Judged::Whole,
             };
         };
         if first > from {
+            if is_read && self.taken_over().is_some_and(|claim| first < claim) {
+                return Judged::Whole;
+            }
             return Judged::Damaged(format!(
                 "it begins with entry {first}, and the log begins with entry {from}"
             ));
@@ -331,6 +354,7 @@ impl Copy {
 
     /// What was read, as the log of the owner whose claim was the last of it.
     pub(crate) fn finish(self, appender: Arc<Appender>, author: Author) -> (StreamLog, Recovery) {
+        let taken_over = self.taken_over();
         let mirror = self.mirror.expect("the claim is in the mirror");
         let mut recovery = self.recovery;
         let end = mirror.end();
@@ -344,8 +368,11 @@ impl Copy {
         };
         let from = self.beginning.expect("the claim says it");
         appender.set_begins(from.seq);
+        // The beat asks where the stream begins now.
+        appender.want_beat(taken_over.is_some());
         let log = StreamLog {
             from,
+            taken_over,
             stamp,
             claim: self.claim.expect("the claim was read"),
             appender,

@@ -21,6 +21,7 @@ mod appender;
 mod bid;
 mod blobs;
 mod copy;
+mod doubts;
 pub mod entry;
 mod inbox;
 mod mem;

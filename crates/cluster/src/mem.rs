@@ -169,7 +169,7 @@ impl Stream for MemStream {
         told(true);
     }
 
-    fn distrust(&self, _ends: Ends, _bad: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, _: Ends, _: &[String], _: &[String], told: Told<Distrusted>) {
         told(Distrusted::NoOther(self.name()));
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     Writer,
     bid::{Bid, Claimant},
     copy::{Copy, Judged},
+    doubts::Doubts,
     inbox::{Inbox, Input},
     recent::Recent,
 };
@@ -150,12 +151,10 @@ struct Inner<D: Duty> {
     clock_ahead_ms: Option<i64>,
     /// How what the leader has is damaged, if it is.
     damage: Option<String>,
-    /// The servers whose copies were found damaged since a whole one led.
-    distrusted: Vec<String>,
+    /// The servers whose copies were found damaged.
+    doubts: Doubts,
     /// When another leader may be asked for.
     distrusts: Moment,
-    /// The error of an entry that was read twice and refused.
-    stuck: Option<String>,
     /// Until then nothing is read: another leader was asked for.
     rests: Moment,
     /// Compare with this entry once the leader's copy is known to be whole.
@@ -231,9 +230,8 @@ impl<D: Duty + 'static> Member<D> {
             behind_ms: Recent::default(),
             clock_ahead_ms: None,
             damage: None,
-            distrusted: Vec::new(),
+            doubts: Doubts::default(),
             distrusts: Moment::ZERO,
-            stuck: None,
             rests: Moment::ZERO,
             comparing: None,
             parted: false,
@@ -441,6 +439,7 @@ impl<D: Duty> Inner<D> {
         self.seat = self.seat.again();
         self.last = Seq(0);
         self.comparing = None;
+        self.doubts.read_again();
         match begin(&mut self.made, &mut self.duty) {
             Ok(following) => self.phase = Phase::Following(following),
             Err(error) => self.fail(error),
@@ -507,34 +506,35 @@ impl<D: Duty> Inner<D> {
             }
             Err(LogError::BadEntry { entry, why, .. }) => {
                 self.tally.divergences += 1;
+                let why = format!("its entry {entry} cannot be used: {why}");
+                self.doubts.refused(why);
                 self.read_again();
-                self.stuck = Some(format!("its entry {entry} cannot be used: {why}"));
             }
             Err(error) => self.fail(error),
         }
     }
 
     fn ends(&mut self, ends: Option<Ends>) {
-        let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, ends) {
+        let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, &ends) {
             self.last = self.last.max(ends.last);
             let now = self.made.world.now();
             if now < self.rests {
                 return self.step(Event::Ends(None));
             }
-            if let Some(why) = self.stuck.take() {
+            if let Some(why) = self.doubts.leads(ends) {
                 self.rests = now + LOOK;
-                return self.distrust(ends, why);
+                return self.distrust(ends.clone(), why);
             }
             let (copy, fences) = (&mut following.copy, self.made.fences);
             match copy.judge(ends) {
                 _ if !fences.beginning => {}
                 Judged::Whole => {}
                 Judged::ReadAgain => return self.read_again(),
-                Judged::Damaged(why) => return self.distrust(ends, why),
+                Judged::Damaged(why) => return self.distrust(ends.clone(), why),
             }
             if copy.has_begun() && copy.next() > ends.last {
                 self.damage = None;
-                self.distrusted.clear();
+                self.doubts.is_whole(ends.leader.as_deref());
             }
             // Where nobody has said where it begins, that is believed of what was read.
             let known = copy.told_begins().is_some() || copy.next() > ends.last;
@@ -548,7 +548,7 @@ impl<D: Duty> Inner<D> {
         if let Some(first) = begin {
             self.follow(first);
         }
-        self.step(Event::Ends(ends));
+        self.step(Event::Ends(ends.as_ref().map(|ends| ends.last)));
         if ends.is_some()
             && let Some(seq) = self.comparing.take()
         {
@@ -569,7 +569,8 @@ impl<D: Duty> Inner<D> {
                 world.remind();
             };
             let stream = Arc::clone(&self.made.stream);
-            stream.distrust(ends, &self.distrusted, Box::new(told));
+            let (tried, doubted) = (self.doubts.tried(), self.doubts.distrusted());
+            stream.distrust(ends, tried, doubted, Box::new(told));
         }
         self.step(Event::Ends(None));
     }
@@ -582,9 +583,7 @@ impl<D: Duty> Inner<D> {
             Distrusted::Unknown => {}
             Distrusted::Asked(server) => {
                 self.duty.damaged(Some((&server, &damage)));
-                if !self.distrusted.contains(&server) {
-                    self.distrusted.push(server);
-                }
+                self.doubts.distrust(&server);
             }
             Distrusted::NoOther(server) => {
                 let error = LogError::BadEntry {
@@ -741,6 +740,7 @@ impl<D: Duty> Inner<D> {
             begins: copy.told_begins(),
             clock_ahead_ms: None,
             damage: None,
+            distrusted: Vec::new(),
         }
     }
 
@@ -761,6 +761,7 @@ impl<D: Duty> Inner<D> {
         };
         now.tally = self.tally;
         now.damage.clone_from(&self.damage);
+        now.distrusted = self.doubts.distrusted().to_vec();
         if let Phase::Following(_) = &self.phase {
             now.clock_ahead_ms = self.clock_ahead_ms;
         }

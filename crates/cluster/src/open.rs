@@ -97,8 +97,8 @@ impl StreamStore {
         let mut copy = Copy::new(name, self.cluster, mirror, &self.options);
         loop {
             let ends = self.ends();
-            self.read_through(&mut copy, ends, replay)?;
-            match copy.judge(ends) {
+            self.read_through(&mut copy, &ends, replay)?;
+            match copy.judge(&ends) {
                 Judged::Whole => {}
                 Judged::Damaged(why) => return Err(copy.bad(ends.first.min(ends.last), why)),
                 Judged::ReadAgain => {
@@ -125,7 +125,7 @@ impl StreamStore {
     fn read_through(
         &self,
         copy: &mut Copy,
-        ends: Ends,
+        ends: &Ends,
         replay: Replay<'_>,
     ) -> Result<(), LogError> {
         if ends.last < copy.next() {
@@ -182,7 +182,7 @@ impl StreamStore {
             let mut ends = None;
             let again = self.world.now() + ASK_AGAIN;
             self.world.wait(Some(again), &mut || {
-                ends = *told.lock().unwrap_or_else(PoisonError::into_inner);
+                ends = told.lock().unwrap_or_else(PoisonError::into_inner).take();
                 ends.is_some()
             });
             if let Some(ends) = ends {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quintet_log::Epoch;
 
-use crate::{Ends, Moment, Seq};
+use crate::{Moment, Seq};
 
 /// How long things take.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub enum Event {
     /// Whether this node's clock is off, from now on: others should claim rather than this node.
     Clock(bool),
     /// [`Action::Ask`] was answered; `None`: nobody did.
-    Ends(Option<Ends>),
+    Ends(Option<Seq>),
     /// [`Action::Compare`] was answered: whether the leader has what was read. `None`: nobody did.
     Compared(Option<bool>),
     /// What became of [`Action::Claim`].
@@ -291,7 +291,7 @@ impl Seat {
                 self.off = off;
                 None
             }
-            Event::Ends(ends) => self.ends(now, ends),
+            Event::Ends(last) => self.ends(now, last),
             Event::Compared(same) => self.compared(now, same),
             Event::Claimed(Claimed::Stands(epoch)) => {
                 let State::Claiming = self.state else {
@@ -356,12 +356,12 @@ impl Seat {
         None
     }
 
-    fn ends(&mut self, now: Moment, ends: Option<Ends>) -> Option<Action> {
+    fn ends(&mut self, now: Moment, last: Option<Seq>) -> Option<Action> {
         let read = self.read;
         match &mut self.state {
             State::Catching(asking) => {
                 asking.answered = true;
-                if ends.is_none_or(|ends| ends.last > read) {
+                if last.is_none_or(|last| last > read) {
                     return None;
                 }
                 self.state = State::Standby(Silence::new(now));
@@ -371,13 +371,13 @@ impl Seat {
                     return None;
                 }
                 silence.asking.answered = true;
-                match ends {
+                match last {
                     // What is stored and not read yet is a sign of life.
-                    Some(ends) if ends.last > read => {
+                    Some(last) if last > read => {
                         *silence = Silence::new(now);
                         return None;
                     }
-                    Some(ends) if ends.last == read => {
+                    Some(last) if last == read => {
                         // When it was asked the log had not moved; what came since is not known.
                         let asked = silence.asking.asked.unwrap_or(now);
                         if !std::mem::take(&mut silence.doubt) {

@@ -61,6 +61,9 @@ pub struct Status {
     /// How the copy of the stream that answers is damaged, if it is: this member claims nothing
     /// while it answers.
     pub damage: Option<String>,
+    /// The servers whose copies this member found damaged and that have not led with a whole one
+    /// since.
+    pub distrusted: Vec<String>,
 }
 
 /// What a member has seen happen since it first stood by; what it reads of older times is not

@@ -1,6 +1,6 @@
 //! What a replicated log asks of whoever orders and replicates it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 
@@ -53,7 +53,7 @@ pub enum Found {
 }
 
 /// The places a stream has. Who answered may have been behind, so both may be higher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// The oldest entry; with nothing in it, the place behind the last.
     pub first: Seq,
@@ -62,13 +62,20 @@ pub struct Ends {
     /// How many entries there are. Nothing removes an entry from the middle of a stream, so fewer
     /// than from `first` to `last` are a damaged copy.
     pub count: u64,
+    /// The server whose copy this is of, where it is known.
+    pub leader: Option<Arc<str>>,
 }
 
 impl Ends {
     /// All entries from `first` to `last`.
     pub fn whole(first: Seq, last: Seq) -> Self {
         let count = (last.0 + 1).saturating_sub(first.0);
-        Self { first, last, count }
+        Self {
+            first,
+            last,
+            count,
+            leader: None,
+        }
     }
 
     /// Entries that are missing between the first and the last.
@@ -142,7 +149,8 @@ pub trait Stream: Send + Sync {
     /// If `seq` is below 2: some that implement this take that for everything.
     fn purge_below(&self, seq: Seq, told: Told<bool>);
 
-    /// The copy of the server that leads is damaged, if its stream still ends like `ends`: asks for
-    /// a leader that is not among `bad`.
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>);
+    /// The copy of the server that leads is damaged, if it is the one of `ends`, and the stream still
+    /// begins there: asks for a leader that is not among `bad`, and for one of `doubted` only where
+    /// there is no other.
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>);
 }

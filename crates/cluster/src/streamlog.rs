@@ -24,6 +24,9 @@ pub struct StreamLog {
     pub(crate) claim: Claim,
     /// Where the log begins.
     pub(crate) from: Beginning,
+    /// The place of the claim that took over a log of version 1, until an owner of version 2 states
+    /// another beginning than that claim.
+    pub(crate) taken_over: Option<Seq>,
     /// The newest frame's.
     pub(crate) stamp: Stamp,
     pub(crate) mirror: LocalLog,
@@ -174,6 +177,27 @@ impl StreamLog {
         self.appender.want_beat(false);
         Ok(())
     }
+
+    /// States the beginning that a late purge by an owner of version 1 left, and asks for it until
+    /// then: the claim was made before that purge.
+    fn follow_late_purge(&mut self) {
+        let Some(claim) = self.taken_over else {
+            return;
+        };
+        let first = self.appender.first();
+        let late = |at: &&First| at.seq == first && self.from.seq < first && first < claim;
+        match self.firsts.iter().find(late) {
+            Some(at) => self.begin_with(*at),
+            None => self.appender.ask_first(),
+        }
+    }
+
+    fn begin_with(&mut self, first: First) {
+        let First { segment, seq, .. } = first;
+        self.from = Beginning { segment, seq };
+        self.taken_over = None;
+        self.appender.set_begins(seq);
+    }
 }
 
 impl Log for StreamLog {
@@ -262,14 +286,17 @@ impl Log for StreamLog {
             said => said?,
         }
         self.firsts.drain(..many);
-        self.from = from;
-        self.appender.set_begins(next.seq);
+        self.begin_with(next);
         let said = self.mirror.end();
         let files = self.mirror.begin_retire(number)?;
+        let mirrored = self.mirror.sync_point();
         let appender = Arc::clone(&self.appender);
         Ok(Retiring::new(move || {
             // Nobody else finds entries missing before it stands in the log that they may be.
             appender.wait(said)?;
+            // Servers rewrite files for a purge: should they lose some of it when all lose power, the
+            // mirror has what the purge keeps.
+            mirrored.wait()?;
             appender.purge_below(next.seq)?;
             files.run()
         }))
@@ -292,6 +319,7 @@ impl Log for StreamLog {
         if self.over {
             return Ok(());
         }
+        self.follow_late_purge();
         self.say_again(stamp, self.from)
     }
 

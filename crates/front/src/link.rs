@@ -133,11 +133,12 @@ async fn admit<S: AsyncWrite + Unpin>(
     let intake = shared.intake.get().filter(|_| !closed);
     let answer = match (&owners, intake) {
         (Owners::Us(_), Some(intake)) => match intake.admits(splice) {
-            Ok(()) => {
+            Ok(true) => {
                 stream.write_all(Answer::Ok.line().as_bytes()).await?;
                 stream.flush().await?;
                 return Ok(Some(Arc::clone(intake)));
             }
+            Ok(false) => Answer::Nobody,
             Err(why) => Answer::Refused(why),
         },
         (Owners::Other(hint), _) => Answer::Owner(hint.epoch, hint.address.clone()),

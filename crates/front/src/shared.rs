@@ -32,11 +32,12 @@ pub enum Stream {
 
 /// Whoever serves the queues, on the node that owns them.
 pub trait Intake: Send + Sync {
-    /// Whether there is such a listener.
+    /// Whether the listener of this client takes it now. False: it has ended, and the client waits
+    /// for the next owner.
     ///
     /// # Errors
-    /// Why not, for the other node's log.
-    fn admits(&self, splice: &Splice) -> Result<(), String>;
+    /// There is no such listener, in words for the other node's log.
+    fn admits(&self, splice: &Splice) -> Result<bool, String>;
 
     /// Takes a connection that was admitted.
     fn take(&self, client: Client);

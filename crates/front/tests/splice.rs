@@ -21,18 +21,26 @@ const CLUSTER: u64 = 0xc0ffee;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A node whose queues echo lines, each with its client's splice in front.
-struct Echo(Sender<Splice>);
+struct Echo {
+    told: Sender<Splice>,
+    /// So many clients are told first that their listener has ended.
+    ended: AtomicUsize,
+}
 
 impl Intake for Echo {
-    fn admits(&self, splice: &Splice) -> Result<(), String> {
+    fn admits(&self, splice: &Splice) -> Result<bool, String> {
+        let left = |left: usize| left.checked_sub(1);
+        let ended = self
+            .ended
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
         match splice.nth {
-            0 => Ok(()),
+            0 => Ok(ended.is_err()),
             nth => Err(format!("there is no listener {nth} for {}", splice.voice)),
         }
     }
 
     fn take(&self, client: Client) {
-        self.0.send(client.splice).expect("the test listens");
+        self.told.send(client.splice).expect("the test listens");
         std::thread::spawn(move || match client.stream {
             Stream::Tcp(stream) => {
                 stream.set_nonblocking(false).expect("a socket");
@@ -111,7 +119,10 @@ fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
         door,
         link: format!("localhost:{port}"),
         taken,
-        echo: Arc::new(Echo(told)),
+        echo: Arc::new(Echo {
+            told,
+            ended: AtomicUsize::new(0),
+        }),
     }
 }
 
@@ -336,6 +347,16 @@ fn what_the_owner_has_no_listener_for_is_closed() {
     owner.owns(1);
     other.follows(&owner, 1);
     assert_eq!(rest(&other.client()), "");
+}
+
+#[test]
+fn a_client_waits_where_the_owners_listener_has_ended() {
+    let (owner, other) = (node("a", 0, settings()), node("b", 0, settings()));
+    owner.echo.ended.store(3, Ordering::SeqCst);
+    owner.owns(1);
+    other.follows(&owner, 1);
+    assert_eq!(say(&other.client(), "one\n"), "echo one\n");
+    assert_eq!(owner.echo.ended.load(Ordering::SeqCst), 0);
 }
 
 #[test]

@@ -47,16 +47,24 @@ enum Route {
 impl Access<'_> {
     /// Decides one command.
     pub fn submit(&mut self, caller: Caller, command: Command) -> Decided {
-        if !self.core.is_available() && !leaves(&command) {
+        let is_logged = !matches!(command, Command::Refer { .. });
+        if !self.core.is_available() && is_logged && !leaves(&command) {
             self.core.unavailable.fetch_add(1, Ordering::Relaxed);
             // It rests on nothing in the log, and waits for nothing.
             let refused = Outcome::Refused(Refusal::Unavailable);
             return Decided::Now(refused, Name::default(), Need::default());
         }
-        if self.core.are_permits_asked() {
-            return self.decide_permitted(caller, command);
+        let decided = match self.core.are_permits_asked() {
+            true => self.decide_permitted(caller, command),
+            false => self.decide(caller, command),
+        };
+        match decided {
+            // In a cluster other replies wait until what they rest on is acknowledged.
+            Decided::Now(outcome, name, _) if !is_logged && self.core.is_shared() => {
+                Decided::Now(outcome, name, Need::default())
+            }
+            decided => decided,
         }
-        self.decide(caller, command)
     }
 
     #[inline(always)]

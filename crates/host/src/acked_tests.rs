@@ -301,6 +301,15 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
     assert_eq!(host.core.unavailable(), 1);
     assert!(host.may_leave(need), "that it is so can be said");
     assert!(!host.may_leave(held));
+    // A queue that is only referred to leaves nothing in the log.
+    let referred = host.ask(Command::Refer {
+        queue: "q".into(),
+        uses: Some(true),
+        watches: Some(true),
+    });
+    assert_eq!(referred.0, Outcome::Done);
+    assert!(host.may_leave(referred.1));
+    assert!(!host.may_leave(held));
     host.link.cut(false, false);
     host.pass(2_000);
     assert!(host.core.is_available());

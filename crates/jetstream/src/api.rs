@@ -280,6 +280,9 @@ pub struct Peer {
 /// heartbeats; followers elect after four to nine seconds without one.
 const UNHEARD: u64 = 3_000_000_000;
 
+/// The name of a server that keeps a stream alone.
+pub(crate) const ONLY: &str = "the only NATS server";
+
 impl Info {
     /// Whether who said so could store anything: a leader that its peers cannot reach goes on
     /// answering for ten seconds, with others leading long before.
@@ -304,6 +307,10 @@ impl Info {
             first: Seq(self.state.first_seq.max(1)),
             last: Seq(self.state.last_seq),
             count: self.state.messages,
+            leader: Some(match &self.cluster {
+                Some(peers) => peers.leader.as_deref().unwrap_or_default().into(),
+                None => ONLY.into(),
+            }),
         }
     }
 
@@ -545,8 +552,8 @@ mod tests {
             "state": {"first_seq": 0, "last_seq": 0, "messages": 0},
         });
         let info = info(text.to_string().as_bytes()).unwrap().unwrap();
-        let (first, last) = (Seq(1), Seq(0));
-        assert_eq!(info.ends(), Ends::whole(first, last));
+        let Ends { first, last, .. } = info.ends();
+        assert_eq!((first, last), (Seq(1), Seq(0)));
     }
 
     #[test]

@@ -56,6 +56,20 @@ impl JetStream {
             "deny_delete": true,
             "allow_direct": true,
         });
+        let bucket = Bucket {
+            jetstream: self,
+            name: name.to_owned(),
+        };
+        // While the servers have no leader they leave a question without an answer for as long as
+        // it is waited for, and making takes long: one that is there is only asked for.
+        let subject = format!("$JS.API.STREAM.INFO.KV_{name}");
+        let reply = self.wait(&subject, Bytes::new(), None, ANSWER)?;
+        match api::info(&reply) {
+            Some(Ok(_)) => return Ok(bucket),
+            Some(Err(refused)) if api::is_absent(&refused) => {}
+            Some(Err(refused)) => return Err(Error::Refused(subject, refused)),
+            None => return Err(Error::Silent),
+        }
         let subject = format!("$JS.API.STREAM.CREATE.KV_{name}");
         let reply = self.wait(&subject, config.to_string().into(), None, 10 * ANSWER)?;
         match api::info(&reply) {
@@ -65,10 +79,7 @@ impl JetStream {
             Some(Err(refused)) => return Err(Error::Refused(subject, refused)),
             None => return Err(Error::Silent),
         }
-        Ok(Bucket {
-            jetstream: self,
-            name: name.to_owned(),
-        })
+        Ok(bucket)
     }
 }
 

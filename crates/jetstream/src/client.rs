@@ -431,15 +431,16 @@ impl Stream for JetStream {
         });
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
-        let (inner, bad) = (Arc::clone(&self.inner), bad.to_vec());
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+        let (bad, doubted) = (bad.to_vec(), doubted.to_vec());
+        let inner = Arc::clone(&self.inner);
         self.runtime.spawn(async move {
             let names = &inner.names;
             let asked =
                 |question, payload| ask(&inner.far, names.api(question), payload, None, ANSWER);
             let reply = asked("STREAM.INFO", Bytes::new()).await;
             let info = reply.and_then(|reply| api::info(&reply)?.ok());
-            let came = match info.and_then(|info| successor(&info, ends, &bad)) {
+            let came = match info.and_then(|info| successor(&info, &ends, &bad, &doubted)) {
                 None => Distrusted::Unknown,
                 Some((leader, None)) => Distrusted::NoOther(leader),
                 Some((leader, Some(next))) => {
@@ -459,17 +460,25 @@ impl Stream for JetStream {
 
 /// The names of who leads and of who could lead in its place; `None`: nobody can tell, or what the
 /// stream has is not what is distrusted. Absent: there is nobody else.
-fn successor(info: &Info, ends: Ends, bad: &[String]) -> Option<(String, Option<String>)> {
+fn successor(
+    info: &Info,
+    ends: &Ends,
+    bad: &[String],
+    doubted: &[String],
+) -> Option<(String, Option<String>)> {
     let now = info.ends();
-    let same = now.first == ends.first && now.missing() == ends.missing();
+    let same =
+        now.leader == ends.leader && now.first == ends.first && now.missing() == ends.missing();
     let Some(peers) = &info.cluster else {
-        // A single server.
-        return same.then(|| ("the only NATS server".to_owned(), None));
+        return same.then(|| (api::ONLY.to_owned(), None));
     };
     let leader = peers.leader.clone().filter(|_| same)?;
     let others = &peers.replicas;
     let mut untried = others.iter().filter(|peer| !bad.contains(&peer.name));
-    let fit = untried.clone().find(|peer| peer.current && !peer.offline);
+    let fit = untried
+        .clone()
+        .filter(|peer| peer.current && !peer.offline)
+        .min_by_key(|peer| doubted.contains(&peer.name));
     match fit {
         Some(peer) => Some((leader, Some(peer.name.clone()))),
         // One that is away may have all of it.
@@ -511,27 +520,41 @@ mod tests {
             let info = api::info(info.to_string().as_bytes()).expect("info");
             info.expect("no error")
         };
-        let ends = Ends::whole(Seq(202), Seq(290));
-        let asked = |info, bad: &[&str]| {
-            let bad: Vec<String> = bad.iter().map(|name| (*name).to_owned()).collect();
-            successor(&info, ends, &bad)
+        let ends = Ends {
+            leader: Some("n0".into()),
+            ..Ends::whole(Seq(202), Seq(290))
         };
+        let owned = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let asked = |info, bad: &[&str]| successor(&info, &ends, &owned(bad), &owned(bad));
         let to =
             |leader: &str, next: Option<&str>| Some((leader.to_owned(), next.map(str::to_owned)));
         let n0 = || told("n0", [("n1", true), ("n2", true)]);
         assert_eq!(asked(n0(), &[]), to("n0", Some("n1")));
         assert_eq!(asked(n0(), &["n1"]), to("n0", Some("n2")));
         assert_eq!(asked(n0(), &["n1", "n2"]), to("n0", None));
+        // One that was distrusted before a whole copy led is asked last.
+        let doubting =
+            |bad: &[&str], doubted: &[&str]| successor(&n0(), &ends, &owned(bad), &owned(doubted));
+        assert_eq!(doubting(&[], &["n1"]), to("n0", Some("n2")));
+        assert_eq!(doubting(&["n2"], &["n1", "n2"]), to("n0", Some("n1")));
+        // Somebody else leads by now, whose copy looks the same.
+        assert_eq!(asked(told("n1", [("n0", true), ("n2", true)]), &[]), None);
         // One that is behind may have all of it later.
         let behind = told("n0", [("n1", true), ("n2", false)]);
         assert_eq!(asked(behind, &["n1"]), None);
         // Somebody else leads by now, whose copy is another.
-        let whole = Ends::whole(Seq(1), Seq(300));
-        assert_eq!(successor(&n0(), whole, &[]), None);
+        let whole = Ends {
+            first: Seq(1),
+            count: 300,
+            ..ends.clone()
+        };
+        assert_eq!(successor(&n0(), &whole, &[], &[]), None);
         // Nobody else can lead where one server keeps the stream.
         let mut lone = n0();
         lone.cluster = None;
-        let (leader, next) = successor(&lone, ends, &[]).expect("it is known");
+        let (leader, next) = successor(&lone, &lone.ends(), &[], &[]).expect("it is known");
         assert!(next.is_none() && !leader.is_empty());
     }
 }

@@ -9,8 +9,8 @@ use std::{
 use async_nats::{
     HeaderMap,
     jetstream::{
-        self,
-        context::PublishErrorKind,
+        self, ErrorCode,
+        context::{GetStreamErrorKind, PublishErrorKind},
         object_store::{self, DeleteErrorKind, InfoErrorKind, ObjectStore},
         stream::{Placement, StorageType},
     },
@@ -23,7 +23,10 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Handle, time::timeout};
 
-use crate::fetch::{Place, fetch};
+use crate::{
+    connect,
+    fetch::{Place, fetch},
+};
 
 /// Bytes of an object in one message. Far below what servers take, far above what a message costs.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -60,15 +63,34 @@ pub(crate) async fn open(
     tags: Vec<String>,
 ) -> Result<Opened, String> {
     let stream = format!("OBJ_{bucket}");
-    let asked = timeout(ANSWER, context.get_object_store(&bucket));
-    let store = match asked.await {
-        Ok(Ok(there)) => there,
-        Ok(Err(_)) | Err(_) => make(&context, bucket, replicas, tags).await?,
+    // Nobody answers while there is no leader: who asks again soon hears soon of the next.
+    let there = match timeout(connect::ANSWER, context.get_stream(&stream)).await {
+        Err(_) => return Err("no answer".to_owned()),
+        Ok(Ok(_)) => true,
+        Ok(Err(error)) => match error.kind() {
+            GetStreamErrorKind::JetStream(error)
+                if error.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+            {
+                false
+            }
+            _ => return Err(error.to_string()),
+        },
     };
-    match timeout(ANSWER, context.get_stream(stream)).await {
-        Ok(stream) => Ok((store, context, stream.map_err(|error| error.to_string())?)),
+    let opened = async {
+        let store = match there {
+            true => context.get_object_store(&bucket).await.map_err(text)?,
+            false => make(&context, bucket, replicas, tags).await?,
+        };
+        Ok((store, context.get_stream(stream).await.map_err(text)?))
+    };
+    match timeout(ANSWER, opened).await {
+        Ok(opened) => opened.map(|(store, stream)| (store, context.clone(), stream)),
         Err(_) => Err("no answer".to_owned()),
     }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
 }
 
 async fn make(
@@ -89,10 +111,8 @@ async fn make(
         max_bytes: -1,
         ..object_store::Config::default()
     };
-    match timeout(ANSWER, context.create_object_store(config)).await {
-        Ok(made) => made.map_err(|error| error.to_string()),
-        Err(_) => Err("no answer".to_owned()),
-    }
+    let made = context.create_object_store(config).await;
+    made.map_err(text)
 }
 
 /// A number that nobody else has.

@@ -48,20 +48,19 @@ impl Linking {
 }
 
 impl Intake for Linking {
-    fn admits(&self, splice: &Splice) -> Result<(), String> {
-        let there = match self.links(splice) {
-            Some(links) => links.has(usize::from(splice.nth)),
-            None => self.listener(splice).is_some(),
+    fn admits(&self, splice: &Splice) -> Result<bool, String> {
+        let serves = match self.links(splice) {
+            Some(links) => links.serves(usize::from(splice.nth)),
+            None => self.listener(splice).map(|_| true),
         };
-        if there {
-            return Ok(());
-        }
-        Err(format!(
-            "the node that owns the queues has no listener {} for {}: all nodes of a cluster need \
-             the same listeners, in the same order",
-            splice.nth + 1,
-            splice.voice
-        ))
+        serves.ok_or_else(|| {
+            format!(
+                "the node that owns the queues has no listener {} for {}: all nodes of a cluster \
+                 need the same listeners, in the same order",
+                splice.nth + 1,
+                splice.voice
+            )
+        })
     }
 
     fn take(&self, client: Client) {

@@ -175,9 +175,10 @@ pub enum Connected {
 pub struct Links(Arc<[mpsc::UnboundedSender<Linked>]>);
 
 impl Links {
-    /// True if there is a site of this number.
-    pub fn has(&self, site: usize) -> bool {
-        self.0.get(site).is_some_and(|site| !site.is_closed())
+    /// Whether the site of this number takes connections; false: HTTP has ended. `None`: there is
+    /// no such site.
+    pub fn serves(&self, site: usize) -> Option<bool> {
+        self.0.get(site).map(|site| !site.is_closed())
     }
 
     /// Serves a connection by the site of this number, in the order of [`Web::start`], when it has

@@ -77,8 +77,8 @@ impl Stream for Held {
         self.stream.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
-        self.stream.distrust(ends, bad, told);
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+        self.stream.distrust(ends, bad, doubted, told);
     }
 }
 
@@ -121,8 +121,8 @@ impl Stream for Until {
         self.stream.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
-        self.stream.distrust(ends, bad, told);
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+        self.stream.distrust(ends, bad, doubted, told);
     }
 }
 

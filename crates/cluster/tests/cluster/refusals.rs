@@ -10,10 +10,10 @@ use quintet_cluster::{
     Answer, ClusterId, Distrusted, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent,
     Told, World,
 };
-use quintet_log::{Log, LogError, SegmentNumber, Stamp};
+use quintet_log::{Log, LogError, SegmentNumber, Stamp, Storage as _};
 use quintet_sim::{
     cluster::SimWorld,
-    disk::{Fault, SimDisk},
+    disk::{Fault, Keep, SimDisk},
 };
 
 fn open(stream: &MemStream, seed: u64) -> Result<Node, LogError> {
@@ -124,8 +124,15 @@ fn without_room_appends_are_refused_until_there_is_some() {
     assert_eq!(open(&stream, 2).expect("open").found, node.acknowledged());
 }
 
-/// A stream that stores only what is in front of some place.
-struct Until(MemStream, Mutex<Seq>);
+/// A stream that stores only what is in front of some place, and a disk that loses power at each
+/// purge.
+struct Until(MemStream, Mutex<Seq>, SimDisk, Mutex<Option<SimDisk>>);
+
+impl Until {
+    fn new(stream: MemStream, until: Seq) -> Self {
+        Self(stream, Mutex::new(until), SimDisk::new(1), Mutex::default())
+    }
+}
 
 impl Stream for Until {
     fn name(&self) -> String {
@@ -152,18 +159,20 @@ impl Stream for Until {
     }
 
     fn purge_below(&self, seq: Seq, told: Told<bool>) {
+        let left = self.2.fork().power_cut(Keep::Synced);
+        *self.3.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         self.0.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
-        self.0.distrust(ends, bad, told);
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+        self.0.distrust(ends, bad, doubted, told);
     }
 }
 
 #[test]
 fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
     let stream = MemStream::new();
-    let until = Arc::new(Until(stream.clone(), Mutex::new(Seq(1000))));
+    let until = Arc::new(Until::new(stream.clone(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
     let way = Arc::clone(&until) as Arc<dyn Stream>;
     let asked = store(way, Arc::clone(&world), 1, Fences::default());
@@ -186,6 +195,29 @@ fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
     assert_eq!(stream.entries().0, Seq(1), "it would begin in its middle");
     let next = open(&stream, 2).expect("half a frame is void");
     assert_eq!(next.found, node.acknowledged());
+}
+
+#[test]
+fn what_a_purge_keeps_is_on_the_owners_disk_before() {
+    let until = Arc::new(Until::new(MemStream::new(), Seq(1000)));
+    let world: Arc<dyn World> = Arc::new(SimWorld::new());
+    let mut asked = store(Arc::clone(&until) as _, world, 1, Fences::default());
+    asked.mirror = Arc::new(until.2.clone());
+    let mut node = Node::open(asked).expect("open");
+    node.append(b"old").expect("append");
+    node.log.begin_segment();
+    let kept = [7; 5000];
+    node.append(&kept).expect("append");
+    node.sync().expect("sync");
+    let oldest = SegmentNumber(node.log.segment().0 - 1);
+    node.log.retire(oldest).expect("retire");
+    let left = until.3.lock().expect("lock").take().expect("a purge");
+    let names = left.list().expect("list");
+    let has = |name: &String| {
+        let content = left.content(name).unwrap_or_default();
+        content.windows(kept.len()).any(|bytes| bytes == kept)
+    };
+    assert!(names.iter().any(has), "{names:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use quintet_cluster::{Action, Claimed, Ends, Event, Heir, Seat, Seq, Timing};
+use quintet_cluster::{Action, Claimed, Event, Heir, Seat, Seq, Timing};
 use quintet_log::Epoch;
 use quintet_sim::{Random, seeds};
 
@@ -158,7 +158,7 @@ impl World {
         let mut append = |epoch, kind| self.log.push(Entry { epoch, kind });
         let answer = match message {
             Message::Ask | Message::Compare if alone && self.random.chance(1, 2) => return,
-            Message::Ask => Event::Ends((!alone).then_some(Ends::whole(Seq(1), Seq(last as u64)))),
+            Message::Ask => Event::Ends((!alone).then_some(Seq(last as u64))),
             Message::Compare => Event::Compared((!alone).then_some(true)),
             // Nobody knows: the same again, when the window's deadline has passed.
             Message::Claim(_) | Message::Append(_) if alone => {

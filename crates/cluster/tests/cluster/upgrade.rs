@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quintet_cluster::{
-    Claim, Fences, MemStream, Reign, Seq, Stream as _, Writer,
+    Claim, Ends, Fences, MemStream, Reign, Seq, Stream as _, Writer,
     entry::{Entry, Header},
     reader::{Read, Reader},
 };
-use quintet_log::{Epoch, FrameBuf, Position, SegmentNumber, Stamp};
+use quintet_log::{Epoch, FrameBuf, Log as _, Position, SegmentNumber, Stamp};
 use quintet_sim::{
     cluster::{Faults, Lie, SimStream, SimWorld},
     log_tests::facts,
@@ -17,7 +17,7 @@ use quintet_sim::{
 use crate::common::{CLUSTER, Frame, Node, store};
 
 /// An owner of version 1.
-struct Old {
+pub(crate) struct Old {
     position: Position,
     segment: u32,
     chain: u32,
@@ -53,7 +53,7 @@ impl Old {
     }
 
     /// Three segments of five frames, and where each of the latter two begins.
-    fn log() -> (Vec<Bytes>, Vec<Frame>, [Seq; 2]) {
+    pub(crate) fn log() -> (Vec<Bytes>, Vec<Frame>, [Seq; 2]) {
         let mut old = Self {
             position: Position(0),
             segment: 0,
@@ -83,7 +83,7 @@ impl Old {
         (old.entries, frames, [begin[0], begin[1]])
     }
 
-    fn stream(entries: &[Bytes]) -> MemStream {
+    pub(crate) fn stream(entries: &[Bytes]) -> MemStream {
         let stream = MemStream::new();
         for (seq, entry) in (0..).map(Seq).zip(entries) {
             stream.append(seq, entry.clone(), Box::new(|_| ()));
@@ -112,18 +112,72 @@ fn beginning(stream: &MemStream) -> Option<(SegmentNumber, Seq)> {
 
 #[test]
 fn the_first_owner_of_a_later_version_says_where_a_log_begins_that_is_whole() {
-    let (entries, frames, [second, third]) = Old::log();
+    let (entries, frames, [second, _]) = Old::log();
     let stream = Old::stream(&entries);
     stream.purge_below(second, Box::new(|_| ()));
     assert_eq!(beginning(&stream), None);
     let node = open(&stream, 2).expect("open");
     assert_eq!(node.found, frames[5..]);
     assert_eq!(beginning(&stream), Some((SegmentNumber(2), second)));
-    // From now on no other beginning is believed.
+}
+
+/// The last segment but one is missing, and nobody believes that.
+fn refuses_a_later_beginning(stream: &MemStream, [second, third]: [Seq; 2]) {
     stream.purge_below(third, Box::new(|_| ()));
-    let why = open(&stream, 3).err().expect("it lacks a segment");
+    let why = open(stream, 9).err().expect("it lacks a segment");
     let said = format!("the log begins with entry {second}");
     assert!(why.to_string().contains(&said), "{why}");
+}
+
+#[test]
+fn a_beginning_that_an_owner_of_the_later_version_gave_up_to_is_the_only_one() {
+    let (entries, _, begin) = Old::log();
+    let stream = Old::stream(&entries);
+    let mut node = open(&stream, 2).expect("open");
+    let retiring = node.log.begin_retire(SegmentNumber(1)).expect("begin");
+    retiring.run().expect("retire");
+    assert_eq!(stream.entries().0, begin[0]);
+    refuses_a_later_beginning(&stream, begin);
+}
+
+#[test]
+fn a_purge_of_version_1_that_comes_behind_the_next_owners_claim_damages_nothing() {
+    let (entries, frames, begin) = Old::log();
+    let stream = Old::stream(&entries);
+    let mut node = open(&stream, 2).expect("open");
+    assert_eq!(beginning(&stream), Some((SegmentNumber(1), Seq(1))));
+    stream.purge_below(begin[0], Box::new(|_| ()));
+    // The owner has not looked yet; the next one does.
+    let mut next = open(&stream, 3).expect("a late purge is no damage");
+    assert_eq!(next.found, frames[5..]);
+    let stamp = Stamp {
+        epoch: next.log.epoch(),
+        time_ms: 6,
+    };
+    assert!(next.log.acks().wants_beat() && node.log.acks().wants_beat());
+    // One beat asks, and the next one says.
+    for _ in 0..2 {
+        next.log.beat(stamp).expect("beat");
+    }
+    node.log.beat(stamp).ok();
+    assert_eq!(beginning(&stream), Some((SegmentNumber(2), begin[0])));
+    assert_eq!(next.log.acks().begins(), begin[0]);
+    refuses_a_later_beginning(&stream, begin);
+}
+
+#[test]
+fn a_claim_of_version_1_that_was_taken_over_excuses_no_loss_of_later_segments() {
+    let (entries, _, _) = Old::log();
+    let stream = Old::stream(&entries);
+    let mut node = open(&stream, 2).expect("open");
+    node.log.begin_segment();
+    let (place, _) = (
+        stream.entries().1.len(),
+        node.append(b"new").expect("append"),
+    );
+    node.sync().expect("sync");
+    stream.purge_below(Seq(place as u64 + 1), Box::new(|_| ()));
+    assert!(open(&stream, 3).is_err());
 }
 
 #[test]
@@ -150,7 +204,7 @@ fn a_log_of_version_1_with_a_hole_or_a_torn_beginning_is_not_accepted() {
             let told = Arc::clone(&ends);
             link.ends(Box::new(move |ends| *told.lock().expect("lock") = ends));
             world.pass(std::time::Duration::from_millis(50));
-            let missing = ends.lock().expect("lock").map(|ends| ends.missing());
+            let missing = ends.lock().expect("lock").as_ref().map(Ends::missing);
             assert_eq!(missing, Some(1));
             continue;
         }

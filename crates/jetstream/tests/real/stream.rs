@@ -43,9 +43,13 @@ fn append(stream: &JetStream, expected: u64, entry: &str) -> Answer {
 }
 
 fn ends(stream: &JetStream) -> Ends {
-    until("the stream's leader answers", || {
+    let ends = until("the stream's leader answers", || {
         told(|told| stream.ends(told))
-    })
+    });
+    Ends {
+        leader: None,
+        ..ends
+    }
 }
 
 /// Follows from there on.

@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use quintet_jetstream::{Info, JetStream, Servers};
 
 use crate::config::{Cluster, Config, SyncPolicy};
@@ -149,8 +149,14 @@ fn numbers(version: &str) -> [u64; 3] {
 
 /// Whether the server with this monitoring address syncs each message.
 fn syncs_always(address: &str) -> Result<bool> {
-    let about = monitored(address, "/jsz")?;
-    Ok(about["config"]["sync_always"] == serde_json::Value::Bool(true))
+    syncs(&monitored(address, "/jsz")?)
+}
+
+/// # Errors
+/// JetStream has ended there, as on a full disk: it is as if that machine were gone.
+fn syncs(about: &serde_json::Value) -> Result<bool> {
+    ensure!(about["disabled"] != true, "JetStream is not enabled there");
+    Ok(about["config"]["sync_always"] == true)
 }
 
 /// Asks the monitoring address of a NATS server for this path. It tries each address of the name.
@@ -193,5 +199,13 @@ mod tests {
         ] {
             assert_eq!(is_at_least(version, numbers("2.15.1")), fits, "{version}");
         }
+    }
+
+    #[test]
+    fn a_server_that_has_ended_jetstream_is_one_that_is_gone() {
+        let told = |text: &str| syncs(&serde_json::from_str(text).expect("JSON"));
+        assert!(told(r#"{"config": {"sync_always": true}}"#).expect("an answer"));
+        assert!(!told(r#"{"config": {"store_dir": "/s"}}"#).expect("an answer"));
+        assert!(told(r#"{"disabled": true, "config": {}}"#).is_err());
     }
 }

@@ -58,11 +58,14 @@ pub(crate) use source::{Found, Source};
 pub(crate) const NODE_SOCKET: &str = "node.sock";
 
 /// Pause between two tries to reach the servers.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(250);
 /// "no suitable peers for placement": servers that are too few, or have not met yet.
 const NO_PEERS: u64 = 10_005;
 /// So often it is said that they cannot be reached.
 const TELL: Duration = Duration::from_secs(30);
+/// Servers that were started together answer nothing until they have leaders, mostly for less than
+/// this.
+const ELECTION: Duration = Duration::from_secs(12);
 
 /// How long things take.
 fn timing(cluster: &crate::config::Cluster) -> Timing {
@@ -278,13 +281,20 @@ pub(crate) fn follow(
         home: mirror::home(&config.data, random())?,
         writer,
     };
-    let joined = until(inbox, || {
-        registry::join(&stream, cluster, config.shards, &ourselves)
-    });
-    let Some(joined) = joined? else {
-        return Ok(None);
+    let mut twins = registry::Twins::default();
+    let registered = loop {
+        let joined = until(inbox, || {
+            registry::join(&stream, cluster, config.shards, &ourselves, &mut twins)
+        });
+        let Some(joined) = joined? else {
+            return Ok(None);
+        };
+        match joined.map_err(|why| anyhow!(why))? {
+            Some(id) => break id,
+            None if pause(inbox) => {}
+            None => return Ok(None),
+        }
     };
-    let registered = joined.map_err(|why| anyhow!(why))?;
     registry::renew(&stream, cluster, &ourselves)?;
     source::tell_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
@@ -422,6 +432,7 @@ fn until<T>(
     loop {
         match ask() {
             Ok(answer) => return Ok(Some(answer)),
+            Err(Error::Silent | Error::Bucket(..)) if began.elapsed() < ELECTION => {}
             Err(error @ (Error::Unreachable(..) | Error::Silent | Error::Bucket(..))) => {
                 if told.is_none_or(|told| told.elapsed() > TELL) {
                     told = Some(Instant::now());
@@ -434,11 +445,18 @@ fn until<T>(
                 if refused.err_code == NO_PEERS && began.elapsed() < TELL => {}
             Err(error) => return Err(error.into()),
         }
-        match inbox.recv_timeout(AGAIN) {
-            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Ok(Order::Reload(..) | Order::Drain(_) | Order::Look | Order::HandOver)
-            | Err(RecvTimeoutError::Timeout) => {}
+        if !pause(inbox) {
+            return Ok(None);
         }
+    }
+}
+
+/// Waits until it is time to ask again. False: told to stop.
+fn pause(inbox: &Receiver<Order>) -> bool {
+    match inbox.recv_timeout(AGAIN) {
+        Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => false,
+        Ok(Order::Reload(..) | Order::Drain(_) | Order::Look | Order::HandOver)
+        | Err(RecvTimeoutError::Timeout) => true,
     }
 }
 

@@ -6,6 +6,7 @@ use quintet_host::locked;
 
 use super::Node;
 use super::report::{ClusterReport, NodeReport};
+use super::stores::BucketCopy;
 use crate::metrics::{ClusterNumbers, NodeNumbers};
 
 impl Node {
@@ -45,7 +46,12 @@ fn of_all(numbers: &mut ClusterNumbers, seen: &ClusterReport) {
     if let Some(stream) = seen.groups.iter().find_map(|group| group.stream.as_ref()) {
         let known = stream.stores.iter().filter(|store| store.silent.is_none());
         numbers.copies = known
-            .map(|store| (store.server.clone(), store.damage.is_some()))
+            .map(|store| {
+                let lacks = |copy: &BucketCopy| copy.damaged && copy.server == store.server;
+                let own = store.damage.is_some() || store.frozen.is_some();
+                let damaged = own || stream.buckets.iter().any(lacks);
+                (store.server.clone(), damaged)
+            })
             .collect();
         let entries = (stream.last + 1).saturating_sub(stream.first);
         numbers.log = Some((entries, stream.bytes));

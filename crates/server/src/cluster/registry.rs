@@ -2,7 +2,7 @@
 //! log. Never asked whether a node lives: that the log says.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use quintet_cluster::{ClusterId, Seq, Writer};
@@ -145,6 +145,35 @@ impl Ourselves {
     }
 }
 
+/// The processes that were registered under this node's name while it starts. One that renews its
+/// entry lives; one that does not may be this node's own with the directory it had before.
+#[derive(Default)]
+pub(super) struct Twins(Option<(Instant, u64, u64)>);
+
+impl Twins {
+    /// Whether the one with this entry is gone, as far as this is known.
+    ///
+    /// # Errors
+    /// It lives: `refusal`.
+    fn is_gone(&mut self, now: Instant, entry: &Entry, refusal: Refusal) -> Result<bool, Refusal> {
+        match self.0 {
+            Some((_, writer, at_ms)) if (writer, at_ms) != (entry.writer, entry.at_ms) => {
+                Err(refusal)
+            }
+            Some((since, ..)) => Ok(now.saturating_duration_since(since) >= GONE),
+            None => {
+                tracing::warn!(
+                    "{refusal}. It may be this node with its directory of before: the start waits \
+                     until nothing was heard of it for {} s",
+                    GONE.as_secs()
+                );
+                self.0 = Some((now, entry.writer, entry.at_ms));
+                Ok(false)
+            }
+        }
+    }
+}
+
 /// Why this node is not part of the cluster, in words for the operator.
 type Refusal = String;
 
@@ -171,7 +200,7 @@ fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, Refusal
         .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
 }
 
-/// Makes the cluster, or joins it as it is.
+/// Makes the cluster, or joins it as it is. `None`: not yet, as `twins` waits.
 ///
 /// # Errors
 /// The servers do not answer, or refuse; inside: what of the cluster does not fit.
@@ -180,7 +209,8 @@ pub(super) fn join(
     cluster: &Cluster,
     shards: u64,
     ourselves: &Ourselves,
-) -> Result<Result<ClusterId, Refusal>, Error> {
+    twins: &mut Twins,
+) -> Result<Result<Option<ClusterId>, Refusal>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let id = match agree(&bucket, cluster, shards, ourselves.writer)? {
@@ -196,7 +226,11 @@ pub(super) fn join(
             Err(refusal) => return Ok(Err(refusal)),
         };
         if let Some(refusal) = ourselves.twin(cluster, &entry) {
-            return Ok(Err(refusal));
+            match twins.is_gone(Instant::now(), &entry, refusal) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Ok(None)),
+                Err(refusal) => return Ok(Err(refusal)),
+            }
         }
     }
     if let Err(refusal) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
@@ -204,7 +238,7 @@ pub(super) fn join(
     }
     let entry = json(&ourselves.entry(cluster));
     match bucket.put_behind(&key, revision, entry.into())? {
-        true => Ok(Ok(id)),
+        true => Ok(Ok(Some(id))),
         // Another process of this name begins at the same moment: who is first is seen next time.
         false => Err(Error::Silent),
     }
@@ -582,6 +616,32 @@ mod tests {
             "state": { "messages": last, "first_seq": 1, "last_seq": last },
         });
         serde_json::from_value(info).expect("a stream")
+    }
+
+    #[test]
+    fn a_process_of_the_same_name_is_waited_for_unless_it_renews_its_entry() {
+        let entry = |at_ms| Entry {
+            address: String::new(),
+            version: String::new(),
+            writer: 7,
+            home: 1,
+            near: String::new(),
+            at_ms,
+        };
+        let refusal = || "it lives".to_owned();
+        let began = Instant::now();
+        let mut twins = Twins::default();
+        assert_eq!(twins.is_gone(began, &entry(5), refusal()), Ok(false));
+        let soon = began + GONE / 2;
+        assert_eq!(twins.is_gone(soon, &entry(5), refusal()), Ok(false));
+        // Its clock may be ahead: only time that passes here counts.
+        assert_eq!(twins.is_gone(began + GONE, &entry(5), refusal()), Ok(true));
+        assert_eq!(twins.is_gone(soon, &entry(6), refusal()), Err(refusal()));
+        let restarted = Entry {
+            writer: 8,
+            ..entry(5)
+        };
+        assert_eq!(twins.is_gone(soon, &restarted, refusal()), Err(refusal()));
     }
 
     /// The time at which a stream was made changes when two nodes make it at once, and may when a

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::stores::Store;
+use super::stores::{BucketCopy, Store};
 
 /// Entries a standby may be behind and still counts as caught up: a moment's worth under load.
 const CAUGHT_UP: u64 = 256;
@@ -63,6 +63,8 @@ pub(crate) struct NodeReport {
     pub(crate) clock_ahead_ms: Option<i64>,
     /// How the copy of the log that it reads is damaged, if it is.
     pub(crate) damage: Option<String>,
+    /// The NATS servers whose copies it found damaged and that have not led with a whole one since.
+    pub(crate) distrusted: Vec<String>,
     /// Clients spliced to the owner, and waiting for one.
     pub(crate) spliced: u64,
     pub(crate) waiting: u64,
@@ -104,6 +106,9 @@ pub(crate) struct StreamReport {
     /// Each server's own copy, as its monitoring address tells.
     #[serde(default)]
     pub(crate) stores: Vec<Store>,
+    /// Copies of the buckets of runs and attachments that are not what most servers have.
+    #[serde(default)]
+    pub(crate) buckets: Vec<BucketCopy>,
 }
 
 /// A group: what one server is alone.
@@ -242,6 +247,15 @@ impl ClusterReport {
             });
         }
         for node in reports() {
+            // Where no standby is ready that was said of all.
+            if node.role == "reading" && reports().any(NodeReport::is_ready_standby) {
+                survives = false;
+                notes.push(format!(
+                    "{} still reads the log and cannot take over: {}",
+                    node.node,
+                    node.why_not_ready()
+                ));
+            }
             if let Some(ms) = node.clock_off_ms() {
                 let which = if ms < 0 { "behind" } else { "ahead of" };
                 notes.push(format!(
@@ -340,24 +354,47 @@ impl GroupReport {
                 stream.name
             ));
         }
+        let remedy = |server: &str| match whole {
+            true => format!(
+                "Stop nats-server {server}, empty its JetStream directory and start it: it copies \
+                 the stream from the others"
+            ),
+            false => "No server is known to have a whole copy: empty no JetStream directory, and \
+                      see \"When things are gone\" in docs/cluster.md"
+                .to_owned(),
+        };
+        for copy in &stream.buckets {
+            survives = false;
+            let BucketCopy {
+                bucket,
+                server,
+                address,
+                how,
+                damaged,
+            } = copy;
+            let mend = match damaged {
+                true => format!(". {}", remedy(server)),
+                false => String::new(),
+            };
+            notes.push(format!("{bucket} on {server} ({address}) {how}{mend}"));
+        }
         for store in &stream.stores {
             let Store {
                 server, address, ..
             } = store;
             if let Some(how) = &store.damage {
                 survives = false;
-                let remedy = match whole {
-                    true => format!(
-                        "Stop nats-server {server}, empty its JetStream directory and start it: it \
-                         copies the stream from the others"
-                    ),
-                    false => "No server is known to have a whole copy: empty no JetStream \
-                              directory, and see \"When things are gone\" in docs/cluster.md"
-                        .to_owned(),
-                };
                 notes.push(format!(
-                    "the copy of {} on {server} ({address}) is damaged: {how}. {remedy}",
-                    stream.name
+                    "the copy of {} on {server} ({address}) is damaged: {how}. {}",
+                    stream.name,
+                    remedy(server)
+                ));
+            }
+            if let Some(why) = &store.frozen {
+                survives = false;
+                notes.push(format!(
+                    "{server} ({address}) writes no more: {why}. Make room or mend its disk, then \
+                     start that nats-server again"
                 ));
             }
             if let Some(why) = &store.silent {
@@ -542,7 +579,7 @@ mod tests {
         fn stream(of: &mut ClusterReport) -> &mut StreamReport {
             of.groups[0].stream.as_mut().expect("one")
         }
-        let cases: [(Break, u8, bool, &str); 17] = [
+        let cases: [(Break, u8, bool, &str); 20] = [
             (|r| drop(r.nodes.remove(0)), 2, false, "nobody owns"),
             (
                 |r| report(r, 0).last_ack_ms = None,
@@ -574,6 +611,37 @@ mod tests {
                 1,
                 false,
                 "2 runs to fetch",
+            ),
+            (
+                |r| {
+                    stream(r).stores.push(Store {
+                        server: "n1".to_owned(),
+                        frozen: Some("write error".to_owned()),
+                        ..Store::default()
+                    });
+                },
+                1,
+                false,
+                "n1 () writes no more: write error. Make room",
+            ),
+            (
+                |r| {
+                    stream(r).buckets.push(BucketCopy {
+                        bucket: "OBJ_Q_quintet_0_runs".to_owned(),
+                        server: "n1".to_owned(),
+                        how: "is missing".to_owned(),
+                        ..BucketCopy::default()
+                    });
+                },
+                1,
+                false,
+                "OBJ_Q_quintet_0_runs on n1 () is missing",
+            ),
+            (
+                |r| report(r, 2).role = "reading".to_owned(),
+                1,
+                false,
+                "c still reads the log and cannot take over",
             ),
             (
                 |r| {

@@ -1,7 +1,9 @@
-//! Each NATS server's own copy of the log, asked of its monitoring address: what JetStream calls
-//! current may lack entries that its store has lost.
+//! Each NATS server's own copies of the log and of the buckets, asked of its monitoring address: what
+//! JetStream calls current may lack entries that its store has lost.
 
-use anyhow::{Context as _, Result, ensure};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
 use quintet_cluster::{Ends, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +18,10 @@ pub(crate) struct Store {
     pub(crate) address: String,
     /// How it is damaged, if it is.
     pub(crate) damage: Option<String>,
+    /// The error that made the server stop writing to it or to a bucket until it is started again,
+    /// in the server's words.
+    #[serde(default)]
+    pub(crate) frozen: Option<String>,
     /// Why nothing is known of it.
     pub(crate) silent: Option<String>,
 }
@@ -23,35 +29,160 @@ pub(crate) struct Store {
 impl Store {
     /// It is known to have everything that it should.
     pub(crate) fn is_whole(&self) -> bool {
-        self.damage.is_none() && self.silent.is_none()
+        self.damage.is_none() && self.frozen.is_none() && self.silent.is_none()
     }
 }
 
-/// The copies of `stream` on the servers with these monitoring addresses. `begins`: the entry that
+/// A server's copy of a bucket that is not what most servers have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BucketCopy {
+    pub(crate) bucket: String,
+    pub(crate) server: String,
+    pub(crate) address: String,
+    /// How it differs.
+    pub(crate) how: String,
+    /// It has the newest message, so it is not just behind.
+    pub(crate) damaged: bool,
+}
+
+/// A difference that is the same after this is no message on its way.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What a server told.
+struct Told {
+    /// Its name.
+    server: String,
+    streams: Value,
+    /// What is wrong with it; empty: nothing.
+    health: String,
+}
+
+impl Told {
+    /// Servers of a cluster end JetStream when a disk is full.
+    fn has_ended(&self) -> bool {
+        self.health.contains("JetStream not enabled")
+    }
+
+    /// The error that froze one of these streams.
+    fn frozen<'a>(&self, mut streams: impl Iterator<Item = &'a str>) -> Option<String> {
+        let health = &self.health;
+        let is_of = |stream: &str| health.contains(&format!(" > {stream}'"));
+        let names_one = streams.any(is_of);
+        let is_frozen = names_one && health.contains("write error");
+        (self.has_ended() || is_frozen).then(|| health.clone())
+    }
+}
+
+/// The copies of these streams that are not what most of the servers have, now and a moment later.
+/// Buckets lack the messages of deleted objects, so only servers can be compared.
+pub(super) fn differing(
+    addresses: &[String],
+    buckets: &[String],
+    replicas: usize,
+) -> Vec<BucketCopy> {
+    let look = || -> Vec<BucketCopy> {
+        let told = ask_all(addresses);
+        let all = buckets.iter();
+        all.flat_map(|bucket| differing_in(addresses, &told, bucket, replicas))
+            .collect()
+    };
+    let mut found = look();
+    if !found.is_empty() {
+        std::thread::sleep(AGAIN);
+        let still = look();
+        found.retain(|copy| still.contains(copy));
+    }
+    found
+}
+
+fn differing_in(
+    addresses: &[String],
+    told: &[Result<Told>],
+    bucket: &str,
+    replicas: usize,
+) -> Vec<BucketCopy> {
+    let answered = addresses.iter().zip(told);
+    let copies: Vec<(&String, &String, Option<Ends>)> = answered
+        .filter_map(|(address, told)| {
+            let told = told.as_ref().ok().filter(|told| !told.has_ended())?;
+            let copy = copy(&told.streams, bucket).ok()?;
+            Some((address, &told.server, copy.map(|(ends, _)| ends)))
+        })
+        .collect();
+    let kept = || copies.iter().filter_map(|(.., ends)| ends.as_ref());
+    let most = kept().find(|ends| kept().filter(|one| one == ends).count() * 2 > replicas);
+    let Some(most) = most else {
+        return Vec::new();
+    };
+    let differs = copies.iter().filter_map(|(address, server, ends)| {
+        let text = |ends: &Ends| {
+            format!(
+                "{} messages from {} to {}",
+                ends.count, ends.first, ends.last
+            )
+        };
+        let (how, damaged) = match ends {
+            Some(ends) if ends == most => return None,
+            Some(ends) => (
+                format!("has {}, and most servers have {}", text(ends), text(most)),
+                ends.last == most.last,
+            ),
+            // Of more servers than replicas some have none.
+            None if kept().count() >= replicas => return None,
+            None => ("is missing".to_owned(), false),
+        };
+        Some(BucketCopy {
+            bucket: bucket.to_owned(),
+            server: (*server).clone(),
+            address: (*address).clone(),
+            how,
+            damaged,
+        })
+    });
+    differs.collect()
+}
+
+/// Asks all of them at the same time.
+fn ask_all(addresses: &[String]) -> Vec<Result<Told>> {
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = addresses
+            .iter()
+            .map(|address| scope.spawn(move || ask(address)))
+            .collect();
+        let told = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
+        told.map(|told| told.unwrap_or_else(|_| Err(anyhow!("it cannot be asked"))))
+            .collect()
+    })
+}
+
+/// The copies of `stream` on the servers with these monitoring addresses, which also keep `buckets`.
+/// `begins`: the entry that
 /// the log begins with, as all up to another say; asked after the servers were.
 pub(super) fn look(
     addresses: &[String],
     stream: &str,
+    buckets: &[String],
     begins: impl Fn() -> Option<(Seq, Seq)>,
 ) -> Vec<Store> {
-    let told: Vec<_> = std::thread::scope(|scope| {
-        let asked: Vec<_> = addresses
-            .iter()
-            .map(|address| scope.spawn(move || ask(address, stream)))
-            .collect();
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap_or_else(|_| Ok(None)))
-            .collect()
-    });
+    let told = ask_all(addresses);
+    let names = || buckets.iter().map(String::as_str);
     let begins = begins();
     let stores = addresses.iter().zip(told).filter_map(|(address, told)| {
         let address = address.clone();
-        match told {
-            Ok(Some((server, ends, deleted))) => Some(Store {
-                server,
+        let copied = told.and_then(|told| {
+            let copy = copy(&told.streams, stream)?;
+            Ok(match copy {
+                None if told.has_ended() => Some((told, None)),
+                None => None,
+                Some((ends, deleted)) => Some((told, damage(&ends, deleted, begins))),
+            })
+        });
+        match copied {
+            Ok(Some((told, damage))) => Some(Store {
+                frozen: told.frozen(std::iter::once(stream).chain(names())),
+                server: told.server,
                 address,
-                damage: damage(ends, deleted, begins),
+                damage,
                 silent: None,
             }),
             // A server that does not keep this stream.
@@ -66,15 +197,20 @@ pub(super) fn look(
     stores.collect()
 }
 
-/// The server's name, where its copy begins and ends, and how many entries it calls deleted.
-fn ask(address: &str, stream: &str) -> Result<Option<(String, Ends, u64)>> {
+fn ask(address: &str) -> Result<Told> {
     let about = monitored(address, "/varz")?;
     let server = about["server_name"].as_str().context("it has no name")?;
     let told = monitored(address, "/jsz?streams=1")?;
-    let copy = copy(&told, stream)?;
-    Ok(copy.map(|(ends, deleted)| (server.to_owned(), ends, deleted)))
+    let health = monitored(address, "/healthz")?;
+    Ok(Told {
+        server: server.to_owned(),
+        streams: told,
+        health: health["error"].as_str().unwrap_or_default().to_owned(),
+    })
 }
 
+/// Where a server's copy of a stream begins and ends, and how many entries it calls deleted.
+///
 /// # Errors
 /// Several accounts have a stream of this name: nobody can tell which is ours.
 fn copy(told: &Value, stream: &str) -> Result<Option<(Ends, u64)>> {
@@ -94,13 +230,16 @@ fn copy(told: &Value, stream: &str) -> Result<Option<(Ends, u64)>> {
         first: Seq(state("first_seq").max(1)),
         last: Seq(state("last_seq")),
         count: state("messages"),
+        leader: None,
     };
     Ok(Some((ends, state("num_deleted"))))
 }
 
 /// How a copy is damaged. The log never deletes single entries, and begins where its owner says.
-fn damage(ends: Ends, deleted: u64, begins: Option<(Seq, Seq)>) -> Option<String> {
-    let Ends { first, last, count } = ends;
+fn damage(ends: &Ends, deleted: u64, begins: Option<(Seq, Seq)>) -> Option<String> {
+    let Ends {
+        first, last, count, ..
+    } = *ends;
     if ends.missing() > 0 || deleted > 0 {
         let missing = ends.missing().max(deleted);
         return Some(format!(
@@ -162,7 +301,7 @@ mod tests {
         ] {
             let found = copy(&told(state), "Q_quintet_0").expect("one");
             let (ends, deleted) = found.expect("it is there");
-            let damage = damage(ends, deleted, Some((Seq(begins), Seq(10))));
+            let damage = damage(&ends, deleted, Some((Seq(begins), Seq(10))));
             match says {
                 None => assert_eq!(damage, None, "{state}"),
                 Some(says) => assert!(damage.expect("damage").contains(says), "{state}"),
@@ -176,6 +315,67 @@ mod tests {
         assert!(copy(&twice, "Q_quintet_0").is_err());
         // Of what was not read it may have been said that it begins there.
         let later = Ends::whole(Seq(3), Seq(10));
-        assert_eq!(damage(later, 0, Some((Seq(1), Seq(9)))), None);
+        assert_eq!(damage(&later, 0, Some((Seq(1), Seq(9)))), None);
+    }
+
+    #[test]
+    fn a_bucket_that_most_servers_have_otherwise_is_named() {
+        let addresses = ["n0:8222", "n1:8222", "n2:8222"].map(str::to_owned);
+        let with = |states: [Option<&str>; 3]| -> Vec<Result<Told>> {
+            let told = (0..).zip(states).map(|(at, state)| {
+                Ok(Told {
+                    server: format!("n{at}"),
+                    streams: state.map_or(Value::Null, told),
+                    health: String::new(),
+                })
+            });
+            told.collect()
+        };
+        let found = |states| differing_in(&addresses, &with(states), "Q_quintet_0", 3);
+        // Objects were deleted.
+        let most = r#"{"messages": 8, "first_seq": 2, "last_seq": 10, "num_deleted": 1}"#;
+        assert_eq!(found([Some(most); 3]), []);
+        let lacks = r#"{"messages": 7, "first_seq": 3, "last_seq": 10}"#;
+        let differs = found([Some(most), Some(lacks), Some(most)]);
+        assert_eq!((&*differs[0].server, differs[0].damaged), ("n1", true));
+        assert_eq!(
+            differs[0].how,
+            "has 7 messages from 3 to 10, and most servers have 8 messages from 2 to 10"
+        );
+        let behind = r#"{"messages": 7, "first_seq": 2, "last_seq": 9}"#;
+        let differs = found([Some(behind), Some(most), Some(most)]);
+        assert_eq!((&*differs[0].server, differs[0].damaged), ("n0", false));
+        let differs = found([Some(most), Some(most), None]);
+        assert_eq!(
+            (&*differs[0].server, &*differs[0].how),
+            ("n2", "is missing")
+        );
+        // Nobody can tell who is right.
+        assert_eq!(found([Some(most), Some(lacks), Some(behind)]), []);
+    }
+
+    #[test]
+    fn a_stream_that_a_server_froze_is_told_of_in_its_words() {
+        let health = "JetStream stream '$G > OBJ_Q_quintet_0_runs' write error: write 1.blk: no \
+                      space left on device";
+        let told = |health: &str| Told {
+            server: "n0".to_owned(),
+            streams: Value::Null,
+            health: health.to_owned(),
+        };
+        let names = ["Q_quintet_0", "OBJ_Q_quintet_0_runs"];
+        let frozen = |health: &str| told(health).frozen(names.into_iter());
+        assert_eq!(frozen(health), Some(health.to_owned()));
+        let ended = "JetStream not enabled (10076)";
+        assert_eq!(frozen(ended), Some(ended.to_owned()));
+        assert_eq!(frozen(""), None);
+        assert_eq!(
+            frozen("JetStream stream '$G > Q_quintet_0' is not current"),
+            None
+        );
+        assert_eq!(
+            frozen("JetStream stream '$G > Q_quintet_01' write error"),
+            None
+        );
     }
 }

@@ -85,6 +85,7 @@ impl Teller {
             divergences: status.tally.divergences,
             clock_ahead_ms: self.node.clock_ahead_ms().or(status.clock_ahead_ms),
             damage: status.damage,
+            distrusted: status.distrusted,
             resolves: acks.map(Acks::resolves).unwrap_or_default(),
             spliced,
             waiting,
@@ -112,7 +113,7 @@ impl Teller {
     }
 
     /// Why a node that starts now could not read the log: an owner purges whole segments only.
-    fn spoiled(&self, ends: Ends) -> Option<String> {
+    fn spoiled(&self, ends: &Ends) -> Option<String> {
         if ends.last == Seq(0) {
             return None;
         }
@@ -169,8 +170,11 @@ impl Teller {
         };
         let ends = info.ends();
         let name = &self.stream.names().stream;
-        let stores = stores::look(&self.cluster.monitor, name, || self.begins());
-        let spoiled = self.spoiled(ends);
+        let (monitor, names) = (&self.cluster.monitor, self.stream.names());
+        let buckets = [&names.runs, &names.files].map(|bucket| format!("OBJ_{bucket}"));
+        let stores = stores::look(monitor, name, &buckets, || self.begins());
+        let buckets = stores::differing(monitor, &buckets, info.config.num_replicas);
+        let spoiled = self.spoiled(&ends);
         let (leader, peers) = match &info.cluster {
             Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
             None => (Some("the only server".to_owned()), &[][..]),
@@ -195,6 +199,7 @@ impl Teller {
                 last: ends.last.0,
                 bytes: info.bytes(),
                 stores,
+                buckets,
             }),
             silent: None,
         }
@@ -254,10 +259,9 @@ impl Teller {
 pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
     let question = Question::Order(vec![REPORT.to_owned()]);
     let told = ask_node(settings, &listed.address, question);
-    let report = told.map_err(|error| error.to_string()).and_then(|line| {
-        let report = serde_json::from_str::<NodeReport>(&line);
-        report.map_err(|_| "it answers what no node does".to_owned())
-    });
+    let report = told
+        .map_err(|error| error.to_string())
+        .and_then(|line| report_in(&line, &listed.node));
     let (report, silent) = match report {
         Ok(report) => {
             let drained = listed.drained;
@@ -270,6 +274,19 @@ pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
         address: listed.address,
         report,
         silent,
+    }
+}
+
+/// The report that the node of this name answered.
+///
+/// # Errors
+/// It is none, or another node's: addresses change hands.
+fn report_in(line: &str, node: &str) -> Result<NodeReport, String> {
+    let report = serde_json::from_str::<NodeReport>(line);
+    let report = report.map_err(|_| "it answers what no node does".to_owned())?;
+    match report.node == node {
+        true => Ok(report),
+        false => Err(format!("the node {} answers at its address", report.node)),
     }
 }
 
@@ -290,5 +307,23 @@ impl Asked for Teller {
 
     fn handshake_failed(&self, peer: SocketAddr) {
         self.quotas.failed(Some(peer.ip().to_canonical()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_not_another_that_answers_at_its_address() {
+        let report = NodeReport {
+            node: "d".to_owned(),
+            ..NodeReport::default()
+        };
+        let told = line(&report);
+        assert_eq!(report_in(&told, "d"), Ok(report));
+        let why = "the node d answers at its address".to_owned();
+        assert_eq!(report_in(&told, "b"), Err(why));
+        assert!(report_in("no", "b").is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use quintet_cluster::{Acks, Role};
 use quintet_host::locked;
-use quintet_jetstream::Error;
+use quintet_jetstream::{Error, Peers};
 
 use super::registry;
 use super::report::ClusterReport;
@@ -87,28 +87,16 @@ impl Teller {
         report: &ClusterReport,
     ) -> Result<(), Error> {
         let own = self.cluster.node();
-        let shunned = nodes.iter().filter(|node| node.drained || node.node == own);
-        let shunned = shunned.map(|node| node.near.as_str());
-        let damaged = report.damaged().map(|store| store.server.as_str());
-        let shunned: Vec<&str> = shunned.chain(damaged).collect();
         let Some(peers) = self.stream.info()?.and_then(|info| info.cluster) else {
             return Ok(());
         };
-        let Some(leader) = peers
-            .leader
-            .as_deref()
-            .filter(|name| shunned.contains(name))
-        else {
+        let (Some((leader, next)), Some(acks)) = (
+            next_leader(&peers, nodes, &own, report),
+            self.node.told.acks.get(),
+        ) else {
             return Ok(());
         };
-        let mut fit = peers
-            .replicas
-            .iter()
-            .filter(|peer| peer.current && !peer.offline && !shunned.contains(&peer.name.as_str()));
-        let (Some(next), Some(acks)) = (fit.next(), self.node.told.acks.get()) else {
-            return Ok(());
-        };
-        tracing::info!("the stream's leader moves from {leader} to {}", next.name);
+        tracing::info!("the stream's leader moves from {leader} to {next}");
         let began = Instant::now();
         // What is on its way while a leader goes is not answered, and then asked for: far longer
         // than the change itself takes.
@@ -120,7 +108,7 @@ impl Teller {
             // The servers are busy or away; later.
             return Ok(());
         }
-        self.stream.step_down_for(&next.name)?;
+        self.stream.step_down_for(next)?;
         while began.elapsed() < HOLD {
             if self.stream.leader(ANSWER).is_some_and(|now| now != leader) {
                 break;
@@ -130,6 +118,35 @@ impl Teller {
         tracing::info!("nothing was sent for {} ms", began.elapsed().as_millis());
         Ok(())
     }
+}
+
+/// The server that leads and should not, and the one that is to lead in its place; `None`: it leads
+/// well, or no other would. `own`: the node that owns.
+fn next_leader<'a>(
+    peers: &'a Peers,
+    nodes: &[registry::Listed],
+    own: &str,
+    report: &ClusterReport,
+) -> Option<(&'a str, &'a str)> {
+    let shunned = nodes.iter().filter(|node| node.drained || node.node == own);
+    let shunned = shunned.map(|node| node.near.as_str());
+    let damaged = report.damaged().map(|store| store.server.as_str());
+    let shunned: Vec<&str> = shunned.chain(damaged).collect();
+    let leader = peers.leader.as_deref()?;
+    if !shunned.contains(&leader) {
+        return None;
+    }
+    // A standby that found a copy damaged would ask for another leader at once.
+    let reports = report.nodes.iter().filter_map(|node| node.report.as_ref());
+    let distrusted: Vec<&String> = reports.flat_map(|node| &node.distrusted).collect();
+    let mut names = peers
+        .replicas
+        .iter()
+        .filter(|peer| peer.current && !peer.offline)
+        .map(|peer| &peer.name);
+    let next =
+        names.find(|name| !shunned.contains(&name.as_str()) && !distrusted.contains(name))?;
+    Some((leader, next))
 }
 
 /// Nothing is sent while it lives.
@@ -145,5 +162,64 @@ impl<'a> Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.0.hold(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::report::{GroupReport, Heard, NodeReport, StreamReport};
+
+    #[test]
+    fn the_lead_moves_to_no_server_that_a_node_distrusts() {
+        let peers = |leader: &str, others: [&str; 2]| -> Peers {
+            let replicas = others.map(|name| serde_json::json!({"name": name, "current": true}));
+            let peers = serde_json::json!({"leader": leader, "replicas": replicas});
+            serde_json::from_value(peers).expect("peers")
+        };
+        let nodes: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .enumerate()
+            .map(|(at, node)| registry::Listed {
+                node: (*node).to_owned(),
+                address: String::new(),
+                near: format!("n{at}"),
+                drained: false,
+                age: Duration::ZERO,
+            })
+            .collect();
+        let distrusting = |names: &[&str]| ClusterReport {
+            nodes: vec![Heard {
+                report: Some(NodeReport {
+                    distrusted: names.iter().map(|name| (*name).to_owned()).collect(),
+                    ..NodeReport::default()
+                }),
+                ..Heard::default()
+            }],
+            ..ClusterReport::default()
+        };
+        let n0 = peers("n0", ["n1", "n2"]);
+        let next = |names: &[&str]| next_leader(&n0, &nodes, "a", &distrusting(names));
+        assert_eq!(next(&[]), Some(("n0", "n1")));
+        assert_eq!(next(&["n1"]), Some(("n0", "n2")));
+        assert_eq!(next(&["n1", "n2"]), None);
+        // It leads well already.
+        let n1 = peers("n1", ["n0", "n2"]);
+        assert_eq!(next_leader(&n1, &nodes, "a", &distrusting(&[])), None);
+        let damaged = ClusterReport {
+            groups: vec![GroupReport {
+                stream: Some(StreamReport {
+                    stores: vec![Store {
+                        server: "n1".to_owned(),
+                        damage: Some("it lacks entries".to_owned()),
+                        ..Store::default()
+                    }],
+                    ..StreamReport::default()
+                }),
+                ..GroupReport::default()
+            }],
+            ..distrusting(&[])
+        };
+        assert_eq!(next_leader(&n1, &nodes, "a", &damaged), Some(("n1", "n2")));
     }
 }

@@ -172,3 +172,21 @@ fn the_demo_kills_an_owner_and_loses_nothing() {
     let text = String::from_utf8_lossy(&absent.stderr).into_owned();
     assert!(text.contains("install nats-server"), "{text}");
 }
+
+#[test]
+#[ignore = "needs nats-server"]
+fn all_servers_and_nodes_are_killed_and_started() {
+    let mut cluster = Cluster::start("all");
+    let names = ["a", "b", "c"];
+    let mut nodes = names.map(|name| cluster.node(name, ""));
+    let owner = node::first_to_say(&mut nodes, "quintet owner");
+    let mut there = put(&mut nodes[owner].client(), "m", 20);
+    nodes.into_iter().for_each(node::Node::kill);
+    (0..3).for_each(|at| cluster.kill_server(at));
+    let began = std::time::Instant::now();
+    (0..3).for_each(|at| cluster.start_server(at));
+    let nodes = names.map(|name| cluster.node(name, ""));
+    there.extend(put(&mut nodes[0].client(), "n", 1));
+    eprintln!("a put is answered after {:?}", began.elapsed());
+    assert_eq!(drain(&mut nodes[1].client()), there);
+}

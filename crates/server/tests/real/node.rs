@@ -108,6 +108,11 @@ impl Cluster {
         self.fleet.kill(at);
     }
 
+    /// Starts a NATS server that was killed.
+    pub(crate) fn start_server(&mut self, at: usize) {
+        self.fleet.begin(at);
+    }
+
     /// `quintet cluster`, asked of the node `at`: its exit code, and what it printed.
     pub(crate) fn order(&self, at: &str, words: &[&str]) -> (i32, String) {
         let mut command = quintet(&["cluster"]);

@@ -167,3 +167,16 @@ fn of_two_nodes_of_one_name_one_is_refused() {
     assert!(text.contains("another process is the node \"b\""), "{text}");
     other.wait_for("quintet standby of a");
 }
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_node_whose_directory_is_gone_starts_again() {
+    let cluster = Cluster::start("emptied");
+    let a = owner(&cluster);
+    let there = put(&mut a.client(), "m", 20);
+    a.kill();
+    std::fs::remove_dir_all(cluster.dir().join("a")).expect("removed");
+    let mut a = cluster.node("a", "");
+    a.wait_for("quintet owner");
+    assert_eq!(drain(&mut a.client()), there);
+}

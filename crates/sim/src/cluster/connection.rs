@@ -69,8 +69,8 @@ impl Stream for Connection {
         self.link.purge_below(seq, self.told(told));
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
         self.process.step();
-        self.link.distrust(ends, bad, self.told(told));
+        self.link.distrust(ends, bad, doubted, self.told(told));
     }
 }

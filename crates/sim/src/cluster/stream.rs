@@ -98,6 +98,8 @@ struct Server {
     /// There is no leader until then.
     leaderless: Moment,
     lie: Option<Lie>,
+    /// Changes of the leader so far.
+    leads: u64,
     /// Leaders whose stores were damaged so far.
     lies: u64,
     /// The fixed answer to each request for another leader; `None`: the stream's own.
@@ -183,6 +185,7 @@ impl Server {
         let whole = Ends::whole(first, last);
         Ends {
             count: whole.count - missing,
+            leader: Some(format!("n{}", self.leads).into()),
             ..whole
         }
     }
@@ -206,7 +209,7 @@ impl Server {
             2 => Some(Lie::Hole(at, Seq(at.0 + self.random.below(50)).min(last))),
             _ => {
                 let purge = self.random.index(self.purges.len() + 1);
-                let old = purge.checked_sub(1).map(|purge| self.purges[purge]);
+                let old = purge.checked_sub(1).map(|purge| &self.purges[purge]);
                 let (first, least) = old.map_or((Seq(1), Seq(0)), |ends| (ends.first, ends.last));
                 Some(Lie::Old(first, any(&mut self.random, least)))
             }
@@ -269,6 +272,7 @@ impl SimStream {
             purges: Vec::new(),
             leaderless: Moment::ZERO,
             lie: None,
+            leads: 0,
             lies: 0,
             distrusted: None,
             tails: Vec::new(),
@@ -305,6 +309,7 @@ impl SimStream {
         let tails: Vec<_> = {
             let mut state = lock(&self.state);
             state.lie = lie;
+            state.leads += 1;
             state.lies += u64::from(lie.is_some());
             state.tails.iter().filter_map(Weak::upgrade).collect()
         };
@@ -554,19 +559,20 @@ impl Stream for Link {
         self.send(ask, told);
     }
 
-    fn distrust(&self, ends: Ends, _bad: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, _: &[String], _: &[String], told: Told<Distrusted>) {
         let ask = move |stream: &SimStream| {
-            let mut state = lock(&stream.state);
+            let state = lock(&stream.state);
             if let Some(answer) = &state.distrusted {
                 return Some(answer.clone());
             }
             let led = stream.world.now() >= state.leaderless;
-            if !led || state.lie.is_none() || state.seen_ends().first != ends.first {
+            let leader = format!("n{}", state.leads);
+            if !led || state.lie.is_none() || ends.leader.as_deref() != Some(&*leader) {
                 return Some(Distrusted::Unknown);
             }
             drop(state);
             stream.lead(None);
-            Some(Distrusted::Asked("a".to_owned()))
+            Some(Distrusted::Asked(leader))
         };
         self.send(ask, told);
     }

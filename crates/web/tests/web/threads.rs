@@ -113,7 +113,10 @@ fn what_any_thread_serves_is_cut_in_the_end() {
         one.asked();
         one.send("/never");
     }
+    let links = web.links();
+    assert_eq!((links.serves(0), links.serves(1)), (Some(true), None));
     assert!(web.stop(Duration::ZERO), "a thread failed");
+    assert_eq!((links.serves(0), links.serves(1)), (Some(false), None));
     for one in &mut waiting {
         let mut rest = Vec::new();
         // Cut, with a reset or without.

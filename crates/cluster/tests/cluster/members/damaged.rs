@@ -130,12 +130,15 @@ fn a_leader_with_a_damaged_copy_is_asked_to_step_down() {
         // One begins to read, the other has read all.
         run.replace(2);
         run.pass(14_000);
+        let mut distrusted = false;
         for number in [1, 2] {
             let member = run.nodes[number].member.as_ref().expect("running");
             let status = member.status();
             assert_eq!(status.role, Role::Standby, "{lie:?}: {number}");
             assert_eq!(status.damage, None, "{lie:?}: {number}");
+            distrusted |= !status.distrusted.is_empty();
         }
+        assert!(distrusted, "{lie:?}: until it leads with a whole copy");
         assert_eq!(run.owner(), Some(0), "{lie:?}");
     }
     run.end();

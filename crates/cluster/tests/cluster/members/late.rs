@@ -15,6 +15,7 @@ use quintet_log::{Log, Options, Stamp, Storage};
 use quintet_sim::{cluster::SimWorld, disk::SimDisk, log_tests::facts};
 
 use super::{App, CLUSTER, FOREVER, Work, common, lock};
+use crate::upgrade::Old;
 
 type Each = Box<dyn FnMut(TailEvent) + Send>;
 
@@ -24,6 +25,11 @@ struct Slow {
     stream: MemStream,
     events: Arc<Mutex<VecDeque<TailEvent>>>,
     each: Arc<Mutex<Option<Each>>>,
+    /// The first entry as a deposed leader knows it.
+    stale: Arc<Mutex<Option<Seq>>>,
+    /// The server that leads, and those whose copies were called damaged.
+    leader: Arc<Mutex<&'static str>>,
+    blamed: Arc<Mutex<Vec<String>>>,
 }
 
 impl Slow {
@@ -48,7 +54,15 @@ impl Stream for Slow {
     }
 
     fn ends(&self, told: Told<Option<Ends>>) {
-        self.stream.ends(told);
+        let (stale, leader) = (*lock(&self.stale), *lock(&self.leader));
+        let told = move |ends: Option<Ends>| {
+            let stale = |ends: Ends| Ends {
+                leader: Some(leader.into()),
+                ..Ends::whole(stale.unwrap_or(ends.first), ends.last)
+            };
+            told(ends.map(stale));
+        };
+        self.stream.ends(Box::new(told));
     }
 
     fn get(&self, seq: Seq, told: Told<Found>) {
@@ -66,21 +80,13 @@ impl Stream for Slow {
         self.stream.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], told: Told<Distrusted>) {
-        self.stream.distrust(ends, bad, told);
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+        lock(&self.blamed).extend(ends.leader.as_deref().map(str::to_owned));
+        self.stream.distrust(ends, bad, doubted, told);
     }
 }
 
-#[test]
-fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
-    let (world, slow) = (SimWorld::new(), Slow::default());
-    let owner = common::store(
-        Arc::new(slow.stream.clone()),
-        Arc::new(world.clone()),
-        1,
-        Fences::default(),
-    );
-    let mut owner = common::Node::open(owner).expect("open");
+fn follower(slow: &Slow, world: &SimWorld) -> Arc<Member<Work>> {
     let made = Membership {
         stream: Arc::new(slow.clone()),
         mirror: Box::new(|| Ok(Arc::new(SimDisk::new(2)) as Arc<dyn Storage>)),
@@ -100,7 +106,45 @@ fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
         world: Arc::new(world.clone()),
         fences: Fences::default(),
     };
-    let member = Member::start(made, Work(Arc::new(Mutex::new(App::default())))).expect("a member");
+    Member::start(made, Work(Arc::new(Mutex::new(App::default())))).expect("a member")
+}
+
+#[test]
+fn a_deposed_leader_that_tells_of_purged_entries_of_version_1_has_no_damaged_copy() {
+    let (entries, _, [second, _]) = Old::log();
+    let slow = Slow {
+        stream: Old::stream(&entries),
+        ..Slow::default()
+    };
+    slow.stream.purge_below(second, Box::new(|_| ()));
+    let world = SimWorld::new();
+    let member = follower(&slow, &world);
+    for stale in [None, Some(Seq(1))] {
+        *lock(&slow.stale) = stale;
+        for _ in 0..40 {
+            while slow.tell() {}
+            world.pass(Duration::from_millis(500));
+        }
+        let status = member.status();
+        assert_eq!(
+            (status.role, status.damage),
+            (Role::Standby, None),
+            "{stale:?}"
+        );
+    }
+}
+
+#[test]
+fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
+    let (world, slow) = (SimWorld::new(), Slow::default());
+    let owner = common::store(
+        Arc::new(slow.stream.clone()),
+        Arc::new(world.clone()),
+        1,
+        Fences::default(),
+    );
+    let mut owner = common::Node::open(owner).expect("open");
+    let member = follower(&slow, &world);
     for step in 0..160 {
         let stamp = Stamp {
             epoch: owner.log.epoch(),
@@ -127,4 +171,34 @@ fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
     }
     let status = member.status();
     assert!(status.read < status.last, "{status:?}");
+}
+
+#[test]
+fn a_server_is_blamed_for_an_entry_only_if_it_led_all_the_time_the_entry_was_read() {
+    let (entries, _, _) = Old::log();
+    let slow = Slow {
+        stream: Old::stream(&entries),
+        ..Slow::default()
+    };
+    slow.stream.damage(Seq(7), |entry| entry[30] ^= 1);
+    let world = SimWorld::new();
+    *lock(&slow.leader) = "bad";
+    let member = follower(&slow, &world);
+    let pass = || world.pass(Duration::from_secs(6));
+    let read = |from: &'static str, to: &'static str| {
+        *lock(&slow.leader) = from;
+        pass();
+        while slow.tell() {}
+        *lock(&slow.leader) = to;
+        pass();
+    };
+    read("bad", "bad");
+    assert_eq!(member.status().tally.divergences, 1);
+    // The entry is refused again, and another server leads by then.
+    read("bad", "good");
+    assert_eq!(member.status().tally.divergences, 2);
+    assert_eq!(*lock(&slow.blamed), [""; 0]);
+    read("good", "good");
+    assert_eq!(*lock(&slow.blamed), ["good"]);
+    assert_eq!(member.status().role, Role::Stopped);
 }
