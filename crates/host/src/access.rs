@@ -54,16 +54,21 @@ impl Access<'_> {
             let refused = Outcome::Refused(Refusal::Unavailable);
             return Decided::Now(refused, Name::default(), Need::default());
         }
-        let decided = match self.core.are_permits_asked() {
+        if !is_logged && self.core.is_shared() {
+            // In a cluster other replies wait until what they rest on is acknowledged.
+            return match self.decide_any(caller, command) {
+                Decided::Now(outcome, name, _) => Decided::Now(outcome, name, Need::default()),
+                Decided::Later => Decided::Later,
+            };
+        }
+        self.decide_any(caller, command)
+    }
+
+    #[inline(always)]
+    fn decide_any(&mut self, caller: Caller, command: Command) -> Decided {
+        match self.core.are_permits_asked() {
             true => self.decide_permitted(caller, command),
             false => self.decide(caller, command),
-        };
-        match decided {
-            // In a cluster other replies wait until what they rest on is acknowledged.
-            Decided::Now(outcome, name, _) if !is_logged && self.core.is_shared() => {
-                Decided::Now(outcome, name, Need::default())
-            }
-            decided => decided,
         }
     }
 

@@ -2,6 +2,8 @@
 //! that is missing leaves a thread asleep for ever, which Shuttle reports: in it a wait with a time
 //! never ends by the time.
 
+#![allow(clippy::duplicate_mod, reason = "the same code with other primitives")]
+
 #[allow(dead_code, reason = "others use the rest")]
 #[path = "deadline.rs"]
 mod deadline;
