@@ -13,8 +13,8 @@ use hyper::{Method, Uri};
 use quintet_engine::{Party, Principal};
 use tokio::sync::{Notify, watch};
 
+use crate::cookie::Session;
 use crate::gate::Gate;
-use crate::sessions::Session;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

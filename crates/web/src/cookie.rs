@@ -2,7 +2,9 @@
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
+use quintet_engine::Principal;
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::time::{Duration, Instant};
 
 /// The cookie's name.
 pub(crate) const NAME: &str = "quintet_session";
@@ -63,5 +65,22 @@ impl Token {
 
     pub(crate) fn show(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Kept by its listener alone: it is gone when it has ended.
+pub(crate) struct Session {
+    pub(crate) who: Principal,
+    /// The number of its login, for `Gate::counts`.
+    pub(crate) proof: u64,
+    pub(crate) began: Instant,
+    /// How long it lasts.
+    pub(crate) time: Duration,
+}
+
+impl Session {
+    /// False when its time is over.
+    pub(crate) fn lasts(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.began) < self.time
     }
 }

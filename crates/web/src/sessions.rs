@@ -14,7 +14,7 @@ use hyper::header::HeaderValue;
 use quintet_engine::Principal;
 use tokio::sync::oneshot;
 
-use crate::cookie::{HOST_NAME, NAME, Token};
+use crate::cookie::{HOST_NAME, NAME, Session, Token};
 use crate::gate::{Answer, Gate, Shown, Tell};
 use crate::visitor::Visitor;
 
@@ -29,23 +29,6 @@ pub(crate) struct Sessions {
     root: String,
     /// Browsers are to show it over TLS alone.
     secure: bool,
-}
-
-/// Kept by its listener alone: it is gone when it has ended.
-pub(crate) struct Session {
-    who: Principal,
-    /// The number of its login, for [`Gate::counts`].
-    proof: u64,
-    began: Instant,
-    /// How long it lasts.
-    time: Duration,
-}
-
-impl Session {
-    /// False when its time is over.
-    pub(crate) fn lasts(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.began) < self.time
-    }
 }
 
 impl Sessions {
