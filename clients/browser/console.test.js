@@ -74,7 +74,7 @@ test("bury, and retry what was buried", async () => {
   await follow(named("Bury"));
   assert.equal(await beans.stat("fails", "current-jobs-buried"), 1);
   await go("/");
-  assert.match(await text(), /fails has 1 message buried/);
+  assert.match(await text(), /fails set aside 1 message that failed/);
   await follow('a[aria-label="Look at the buried messages of fails"]');
   await page.keyboard.press("j");
   await page.keyboard.press("x");
