@@ -104,8 +104,8 @@ const PLANTED: &[Planted] = &[
         edits: &[
             (
                 "crates/host/src/retire.rs",
-                "engine.homes_live(Home(segment)) > 0)\n            || !self.bodies.with_chunks_through(segment).is_empty()",
-                "engine.homes_live(Home(segment)) > 0)",
+                "}) || !self.bodies.with_chunks_through(segment).is_empty()",
+                "})",
             ),
             (
                 "crates/host/src/retire.rs",
