@@ -174,6 +174,9 @@ pub struct QueueSettings {
     pub retry_max: u32,
     /// What counts as a failure, besides its holder saying so.
     pub retry_on: RetryOn,
+    /// Nobody has chosen a retry policy. Overrides with a `retry_delay_ms` or a `retry_max` then
+    /// replace both, and `retry_on`.
+    pub retry_by_default: bool,
     /// Its named values.
     pub tags: Tags,
 }
@@ -218,7 +221,23 @@ impl Default for QueueSettings {
             retry_jitter: 10,
             retry_max: 0,
             retry_on: RetryOn::ALL,
+            retry_by_default: false,
             tags: Tags::default(),
+        }
+    }
+}
+
+impl QueueSettings {
+    /// The defaults of a server: a message whose holder says that it failed is tried 25 times, at
+    /// first after a second and then after twice the time before. Leases that end without that are
+    /// no failures, as clients that know nothing of retries give messages back in their own way.
+    pub fn of_server() -> Self {
+        Self {
+            retry_delay_ms: 1000,
+            retry_max: 24,
+            retry_on: RetryOn::NONE,
+            retry_by_default: true,
+            ..Self::default()
         }
     }
 }
@@ -357,6 +376,14 @@ pub(crate) use each_override;
 impl Overrides {
     /// Lays these over `settings`.
     pub fn lay_over(&self, settings: &mut QueueSettings) {
+        let chosen = self.retry_delay_ms.is_some() || self.retry_max.is_some();
+        if chosen && settings.retry_by_default {
+            let plain = QueueSettings::default();
+            settings.retry_delay_ms = plain.retry_delay_ms;
+            settings.retry_max = plain.retry_max;
+            settings.retry_on = plain.retry_on;
+            settings.retry_by_default = false;
+        }
         macro_rules! lay {
             ($($field:ident),* $(,)?) => {
                 $(if let Some(value) = &self.$field { settings.$field = value.clone().into(); })*
@@ -540,6 +567,38 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chosen_retry_policy_replaces_all_of_the_default_one() {
+        let over = |change: fn(&mut Overrides)| {
+            let (mut settings, mut overrides) = (QueueSettings::of_server(), Overrides::default());
+            change(&mut overrides);
+            overrides.lay_over(&mut settings);
+            (
+                settings.retry_delay_ms,
+                settings.retry_max,
+                settings.retry_on,
+            )
+        };
+        assert_eq!(over(|_| {}), (1000, 24, RetryOn::NONE));
+        assert_eq!(over(|o| o.ttl_ms = Some(5)), (1000, 24, RetryOn::NONE));
+        assert_eq!(over(|o| o.retry_max = Some(0)), (0, 0, RetryOn::ALL));
+        let delay = |o: &mut Overrides| o.retry_delay_ms = Some(7);
+        assert_eq!(over(delay), (7, 0, RetryOn::ALL));
+        let causes = |o: &mut Overrides| o.retry_on = Some(RetryOn::LOST);
+        assert_eq!(over(causes), (1000, 24, RetryOn::LOST));
+        // One after the other: the second changes what the first has chosen.
+        let mut settings = QueueSettings::of_server();
+        for change in [
+            (|o| o.retry_delay_ms = Some(7)) as fn(&mut Overrides),
+            |o| o.retry_max = Some(3),
+        ] {
+            let mut overrides = Overrides::default();
+            change(&mut overrides);
+            overrides.lay_over(&mut settings);
+        }
+        assert_eq!((settings.retry_delay_ms, settings.retry_max), (7, 3));
+    }
 
     #[test]
     fn globs() {

@@ -47,6 +47,8 @@ pub struct Site {
 /// What the addresses of the API begin with.
 const API: &str = "/api/v1/";
 
+const WRONG_HOST: &str = "this server has another name; hosts = \"NAME\" in its settings adds one";
+
 /// Sheets, scripts and icons, which are in the binary.
 const ASSETS: &str = "/assets/";
 
@@ -296,9 +298,8 @@ impl Site {
     fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
         let text = match denied {
             Denied::Address => "your address is not among allowed_ips",
-            Denied::Host => {
-                "this server has another name; hosts = \"NAME\" in its settings adds one"
-            }
+            Denied::Host if path.starts_with(API) => return Ok(api::wrong_host(WRONG_HOST)),
+            Denied::Host => WRONG_HOST,
             Denied::Origin => "a page of another site may not do this",
             Denied::NotNow(why) => {
                 return Err(Problem::said(StatusCode::SERVICE_UNAVAILABLE, why));

@@ -166,7 +166,7 @@ impl Import {
         let done = importer.all(&mut *source);
         importer.progress.clear();
         if done.is_err() || !self.quiet {
-            eprintln!("{}", importer.count);
+            importer.count.tell(done.is_ok());
         }
         done.with_context(|| path.display().to_string())?;
         Ok(ExitCode::SUCCESS)
@@ -208,7 +208,7 @@ impl Import {
         let done = importer.all(source);
         importer.progress.clear();
         if done.is_err() || bad.is_some() || !self.quiet {
-            eprintln!("{}", importer.count);
+            importer.count.tell(done.is_ok() && bad.is_none());
         }
         done.with_context(|| path.display().to_string())?;
         bad.map_or(Ok(ExitCode::SUCCESS), Err)
@@ -253,7 +253,7 @@ impl Import {
         importer.count.stored += with_files.stored;
         importer.count.before += with_files.before;
         if done.is_err() || !self.quiet {
-            eprintln!("{}", importer.count);
+            importer.count.tell(done.is_ok());
         }
         if with_files.failed > 0 {
             eprintln!(
@@ -321,11 +321,11 @@ impl Import {
         importer.progress.clear();
         let stopped = stop.load(Ordering::Relaxed);
         if done.is_err() || stopped || !self.quiet {
-            eprint!("{}", importer.count);
-            if !self.quiet {
-                eprint!(" ({})", importer.progress.text());
+            match importer.count.settled() {
+                0 if done.is_ok() && !stopped => eprintln!("nothing to import"),
+                _ if self.quiet => eprintln!("{}", importer.count),
+                _ => eprintln!("{} ({})", importer.count, importer.progress.text()),
             }
-            eprintln!();
             match &back {
                 Ok(0) => {}
                 Ok(back) => eprintln!("{back} were held at {from} and are given back there"),

@@ -275,7 +275,7 @@ impl Default for Config {
 impl Config {
     /// The part of the settings the engine decides by.
     pub(crate) fn engine_settings(&self) -> Settings {
-        let mut defaults = QueueSettings::default();
+        let mut defaults = QueueSettings::of_server();
         self.defaults.lay_over(&mut defaults);
         // Whoever makes them; what the file says of them comes after it and wins.
         let speaks_sqs = self.listen.iter().any(|l| matches!(l.served, Served::Sqs));

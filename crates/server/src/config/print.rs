@@ -53,7 +53,7 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
         "What counts for every queue unless a [[queue]] says else. SIGHUP reloads it.",
     );
     out.push_str("[defaults]\n");
-    let mut settings = QueueSettings::default();
+    let mut settings = QueueSettings::of_server();
     config.defaults.lay_over(&mut settings);
     for spec in QUEUE_SETTINGS {
         comment(&mut out, spec.help);

@@ -307,7 +307,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "retry_on",
-        "What is a failure, if there is a `retry_delay` or `retry_max`, besides its holder saying so: \
+        "What is a failure, besides its holder saying so; with a `retry_delay` or `retry_max` of one's own \
+         all of these by default: \
          \"release\" without a delay of its own, \"timeout\" of the lease, \"lost\" connection or process.",
         retry_on,
         retry_on_of,

@@ -53,7 +53,7 @@ impl Config {
 
     /// What counts for every queue, then what each rule says else.
     fn told_of_queues(&self) -> Vec<Setting> {
-        let usual = QueueSettings::default();
+        let usual = QueueSettings::of_server();
         let mut settings = usual.clone();
         self.defaults.lay_over(&mut settings);
         let mut all = Vec::new();
@@ -100,7 +100,7 @@ impl Config {
 /// The settings of a queue in force. What a rule or `[defaults]` says as nobody saying anything
 /// would is told as the default.
 pub(crate) fn told_of_queue(setup: &QueueSetup) -> Vec<Setting> {
-    let usual = QueueSettings::default();
+    let usual = QueueSettings::of_server();
     let told = QUEUE_SETTINGS.iter().map(|spec| {
         let value = (spec.show)(&setup.settings);
         let differs = value != (spec.show)(&usual);
@@ -163,7 +163,7 @@ mod tests {
         };
         let settings = QueueSettings {
             attempts_max: 3,
-            ..QueueSettings::default()
+            ..QueueSettings::of_server()
         };
         let all = told_of_queue(&QueueSetup {
             settings,

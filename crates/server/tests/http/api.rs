@@ -719,3 +719,35 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
         .unwrap();
     assert!(sum.parse::<f64>().unwrap() < 3.0, "{sum}");
 }
+
+#[test]
+fn what_failed_rests_by_default_and_what_is_given_back_does_not() {
+    let server = Start::of("[[queue]]\nname = 'plain'\nretry_max = 0\n")
+        .listen(&["memcache=0", "http=0"])
+        .serve();
+    let state = |id: u64| get(&server, &format!("/messages/{id}")).json;
+    for (queue, act, rests) in [
+        ("work", "fail", true),
+        ("work", "release", false),
+        ("plain", "fail", false),
+    ] {
+        let id = put(&server, queue, &["x"])[0];
+        let given = post(&server, &format!("/queues/{queue}/reserve"), &json!({}));
+        let lease = given.json["messages"][0]["lease"].as_str().expect("one");
+        let ended = post(&server, &format!("/leases/{lease}/{act}"), &json!({}));
+        assert_eq!(ended.status, 204, "{}", ended.json);
+        let seen = state(id);
+        let wanted = if rests { "delayed" } else { "ready" };
+        assert_eq!(seen["state"], wanted, "{queue} {act}: {seen}");
+        assert_eq!(seen["failures"], u32::from(act == "fail"), "{seen}");
+        ask(&server, &format!("DELETE /messages/{id}"), "", "");
+    }
+    let settings = get(&server, "/queues/plain/settings").json;
+    let all = settings["settings"].as_array().expect("a list");
+    let value = |key: &str| {
+        all.iter()
+            .find(|one| one["key"] == key)
+            .map(|one| &one["value"])
+    };
+    assert_eq!(value("retry_delay"), Some(&json!("0")), "{settings}");
+}

@@ -40,6 +40,7 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
     let config = "attention_unconsumed_for = '0s'\nattention_unconsumed = 2\n\
                   attention_failures = 3\nattention_muted = ['healthy*']\n\
                   [[queue]]\nname = 'loses'\nmessages_max = 1\nwhen_full = 'drop_oldest'\n\
+                  [[queue]]\nname = 'fails'\nretry_max = 0\n\
                   [[queue]]\nname = 'full'\nmessages_max = 1\n";
     let server = Start::of(config).listen(&["http=0"]).serve();
     for number in 0..20 {

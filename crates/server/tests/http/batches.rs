@@ -70,7 +70,7 @@ fn listed(server: &Server) -> Vec<String> {
 fn callbacks_are_put_once_over_kills_and_shards() {
     for shards in [1, 4] {
         let data = Data::fresh();
-        let more = format!("shards = {shards}");
+        let more = format!("shards = {shards}\n[[queue]]\nname = 'c'\nretry_max = 0");
         let mut server = start(&data, &more);
         let again = |server: Server| {
             server.kill();

@@ -223,7 +223,7 @@ fn who_is_there_and_who_holds_what() {
     let leases = server.printed(&["leases", "--json"]);
     let lease: serde_json::Value = serde_json::from_str(leases.trim()).unwrap();
     assert_eq!(
-        (lease["message"].as_u64(), lease["queue"].as_str()),
+        (lease["id"].as_u64(), lease["queue"].as_str()),
         (Some(1), Some("work"))
     );
     assert!(

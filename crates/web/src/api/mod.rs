@@ -251,6 +251,11 @@ pub(crate) fn refusal(problem: crate::reply::Problem) -> Response {
     response
 }
 
+/// The refusal of a request for a host that this server is not.
+pub(crate) fn wrong_host(text: &str) -> Response {
+    Problem::wrong_host(text).into_response()
+}
+
 /// Everything below `/api/v1`.
 pub(crate) fn router(api: Arc<Api>) -> Router {
     Router::new()

@@ -56,6 +56,11 @@ impl Problem {
         }
     }
 
+    /// `Host` names another server than this one.
+    pub(crate) fn wrong_host(text: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "wrong_host", text)
+    }
+
     pub(crate) fn no_such_page() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

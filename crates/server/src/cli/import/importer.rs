@@ -32,8 +32,16 @@ pub(super) struct Count {
 
 impl Count {
     /// Messages from the beginning that need not be sent again.
-    fn settled(&self) -> u64 {
+    pub(super) fn settled(&self) -> u64 {
         self.stored + self.before + self.refused
+    }
+
+    /// Says on standard error what an import did that ended well, or did not.
+    pub(super) fn tell(&self, well: bool) {
+        match self.settled() {
+            0 if well => eprintln!("nothing to import"),
+            _ => eprintln!("{self}"),
+        }
     }
 }
 

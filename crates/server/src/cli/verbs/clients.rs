@@ -46,7 +46,7 @@ impl Leases {
             .filter_map(|client| Some((client["id"].as_u64()?, client)))
             .collect();
         let columns = [
-            "message",
+            "id",
             "queue",
             "connection",
             "peer",
@@ -87,7 +87,7 @@ fn lease(message: &Value, holders: &HashMap<u64, Value>) -> Value {
     let lease = &message["lease"];
     let holder = lease["holder"].as_u64().and_then(|id| holders.get(&id));
     json!({
-        "message": message["id"],
+        "id": message["id"],
         "queue": message["queue"],
         "bound": lease["bound"],
         "connection": holder.map(|holder| holder["id"].clone()),
@@ -120,7 +120,7 @@ fn row(lease: &Value) -> [String; 8] {
         false => text("connection"),
     };
     [
-        text("message"),
+        text("id"),
         text("queue"),
         connection,
         text("peer"),
