@@ -6,7 +6,7 @@ use crate::Ends;
 
 type Leader = Option<Arc<str>>;
 
-/// What a member remembers of them.
+/// The memory of one member.
 #[derive(Default)]
 pub(crate) struct Doubts {
     /// Those found since a whole copy led.

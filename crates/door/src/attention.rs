@@ -376,36 +376,74 @@ fn within(recent: &Recent) -> String {
 /// A finding and its queue; `None` where it is about several queues, or about the server.
 pub type Found = (Option<Name>, Finding);
 
-/// Findings in the order in which they are shown: by rule, then by weight, then by name. Several
-/// queues without consumers are one finding.
-pub fn ranked(mut found: Vec<(Name, Finding)>, unready: Option<&str>) -> Vec<Found> {
-    found.sort_unstable_by(|(a, one), (b, other)| {
-        let by = one.rule.cmp(&other.rule);
-        let by = by.then_with(|| other.weight.cmp(&one.weight));
-        by.then_with(|| a.cmp(b))
-    });
-    let first = found.partition_point(|(_, finding)| finding.rule < Rule::NoConsumers);
-    let mut without = found.split_off(first);
-    let server = unready.map(|why| {
-        let says = format!("The server accepts no puts: {why}.");
-        (None, Finding::new(Rule::Server, 0, says, ""))
-    });
-    let mut all: Vec<Found> = server.into_iter().collect();
-    all.extend(
-        found
-            .into_iter()
-            .map(|(name, finding)| (Some(name), finding)),
-    );
-    if without.len() == 1 {
-        let (name, finding) = without.remove(0);
-        all.push((Some(name), finding));
-    } else if !without.is_empty() {
-        let ready: u64 = without.iter().map(|(_, finding)| finding.weight).sum();
-        let queues = count(without.len() as u64);
-        let says = format!("{queues} queues have no consumers: {} ready.", count(ready));
-        all.push((None, Finding::new(Rule::NoConsumers, ready, says, "")));
+/// The findings about many queues: the worst of them, and counts of all.
+pub struct Findings {
+    most: usize,
+    /// Twice `most` at most.
+    kept: Vec<(Name, Finding)>,
+    /// Queues, by rule, in the order of [`Rule::ALL`].
+    pub needing: [u64; Rule::ALL.len()],
+    /// Ready messages of all queues without consumers.
+    unconsumed: u64,
+}
+
+impl Findings {
+    /// Keeps so many findings.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            kept: Vec::new(),
+            needing: [0; Rule::ALL.len()],
+            unconsumed: 0,
+        }
     }
-    all
+
+    /// Adds a queue's finding. Of queues without consumers one is kept, as they are told together.
+    pub fn add(&mut self, queue: &Name, finding: Finding) {
+        let before = &mut self.needing[finding.rule as usize];
+        *before += 1;
+        if finding.rule == Rule::NoConsumers {
+            self.unconsumed += finding.weight;
+            if *before > 1 {
+                return;
+            }
+        }
+        self.kept.push((queue.clone(), finding));
+        if self.kept.len() >= 2 * self.most.max(1) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.kept.sort_unstable_by(|(a, one), (b, other)| {
+            let by = one.rule.cmp(&other.rule);
+            let by = by.then_with(|| other.weight.cmp(&one.weight));
+            by.then_with(|| a.cmp(b))
+        });
+        self.kept.truncate(self.most);
+    }
+
+    /// The kept findings in the order in which they are shown: by rule, then by weight, then by
+    /// name. Several queues without consumers are one finding. `unready`: why the server accepts no
+    /// puts.
+    pub fn ranked(mut self, unready: Option<&str>) -> Vec<Found> {
+        self.cut();
+        let queues = self.needing[Rule::NoConsumers as usize];
+        let server = unready.map(|why| {
+            let says = format!("The server accepts no puts: {why}.");
+            (None, Finding::new(Rule::Server, 0, says, ""))
+        });
+        let kept = self.kept.into_iter().map(|(name, finding)| {
+            if finding.rule != Rule::NoConsumers || queues == 1 {
+                return (Some(name), finding);
+            }
+            let (queues, ready) = (count(queues), count(self.unconsumed));
+            let says = format!("{queues} queues have no consumers: {ready} ready.");
+            let finding = Finding::new(Rule::NoConsumers, self.unconsumed, says, "");
+            (None, finding)
+        });
+        server.into_iter().chain(kept).collect()
+    }
 }
 
 #[cfg(test)]

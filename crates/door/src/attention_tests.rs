@@ -236,7 +236,14 @@ fn the_worst_come_first_and_queues_without_consumers_are_one_line() {
         (Name::from("f"), finding(Rule::Growing, 100)),
         (Name::from("c2"), finding(Rule::Losing, 5)),
     ];
-    let told = ranked(found, Some("the disk is full"));
+    let ranked = |most, found: &[(Name, Finding)], unready| {
+        let mut all = Findings::new(most);
+        for (name, finding) in found {
+            all.add(name, finding.clone());
+        }
+        all.ranked(unready)
+    };
+    let told = ranked(9, &found, Some("the disk is full"));
     let told: Vec<(String, Rule, String)> = told
         .into_iter()
         .map(|(name, found)| {
@@ -268,6 +275,57 @@ fn the_worst_come_first_and_queues_without_consumers_are_one_line() {
             ),
         ]
     );
-    let one = ranked(vec![(Name::from("a"), finding(Rule::NoConsumers, 3))], None);
+    let one = ranked(9, &found[..1], None);
     assert_eq!(one[0].0, Some(Name::from("a")));
+    // The worst are kept, however many come.
+    let many: Vec<_> = found.iter().cycle().take(700).cloned().collect();
+    let worst = ranked(2, &many, None);
+    let worst: Vec<_> = worst
+        .iter()
+        .map(|(_, found)| (found.rule, found.weight))
+        .collect();
+    assert_eq!(worst, [(Rule::Losing, 5), (Rule::Losing, 5)]);
+}
+
+#[test]
+fn of_several_faults_a_queue_is_told_of_the_worst() {
+    let mut stats = QueueStats {
+        down: true,
+        paused: true,
+        oldest_ms: 5 * MINUTE,
+        ..QueueStats::default()
+    };
+    stats.gauges.ready = 5000;
+    let mut recent = Recent {
+        span_ms: 5 * MINUTE,
+        came: 5000,
+        failures: 30,
+        timeouts: 9,
+        refused: 3,
+        dead: 2,
+        ..Recent::default()
+    };
+    recent.left.dropped = 1;
+    recent.left.finished = 1;
+    type Mend = fn(&mut QueueStats, &mut Recent);
+    let mends: [(Rule, Mend); 9] = [
+        (Rule::Down, |stats, _| stats.down = false),
+        (Rule::Losing, |_, recent| recent.left.dropped = 0),
+        (Rule::Failing, |_, recent| recent.failures = 0),
+        (Rule::Growing, |_, recent| recent.came = 0),
+        (Rule::DeadLetters, |_, recent| recent.dead = 0),
+        (Rule::StuckLeases, |_, recent| recent.timeouts = 0),
+        (Rule::Limit, |_, recent| recent.refused = 0),
+        (Rule::Paused, |stats, recent| {
+            stats.paused = false;
+            recent.left.finished = 0;
+        }),
+        (Rule::NoConsumers, |stats, _| stats.gauges.ready = 0),
+    ];
+    for (rule, mend) in mends {
+        let found = Thresholds::default().judge(&stats, Some(&recent));
+        assert_eq!(found.map(|found| found.rule), Some(rule));
+        mend(&mut stats, &mut recent);
+    }
+    assert_eq!(Thresholds::default().judge(&stats, Some(&recent)), None);
 }

@@ -33,7 +33,7 @@ impl Rates {
         [self.into, self.out()].map(thousandths)
     }
 
-    /// What left, to thousandths, in the order of [`Left::NAMES`].
+    /// Rates of leaving, to thousandths, in the order of [`Left::NAMES`].
     pub fn left_rounded(self) -> [f64; 6] {
         self.left.values().map(thousandths)
     }
@@ -63,7 +63,7 @@ pub struct History {
     pub quarters: Series,
 }
 
-/// What a queue has counted lately, up to now.
+/// The newest counts of a queue, up to now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recent {
     /// The span of the counts, ms: six minutes at most, less since a start.

@@ -100,7 +100,7 @@ pub trait Door: Send + Sync {
         None
     }
 
-    /// What a queue with these numbers has counted lately. `None`: the server has not looked at it
+    /// The newest counts of a queue with these numbers. `None`: the server has not looked at it
     /// yet.
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {
         let _ = queue;

@@ -171,7 +171,7 @@ impl QueueTotals {
     }
 }
 
-/// What there is of messages that leave a queue, by why they leave.
+/// A value for each reason for which messages leave a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Left<T> {
     /// Done: finished by the holder of their lease, or removed by a take.

@@ -110,7 +110,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     Spec {
         key: "attention_lost",
         help: "Messages that a queue drops or lets expire within five minutes before it needs \
-               attention (docs/attention.md). 0: the rule is off, as in all of these.",
+               attention (docs/attention.md). 0: the rule is off.",
         reload: true,
         field: |c| Field::Number(&mut c.attention.lost, 0, u64::MAX),
     },

@@ -50,7 +50,7 @@ impl Looks {
         locked(&self.inside).rates(queue)
     }
 
-    /// What a queue with these numbers has counted lately.
+    /// The newest counts of a queue with these numbers.
     pub(crate) fn recent(&self, queue: &QueueStats, now: Ms) -> Option<Recent> {
         locked(&self.inside).recent(queue, now)
     }

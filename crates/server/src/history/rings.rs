@@ -326,7 +326,7 @@ impl Histories {
         })
     }
 
-    /// What a queue with these numbers has counted lately.
+    /// The newest counts of a queue with these numbers.
     pub(crate) fn recent(&self, queue: &QueueStats, now: Ms) -> Option<Recent> {
         let key = self.hasher.hash_one((&queue.name, queue.created));
         let rings = self.rings.get(&queue.name);

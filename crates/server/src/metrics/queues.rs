@@ -3,8 +3,9 @@
 
 use std::cmp::Reverse;
 
-use quintet_door::{Door, Rule, Visit};
-use quintet_engine::{Command, Left, Name, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
+use quintet_door::attention::{Findings, Found, Rule};
+use quintet_door::{Door, Visit};
+use quintet_engine::{Command, Left, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
 
 use super::Kind;
 use super::exposition::{Family, Text, labels, whole};
@@ -109,12 +110,11 @@ const NEEDING: Family = Family {
     kind: Kind::Gauge,
 };
 
-/// What a look at all queues found.
+/// The result of a look at all queues.
 pub(crate) struct Told {
     /// Those with the most bytes, in the order of their names.
     pub(crate) largest: Vec<QueueStats>,
-    /// Why queues need attention: the worst of each rule.
-    pub(crate) found: Vec<(Name, Rule)>,
+    pub(crate) findings: Vec<Found>,
     /// How many, by rule, in the order of [`Rule::ALL`].
     pub(crate) needing: [u64; Rule::ALL.len()],
 }
@@ -129,9 +129,10 @@ pub(super) fn write(told: &Told, text: &mut Text) {
         }
     }
     if text.begin(ATTENTION) {
-        for (name, rule) in &told.found {
-            let name = name.to_string();
-            let label = labels([("queue", name.as_str()), ("rule", rule.name())].into_iter());
+        for (name, finding) in &told.findings {
+            let Some(name) = name else { continue };
+            let (name, rule) = (name.to_string(), finding.rule.name());
+            let label = labels([("queue", name.as_str()), ("rule", rule)].into_iter());
             text.number(ATTENTION, &label, 1.0);
         }
     }
@@ -180,7 +181,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn look(door: &dyn Door, most: usize) -> Told {
     let visit = Visit::new(door);
     let thresholds = door.thresholds();
-    let (mut found, mut needing) = (Vec::new(), [0; Rule::ALL.len()]);
+    let mut findings = Findings::new(most);
     let mut largest = Largest::new(most);
     let mut next = Some((0, 0)).filter(|_| most > 0);
     while let Some(from) = next.take() {
@@ -190,25 +191,17 @@ pub(crate) fn look(door: &dyn Door, most: usize) -> Told {
             for queue in page.queues {
                 let recent = door.recent(&queue);
                 if let Some(finding) = thresholds.judge(&queue, recent.as_ref()) {
-                    needing[finding.rule as usize] += 1;
-                    found.push((finding.rule, Reverse(finding.weight), queue.name.clone()));
-                }
-                if found.len() >= 2 * most {
-                    found.sort_unstable();
-                    found.truncate(most);
+                    findings.add(&queue.name, finding);
                 }
                 largest.add(queue);
             }
             next = page.next;
         }
     }
-    found.sort_unstable();
-    found.truncate(most);
-    let found = found.into_iter().map(|(rule, _, name)| (name, rule));
     Told {
         largest: largest.end(),
-        found: found.collect(),
-        needing,
+        needing: findings.needing,
+        findings: findings.ranked(None),
     }
 }
 
@@ -253,7 +246,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use quintet_door::Exposition;
-    use quintet_engine::QueueTotals;
+    use quintet_engine::{Name, QueueTotals};
 
     use super::*;
 
@@ -302,7 +295,15 @@ mod tests {
         odd.totals.discarded = 3;
         odd.totals.replaced = 1;
         let told = Told {
-            found: vec![(odd.name.clone(), Rule::Losing)],
+            findings: vec![(
+                Some(odd.name.clone()),
+                quintet_door::Finding {
+                    rule: Rule::Losing,
+                    weight: 3,
+                    says: String::new(),
+                    because: String::new(),
+                },
+            )],
             largest: vec![odd],
             needing: [0, 0, 2, 0, 0, 0, 0, 0, 0, 0],
         };

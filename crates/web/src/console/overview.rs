@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::attention::{Finding, Level, Rule, Thresholds, ranked};
+use quintet_door::attention::{Finding, Findings, Level, Rule, Thresholds};
 use quintet_door::{Door, Recent};
 use quintet_engine::{
     BatchAsk, BatchId, Command, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
@@ -161,12 +161,11 @@ fn takers(gauges: &QueueGauges) -> u64 {
     gauges.waiters + gauges.lookers
 }
 
-/// What a walk over all queues has found.
-#[derive(Default)]
+/// The result of a walk over all queues.
 struct Found {
     /// The first of the order, more than are shown, in no order.
     rows: Vec<(Key, QueueStats)>,
-    findings: Vec<(Name, Finding)>,
+    findings: Findings,
     /// How many fit each word of [`ONLY`].
     counts: [u64; 5],
     /// Those that fit all that is asked for.
@@ -176,6 +175,17 @@ struct Found {
 }
 
 impl Found {
+    fn new() -> Self {
+        Self {
+            rows: Vec::new(),
+            findings: Findings::new(FINDINGS),
+            counts: [0; 5],
+            fit: 0,
+            sums: QueueGauges::default(),
+            oldest_ms: 0,
+        }
+    }
+
     fn add(
         &mut self,
         want: &Want,
@@ -199,7 +209,7 @@ impl Found {
         }
         let key = want.key(&stats, finding.as_ref());
         if let Some(finding) = finding {
-            self.findings.push((stats.name.clone(), finding));
+            self.findings.add(&stats.name, finding);
         }
         if !is[want.only] || !want.names(&stats.name) {
             return;
@@ -342,7 +352,7 @@ struct Choice {
 struct Overview {
     frame: Frame,
     findings: Vec<FindingRow>,
-    more_findings: usize,
+    more_findings: u64,
     facts: Vec<(&'static str, String)>,
     only: Vec<Choice>,
     sorts: Vec<Choice>,
@@ -362,7 +372,7 @@ struct Overview {
 /// `/`.
 pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let want = Want::of(&asked.query()?);
-    let mut found = Found::default();
+    let mut found = Found::new();
     let mut from = (0, 0);
     let door = asked.console.api.door();
     let thresholds = door.thresholds();
@@ -394,8 +404,12 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         want.link(("after", &format!("{number}_{}", names::in_address(name))))
     });
     let door = asked.console.api.door();
-    let findings = ranked(found.findings, door.unready());
-    let more_findings = findings.len().saturating_sub(FINDINGS);
+    let needing: u64 = found.findings.needing.iter().sum();
+    let several = found.findings.needing[Rule::NoConsumers as usize].saturating_sub(1);
+    let unready = door.unready();
+    let findings = found.findings.ranked(unready);
+    let lines = needing - several + u64::from(unready.is_some());
+    let more_findings = lines.saturating_sub(FINDINGS as u64);
     let counts = found.counts;
     let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
         word,
@@ -519,7 +533,7 @@ mod tests {
                     after: after.take(),
                     ..Want::default()
                 };
-                let mut found = Found::default();
+                let mut found = Found::new();
                 for stats in &all {
                     found.add(&want, &Thresholds::default(), stats.clone(), None);
                 }

@@ -262,3 +262,22 @@ fn many_at_once() {
     });
     assert!(world.get("/q/test.txt").text().contains("que: 100"));
 }
+
+#[test]
+fn the_api_names_the_refusal_of_a_host_that_is_not_ours() {
+    let world = World::new();
+    let foreign = |path: &str| {
+        answered(
+            &world,
+            &format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"),
+        )
+    };
+    let answer = foreign("/api/v1/queues");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert!(answer.contains("\"code\":\"wrong_host\""), "{answer}");
+    let page = foreign("/");
+    assert!(
+        page.starts_with("HTTP/1.1 403 ") && !page.contains("wrong_host"),
+        "{page}"
+    );
+}
