@@ -59,6 +59,13 @@ impl Visitor {
         }
     }
 
+    /// The name of its user; empty: nobody in particular.
+    pub(crate) fn name(&self) -> String {
+        let known = self.known.as_ref();
+        let name = known.and_then(|(who, gate)| gate.name_of(*who));
+        name.map(|name| name.to_string()).unwrap_or_default()
+    }
+
     /// On whose behalf its commands are. Who is let in where nobody is known may do everything.
     pub(crate) fn principal(&self) -> Principal {
         let known = self.known.as_ref();

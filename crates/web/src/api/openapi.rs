@@ -6,7 +6,9 @@ use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{batches, bulk, cron, events, leases, messages, names, queues, server, workers};
+use super::{
+    batches, bulk, cron, events, leases, messages, names, over, queues, server, setup, workers,
+};
 use crate::reply;
 
 #[derive(OpenApi)]
@@ -21,19 +23,23 @@ use crate::reply;
         queues::list,
         queues::show,
         queues::history,
-        queues::settings,
+        setup::settings,
+        setup::change,
         queues::join,
         events::stream,
         queues::remove,
         queues::pause,
         queues::resume,
         messages::browse,
+        over::list,
         messages::put,
         messages::show,
         messages::body,
         messages::edit,
         messages::remove,
         messages::kick,
+        messages::redrive,
+        bulk::errors,
         messages::transfer,
         leases::list,
         leases::reserve,
