@@ -51,7 +51,7 @@ pub use bytes_in_json::{base64_unless_text, lossy};
 pub use clients::{Client, ClientNow, Clients};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Whole, whole};
-pub use gate::{Answer, Counted, Full, Gate, Pace, Shown, Tell, pace};
+pub use gate::{Answer, Counted, Full, Gate, Known, Pace, Shown, Tell, pace};
 pub use guard::{Asked, Denied, Guard, Logins, User, is_one_of, networks, users, words};
 pub use heard::heard;
 pub use paths::relative_root;

@@ -19,6 +19,7 @@ mod rights;
 mod rq_command;
 mod settings;
 mod shards;
+mod socket;
 mod sqs;
 mod transfer;
 mod trust;
