@@ -213,7 +213,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     if let [
         _,
         "queues" | "messages" | "acts" | "connections" | "cron" | "cluster" | "settings" | "bulk"
-        | "batches" | "workers",
+        | "batches" | "workers" | "leases",
         ..,
     ] = path.split('/').collect::<Vec<_>>()[..]
     {

@@ -42,6 +42,7 @@ mod sessions;
 mod settings;
 mod site;
 mod streams;
+mod takers;
 mod undo;
 mod upload;
 mod visitor;

@@ -10,6 +10,7 @@ mod contract;
 mod cron;
 mod defaults;
 mod folders;
+mod leases;
 mod logs;
 mod moving;
 mod peers;
