@@ -6,7 +6,9 @@ use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{batches, bulk, cron, events, leases, messages, names, queues, server, workers};
+use super::{
+    batches, bulk, cron, events, leases, messages, names, queues, release, server, trace, workers,
+};
 use crate::reply;
 
 #[derive(OpenApi)]
@@ -30,6 +32,7 @@ use crate::reply;
         messages::browse,
         messages::put,
         messages::show,
+        trace::show,
         messages::body,
         messages::edit,
         messages::remove,
@@ -43,6 +46,9 @@ use crate::reply;
         leases::bury,
         leases::extend,
         leases::progress,
+        release::of_message,
+        release::of_queue,
+        release::of_connection,
         names::show,
         names::finish,
         names::release,
