@@ -18,6 +18,7 @@ mod handover;
 mod hooks;
 mod import;
 mod man;
+mod mess;
 mod messages;
 mod progress;
 mod records;
@@ -28,6 +29,7 @@ mod script_files;
 mod serve;
 mod settings;
 mod show;
+mod table;
 mod tail;
 mod top;
 mod trust;
@@ -142,6 +144,9 @@ enum Command {
     Rq(rq::Rq),
     /// Load a server and print its rate and latency.
     Bench(bench::Bench),
+    /// Run a server with faults, for trying alerts, `top` and the console.
+    #[command(subcommand)]
+    Demo(mess::Demo),
     /// Try Lua hooks without a server: check, run, test.
     #[command(subcommand)]
     Hooks(hooks::Hooks),
@@ -280,6 +285,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Import(command) => command.run(),
         Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Demo(command) => command.run(),
         Command::Hooks(command) => command.run(),
         Command::Passwd(command) => command.run(),
         Command::Token(command) => command.run(),

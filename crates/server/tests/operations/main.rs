@@ -20,6 +20,7 @@ mod rq_command;
 mod settings;
 mod shards;
 mod sqs;
+mod top;
 mod transfer;
 mod trust;
 mod verbs;
