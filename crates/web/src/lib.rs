@@ -50,6 +50,7 @@ mod visitor;
 pub use api::{Batch, Cron, NewBatch, batch_line, batches_after, list_batches, track_line};
 pub use bytes_in_json::{base64_unless_text, lossy};
 pub use clients::{Client, ClientNow, Clients};
+pub use console::shown_bytes;
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Whole, whole};
 pub use gate::{Answer, Counted, Full, Gate, Known, Pace, Shown, Tell, pace};

@@ -19,6 +19,7 @@ mod handover;
 mod hooks;
 mod import;
 mod man;
+mod mess;
 mod messages;
 mod progress;
 mod records;
@@ -29,6 +30,7 @@ mod script_files;
 mod serve;
 mod settings;
 mod show;
+mod table;
 mod tail;
 mod top;
 mod trust;
@@ -143,6 +145,9 @@ enum Command {
     Rq(rq::Rq),
     /// Load a server and print its rate and latency.
     Bench(bench::Bench),
+    /// Run a server with faults, for trying alerts, `top` and the console.
+    #[command(subcommand)]
+    Demo(mess::Demo),
     /// Try Lua hooks without a server: check, run, test.
     #[command(subcommand)]
     Hooks(hooks::Hooks),
@@ -282,6 +287,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Import(command) => command.run(),
         Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Demo(command) => command.run(),
         Command::Hooks(command) => command.run(),
         Command::Passwd(command) => command.run(),
         Command::Token(command) => command.run(),

@@ -22,6 +22,7 @@ mod settings;
 mod shards;
 mod socket;
 mod sqs;
+mod top;
 mod transfer;
 mod trust;
 mod verbs;

@@ -35,6 +35,8 @@ mod setup;
 mod words;
 mod workers;
 
+pub use names::plain as shown_bytes;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 

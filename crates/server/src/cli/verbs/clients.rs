@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::super::Where;
 use super::super::api::part;
 use super::super::client::{Client, Refused};
-use super::super::show::{age, table};
+use super::super::show::age;
+use super::super::table::{named, seen, table};
 
 /// Arguments of `leases`.
 #[derive(clap::Args)]
@@ -229,7 +230,7 @@ fn row(lease: &Value) -> [String; 9] {
     };
     [
         text("id"),
-        text("queue"),
+        queue(&lease["queue"]),
         connection,
         text("peer"),
         text("user"),
@@ -246,7 +247,7 @@ fn progress(lease: &Value) -> String {
         .as_u64()
         .map(|percent| format!("{percent} %"));
     let text = lease["status"].as_str().filter(|text| !text.is_empty());
-    let text = text.map(|text| text.escape_debug().to_string());
+    let text = text.map(seen);
     match (percent, text) {
         (None, None) => "-".to_owned(),
         (percent, text) => percent
@@ -307,7 +308,7 @@ impl Clients {
         let mut rows = vec![columns.map(str::to_owned)];
         rows.extend(all.iter().map(|client| {
             let waits = client["waits_on"].as_array().into_iter().flatten();
-            let waits: Vec<String> = waits.map(shown).collect();
+            let waits: Vec<String> = waits.map(queue).collect();
             let does = match (&waits[..], client["asks"].as_str()) {
                 ([], None) => "-".to_owned(),
                 ([], Some(asks)) => shown(&asks.into()),
@@ -341,12 +342,17 @@ pub(in super::super) fn clients(client: &mut Client) -> Result<Vec<Value>> {
     serde_json::from_str(text).context("the server is of another version")
 }
 
+/// A queue's name in a column.
+pub(in super::super) fn queue(value: &Value) -> String {
+    value.as_str().map_or_else(|| "-".to_owned(), named)
+}
+
 /// A value in a column; a dash for what is not known.
 pub(in super::super) fn shown(value: &Value) -> String {
     match value.as_str() {
         None if value.is_null() => "-".to_owned(),
         None => value.to_string(),
         Some("") => "-".to_owned(),
-        Some(text) => text.escape_debug().to_string(),
+        Some(text) => seen(text),
     }
 }
