@@ -48,6 +48,12 @@ impl Visitor {
         known.is_none_or(|(who, gate)| gate.counts(*who, self.proof))
     }
 
+    /// Its name, if it is somebody's in particular.
+    pub(crate) fn name(&self) -> Option<Arc<str>> {
+        let (who, gate) = self.known.as_ref()?;
+        gate.name_of(*who)
+    }
+
     /// The name of who came with a session; empty: it is of no session.
     pub(crate) fn of_session(&self) -> String {
         match (&self.known, self.session) {
@@ -57,13 +63,6 @@ impl Visitor {
             }
             _ => String::new(),
         }
-    }
-
-    /// The name of its user; empty: nobody in particular.
-    pub(crate) fn name(&self) -> String {
-        let known = self.known.as_ref();
-        let name = known.and_then(|(who, gate)| gate.name_of(*who));
-        name.map(|name| name.to_string()).unwrap_or_default()
     }
 
     /// On whose behalf its commands are. Who is let in where nobody is known may do everything.

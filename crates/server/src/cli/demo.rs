@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -16,6 +16,7 @@ use quintet_host::locked;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cluster::report;
+use super::mess::Running;
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 /// The servers elect a leader for the stream, and a node owns it, within this time.
@@ -47,17 +48,6 @@ pub(super) struct Demo {
     /// With --seconds: kill the owner so often by itself.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "seconds")]
     kills: u64,
-}
-
-/// A child process; killed when it goes.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended needs no killing.
-        self.0.kill().unwrap_or_default();
-        self.0.wait().map(drop).unwrap_or_default();
-    }
 }
 
 /// What is known of the messages.

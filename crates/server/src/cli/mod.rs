@@ -1,5 +1,6 @@
 //! The command line.
 
+mod api;
 mod audit;
 mod backup;
 mod bench;
@@ -18,6 +19,7 @@ mod handover;
 mod hooks;
 mod import;
 mod man;
+mod mess;
 mod messages;
 mod progress;
 mod records;
@@ -28,6 +30,7 @@ mod script_files;
 mod serve;
 mod settings;
 mod show;
+mod table;
 mod tail;
 mod top;
 mod trust;
@@ -142,6 +145,9 @@ enum Command {
     Rq(rq::Rq),
     /// Load a server and print its rate and latency.
     Bench(bench::Bench),
+    /// Run a server with faults, for trying alerts, `top` and the console.
+    #[command(subcommand)]
+    Demo(mess::Demo),
     /// Try Lua hooks without a server: check, run, test.
     #[command(subcommand)]
     Hooks(hooks::Hooks),
@@ -177,7 +183,8 @@ struct Where {
     /// Control socket of the server, if it is not in its data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls.
+    /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls. Commands
+    /// that speak HTTP take https://HOST:PORT of its listener "http".
     #[arg(
         long,
         visible_alias = "host",
@@ -280,6 +287,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Import(command) => command.run(),
         Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Demo(command) => command.run(),
         Command::Hooks(command) => command.run(),
         Command::Passwd(command) => command.run(),
         Command::Token(command) => command.run(),

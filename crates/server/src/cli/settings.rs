@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::Where;
 use super::client::Client;
-use super::show::{plain, table};
+use super::show::plain;
+use super::table::{named, table};
 
 /// Arguments of `settings`.
 #[derive(clap::Args)]
@@ -62,10 +63,14 @@ impl Settings {
             _ => table(&rows, &mut out)?,
         }
         if let Some(parent) = setup["parent"].as_str() {
-            writeln!(out, "gets copies of what is put to {parent}")?;
+            writeln!(out, "gets copies of what is put to {}", named(parent))?;
         }
         for child in setup["children"].as_array().into_iter().flatten() {
-            writeln!(out, "what is put to it is copied to {}", plain(child))?;
+            writeln!(
+                out,
+                "what is put to it is copied to {}",
+                named(&plain(child))
+            )?;
         }
         Ok(ExitCode::SUCCESS)
     }

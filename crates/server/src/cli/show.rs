@@ -4,10 +4,12 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use quintet_engine::{Name, Pattern, QueueTotals};
 use serde_json::{Value, json};
 
 use super::Where;
 use super::client::Client;
+use super::table::{named, seen, table};
 
 /// Arguments of `stats`.
 #[derive(clap::Args)]
@@ -52,7 +54,12 @@ impl Stats {
         }
         let pairs = numbers.as_object().into_iter().flatten();
         let pairs = pairs.filter(|(_, value)| self.all || value.as_f64() != Some(0.0));
-        let pairs: Vec<(&String, String)> = pairs.map(|(key, value)| (key, plain(value))).collect();
+        let pairs: Vec<(&String, String)> = pairs
+            .map(|(key, value)| match key.as_str() {
+                "name" => (key, named(value.as_str().unwrap_or_default())),
+                _ => (key, plain(value)),
+            })
+            .collect();
         let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         for (key, value) in pairs {
             writeln!(out, "{key:width$}  {value}")?;
@@ -100,6 +107,12 @@ impl Metrics {
     }
 }
 
+/// Columns of `queues`.
+const COLUMNS: [&str; 11] = [
+    "name", "ready", "oldest", "delayed", "reserved", "buried", "in/s", "out/s", "bytes",
+    "waiters", "state",
+];
+
 /// Arguments of `queues`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -108,10 +121,21 @@ left over the last minute that is over; - where that is not known (history_queue
 
 Examples:
   quintet queues
+  quintet queues 'mail*' --sort oldest
+  quintet queues --paused
   quintet queues --json")]
 pub(super) struct Queues {
     #[command(flatten)]
     at: Where,
+    /// Only queues with such a name; * stands for anything.
+    pattern: Option<String>,
+    /// Only queues that are paused.
+    #[arg(long)]
+    paused: bool,
+    /// The column to sort by, the largest number first.
+    #[arg(long, value_name = "COLUMN", default_value = "name", hide_possible_values = true,
+        value_parser = COLUMNS)]
+    sort: String,
     /// Print a line of JSON for each queue.
     #[arg(long)]
     json: bool,
@@ -122,11 +146,21 @@ impl Queues {
         let mut client = Client::connect(&self.at)?;
         let mut queues = client.queues()?;
         let rates = client.rates()?;
+        let pattern = self.pattern.as_deref().map(Name::of_shown);
+        let pattern = pattern.map(|name| Pattern::of_name(name.as_bytes()));
+        queues.retain(|queue| {
+            let name = Name::of_shown(queue["name"].as_str().unwrap_or_default());
+            let fits = pattern
+                .as_ref()
+                .is_none_or(|all| all.matches(name.as_bytes()));
+            fits && (!self.paused || queue["paused"] == true)
+        });
         for queue in &mut queues {
             let known = &rates[queue["name"].as_str().unwrap_or_default()];
             queue["in_per_s"] = known[0].clone();
             queue["out_per_s"] = known[1].clone();
         }
+        self.sort(&mut queues);
         let mut out = stdout().lock();
         if self.json {
             for queue in queues {
@@ -134,44 +168,52 @@ impl Queues {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let columns = [
-            "name", "ready", "oldest", "delayed", "reserved", "buried", "in/s", "out/s", "bytes",
-            "waiters",
-        ];
-        let mut rows = vec![columns.map(str::to_owned)];
-        let cell = |queue: &Value, column: &str| match column {
-            "oldest" => age(queue["oldest_ms"].as_u64().unwrap_or(0)),
-            "in/s" => rate(queue["in_per_s"].as_f64()),
-            "out/s" => rate(queue["out_per_s"].as_f64()),
-            key => plain(&queue[key]),
-        };
-        let row = |queue: &Value| columns.map(|column| cell(queue, column));
+        let mut rows = vec![COLUMNS.map(str::to_owned)];
+        let row = |queue: &Value| COLUMNS.map(|column| cell(queue, column));
         rows.extend(queues.iter().map(row));
         table(&rows, &mut out)?;
         Ok(ExitCode::SUCCESS)
     }
+
+    fn sort(&self, queues: &mut [Value]) {
+        let key = match self.sort.as_str() {
+            // As they come.
+            "name" => return,
+            "state" => return queues.sort_by_key(|queue| state(queue).is_empty()),
+            "oldest" => "oldest_ms",
+            "in/s" => "in_per_s",
+            "out/s" => "out_per_s",
+            same => same,
+        };
+        let value = |queue: &Value| queue[key].as_f64().unwrap_or(-1.0);
+        queues.sort_by(|a, b| value(b).total_cmp(&value(a)));
+    }
 }
 
-/// Prints rows in columns: the first to the left, and the last if it is text,
-/// the others to the right.
-pub(super) fn table<const N: usize>(
-    rows: &[[String; N]],
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max();
-    let widths: Vec<usize> = (0..N).map(|at| width(at).unwrap_or(0)).collect();
-    let texts = rows.first().is_some_and(|row| row[N - 1] == "body");
-    for row in rows {
-        write!(out, "{:<width$}", row[0], width = widths[0])?;
-        for (at, cell) in row.iter().enumerate().skip(1) {
-            match texts && at == N - 1 {
-                true => write!(out, "  {cell}")?,
-                false => write!(out, "  {cell:>width$}", width = widths[at])?,
-            }
-        }
-        writeln!(out)?;
+fn cell(queue: &Value, column: &str) -> String {
+    match column {
+        "name" => named(queue["name"].as_str().unwrap_or_default()),
+        "oldest" => age(queue["oldest_ms"].as_u64().unwrap_or(0)),
+        "in/s" => rate(queue["in_per_s"].as_f64()),
+        "out/s" => rate(queue["out_per_s"].as_f64()),
+        "state" => state(queue).to_owned(),
+        key => plain(&queue[key]),
     }
-    Ok(())
+}
+
+fn state(queue: &Value) -> &'static str {
+    match (&queue["down"], &queue["paused"]) {
+        (Value::Bool(true), _) => "down",
+        (_, Value::Bool(true)) => "paused",
+        _ => "",
+    }
+}
+
+/// What a queue has counted, as the control channel tells it.
+pub(super) fn totals(queue: &Value) -> QueueTotals {
+    let names = QueueTotals::NAMES.iter();
+    let told = names.map(|name| queue[format!("total_{name}")].as_u64().unwrap_or(0));
+    QueueTotals::from_values(&told.collect::<Vec<_>>())
 }
 
 /// How long something has waited, in its two largest units: `3d 4h`, `12s`.
@@ -206,9 +248,7 @@ pub(super) fn rate(rate: Option<f64>) -> String {
 
 /// A JSON value without quotes.
 pub(super) fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), seen)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
-use super::schema::{SETTINGS, duration, parse_sync, text};
+use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
 use super::wrong::{Wrong, unknown};
 use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
@@ -377,10 +377,16 @@ const LISTEN_KEYS: &[&str] = &[
 fn option_value<'a>(value: &'a toml::Value, default: Value<'_>) -> Result<Value<'a>, String> {
     Ok(match (value, default) {
         (value, Value::Bytes(_)) => Value::Bytes(super::schema::bytes(value)?),
-        (toml::Value::Boolean(flag), _) => Value::Bool(*flag),
-        (toml::Value::Integer(n), _) if *n >= 0 => Value::Number(n.unsigned_abs()),
-        (toml::Value::String(text), _) => Value::Text(text),
-        _ => return Err("takes true, false, a whole number or text".to_owned()),
+        (value, Value::Bool(_)) => Value::Bool(super::schema::flag(value)?),
+        (toml::Value::Integer(n), Value::Number(_)) if *n >= 0 => Value::Number(n.unsigned_abs()),
+        (value, Value::Number(n)) => {
+            return Err(takes(&format!("a whole number, such as {n}"), value));
+        }
+        (toml::Value::String(text), Value::Text(_)) => Value::Text(text),
+        (_, Value::Text("")) => return Err("takes text, in quotes".to_owned()),
+        (_, Value::Text(known)) => {
+            return Err(format!("takes text in quotes, such as \"{known}\""));
+        }
     })
 }
 

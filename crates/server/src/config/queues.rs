@@ -5,7 +5,7 @@ use quintet_engine::{
     TAGS_BYTES_MAX, Tags, WhenFull,
 };
 
-use super::schema::{bytes, duration, flag, number, quoted, text};
+use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, word};
 use super::units::{parse_rate, show_bytes, show_duration, show_rate};
 
 /// What begins the names of tags that say who set a setting and when.
@@ -25,7 +25,7 @@ pub(crate) struct QueueSpec {
 }
 
 fn u32_of(value: &toml::Value) -> Result<u32, String> {
-    u32::try_from(number(value)?).map_err(|_| "takes a whole number, 0 to 4294967295".to_owned())
+    between(value, 0, u32::MAX)
 }
 
 fn name_of(value: &toml::Value) -> Result<Name, String> {
@@ -404,18 +404,18 @@ fn locked_of(value: &toml::Value) -> Result<u64, String> {
 }
 
 fn groups_of(value: &toml::Value) -> Result<Groups, String> {
-    let groups = Groups::of_word(text(value)?);
-    groups.ok_or_else(|| "takes \"none\", \"ordered\" or \"fair\"".to_owned())
+    let groups = Groups::of_word(word(value));
+    groups.ok_or_else(|| takes("\"none\", \"ordered\" or \"fair\"", value))
 }
 
 fn scope_of(value: &toml::Value) -> Result<Scope, String> {
-    let scope = Scope::of_word(text(value)?);
-    scope.ok_or_else(|| "takes \"time\", \"waiting\", \"started\" or \"done\"".to_owned())
+    let scope = Scope::of_word(word(value));
+    scope.ok_or_else(|| takes("\"time\", \"waiting\", \"started\" or \"done\"", value))
 }
 
 fn repeat_of(value: &toml::Value) -> Result<OnRepeat, String> {
-    let repeat = OnRepeat::of_word(text(value)?);
-    repeat.ok_or_else(|| "takes \"refuse\", \"first\" or \"replace\"".to_owned())
+    let repeat = OnRepeat::of_word(word(value));
+    repeat.ok_or_else(|| takes("\"refuse\", \"first\" or \"replace\"", value))
 }
 
 /// The causes of failures by name.
@@ -426,7 +426,7 @@ const CAUSES: [(&str, RetryOn); 3] = [
 ];
 
 fn retry_on_of(value: &toml::Value) -> Result<RetryOn, String> {
-    let wrong = || "takes a list of \"release\", \"timeout\", \"lost\"".to_owned();
+    let wrong = || takes("a list of \"release\", \"timeout\", \"lost\"", value);
     let mut causes = RetryOn::NONE;
     for name in value.as_array().ok_or_else(wrong)? {
         let known = CAUSES
@@ -444,10 +444,11 @@ fn shown_causes(causes: RetryOn) -> String {
 }
 
 fn between(value: &toml::Value, least: u32, most: u32) -> Result<u32, String> {
-    let given = u32_of(value)
+    let given = number(value)
         .ok()
-        .filter(|given| (least..=most).contains(given));
-    given.ok_or_else(|| format!("takes a whole number, {least} to {most}"))
+        .and_then(|given| u32::try_from(given).ok());
+    let given = given.filter(|given| (least..=most).contains(given));
+    given.ok_or_else(|| takes(&range(least.into(), most.into()), value))
 }
 
 fn factor_of(value: &toml::Value) -> Result<u32, String> {
@@ -459,22 +460,24 @@ fn percent_of(value: &toml::Value) -> Result<u32, String> {
 }
 
 fn burst_of(value: &toml::Value) -> Result<u32, String> {
-    match u32_of(value)? {
-        0 => Err("takes a whole number, 1 to 4294967295".to_owned()),
-        burst => Ok(burst),
-    }
+    between(value, 1, u32::MAX)
 }
 
 fn rate(value: &toml::Value) -> Result<Rate, String> {
-    parse_rate(text(value)?)
+    let rate = match value.as_integer() {
+        Some(0) => Some(Rate::default()),
+        _ => parse_rate(word(value)),
+    };
+    let what = "a number per time, such as \"5/s\", \"5/m\" or \"1000/h\", or 0: no limit";
+    rate.ok_or_else(|| takes(what, value))
 }
 
 fn tags_of(value: &toml::Value) -> Result<Tags, String> {
-    let wrong = || "takes names with texts, such as { team = \"mail\" }".to_owned();
+    let wrong = || takes("names with texts, such as { team = \"mail\" }", value);
     let mut tags = Tags::default();
-    for (name, value) in value.as_table().ok_or_else(wrong)? {
-        let value = value.as_str().ok_or_else(wrong)?;
-        tags.set(name.as_bytes(), Some(value.as_bytes()));
+    for (name, text) in value.as_table().ok_or_else(wrong)? {
+        let text = text.as_str().ok_or_else(wrong)?;
+        tags.set(name.as_bytes(), Some(text.as_bytes()));
     }
     match tags.bytes() <= TAGS_BYTES_MAX {
         true => Ok(tags),
@@ -507,9 +510,110 @@ fn dead_letter_of(value: &toml::Value) -> Result<DeadLetter, String> {
 }
 
 fn when_full_of(value: &toml::Value) -> Result<WhenFull, String> {
-    match text(value)? {
+    match word(value) {
         "refuse" => Ok(WhenFull::Refuse),
         "drop_oldest" => Ok(WhenFull::DropOldest),
-        _ => Err("takes \"refuse\" or \"drop_oldest\"".to_owned()),
+        _ => Err(takes("\"refuse\" or \"drop_oldest\"", value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::super::load::from_text;
+    use super::super::schema::{Field, SETTINGS};
+    use super::QUEUE_SETTINGS;
+
+    /// Values of which no setting takes all.
+    const GIVEN: [&str; 5] = ["-1", "1.5", "'abc'", "5", "[[7]]"];
+
+    fn refusals(key: &str, table: &str) -> Vec<(&'static str, String)> {
+        let tried = GIVEN.iter().map(|given| {
+            let error = from_text(&format!("{table}{key} = {given}")).err();
+            error.map(|error| (*given, format!("{error:#}")))
+        });
+        tried.flatten().collect()
+    }
+
+    #[test]
+    fn every_setting_of_a_queue_says_what_it_takes() {
+        for spec in QUEUE_SETTINGS {
+            let refused = refusals(spec.key, "[defaults]\n");
+            assert!(!refused.is_empty(), "{}", spec.key);
+            for (given, why) in refused {
+                let names = why.contains(&format!("in [defaults]: {} ", spec.key));
+                let hints = ["such as", "\"", " to ", "true or false", "in quotes"];
+                assert!(
+                    names && hints.iter().any(|hint| why.contains(hint)),
+                    "{why}"
+                );
+                let shown = given.trim_matches('\'');
+                assert!(why.contains(shown) || why.ends_with("in quotes"), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_the_server_says_its_range_or_an_example() {
+        let mut numbers = 0;
+        for spec in SETTINGS {
+            let mut config = Config::default();
+            let field = (spec.field)(&mut config);
+            if !matches!(
+                field,
+                Field::Number(..) | Field::Bytes(..) | Field::Duration(..)
+            ) {
+                continue;
+            }
+            numbers += 1;
+            let refused = refusals(spec.key, "");
+            assert!(refused.len() >= 4, "{}: {refused:?}", spec.key);
+            for (given, why) in refused {
+                let hints = ["such as", " to ", "write"];
+                let shown = given.trim_matches('\'');
+                assert!(
+                    why.contains(spec.key)
+                        && why.contains(shown)
+                        && hints.iter().any(|hint| why.contains(hint)),
+                    "{why}"
+                );
+            }
+        }
+        assert!(numbers > 20, "{numbers}");
+    }
+
+    #[test]
+    fn a_bare_number_is_no_rate() {
+        for key in ["take_rate", "key_take_rate"] {
+            let [_, _, _, (_, why), _] = &refusals(key, "[[queue]]\nname = 'a'\n")[..] else {
+                panic!("{key}")
+            };
+            let what =
+                "takes a number per time, such as \"5/s\", \"5/m\" or \"1000/h\", or 0: no limit";
+            assert_eq!(why, &format!("line 3: in [[queue]] a: {key} {what}; not 5"));
+            assert!(from_text(&format!("[defaults]\n{key} = 0")).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_option_of_a_listener_says_what_it_takes() {
+        for (listen, says) in [
+            (
+                "http'\ntimeout = 5",
+                "timeout takes text in quotes, such as \"30s\"",
+            ),
+            (
+                "http'\nmax_streams = -5",
+                "max_streams takes a whole number, such as ",
+            ),
+            ("http'\nidle = -5", "idle takes a duration such as"),
+            ("http'\ninsecure = 5", "insecure takes true or false; not 5"),
+        ] {
+            let error = match from_text(&format!("[[listen]]\nvoice = '{listen}")) {
+                Ok(_) => panic!("accepted: {listen}"),
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

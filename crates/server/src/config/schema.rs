@@ -230,13 +230,14 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "segment_bytes",
-        help: "Size of one file of the log, 4MiB to 1GiB.",
+        help: "Size of one file of the log at most, 4MiB to 1GiB. A new log begins with files of 2MiB, which \
+               become longer as it fills them.",
         reload: false,
         field: |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
     },
     Spec {
         key: "spare_segments",
-        help: "Zero-filled files kept ready for the log to go on in, 1 to 16.",
+        help: "Zero-filled files kept ready for the log to go on in, 1 to 16, as long as the one written.",
         reload: false,
         field: |c| Field::Number(&mut c.spare_segments, 1, 16),
     },
@@ -578,20 +579,16 @@ impl Field<'_> {
             Field::Bytes(at, least, most) => {
                 let bytes = bytes(value)?;
                 if bytes < least || bytes > most {
-                    return Err(format!(
-                        "takes {} to {}",
-                        show_bytes(least),
-                        show_bytes(most)
-                    ));
+                    let (least, most) = (show_bytes(least), show_bytes(most));
+                    return Err(takes(&format!("a size, {least} to {most}"), value));
                 }
                 *at = bytes;
             }
             Field::Duration(at) => *at = duration(value)?,
             Field::Number(at, least, most) => {
-                *at = number(value)
-                    .ok()
-                    .filter(|n| (least..=most).contains(n))
-                    .ok_or_else(|| format!("takes a whole number, {least} to {most}"))?;
+                let given = number(value).ok();
+                let given = given.filter(|n| (least..=most).contains(n));
+                *at = given.ok_or_else(|| takes(&range(least, most), value))?;
             }
             Field::Text(at) => *at = text(value)?.to_owned(),
             Field::List(at) => *at = list(value)?,
@@ -604,19 +601,19 @@ impl Field<'_> {
                 }
                 *at = PathBuf::from(path);
             }
-            Field::Sync(at) => *at = parse_sync(text(value)?)?,
+            Field::Sync(at) => *at = parse_sync(word(value))?,
             Field::Tls(at) => *at = TlsMode::read(value)?,
             Field::Choice(at, words) => {
-                let word = text(value)?;
+                let word = word(value);
                 if !words.contains(&word) {
-                    return Err(format!("takes one of {}", words.join(", ")));
+                    return Err(takes(&format!("one of {}", words.join(", ")), value));
                 }
                 word.clone_into(at);
             }
             Field::Level(at) => {
-                let level = text(value)?.to_ascii_lowercase();
+                let level = word(value).to_ascii_lowercase();
                 if !LEVELS.contains(&level.as_str()) {
-                    return Err(format!("takes one of {}", LEVELS.join(", ")));
+                    return Err(takes(&format!("one of {}", LEVELS.join(", ")), value));
                 }
                 *at = level;
             }
@@ -673,7 +670,7 @@ fn events(value: &toml::Value) -> Result<Events, String> {
         None => {}
     }
     let names = value.as_array();
-    let names = names.ok_or_else(|| "takes true, false or a list of events".to_owned())?;
+    let names = names.ok_or_else(|| takes("true, false or a list of events", value))?;
     names.iter().try_fold(Events::NONE, |all, name| {
         let known = |event: &Event| name.as_str() == Some(event.name());
         let event = Event::ALL.into_iter().find(known).ok_or_else(|| {
@@ -688,7 +685,10 @@ pub(super) fn bytes(value: &toml::Value) -> Result<u64, String> {
     match (whole(value), value.as_str()) {
         (Some(bytes), _) => Ok(bytes),
         (None, Some(text)) => parse_bytes(text),
-        (None, None) => Err("takes a size, a number or text such as \"64MiB\"".to_owned()),
+        (None, None) => Err(takes(
+            "a number of bytes, or a size such as \"64MiB\"",
+            value,
+        )),
     }
 }
 
@@ -698,12 +698,33 @@ pub(super) fn duration(value: &toml::Value) -> Result<u64, String> {
             .checked_mul(1000)
             .ok_or_else(|| format!("{seconds} seconds are too long")),
         (_, Some(text)) => parse_duration_ms(text),
-        (_, None) => Err("takes a duration such as \"50ms\" or \"10s\", or seconds".to_owned()),
+        (_, None) => {
+            let what = "a duration such as \"50ms\", \"10s\" or \"1h\", or a number of seconds";
+            Err(takes(what, value))
+        }
     }
 }
 
 pub(super) fn number(value: &toml::Value) -> Result<u64, String> {
-    whole(value).ok_or_else(|| "takes a whole number".to_owned())
+    whole(value).ok_or_else(|| takes(&range(0, u64::MAX), value))
+}
+
+/// Whole numbers from the least to the most.
+pub(super) fn range(least: u64, most: u64) -> String {
+    match most {
+        u64::MAX => format!("a whole number from {least} on, such as 100"),
+        _ => format!("a whole number, {least} to {most}"),
+    }
+}
+
+/// Says what a setting takes, and what it was given instead.
+pub(super) fn takes(what: &str, given: &toml::Value) -> String {
+    format!("takes {what}; not {given}")
+}
+
+/// A word, which is empty if the value is no text.
+pub(super) fn word(value: &toml::Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 /// From 0 on.
@@ -712,7 +733,9 @@ fn whole(value: &toml::Value) -> Option<u64> {
 }
 
 pub(super) fn text(value: &toml::Value) -> Result<&str, String> {
-    value.as_str().ok_or_else(|| "takes text".to_owned())
+    value
+        .as_str()
+        .ok_or_else(|| "takes text, in quotes".to_owned())
 }
 
 fn list(value: &toml::Value) -> Result<Vec<String>, String> {
@@ -722,13 +745,12 @@ fn list(value: &toml::Value) -> Result<Vec<String>, String> {
     });
     texts
         .flatten()
-        .ok_or_else(|| "takes a list of texts".to_owned())
+        .ok_or_else(|| "takes a list of texts, such as [\"a\", \"b\"]".to_owned())
 }
 
 pub(super) fn flag(value: &toml::Value) -> Result<bool, String> {
-    value
-        .as_bool()
-        .ok_or_else(|| "takes true or false".to_owned())
+    let flag = value.as_bool();
+    flag.ok_or_else(|| takes("true or false", value))
 }
 
 /// Text as TOML writes it.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use quintet_tls::{Settings, Source};
 
+use super::schema::takes;
 use super::{Address, Config, Listen, Served};
 
 /// Whether TLS is spoken.
@@ -50,7 +51,7 @@ impl TlsMode {
         let found = Self::NAMES.iter().find(|(_, name)| *name == word);
         found
             .map(|(mode, _)| *mode)
-            .ok_or_else(|| "takes \"auto\", \"off\", \"on\" or \"self-signed\"".to_owned())
+            .ok_or_else(|| takes("\"auto\", \"off\", \"on\" or \"self-signed\"", value))
     }
 
     /// As the file says it.

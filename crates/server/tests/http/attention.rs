@@ -1,9 +1,12 @@
 //! Why queues need attention, told by the real binary: the API, the first page, the metrics.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use super::api::{get, post};
-use crate::common::{Server, Start, page};
+use crate::common::{Client, Server, Start, await_that, page, quintet};
 
 /// Queues and what went wrong with them, in the order in which they are told.
 const FAULTS: [(&str, &str, &str); 6] = [
@@ -111,4 +114,97 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
         shown.contains("This queue lost 3 messages within"),
         "{shown}"
     );
+}
+
+/// Queue, or nothing where it is about several, and rule of each finding.
+fn told(findings: &[Value]) -> Vec<(&str, &str)> {
+    findings
+        .iter()
+        .map(|one| {
+            let [queue, rule] = ["queue", "rule"].map(|key| one[key].as_str().unwrap_or_default());
+            (queue, rule)
+        })
+        .collect()
+}
+
+#[test]
+fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
+    let mut demo = quintet(&["demo", "mess"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut demo = demo
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(demo.stdout.take().expect("piped")).lines();
+    let mut printed = Vec::new();
+    for line in &mut lines {
+        printed.push(line.expect("text"));
+        if printed
+            .last()
+            .is_some_and(|line| line.starts_with("Ctrl-C"))
+        {
+            break;
+        }
+    }
+    let address = printed[0].strip_prefix("console: http://");
+    let address = address
+        .expect("its address")
+        .trim_end_matches('/')
+        .to_owned();
+    let promised: Vec<(&str, &str)> = printed
+        .iter()
+        .filter_map(|line| line.strip_prefix("  "))
+        .map(|line| {
+            let mut words = line.split_whitespace().filter(|word| *word != "...");
+            let queue = words.next().expect("a queue");
+            let rule = words.next().expect("a rule");
+            (if rule == "no_consumers" { "" } else { queue }, rule)
+        })
+        .collect();
+    assert_eq!(promised.len(), 10, "{printed:?}");
+
+    // All are there when a minute is over, and nothing else ever is.
+    let mut last = Vec::new();
+    await_that("all ten faults", || {
+        let reply = Client::tcp(&address).page("GET /api/v1/attention", "");
+        last = reply.json()["findings"].as_array().expect("a list").clone();
+        let known: Vec<_> = promised
+            .iter()
+            .filter(|one| told(&last).contains(one))
+            .collect();
+        assert_eq!(told(&last), known.into_iter().copied().collect::<Vec<_>>());
+        last.len() == 10
+    });
+    let many = last[9]["text"].as_str();
+    assert_eq!(many, Some("20 queues have no consumers: 240 ready."));
+
+    let pid = rustix::process::Pid::from_child(&demo);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
+    assert!(demo.wait().expect("waited").success());
+    let left = std::fs::read_dir(folder.path()).expect("read").count();
+    assert_eq!(left, 0, "everything is removed");
+    assert!(
+        std::net::TcpStream::connect(&address).is_err(),
+        "nothing listens"
+    );
+}
+
+#[test]
+fn a_healthy_server_with_2000_queues_needs_no_attention() {
+    let server = Start::default()
+        .sync("never")
+        .listen(&["memcache=0", "http=0"])
+        .serve();
+    let mut client = server.client_of("memcache");
+    for number in 0..2000 {
+        let queue = format!("queue-{number}");
+        for body in ["1", "2"] {
+            client.put(&queue, body.as_bytes());
+        }
+        client.take(&queue, b"1");
+    }
+    assert_eq!(findings(&server), Vec::<Value>::new());
+    let (_, shown) = page(&server, "/");
+    assert!(!shown.contains("Needs attention</h2>"), "{shown}");
 }

@@ -403,3 +403,11 @@ fn the_readme_names_the_compiler_that_is_needed() {
         "{named}"
     );
 }
+
+#[test]
+fn the_pages_have_one_unit_for_systemd_which_is_the_packages() {
+    let page = include_str!("../../../../docs/operations.md");
+    let unit = include_str!("../../../../packaging/quintet.service");
+    assert!(page.contains(&format!("```ini\n{unit}```\n")));
+    assert_eq!(page.matches("\n[Service]\n").count(), 1);
+}

@@ -7,7 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    batches, bulk, cron, events, leases, messages, names, over, queues, server, setup, workers,
+    batches, bulk, cron, events, leases, messages, names, over, queues, release, server, setup,
+    trace, workers,
 };
 use crate::reply;
 
@@ -34,6 +35,7 @@ use crate::reply;
         over::list,
         messages::put,
         messages::show,
+        trace::show,
         messages::body,
         messages::edit,
         messages::remove,
@@ -49,6 +51,9 @@ use crate::reply;
         leases::bury,
         leases::extend,
         leases::progress,
+        release::of_message,
+        release::of_queue,
+        release::of_connection,
         names::show,
         names::finish,
         names::release,

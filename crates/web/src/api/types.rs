@@ -6,13 +6,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::attention::{Found, Level, why_slow};
 use quintet_door::{History, Rates, Recent, Series, Setting};
-use quintet_engine::{
-    Bound, How, Lease, Left, Message, Ms, Name, Party, QueueStats, State, Track, When,
-};
+use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::holder::Holder;
 use super::problem::Problem;
 use super::read::{token, version};
 use crate::bytes_in_json::{base64_unless_text, lossy};
@@ -180,6 +179,9 @@ pub(super) struct Reserve {
     /// The lease ends by itself after so many ms, 1 to a week; left out: as
     /// the message or its queue says.
     pub(super) lease_ms: Option<u64>,
+    /// What the worker calls itself, 1 to 255 bytes, for whoever looks at leases; left out: its
+    /// `User-Agent`.
+    pub(super) worker: Option<String>,
 }
 
 /// How a message goes back.
@@ -344,6 +346,14 @@ pub(super) struct Act {
     pub(super) cursor: Option<String>,
 }
 
+/// Which leases end.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Released {
+    /// Go on where the request before ended.
+    pub(super) cursor: Option<String>,
+}
+
 /// What an act came to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Acted {
@@ -428,6 +438,26 @@ pub(super) struct Errors {
     pub(super) cursor: Option<String>,
 }
 
+/// What is known of a message.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Traced {
+    pub(super) id: u64,
+    /// As in a list of messages.
+    pub(super) state: &'static str,
+    /// A sentence.
+    pub(super) text: String,
+    pub(super) queue: String,
+    pub(super) created_ms: Option<u64>,
+    /// Leases so far.
+    pub(super) attempts: Option<u32>,
+    /// Tries that failed, as the queue's policy counts them.
+    pub(super) failures: Option<u32>,
+    /// Who works on it.
+    pub(super) holder: Option<String>,
+    /// When that lease ends; null: it has no end, or there is none.
+    pub(super) until_ms: Option<u64>,
+}
+
 /// Messages of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {
@@ -502,6 +532,17 @@ pub(super) struct Leased {
     /// The connection that holds it, as `/connections` numbers them; null: a
     /// script, whoever has the token, or nobody since a restart.
     pub(super) connection: Option<u64>,
+    /// The protocol it was given over, as far as it is known; so are the next ones.
+    pub(super) voice: Option<String>,
+    /// The address of its holder.
+    pub(super) peer: Option<String>,
+    /// The user it was given to, for those with the right `server`.
+    pub(super) user: Option<String>,
+    /// What its holder calls itself: the field `worker` of `reserve`, a `User-Agent`, a worker's
+    /// name of Faktory.
+    pub(super) worker: Option<String>,
+    /// All of it in words.
+    pub(super) holder: String,
     /// What ends it besides its time and its holder: `connection`, `process`
     /// or `time`, which is nothing.
     pub(super) bound: &'static str,
@@ -617,13 +658,16 @@ impl InForce {
 }
 
 impl Leased {
-    pub(super) fn of(message: &Message, lease: &Lease, now: Ms) -> Self {
+    pub(super) fn of(message: &Message, lease: &Lease, holder: Holder, now: Ms) -> Self {
         let left_ms = lease.until.map(|until| until.since(now));
-        let connection =
-            (lease.bound == Bound::Connection && lease.party != Party(0)).then_some(lease.party.0);
         Self {
             message: message.id.0,
-            connection,
+            connection: holder.connection,
+            voice: holder.voice,
+            peer: holder.peer,
+            user: holder.user,
+            worker: holder.worker,
+            holder: holder.text,
             bound: match lease.bound {
                 Bound::Connection => "connection",
                 Bound::Process => "process",

@@ -37,6 +37,8 @@ mod waiting;
 mod words;
 mod workers;
 
+pub use names::plain as shown_bytes;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -175,6 +177,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/logout", post(login::logout))
         .route("/leases", get(leases::page))
         .route("/waiting", get(waiting::page))
+        .route("/leases/do/release", post(leases::release))
         .route("/settings", get(operate::settings))
         .route("/settings/do/reload", post(operate::reload))
         .route("/scripts", get(scripts::page))

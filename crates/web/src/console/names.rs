@@ -63,8 +63,9 @@ fn is_hidden(letter: char) -> bool {
             | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The same in one piece, for titles and attributes.
-pub(super) fn plain(bytes: &[u8]) -> String {
+/// Bytes as text in one line that cannot mislead its reader: letters of UTF-8 are kept; a backslash
+/// is `\\\\`; controls, invisible letters and marks of direction are `\xNN`.
+pub fn plain(bytes: &[u8]) -> String {
     pieces(bytes).into_iter().map(|piece| piece.text).collect()
 }
 

@@ -15,7 +15,7 @@ use super::Where;
 use super::client::{Client, Refused};
 use super::verbs::{duration, preview};
 use watch::Seen;
-pub(super) use watch::{CAME, LEFT, Sight, between};
+pub(super) use watch::{Sight, between};
 
 /// Messages of each state that are looked at, those that would be taken first.
 const LOOKED: u64 = 1000;

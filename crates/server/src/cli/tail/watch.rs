@@ -4,17 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Totals of messages that came, and of those that left.
-pub(in super::super) const CAME: &[&str] = &["puts", "moved_in"];
-pub(in super::super) const LEFT: &[&str] = &[
-    "taken",
-    "finished",
-    "deleted",
-    "expired",
-    "discarded",
-    "flushed",
-    "moved_out",
-];
+use super::super::show::totals;
 
 /// A message, as far as a look sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,13 +30,10 @@ pub(in super::super) struct Sight {
 impl Sight {
     /// Reads the totals out of a queue's numbers.
     pub(in super::super) fn counted(stats: &Value) -> Self {
-        let sum = |names: &[&str]| {
-            let totals = names.iter().map(|name| &stats[format!("total_{name}")]);
-            totals.filter_map(Value::as_u64).sum()
-        };
+        let totals = totals(stats);
         Self {
-            came: sum(CAME),
-            left: sum(LEFT),
+            came: totals.came(),
+            left: totals.left().values().iter().sum(),
             ..Self::default()
         }
     }

@@ -2,13 +2,22 @@
 
 use std::collections::HashMap;
 
+use quintet_engine::{Left, QueueTotals};
 use serde_json::Value;
+
+use super::super::show::totals;
+use super::super::table::named;
+
+/// Looks of a trend.
+pub(super) const TREND: usize = 8;
 
 /// A queue at a moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Queue {
-    /// As names are shown everywhere.
+    /// In the notation of the control channel.
     pub(super) name: String,
+    /// For people.
+    pub(super) shown: String,
     pub(super) ready: u64,
     pub(super) delayed: u64,
     pub(super) reserved: u64,
@@ -21,10 +30,32 @@ pub(super) struct Queue {
     pub(super) into: Option<f64>,
     /// Messages that left, each second.
     pub(super) out: Option<f64>,
+    /// The same by why they left.
+    pub(super) left: Option<Left<f64>>,
+    /// Ready messages at the last looks, the newest last.
+    pub(super) trend: Vec<u64>,
     created_ms: u64,
-    /// What it had counted.
-    came: u64,
-    left: u64,
+    totals: QueueTotals,
+}
+
+/// Why a queue needs attention.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Finding {
+    /// In the notation of the API; empty: it is about several, or about the server.
+    pub(super) queue: String,
+    pub(super) alarm: bool,
+    /// Sentences, for people.
+    pub(super) text: String,
+}
+
+/// A message that failed for good.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Dead {
+    pub(super) id: u64,
+    pub(super) age_ms: u64,
+    pub(super) attempts: u64,
+    pub(super) error: String,
+    pub(super) body: String,
 }
 
 /// A connection.
@@ -47,14 +78,16 @@ pub(super) struct Look {
     pub(super) queues: Vec<Queue>,
     /// `None`: whoever looks may not see them.
     pub(super) connections: Option<Vec<Connection>>,
-}
-
-fn sum(queue: &Value, names: &[&str]) -> u64 {
-    let totals = names.iter().map(|name| &queue[format!("total_{name}")]);
-    totals.filter_map(Value::as_u64).sum()
+    /// The worst first.
+    pub(super) findings: Vec<Finding>,
 }
 
 impl Queue {
+    /// Messages that were dropped or expired, each second.
+    pub(super) fn lost(&self) -> Option<f64> {
+        self.left.map(|left| left.dropped + left.expired)
+    }
+
     /// Reads one of the control channel's; `rates` are those of the last minute, by name.
     pub(super) fn of(queue: &Value, rates: &Value) -> Self {
         let number = |key: &str| queue[key].as_u64().unwrap_or(0);
@@ -62,6 +95,9 @@ impl Queue {
         let known = &rates[name];
         Self {
             name: name.to_owned(),
+            shown: named(name),
+            trend: vec![number("ready")],
+            left: None,
             ready: number("ready"),
             delayed: number("delayed"),
             reserved: number("reserved"),
@@ -72,8 +108,7 @@ impl Queue {
             into: known[0].as_f64(),
             out: known[1].as_f64(),
             created_ms: number("created_ms"),
-            came: sum(queue, super::super::tail::CAME),
-            left: sum(queue, super::super::tail::LEFT),
+            totals: totals(queue),
         }
     }
 }
@@ -90,8 +125,16 @@ impl Look {
             let last = known.get(queue.name.as_str());
             let same = last.filter(|last| last.created_ms == queue.created_ms && ms > 0);
             if let Some(last) = same {
-                queue.into = Some(per_second(queue.came.saturating_sub(last.came), ms));
-                queue.out = Some(per_second(queue.left.saturating_sub(last.left), ms));
+                let came = queue.totals.came().saturating_sub(last.totals.came());
+                queue.into = Some(per_second(came, ms));
+                let mut left = queue.totals.left().values();
+                for (now, then) in left.iter_mut().zip(last.totals.left().values()) {
+                    *now = now.saturating_sub(then);
+                }
+                queue.out = Some(per_second(left.iter().sum(), ms));
+                queue.left = Some(Left::from_values(left.map(|count| per_second(count, ms))));
+                let older = last.trend.len().saturating_sub(TREND - 1);
+                queue.trend.splice(..0, last.trend[older..].iter().copied());
             }
         }
         self
@@ -123,6 +166,7 @@ pub(super) mod tests {
                 .map(|queue| Queue::of(queue, &json!({ "work": [7.5, 0.0] })))
                 .collect(),
             connections: None,
+            findings: Vec::new(),
         };
         let first = look(1000, &[queue("work", 10, 0)]);
         assert_eq!(
@@ -134,7 +178,16 @@ pub(super) mod tests {
             (second.queues[0].into, second.queues[0].out),
             (Some(20.0), Some(20.0))
         );
+        let left = second.queues[0].left.expect("known");
+        assert_eq!((left.finished, left.dropped), (20.0, 0.0));
+        assert_eq!(second.queues[0].trend, [10, 10]);
         assert_eq!(second.queues[1].into, None);
+        let mut last = second.clone();
+        for at_ms in 4..20 {
+            last = look(at_ms * 1000, &[queue("work", at_ms, 40)]).since(&last);
+        }
+        let trend: Vec<u64> = (12..20).collect();
+        assert_eq!(last.queues[0].trend, trend);
         let mut anew = queue("work", 1, 0);
         anew["created_ms"] = 9.into();
         let third = look(4000, &[anew]).since(&second);

@@ -16,18 +16,19 @@ use serde_json::{Value, json};
 
 use super::Where;
 use super::client::{Client, Refused};
-use super::show::table;
+use super::table::{named, seen, table};
 use super::tail::{self, Sight};
-use super::verbs::{Bulk, PURGE, RETRY, clients, duration, shown};
-use look::{Connection, Look, Queue};
+use super::verbs::{Bulk, PURGE, RETRY, clients, duration, preview, queue, shown};
+use look::{Connection, Dead, Look, Queue};
 use screen::{Act, Column, Key, Page, Screen};
 
 /// Arguments of `top`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Keys: up and down pick a queue; < and > choose the column to sort by, i inverts; / filters by name;
-p pauses and resumes, r retries what failed (quintet retry), x purges after a question (quintet purge),
-f follows what comes and goes (quintet tail), c shows connections; Esc goes back, q ends.
+Keys: up and down pick a queue, Enter shows all that is known of it, d its dead letters; a lists why
+queues need attention; < and > choose the column to sort by, i inverts; / filters by name; p pauses and
+resumes, r retries what failed (quintet retry), x purges after a question (quintet purge), f follows what
+comes and goes (quintet tail), c shows connections, ? explains; Esc goes back, q ends.
 
 in/s and out/s are of the time between two looks; at first, and with --once, of the last minute.
 
@@ -69,12 +70,35 @@ impl Top {
     }
 }
 
+/// What a single look knows.
+const PRINTED: [Column; 9] = [
+    Column::Name,
+    Column::Ready,
+    Column::Oldest,
+    Column::Delayed,
+    Column::Reserved,
+    Column::Buried,
+    Column::In,
+    Column::Out,
+    Column::Waiters,
+];
+
+/// Dead letters of a queue that are shown.
+const DEAD: u32 = 200;
+
+/// Slices of a queue in which they are looked for.
+const SLICES: u32 = 10;
+
 /// The queues as plain text.
 fn print(screen: &Screen) -> Result<ExitCode> {
     let mut out = stdout().lock();
-    writeln!(out, "{}", view::title(screen))?;
-    let mut rows = vec![Column::ALL.map(|column| column.name().to_owned())];
-    rows.extend(screen.rows().into_iter().map(view::cells));
+    writeln!(out, "{}", view::title(screen, usize::MAX))?;
+    for finding in &screen.look.findings {
+        writeln!(out, "{}", finding.text)?;
+    }
+    let mut rows = vec![PRINTED.map(|column| column.name().to_owned())];
+    let row = |queue: &Queue| PRINTED.map(|column| view::cell(queue, column));
+    rows.extend(screen.rows().into_iter().map(row));
     table(&rows, &mut out)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -120,7 +144,26 @@ impl Server {
                 .map(|queue| Queue::of(queue, &rates))
                 .collect(),
             connections: connections.map(|all| all.iter().map(connection).collect()),
+            findings: Vec::new(),
         })
+    }
+
+    /// The buried messages of a queue, and its dead letters.
+    fn dead(&mut self, queue: &str) -> Result<Vec<Dead>> {
+        let mut all = Vec::new();
+        for (state, dead) in [("buried", false), ("ready", true)] {
+            let mut after = Value::Null;
+            // A slice may have looked at many and found none.
+            for _ in 0..SLICES {
+                let of = json!({ "queue": queue, "state": state, "dead": dead, "act": "show",
+                    "bodies": "start", "max": DEAD, "after": after });
+                after = self.ask(|client| slice_of_dead(client, &of, &mut all))?;
+                if after.is_null() || all.len() >= usize::try_from(DEAD).unwrap_or(usize::MAX) {
+                    break;
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Does something to a queue; answers what was done. `goes_on` is asked between slices.
@@ -128,11 +171,11 @@ impl Server {
         match act {
             Act::Pause(queue) => {
                 self.tell(&json!({ "pause": { "queue": queue } }))?;
-                Ok(format!("{queue} paused"))
+                Ok(format!("{} paused", named(queue)))
             }
             Act::Resume(queue) => {
                 self.tell(&json!({ "resume": { "queue": queue } }))?;
-                Ok(format!("{queue} resumed"))
+                Ok(format!("{} resumed", named(queue)))
             }
             Act::Retry(queue) => {
                 let bulk = Bulk::of_all(queue, RETRY, "retried");
@@ -170,6 +213,24 @@ impl Server {
     }
 }
 
+/// Adds what a slice finds; answers where the next one begins.
+fn slice_of_dead(client: &mut Client, of: &Value, all: &mut Vec<Dead>) -> Result<Value> {
+    let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
+    for message in reply["messages"].as_array().into_iter().flatten() {
+        let number = |key: &str| message[key].as_u64().unwrap_or(0);
+        let mut body = Vec::new();
+        client.body(number("follows"), &mut body)?;
+        all.push(Dead {
+            id: number("id"),
+            age_ms: crate::trust::wall_ms().saturating_sub(number("created_ms")),
+            attempts: number("reserves"),
+            error: message["status"].as_str().map(seen).unwrap_or_default(),
+            body: preview(&body),
+        });
+    }
+    Ok(reply["next"].clone())
+}
+
 fn connection(client: &Value) -> Connection {
     let number = |key: &str| client[key].as_u64().unwrap_or(0);
     let waits = client["waits_on"].as_array().into_iter().flatten();
@@ -180,7 +241,7 @@ fn connection(client: &Value) -> Connection {
         user: shown(&client["user"]),
         idle_ms: number("idle_ms"),
         leases: number("leases"),
-        waits_on: waits.map(shown).collect::<Vec<_>>().join(" "),
+        waits_on: waits.map(queue).collect::<Vec<_>>().join(" "),
     }
 }
 
@@ -191,15 +252,15 @@ fn watch(
     screen: &mut Screen,
     every: Duration,
 ) -> Result<()> {
-    let mut looked = Instant::now();
+    let mut next = Instant::now() + every;
     let mut sight: Option<Sight> = None;
     loop {
         terminal.draw(|frame| view::draw(screen, frame))?;
-        let left = every.saturating_sub(looked.elapsed());
-        if event::poll(left)? {
+        if event::poll(next.saturating_duration_since(Instant::now()))? {
             let Some(key) = key(&event::read()?) else {
                 continue;
             };
+            let page = screen.page.clone();
             match screen.key(key) {
                 Act::Quit => return Ok(()),
                 Act::Nothing => {}
@@ -214,15 +275,20 @@ fn watch(
                     obey(terminal, server, screen, &act)?
                 }
             }
-            if !matches!(screen.page, Page::Follow(_)) {
+            if page != screen.page {
                 sight = None;
+                // What it needs and is not known yet comes now.
+                next = Instant::now();
             }
             continue;
         }
-        looked = Instant::now();
+        next = Instant::now() + every;
         let seen = match screen.page.clone() {
             Page::Follow(queue) => follow(server, screen, &queue, &mut sight),
-            Page::Queues | Page::Connections => server.look().map(|look| screen.seen(look)),
+            Page::Dead(queue) => server.dead(&queue).map(|dead| screen.dead = Some(dead)),
+            Page::Queue(_) | Page::Queues | Page::Connections | Page::Attention | Page::Help => {
+                server.look().map(|look| screen.seen(look))
+            }
         };
         if let Err(error) = seen {
             screen.says = format!("{error:#}");

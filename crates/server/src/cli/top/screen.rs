@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::look::{Look, Queue};
+use super::look::{Dead, Finding, Look, Queue};
 
 /// A key, as far as it means something here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,38 +41,65 @@ pub(super) enum Act {
 pub(super) enum Column {
     Name,
     Ready,
+    /// How many were ready at the last looks.
+    Trend,
     Oldest,
     Delayed,
     Reserved,
     Buried,
     In,
     Out,
+    /// Failed for good.
+    Failed,
+    /// Dropped or expired.
+    Lost,
     Waiters,
 }
 
 impl Column {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Name,
         Self::Ready,
+        Self::Trend,
         Self::Oldest,
         Self::Delayed,
         Self::Reserved,
         Self::Buried,
         Self::In,
         Self::Out,
+        Self::Failed,
+        Self::Lost,
         Self::Waiters,
+    ];
+
+    /// Those that a narrow screen leaves out, the first one first.
+    pub(super) const LEFT_OUT: [Self; 11] = [
+        Self::Waiters,
+        Self::Failed,
+        Self::Trend,
+        Self::Delayed,
+        Self::Lost,
+        Self::Reserved,
+        Self::Buried,
+        Self::Oldest,
+        Self::Out,
+        Self::In,
+        Self::Ready,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
             Self::Ready => "ready",
+            Self::Trend => "trend",
             Self::Oldest => "oldest",
             Self::Delayed => "delayed",
             Self::Reserved => "reserved",
             Self::Buried => "buried",
             Self::In => "in/s",
             Self::Out => "out/s",
+            Self::Failed => "failed/s",
+            Self::Lost => "lost/s",
             Self::Waiters => "waiters",
         }
     }
@@ -89,12 +116,15 @@ impl Column {
         match self {
             Self::Name => 0.0,
             Self::Ready => of(queue.ready),
+            Self::Trend => of(queue.ready) - of(queue.trend.first().copied().unwrap_or(0)),
             Self::Oldest => of(queue.oldest_ms),
             Self::Delayed => of(queue.delayed),
             Self::Reserved => of(queue.reserved),
             Self::Buried => of(queue.buried),
             Self::In => queue.into.unwrap_or(-1.0),
             Self::Out => queue.out.unwrap_or(-1.0),
+            Self::Failed => queue.left.map_or(-1.0, |left| left.failed),
+            Self::Lost => queue.lost().unwrap_or(-1.0),
             Self::Waiters => of(queue.waiters),
         }
     }
@@ -105,6 +135,13 @@ impl Column {
 pub(super) enum Page {
     Queues,
     Connections,
+    /// Why queues need attention.
+    Attention,
+    /// All that is known of this queue.
+    Queue(String),
+    /// The buried messages and dead letters of this queue.
+    Dead(String),
+    Help,
     /// What comes into this queue and leaves it.
     Follow(String),
 }
@@ -129,6 +166,8 @@ const PAGE: usize = 10;
 pub(super) struct Screen {
     pub(super) look: Look,
     pub(super) page: Page,
+    /// Pages that Esc leads back to, the next one last.
+    behind: Vec<Page>,
     pub(super) asks: Asks,
     pub(super) sort: Column,
     /// The other way round: numbers begin with the largest, names with A.
@@ -137,10 +176,14 @@ pub(super) struct Screen {
     pub(super) filter: String,
     /// The queue that keys are about; it is kept when others come or the order changes.
     picked: Option<String>,
-    /// The line of connections at the top.
+    /// The line of connections, findings or dead letters at the top.
     pub(super) scrolled: usize,
     /// What a followed queue's events were, oldest first.
     pub(super) lines: VecDeque<String>,
+    /// Dead letters of the queue whose page this is; `None`: not known yet.
+    pub(super) dead: Option<Vec<Dead>>,
+    /// Why messages of the queue whose page this is wait; may be empty.
+    pub(super) why_slow: String,
     /// What was done last, or went wrong.
     pub(super) says: String,
 }
@@ -150,6 +193,7 @@ impl Screen {
         Self {
             look: Look::default(),
             page: Page::Queues,
+            behind: Vec::new(),
             asks: Asks::Nothing,
             sort: Column::Ready,
             reversed: false,
@@ -157,6 +201,8 @@ impl Screen {
             picked: None,
             scrolled: 0,
             lines: VecDeque::new(),
+            dead: None,
+            why_slow: String::new(),
             says: String::new(),
         }
     }
@@ -185,7 +231,7 @@ impl Screen {
     pub(super) fn rows(&self) -> Vec<&Queue> {
         let queues = self.look.queues.iter();
         let mut rows: Vec<&Queue> = queues
-            .filter(|queue| queue.name.contains(&self.filter))
+            .filter(|queue| queue.shown.contains(&self.filter))
             .collect();
         rows.sort_by(|a, b| {
             // Names have the same value each.
@@ -213,8 +259,24 @@ impl Screen {
         self.picked = row.map(|queue| queue.name.clone());
     }
 
-    fn picked(&self) -> Option<&Queue> {
-        self.rows().get(self.at()).copied()
+    /// The queue that keys are about: the page's, or the one that is picked.
+    pub(super) fn subject(&self) -> Option<&Queue> {
+        match &self.page {
+            Page::Queue(name) | Page::Dead(name) | Page::Follow(name) => {
+                self.look.queues.iter().find(|queue| queue.name == *name)
+            }
+            Page::Queues | Page::Connections | Page::Attention | Page::Help => {
+                self.rows().get(self.at()).copied()
+            }
+        }
+    }
+
+    /// Why a queue needs attention, if it does.
+    pub(super) fn finding(&self, queue: &Queue) -> Option<&Finding> {
+        self.look
+            .findings
+            .iter()
+            .find(|finding| finding.queue == queue.name)
     }
 
     /// Takes a key.
@@ -239,8 +301,8 @@ impl Screen {
         self.says.clear();
         match self.page {
             Page::Queues => self.key_of_queues(key),
-            Page::Connections => self.key_of_connections(key),
-            Page::Follow(_) => self.key_back(key),
+            Page::Connections | Page::Attention | Page::Dead(_) => self.key_of_lines(key),
+            Page::Queue(_) | Page::Follow(_) | Page::Help => self.key_back(key),
         }
     }
 
@@ -261,37 +323,75 @@ impl Screen {
 
     fn key_of_queues(&mut self, key: Key) -> Act {
         let at = self.at();
-        let named = self
-            .picked()
-            .map(|queue| (queue.name.clone(), queue.paused));
-        match (key, named) {
-            (Key::Char('q') | Key::Escape, _) => return Act::Quit,
-            (Key::Up | Key::Char('k'), _) => self.pick(at.saturating_sub(1)),
-            (Key::Down | Key::Char('j'), _) => self.pick(at + 1),
-            (Key::PageUp, _) => self.pick(at.saturating_sub(PAGE)),
-            (Key::PageDown, _) => self.pick(at + PAGE),
-            (Key::Home | Key::Char('g'), _) => self.pick(0),
-            (Key::End | Key::Char('G'), _) => self.pick(usize::MAX),
-            (Key::Char('>' | 's'), _) => self.sort = self.sort.beside(1),
-            (Key::Char('<'), _) => self.sort = self.sort.beside(Column::ALL.len() - 1),
-            (Key::Char('i'), _) => self.reversed = !self.reversed,
-            (Key::Char('/'), _) => self.asks = Asks::Filter(self.filter.clone()),
-            (Key::Char('c'), _) => self.page = Page::Connections,
-            (Key::Char('p'), Some((name, true))) => return Act::Resume(name),
-            (Key::Char('p'), Some((name, false))) => return Act::Pause(name),
-            (Key::Char('r'), Some((name, _))) => return Act::Retry(name),
-            (Key::Char('x'), Some((name, _))) => return Act::Count(name),
-            (Key::Char('f') | Key::Enter, Some((name, _))) => {
-                self.lines.clear();
-                self.page = Page::Follow(name);
+        match key {
+            Key::Char('q') | Key::Escape => return Act::Quit,
+            Key::Up | Key::Char('k') => self.pick(at.saturating_sub(1)),
+            Key::Down | Key::Char('j') => self.pick(at + 1),
+            Key::PageUp => self.pick(at.saturating_sub(PAGE)),
+            Key::PageDown => self.pick(at + PAGE),
+            Key::Home | Key::Char('g') => self.pick(0),
+            Key::End | Key::Char('G') => self.pick(usize::MAX),
+            Key::Char('>' | 's') => self.sort = self.sort.beside(1),
+            Key::Char('<') => self.sort = self.sort.beside(Column::ALL.len() - 1),
+            Key::Char('i') => self.reversed = !self.reversed,
+            Key::Char('/') => self.asks = Asks::Filter(self.filter.clone()),
+            Key::Char('c') => self.open(Page::Connections),
+            Key::Char('a') => self.open(Page::Attention),
+            Key::Char('?') => self.open(Page::Help),
+            Key::Enter => {
+                if let Some(queue) = self.subject() {
+                    self.open(Page::Queue(queue.name.clone()));
+                }
             }
-            (Key::Char(_) | Key::Enter | Key::Backspace | Key::Interrupt, _) => {}
+            Key::Char(_) | Key::Backspace | Key::Interrupt => return self.key_of_subject(key),
         }
         Act::Nothing
     }
 
-    fn key_of_connections(&mut self, key: Key) -> Act {
-        let all = self.look.connections.as_ref().map_or(0, Vec::len);
+    /// Keys that are about a queue, on each page that is about one.
+    fn key_of_subject(&mut self, key: Key) -> Act {
+        let Some(queue) = self.subject() else {
+            return Act::Nothing;
+        };
+        let (name, paused) = (queue.name.clone(), queue.paused);
+        match key {
+            Key::Char('p') if paused => return Act::Resume(name),
+            Key::Char('p') => return Act::Pause(name),
+            Key::Char('r') => return Act::Retry(name),
+            Key::Char('x') => return Act::Count(name),
+            Key::Char('f') => self.open(Page::Follow(name)),
+            Key::Char('d') => self.open(Page::Dead(name)),
+            Key::Char(_) | Key::Enter | Key::Escape | Key::Backspace | Key::Interrupt => {}
+            Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {}
+        }
+        Act::Nothing
+    }
+
+    /// Goes to a page, from which Esc leads back to this one.
+    fn open(&mut self, page: Page) {
+        if page != self.page {
+            self.behind.push(self.page.clone());
+            self.show(page);
+        }
+    }
+
+    /// Nothing of the page before is left.
+    fn show(&mut self, page: Page) {
+        self.page = page;
+        self.scrolled = 0;
+        self.lines.clear();
+        self.dead = None;
+        self.why_slow.clear();
+    }
+
+    fn key_of_lines(&mut self, key: Key) -> Act {
+        let all = match self.page {
+            Page::Dead(_) => self.dead.as_ref().map_or(0, Vec::len),
+            Page::Attention => self.look.findings.len(),
+            Page::Queues | Page::Connections | Page::Queue(_) | Page::Follow(_) | Page::Help => {
+                self.look.connections.as_ref().map_or(0, Vec::len)
+            }
+        };
         let to = match key {
             Key::Up | Key::Char('k') => self.scrolled.saturating_sub(1),
             Key::Down | Key::Char('j') => self.scrolled + 1,
@@ -308,11 +408,20 @@ impl Screen {
     }
 
     fn key_back(&mut self, key: Key) -> Act {
-        match key {
-            Key::Char('q') => return Act::Quit,
-            Key::Escape | Key::Backspace | Key::Char('c' | 'f') => self.page = Page::Queues,
-            Key::Char(_) | Key::Enter | Key::Interrupt => {}
-            Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {}
+        match (key, &self.page) {
+            (Key::Char('q'), _) => return Act::Quit,
+            (Key::Escape | Key::Backspace, _)
+            | (Key::Char('c'), Page::Connections)
+            | (Key::Char('a'), Page::Attention)
+            | (Key::Char('f'), Page::Follow(_))
+            | (Key::Char('?'), Page::Help) => {
+                let page = self.behind.pop().unwrap_or(Page::Queues);
+                self.show(page);
+            }
+            (Key::Char('?'), _) => self.open(Page::Help),
+            (_, Page::Queue(_) | Page::Dead(_)) => return self.key_of_subject(key),
+            (Key::Char(_) | Key::Enter | Key::Interrupt, _) => {}
+            (Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End, _) => {}
         }
         Act::Nothing
     }

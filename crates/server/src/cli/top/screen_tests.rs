@@ -18,6 +18,7 @@ fn screen() -> Screen {
             .map(|queue| Queue::of(queue, &json!({})))
             .collect(),
         connections: None,
+        findings: Vec::new(),
     });
     screen
 }
@@ -28,7 +29,11 @@ fn names(screen: &Screen) -> Vec<&str> {
 }
 
 fn shown(screen: &Screen) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(100, 9)).expect("a terminal");
+    shown_in(screen, 100, 9)
+}
+
+fn shown_in(screen: &Screen, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     let drawn = terminal.draw(|frame| view::draw(screen, frame));
     drawn.expect("drawn");
     terminal.backend().to_string()
@@ -117,4 +122,129 @@ fn the_screen_shows_queues_connections_and_what_is_followed() {
     let mut tiny = Terminal::new(TestBackend::new(3, 1)).expect("a terminal");
     let drawn = tiny.draw(|frame| view::draw(&screen, frame));
     drawn.expect("drawn");
+}
+
+/// A screen of long names, long numbers and things that need attention.
+fn bad() -> Screen {
+    let mut screen = Screen::new(String::new());
+    let name = "europe.invoices.retry.of.customers.12";
+    let mut many = queue(name, 10_435, 1_234_567);
+    many["delayed"] = 1_200_000.into();
+    many["total_discarded"] = 25.into();
+    let look = |at_ms, queues: &[serde_json::Value]| Look {
+        at_ms,
+        queues: queues
+            .iter()
+            .map(|queue| Queue::of(queue, &json!({})))
+            .collect(),
+        connections: None,
+        findings: vec![
+            Finding {
+                queue: name.to_owned(),
+                alarm: true,
+                text: format!("{name} lost 25 messages within 1 min: 25 dropped."),
+            },
+            Finding::default(),
+        ],
+    };
+    let umlaut = queue("stra\\xc3\\x9fe", 1, 0);
+    screen.seen(look(1000, &[many.clone(), umlaut.clone()]));
+    many["total_discarded"] = 75.into();
+    many["ready"] = 10_385.into();
+    screen.seen(look(3000, &[many, umlaut]));
+    screen
+}
+
+#[test]
+fn a_narrow_screen_leaves_columns_out_and_never_cuts_a_number() {
+    let screen = bad();
+    for (width, columns) in [(80, 9), (120, 12), (200, 12), (30, 3), (12, 1)] {
+        let text = shown_in(&screen, width, 24);
+        let lines: Vec<&str> = text.lines().collect();
+        let head = lines
+            .iter()
+            .find(|line| line.contains("name"))
+            .expect("heads");
+        let heads: Vec<&str> = head.trim_matches('"').split_whitespace().collect();
+        assert_eq!(heads.len(), columns, "{text}");
+        // Below the head, the queue with the most ready.
+        let at = lines.iter().position(|line| line == head);
+        let row = lines[at.expect("it is there") + 1];
+        for number in ["10385", "1200000", "25.0"] {
+            // Whole, or not at all.
+            let begun = row.contains(&number[..number.len() - 1]);
+            assert_eq!(row.contains(number), begun, "{width}: {text}");
+        }
+        assert!(row.contains("10385") || columns == 1, "{text}");
+    }
+    let wide = shown_in(&screen, 200, 24);
+    assert!(wide.contains("stra\u{df}e"), "{wide}");
+    assert!(
+        wide.contains("europe.invoices.retry.of.customers.12 "),
+        "{wide}"
+    );
+    let narrow = shown_in(&screen, 80, 24);
+    assert!(narrow.contains("\u{2026}rs.12 "), "{narrow}");
+    assert!(narrow.contains("? help"), "{narrow}");
+    assert!(narrow.contains("25.0"), "what is lost is shown: {narrow}");
+}
+
+#[test]
+fn the_title_leaves_out_whole_parts() {
+    let screen = bad();
+    assert_eq!(view::title(&screen, 23), "2 queues, 10386 ready");
+    assert_eq!(view::title(&screen, 21), "2 queues, 10386 ready");
+    assert_eq!(view::title(&screen, 20), "2 queues");
+}
+
+#[test]
+fn bad_rows_have_colours_and_findings_are_above_the_queues() {
+    let mut screen = bad();
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
+    let drawn = terminal.draw(|frame| view::draw(&screen, frame));
+    let buffer = drawn.expect("drawn").buffer.clone();
+    let colour = |x, y| buffer.cell((x, y)).expect("inside").fg;
+    assert_eq!(colour(0, 1), ratatui::style::Color::Red, "the finding");
+    assert_eq!(colour(0, 2), ratatui::style::Color::Yellow, "the warning");
+    assert_eq!(colour(0, 4), ratatui::style::Color::Red, "its queue");
+    assert_eq!(colour(0, 5), ratatui::style::Color::Reset, "a good one");
+    screen.key(Key::Char('a'));
+    let text = shown(&screen);
+    assert!(text.contains("within 1 min: 25 dropped."), "{text}");
+    let more = shown_in(&bad(), 80, 6);
+    assert!(more.contains("2 more need attention"), "{more}");
+}
+
+#[test]
+fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
+    let mut screen = bad();
+    screen.key(Key::Enter);
+    screen.why_slow = "The queue has no consumers.".to_owned();
+    let text = shown_in(&screen, 80, 24);
+    for part in ["dropped/s", "25.0", "10385", "no consumers", "within 1 min"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let name = screen.look.queues[0].name.clone();
+    assert_eq!(screen.key(Key::Char('p')), Act::Pause(name.clone()));
+    screen.key(Key::Char('d'));
+    assert_eq!(screen.page, Page::Dead(name.clone()));
+    screen.dead = Some(vec![Dead {
+        id: 123_456_789,
+        error: "no such user".to_owned(),
+        ..Dead::default()
+    }]);
+    let text = shown_in(&screen, 60, 9);
+    assert!(
+        text.contains("123456789") && text.contains("no such us"),
+        "{text}"
+    );
+    screen.key(Key::Escape);
+    assert_eq!(screen.page, Page::Queue(name));
+    assert!(screen.why_slow.is_empty(), "it is asked for again");
+    screen.look.queues.clear();
+    assert!(shown(&screen).contains("the queue is gone"));
+    assert_eq!(screen.key(Key::Char('p')), Act::Nothing);
+    screen.key(Key::Escape);
+    screen.key(Key::Char('?'));
+    assert!(shown_in(&screen, 80, 24).contains("never cuts numbers"));
 }

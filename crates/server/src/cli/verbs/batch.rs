@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::Where;
 use super::super::client::Client;
-use super::super::show::table;
+use super::super::table::table;
 use super::clients::shown;
 
 /// Arguments of `batch`.

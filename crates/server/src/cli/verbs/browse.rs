@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::client::Client;
-use super::super::show::{age, table};
+use super::super::show::age;
+use super::super::table::{seen_bytes, table};
 use super::bulk::Which;
 
 /// Characters of a body in a line.
@@ -108,10 +109,9 @@ fn row(message: &Value, body: &[u8]) -> [String; 6] {
 /// The first line of a body, fit for a terminal whatever is in it.
 pub(in super::super) fn preview(body: &[u8]) -> String {
     let line = body.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let text = String::from_utf8_lossy(line);
+    let text = seen_bytes(line);
     let shown: String = text.chars().take(PREVIEW).collect();
-    let shown: String = shown.chars().flat_map(char::escape_debug).collect();
-    match text.chars().count() > PREVIEW || line.len() < body.len() {
+    match shown.len() < text.len() || line.len() < body.len() {
         true => format!("{shown}\u{2026}"),
         false => shown,
     }
@@ -125,8 +125,9 @@ mod tests {
     fn a_preview_is_one_line_and_moves_no_cursor() {
         assert_eq!(preview(b"plain"), "plain");
         assert_eq!(preview(b"first\nsecond"), "first\u{2026}");
-        assert_eq!(preview(b"\x1b[2Jgone\r"), "\\u{1b}[2Jgone\\r");
-        assert_eq!(preview(&[0xff, 0xfe]), "\u{fffd}\u{fffd}");
+        assert_eq!(preview(b"\x1b[2Jgone\r"), "\\x1b[2Jgone\\x0d");
+        assert_eq!(preview(b"{\"a\": \"\\n\"}"), "{\"a\": \"\\n\"}");
+        assert_eq!(preview(&[0xff, 0xfe]), "\\xff\\xfe");
         assert_eq!(preview("\u{e4}".repeat(61).as_bytes()).chars().count(), 61);
     }
 }

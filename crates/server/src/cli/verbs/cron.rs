@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::client::Client;
-use super::super::show::table;
-use super::clients::shown;
+use super::super::table::{seen, table};
+use super::clients::{queue, shown};
 
 /// Arguments of `cron`.
 #[derive(clap::Args)]
@@ -106,7 +106,7 @@ impl Steer {
                 writeln!(stdout(), "{told}")?;
                 continue;
             }
-            let name = name.escape_debug();
+            let name = seen(name);
             match (told["changed"].as_bool(), told["message"].as_u64()) {
                 (_, Some(id)) => writeln!(stdout(), "{name} {done} as message {id}")?,
                 (Some(true), None) => writeln!(stdout(), "{name} {done}")?,
@@ -150,7 +150,7 @@ fn row(cron: &Value) -> [String; 8] {
         shown(&cron["name"]),
         shown(&cron["schedule"]),
         shown(&cron["zone"]),
-        shown(&cron["queue"]),
+        queue(&cron["queue"]),
         next,
         when("last_ms"),
         outcome,

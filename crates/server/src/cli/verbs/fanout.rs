@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::client::Client;
+use super::super::table::named;
 
 /// Arguments of `fanout`.
 #[derive(clap::Args)]
@@ -49,7 +50,7 @@ impl Fanout {
         }
         let children = setup["children"].as_array().into_iter().flatten();
         for child in children.filter_map(Value::as_str) {
-            writeln!(out, "{child}")?;
+            writeln!(out, "{}", named(child))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::super::Where;
 use super::super::client::{Client, Refused};
 use super::super::messages::EMPTY;
-use super::super::show::{age, table};
+use super::super::show::age;
+use super::super::table::table;
 use super::clients::shown;
 
 /// Arguments of `track`.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::client::Client;
-use super::super::show::{age, table};
+use super::super::show::age;
+use super::super::table::{seen, table};
 use super::clients::shown;
 
 /// Arguments of `workers`.
@@ -112,7 +113,7 @@ impl Steer {
         for wid in &self.wids {
             let request = json!({ verb: { "wid": wid } });
             client.ask(&request, &mut std::io::empty())?;
-            writeln!(stdout(), "{} is asked {done}", wid.escape_debug())?;
+            writeln!(stdout(), "{} is asked {done}", seen(wid))?;
         }
         Ok(ExitCode::SUCCESS)
     }
