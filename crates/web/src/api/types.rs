@@ -414,30 +414,6 @@ pub(super) struct Shown {
     pub(super) lease: Option<String>,
 }
 
-/// Messages that failed in the same way.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Kind {
-    /// The first line of their error, with each number as `#`; empty: nobody said why.
-    pub(super) error: String,
-    pub(super) messages: u64,
-    /// The id of the newest.
-    pub(super) newest: u64,
-    /// How long ago that was buried, or became a dead letter.
-    pub(super) newest_ms: u64,
-    /// The queue it came from as a dead letter.
-    pub(super) from: Option<String>,
-}
-
-/// What failed, those of most messages first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Errors {
-    pub(super) errors: Vec<Kind>,
-    /// Messages that were counted.
-    pub(super) messages: u64,
-    /// Go on with this; null: all were counted.
-    pub(super) cursor: Option<String>,
-}
-
 /// What is known of a message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Traced {
