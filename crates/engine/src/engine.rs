@@ -168,7 +168,7 @@ impl Engine {
         let recorded = queue.live.recorded;
         let memory = queue.live.settings.memory && recorded;
         let mut settings = self.settings.resolve(queue.name.as_bytes());
-        queue.overrides.lay_over(&mut settings);
+        queue.overrides.lay_own_over(&mut settings);
         // A queue cannot become durable, or stop being so, while it exists.
         if recorded {
             settings.memory = memory;
@@ -317,6 +317,7 @@ impl Engine {
             Command::Peek(peek) => durable(self.peek(peek)),
             Command::Kick { queue, state, max } => durable(self.kick(cx, queue, *state, *max)),
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
+            Command::Redrive(id) => durable(self.redrive_one(cx, caller, *id)),
             Command::Move { id, to } => durable(self.move_one(cx, *id, to)),
             Command::MoveAll {
                 from,
@@ -339,6 +340,9 @@ impl Engine {
                     false => Ok(()),
                 };
                 durable(there.and_then(|()| self.configure_queue(cx, queue, overrides.as_deref())))
+            }
+            Command::Reconfigure { queue, from, to } => {
+                durable(self.reconfigure(cx, queue, from, to))
             }
             Command::Join { parent, child } => durable(self.join(cx, parent, child)),
             Command::Flush { queue, reserved } => durable(self.flush(cx, queue, *reserved)),

@@ -4,6 +4,7 @@
 //! the file may say all follow from that table.
 
 mod address;
+mod change;
 mod cluster;
 mod cron;
 mod files;
@@ -31,6 +32,7 @@ use quintet_scripts::QueueConfig;
 use quintet_wire::Options;
 
 pub(crate) use address::Address;
+pub(crate) use change::changed;
 pub(crate) use cluster::Cluster;
 pub(crate) use cron::{CronJob, CronTable};
 pub(crate) use files::{Places, RESERVE};
@@ -118,6 +120,7 @@ pub(crate) struct Config {
     /// Empty: `rq` in the data directory.
     pub(crate) script_root: String,
     pub(crate) ignore_rq_messages: bool,
+    pub(crate) trace_url: String,
     pub(crate) relay_hosts: String,
     pub(crate) webhook_hosts: String,
     /// File; empty: whom browsers trust.
@@ -251,6 +254,7 @@ impl Default for Config {
             scripts: Vec::new(),
             script_root: String::new(),
             ignore_rq_messages: false,
+            trace_url: String::new(),
             relay_hosts: String::new(),
             webhook_hosts: String::new(),
             relay_ca: String::new(),

@@ -423,6 +423,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Flag(&mut c.ignore_rq_messages),
     },
     Spec {
+        key: "trace_url",
+        help: "Where the console leads to the trace of a message's traceparent, such as \
+               \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: nowhere.",
+        reload: true,
+        field: |c| Field::Text(&mut c.trace_url),
+    },
+    Spec {
         key: "relay_hosts",
         help: "Hosts that relay may bring messages to: HOST, HOST:PORT or *.NAME, separated by \
                spaces; \"*\": all, as RQ does. An address comes with a message, so from anybody \

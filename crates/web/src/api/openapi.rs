@@ -7,7 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    batches, bulk, cron, events, leases, messages, names, queues, release, server, trace, workers,
+    batches, bulk, cron, events, leases, messages, names, over, queues, release, server, setup,
+    trace, workers,
 };
 use crate::reply;
 
@@ -23,13 +24,15 @@ use crate::reply;
         queues::list,
         queues::show,
         queues::history,
-        queues::settings,
+        setup::settings,
+        setup::change,
         queues::join,
         events::stream,
         queues::remove,
         queues::pause,
         queues::resume,
         messages::browse,
+        over::list,
         messages::put,
         messages::show,
         trace::show,
@@ -37,6 +40,8 @@ use crate::reply;
         messages::edit,
         messages::remove,
         messages::kick,
+        messages::redrive,
+        bulk::errors,
         messages::transfer,
         leases::list,
         leases::reserve,

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use quintet_door::CronNo;
+use quintet_door::{CronNo, NoChange};
 use quintet_engine::{MessageId, Name, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -136,6 +136,25 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
     }
 
+    /// The settings are others than the client has seen.
+    pub(crate) fn settings_changed() -> Self {
+        let detail = "somebody has changed the settings: get them again";
+        Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
+    }
+
+    /// A setting cannot be changed so.
+    pub(crate) fn no_change(no: NoChange) -> Self {
+        let told = match no.locked {
+            true => Self::refused(Refusal::Locked),
+            false => Self::field("", ""),
+        };
+        Self {
+            detail: format!("{} {}", no.key, no.why),
+            field: Some(no.key),
+            ..told
+        }
+    }
+
     /// A lease's token is of no lease there is.
     pub(crate) fn lease_over() -> Self {
         Self::new(StatusCode::CONFLICT, "lease_over", "the lease is over")
@@ -177,7 +196,7 @@ impl Problem {
             Refusal::BadName | Refusal::BadMessageName | Refusal::BatchWithoutCallback => {
                 StatusCode::BAD_REQUEST
             }
-            Refusal::NotPermitted => StatusCode::FORBIDDEN,
+            Refusal::NotPermitted | Refusal::Locked => StatusCode::FORBIDDEN,
             Refusal::TokenUsed(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Duplicate(_)
             | Refusal::Conflict

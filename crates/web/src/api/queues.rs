@@ -6,12 +6,12 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_door::attention::Findings;
-use quintet_engine::{Command, Name, QueueStats, WallAhead};
+use quintet_engine::{Command, QueueStats, WallAhead};
 use serde_json::Value;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Attention, Child, InForce, Named, PastOfQueue, PauseFor, Queues, Setup};
+use super::types::{Attention, Child, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
 use crate::reply;
 use crate::visitor::Visitor;
@@ -116,28 +116,6 @@ pub(super) async fn history(
     let ahead = WallAhead::between(door.now(), door.wall());
     let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
     Ok(reply::document(&past))
-}
-
-/// The settings of a queue that are in force, who gets copies of its puts, and
-/// whose puts it gets.
-#[utoipa::path(get, path = "/api/v1/queues/{queue}/settings", operation_id = "show_settings", tag = "queues",
-    params(("queue" = String, Path)),
-    responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn settings(
-    State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    Path(queue): Path<String>,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    read::Query::of(&uri, &[], &[])?;
-    let setup = api.setup(&visitor, &read::queue(&queue)?).await?;
-    let settings = api.door.queue_settings(&setup).into_iter();
-    Ok(reply::document(&Setup {
-        queue: setup.name.to_string(),
-        settings: settings.map(InForce::of).collect(),
-        parent: setup.parent.as_ref().map(Name::to_string),
-        children: setup.children.iter().map(Name::to_string).collect(),
-    }))
 }
 
 /// From now on a queue `QUEUE+NAME` gets a copy of every put to this one. Both

@@ -330,6 +330,8 @@ pub(super) struct Act {
     /// Attributes they have.
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
+    /// Their error is this, with each number as `#`.
+    pub(super) error: Option<String>,
     /// They were put so many ms ago, or earlier.
     #[serde(default)]
     pub(super) older_ms: u64,
@@ -432,6 +434,30 @@ pub(super) struct Traced {
     pub(super) until_ms: Option<u64>,
 }
 
+/// Messages that failed in the same way.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Kind {
+    /// The first line of their error, with each number as `#`; empty: nobody said why.
+    pub(super) error: String,
+    pub(super) messages: u64,
+    /// The id of the newest.
+    pub(super) newest: u64,
+    /// How long ago that was buried, or became a dead letter.
+    pub(super) newest_ms: u64,
+    /// The queue it came from as a dead letter.
+    pub(super) from: Option<String>,
+}
+
+/// What failed, those of most messages first.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Errors {
+    pub(super) errors: Vec<Kind>,
+    /// Messages that were counted.
+    pub(super) messages: u64,
+    /// Go on with this; null: all were counted.
+    pub(super) cursor: Option<String>,
+}
+
 /// Messages of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {
@@ -460,6 +486,14 @@ pub(super) struct InForce {
     pub(super) value: Value,
     /// `default`, `file`, or `queue`: set for this queue while the server ran.
     pub(super) source: &'static str,
+    /// The configuration file forbids changes over the API.
+    pub(super) locked: bool,
+    /// Of the source `queue`: the user who set it, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) set_by: Option<String>,
+    /// When, ms since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) set_at_ms: Option<u64>,
     /// What it does, with unit and range.
     pub(super) help: String,
 }
@@ -615,6 +649,9 @@ impl InForce {
             key: setting.key,
             value: value.unwrap_or(Value::String(setting.value)),
             source: setting.source.name(),
+            locked: setting.locked,
+            set_at_ms: setting.set_by.as_ref().map(|by| by.at_ms),
+            set_by: setting.set_by.map(|by| by.name),
             help: setting.help,
         }
     }
