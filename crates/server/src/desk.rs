@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{
-    Arrive, AuditLine, ClusterSeen, CronAct, Door, Exposition, History, HookEvent, NodeOrder,
-    OnOutcome, Order, Rates, Recent, Reloads, Setting, StoreError, TellCron, TellCrons,
+    Arrive, AuditLine, ClusterSeen, CronAct, Door, Exposition, Followed, History, HookEvent,
+    NodeOrder, OnOutcome, Order, Rates, Recent, Reloads, Setting, StoreError, TellCron, TellCrons,
     TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
@@ -132,6 +132,10 @@ impl Door for ServerDoor {
 
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {
         self.0.looks.recent(queue, self.now())
+    }
+
+    fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
+        self.0.tails.follow(&self.0.core, queue, after)
     }
 
     fn thresholds(&self) -> Thresholds {

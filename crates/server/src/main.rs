@@ -38,6 +38,7 @@ mod spans;
 mod sqs;
 mod stats;
 mod stuck;
+mod tails;
 mod tls;
 mod trust;
 mod watchdog;

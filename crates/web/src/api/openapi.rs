@@ -18,6 +18,7 @@ use crate::reply;
     ),
     paths(
         queues::attention,
+        queues::tail,
         queues::list,
         queues::show,
         queues::history,
