@@ -9,6 +9,7 @@
 pub mod attention;
 mod budget;
 mod cron;
+mod followed;
 mod history;
 mod told;
 pub mod trace;
@@ -27,6 +28,7 @@ use quintet_engine::{
 pub use attention::{Finding, Level, Rule, Thresholds};
 pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
+pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use told::{
     AuditLine, Change, ClusterSeen, HookEvent, LogSeen, NoChange, NodeSeen, Parts, Reloads, SetBy,
@@ -107,6 +109,13 @@ pub trait Door: Send + Sync {
     /// yet.
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {
         let _ = queue;
+        None
+    }
+
+    /// What became of a queue's messages from event number `after` on, 0: from now on; the queue is
+    /// followed as long as somebody asks. `None`: too many others are.
+    fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
+        let _ = (queue, after);
         None
     }
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{
-    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, History, HookEvent,
-    NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, SetBy, Setting,
-    StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
+    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, History,
+    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, SetBy,
+    Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Overrides,
@@ -151,6 +151,10 @@ impl Door for ServerDoor {
 
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {
         self.0.looks.recent(queue, self.now())
+    }
+
+    fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
+        self.0.tails.follow(&self.0.core, queue, after)
     }
 
     fn thresholds(&self) -> Thresholds {

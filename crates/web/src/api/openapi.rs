@@ -21,6 +21,7 @@ use crate::reply;
     ),
     paths(
         queues::attention,
+        queues::tail,
         queues::list,
         queues::show,
         queues::history,

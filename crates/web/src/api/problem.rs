@@ -117,6 +117,12 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
     }
 
+    pub(crate) fn too_many_tails() -> Self {
+        let detail =
+            "16 queues are followed, as many as may be; one is free 30 s after its last request";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
+    }
+
     pub(crate) fn too_many_polls() -> Self {
         let detail = "as many polls wait as may (max_connections)";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
