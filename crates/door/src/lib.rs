@@ -20,8 +20,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use quintet_engine::{
-    Body, Caller, Command, Handed, Message, Ms, Name, Outcome, Party, Principal, QueueSetup,
-    QueueStats, Refusal, WallAhead,
+    Body, Caller, Command, Ending, Handed, Message, MessageId, Ms, Name, Outcome, Party, Principal,
+    QueueSetup, QueueStats, Refusal, WallAhead,
 };
 
 pub use attention::{Finding, Level, Rule, Thresholds};
@@ -110,6 +110,12 @@ pub trait Door: Send + Sync {
     /// From what on a queue needs attention.
     fn thresholds(&self) -> Thresholds {
         Thresholds::default()
+    }
+
+    /// What became of a message that is gone. `None`: that is not known.
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        let _ = id;
+        None
     }
 
     /// Every setting in force, and where it comes from. Empty: nobody tells.

@@ -17,8 +17,8 @@ use quintet_door::{
     TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
-    Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Party,
-    Principal, QueueSetup, QueueStats, Refusal,
+    Body, Caller, Command, Delivery, Ending, Handed, LargeBody, Message, MessageId, Ms, Name,
+    Outcome, Party, Principal, QueueSetup, QueueStats, Refusal,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -148,6 +148,10 @@ impl Door for ServerDoor {
 
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
         told_of_queue(setup)
+    }
+
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        self.0.core.end_of(id)
     }
 
     fn hook_events(&self) -> Vec<HookEvent> {

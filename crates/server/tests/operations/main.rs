@@ -22,6 +22,7 @@ mod settings;
 mod shards;
 mod socket;
 mod sqs;
+mod trace;
 mod transfer;
 mod trust;
 mod verbs;
