@@ -21,8 +21,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use quintet_engine::{
-    Body, Caller, Command, Handed, Message, Ms, Name, Outcome, Overrides, Party, Principal,
-    QueueSetup, QueueStats, Refusal, WallAhead,
+    Body, Caller, Command, Ending, Handed, Message, MessageId, Ms, Name, Outcome, Overrides, Party,
+    Principal, QueueSetup, QueueStats, Refusal, WallAhead,
 };
 
 pub use attention::{Finding, Level, Rule, Thresholds};
@@ -132,6 +132,12 @@ pub trait Door: Send + Sync {
     /// What of it is configured.
     fn parts(&self) -> Parts {
         Parts::default()
+    }
+
+    /// What became of a message that is gone. `None`: that is not known.
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        let _ = id;
+        None
     }
 
     /// Every setting in force, and where it comes from. Empty: nobody tells.

@@ -17,8 +17,8 @@ use quintet_door::{
     Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
-    Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Overrides,
-    Party, Principal, QueueSetup, QueueStats, Refusal,
+    Body, Caller, Command, Delivery, Ending, Handed, LargeBody, Message, MessageId, Ms, Name,
+    Outcome, Overrides, Party, Principal, QueueSetup, QueueStats, Refusal,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -182,6 +182,10 @@ impl Door for ServerDoor {
         let name = name.to_owned();
         let at_ms = self.wall().0;
         changed(setup, changes, &SetBy { name, at_ms })
+    }
+
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        self.0.core.end_of(id)
     }
 
     fn hook_events(&self) -> Vec<HookEvent> {

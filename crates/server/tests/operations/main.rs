@@ -23,6 +23,7 @@ mod shards;
 mod socket;
 mod sqs;
 mod top;
+mod trace;
 mod transfer;
 mod trust;
 mod verbs;

@@ -182,6 +182,19 @@ impl Problem {
         Self::refused(Refusal::NotFound)
     }
 
+    /// What became of a message is not known.
+    pub(crate) fn no_trace(id: MessageId) -> Self {
+        let detail = format!(
+            "nothing is known of message {}: it was never there, or more messages than ends_max \
+             have gone since",
+            id.0
+        );
+        Self {
+            detail,
+            ..Self::not_found()
+        }
+    }
+
     /// It may not be done, whoever the visitor is.
     pub(crate) fn forbidden(detail: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
