@@ -7,7 +7,7 @@ const { once } = require("node:events");
 const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 const { after, before, test } = require("node:test");
-const Jackd = require("jackd");
+const Jackd = require("jackd1");
 const { start } = require("./server.js");
 
 const page = readFileSync(path.join(__dirname, "../../docs/clients/node.md"), "utf8");
@@ -17,12 +17,13 @@ const programs = new Map(
 // Longer than anything takes on a busy machine.
 const PATIENCE_MS = 120_000;
 
+const [, config] = /^```toml\n([^]*?)^```/m.exec(page);
+
 let server;
 let folder;
 const started = [];
 
 before(async () => {
-  server = await start("beanstalk");
   // Beside the libraries, which are found from there.
   folder = mkdtempSync(path.join(__dirname, "node_modules", "quick-start-"));
 });
@@ -30,12 +31,11 @@ before(async () => {
 after(async () => {
   for (const child of started) child.kill("SIGKILL");
   rmSync(folder, { recursive: true });
-  await server.stop();
 });
 
-function run(name) {
+function run(name, library) {
   const file = path.join(folder, name);
-  writeFileSync(file, programs.get(name));
+  writeFileSync(file, programs.get(name).replace('require("jackd")', `require("${library}")`));
   const env = { ...process.env, QUEUE_PORT: String(server.port) };
   const child = spawn(process.execPath, [file], { env, stdio: ["ignore", "pipe", "inherit"] });
   child.said = "";
@@ -53,27 +53,33 @@ async function until(condition) {
   while (!(await condition())) assert.ok(Date.now() < end, "it did not come to pass");
 }
 
-test("jobs are done, tried again and set aside", async () => {
-  assert.deepEqual(await run("producer.js").ended, [0, null]);
-  const worker = run("worker.js");
-  const queue = new Jackd();
-  await queue.connect({ host: "127.0.0.1", port: server.port });
-  const number = async (key) => {
-    const stats = await queue.executeMultiPartCommand("stats-tube mail\r\n");
-    return Number(new RegExp(`^${key}: (\\d+)$`, "m").exec(stats)[1]);
-  };
-  await until(async () => (await number("current-jobs-buried")) === 1);
-  await until(async () => (await number("current-jobs-reserved")) === 0);
-  assert.equal(await number("current-jobs-ready"), 0);
-  await queue.use("mail");
-  assert.equal((await queue.peekBuried()).payload, '{"to":"nobody"}');
-  await queue.quit();
-  worker.kill("SIGTERM");
-  assert.deepEqual(await worker.ended, [0, null], "it ends in good order");
-  const lines = worker.said.trim().split("\n").sort();
-  assert.deepEqual(lines, [
-    ...Array(3).fill("failed: no address: nobody"),
-    "sent to ada@example.org",
-    "sent to grace@example.org",
-  ]);
-});
+for (const library of ["jackd", "jackd1"]) {
+  test(`jobs are done, tried again and set aside (${library})`, async () => {
+    const file = path.join(folder, `${library}.toml`);
+    writeFileSync(file, config);
+    server = await start("beanstalk", "--config", file);
+    assert.deepEqual(await run("producer.js", library).ended, [0, null]);
+    const worker = run("worker.js", library);
+    const queue = new Jackd();
+    await queue.connect({ host: "127.0.0.1", port: server.port });
+    const number = async (key) => {
+      const stats = await queue.executeMultiPartCommand("stats-tube mail\r\n");
+      return Number(new RegExp(`^${key}: (\\d+)$`, "m").exec(stats)[1]);
+    };
+    await until(async () => (await number("current-jobs-buried")) === 1);
+    await until(async () => (await number("current-jobs-reserved")) === 0);
+    assert.equal(await number("current-jobs-ready"), 0);
+    await queue.use("mail");
+    assert.equal((await queue.peekBuried()).payload, '{"to":"nobody"}');
+    await queue.quit();
+    worker.kill("SIGTERM");
+    assert.deepEqual(await worker.ended, [0, null], "it ends in good order");
+    const lines = worker.said.trim().split("\n").sort();
+    assert.deepEqual(lines, [
+      ...Array(3).fill("failed: no address: nobody"),
+      "sent to ada@example.org",
+      "sent to grace@example.org",
+    ]);
+    await server.stop();
+  });
+}

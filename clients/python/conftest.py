@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -90,6 +91,14 @@ def start(tmp_path):
     for server in servers:
         if server.process.poll() is None:
             server.stop()
+
+
+def configuration(page, folder):
+    """Writes a page's configuration of the server to a file; returns its path."""
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
+    path = folder / "quintet.toml"
+    path.write_text(text)
+    return str(path)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 import greenstalk
 import pytest
 
-from conftest import PATIENCE_S, until
+from conftest import PATIENCE_S, configuration, until
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/clients/python.md"
 
@@ -24,7 +24,7 @@ def programs():
 @pytest.fixture
 def run(start, tmp_path):
     """Starts a program of the page against a server."""
-    server = start("--listen", "beanstalk=127.0.0.1:0")
+    server = start("--listen", "beanstalk=127.0.0.1:0", "--config", configuration(PAGE, tmp_path))
     started = []
 
     def runner(name):

@@ -9,7 +9,7 @@ import subprocess
 import greenstalk
 import pytest
 
-from conftest import PATIENCE_S, until
+from conftest import PATIENCE_S, configuration, until
 
 PAGES = pathlib.Path(__file__).parents[2] / "docs/clients"
 # How a program begins: its first line names it.
@@ -43,7 +43,8 @@ COMMANDS = {
 @pytest.fixture(params=COMMANDS)
 def run(request, start, tmp_path):
     """Starts a program of a page against a server."""
-    server = start("--listen", "beanstalk=127.0.0.1:0")
+    config = configuration(PAGES / f"{request.param}.md", tmp_path)
+    server = start("--listen", "beanstalk=127.0.0.1:0", "--config", config)
     write(request.param, tmp_path)
     started = []
 

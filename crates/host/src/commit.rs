@@ -25,9 +25,8 @@ pub(crate) struct Committer {
     /// A segment was begun that has no frame yet.
     fresh: bool,
     epoch: Epoch,
+    /// Bytes of a segment at most.
     segment_bytes: u64,
-    /// A segment with less room than this is ended.
-    reserve: u64,
     /// Bytes of the segment being written, taken ones included, but for the
     /// snapshot it begins with.
     own: u64,
@@ -74,7 +73,6 @@ impl Committer {
             fresh: false,
             epoch,
             segment_bytes,
-            reserve: (segment_bytes / 8).min(4 << 20),
             own: last,
             snapshot: 0,
             unsynced: 0,
@@ -175,7 +173,7 @@ impl Committer {
             }
         }
         self.own += FRAME_HEADER_BYTES as u64;
-        let full = self.room() < self.reserve;
+        let full = self.room() < self.reserve();
         if (ending == Ending::Now || ending == Ending::IfFull && full)
             && self.may_end(core, &mut shards)
         {
@@ -193,8 +191,12 @@ impl Committer {
     /// for what frees space.
     fn may_end(&self, core: &Core, shards: &mut [Locked<'_>]) -> bool {
         let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
-        let fits = snapshot.sum::<u64>() + self.reserve <= self.segment_bytes;
-        if self.log.has_next() && fits || !core.room.is_short() {
+        let wanted = snapshot.sum::<u64>() + self.reserve();
+        let next = self
+            .log
+            .next_bytes()
+            .map(|next| next.min(self.segment_bytes));
+        if next.is_some_and(|next| wanted <= next) || !core.room.is_short() {
             return true;
         }
         core.room.full.store(true, Ordering::Relaxed);
@@ -209,9 +211,18 @@ impl Committer {
     /// be written again and again. A longer one gets as much as it takes
     /// itself, so that snapshots are never more than half of what is written.
     fn room(&self) -> u64 {
-        self.segment_bytes
-            .max(self.snapshot)
-            .saturating_sub(self.own)
+        self.bytes().max(self.snapshot).saturating_sub(self.own)
+    }
+
+    /// Bytes of the segment being written.
+    fn bytes(&self) -> u64 {
+        self.log.segment_bytes().unwrap_or(self.segment_bytes)
+    }
+
+    /// A segment with less room than this is ended, bytes: one more batch must fit.
+    fn reserve(&self) -> u64 {
+        let bytes = self.bytes();
+        (bytes / 8).max((bytes / 4).min(512 << 10)).min(4 << 20)
     }
 
     /// True if as much was asked for in this segment as the next begins with.
@@ -230,6 +241,9 @@ impl Committer {
     }
 
     fn begin_segment(&mut self, core: &Core) {
+        if self.own + self.snapshot >= self.bytes() / 2 {
+            core.room.filled.store(true, Ordering::Relaxed);
+        }
         self.log.begin_segment();
         self.fresh = true;
         (self.own, self.snapshot) = (0, 0);
@@ -265,7 +279,7 @@ impl Committer {
         copy: bool,
     ) -> Result<Placed, Committed> {
         let bytes = (frame.len() + FRAME_HEADER_BYTES) as u64;
-        let full = self.own > 0 && self.room() < bytes + self.reserve;
+        let full = self.own > 0 && self.room() < bytes + self.reserve();
         if self.pending.is_some() || full {
             let ending = match self.pending {
                 Some(_) => Ending::IfFull,

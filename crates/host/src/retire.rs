@@ -44,6 +44,9 @@ impl Core {
                 return;
             }
             let stuck = self.write_stuck();
+            if let Some(spares) = spares {
+                self.room.grow(spares);
+            }
             let began = Instant::now();
             let state = match spares.map_or(Ok(SpareState::Ready), Spares::fill_slice) {
                 Ok(state) => state,

@@ -7,13 +7,20 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quintet_engine::Space;
+use quintet_log::Spares;
 
 use super::{Core, Work, locked};
+
+/// Files of the log grow while the disk has room for so many of the new length.
+const ROOMY: u64 = 8;
 
 /// What is known of the disk.
 pub struct Room {
     dir: PathBuf,
-    segment_bytes: u64,
+    /// Length of the log's files, bytes.
+    segment_bytes: AtomicU64,
+    /// A segment was filled, more than half, since the files grew last.
+    pub(super) filled: AtomicBool,
     /// Puts are refused.
     pub(super) full: AtomicBool,
     /// Every spare segment is there.
@@ -25,11 +32,12 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of a log in `dir`, whose segments are of so many bytes.
+    /// Of a log in `dir`, whose segments are of so many bytes at most.
     pub fn new(dir: PathBuf, segment_bytes: u64) -> Self {
         Self {
             dir,
-            segment_bytes,
+            segment_bytes: AtomicU64::new(segment_bytes),
+            filled: AtomicBool::new(false),
             full: AtomicBool::new(false),
             spares_ready: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
@@ -47,15 +55,32 @@ impl Room {
 
     /// True if what a segment begins with is little of it.
     pub(super) fn begins_small(&self) -> bool {
-        self.snapshot.load(Ordering::Relaxed) <= self.segment_bytes / 8
+        self.snapshot.load(Ordering::Relaxed) <= self.segment_bytes.load(Ordering::Relaxed) / 8
     }
 
     /// True if there is not room for two more segments on the disk.
     pub(super) fn is_short(&self) -> bool {
         let snapshot = self.snapshot.load(Ordering::Relaxed);
-        let wanted = 2 * self.segment_bytes.saturating_add(snapshot);
+        let segment = self.segment_bytes.load(Ordering::Relaxed);
+        let wanted = 2 * segment.saturating_add(snapshot);
         // A file system that does not say is found full by writing to it.
         self.free().is_some_and(|free| free < wanted)
+    }
+
+    /// Makes the log's files longer: twice as long when one was filled, and so long that what each
+    /// begins with is little of it; as long as the disk has much more room than they take.
+    pub(super) fn grow(&self, spares: &Spares) {
+        let bytes = spares.bytes();
+        let mut wanted = self.snapshot.load(Ordering::Relaxed).saturating_mul(8);
+        if self.filled.swap(false, Ordering::Relaxed) {
+            wanted = wanted.max(2 * bytes);
+        }
+        let wanted = wanted.min(spares.most());
+        let roomy = || self.free().is_none_or(|free| free / ROOMY >= wanted);
+        if wanted > bytes && roomy() {
+            spares.grow(wanted);
+        }
+        self.segment_bytes.store(spares.bytes(), Ordering::Relaxed);
     }
 
     /// Bytes the disk has left, if its file system says.
@@ -118,5 +143,52 @@ impl Core {
         for shard in &self.shards {
             shard.lock(Work::Server).engine.set_space(space);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quintet_log::{LocalLog, Options};
+    use quintet_sim::disk::SimDisk;
+
+    use super::*;
+
+    fn spares() -> Spares {
+        let options = Options {
+            segment_bytes: 64 << 20,
+            ..Options::default()
+        };
+        let log = LocalLog::open(Arc::new(SimDisk::new(1)), options, &mut |_| Ok(()));
+        log.expect("it opens").0.spares()
+    }
+
+    #[test]
+    fn files_grow_as_they_fill_and_with_what_each_begins_with() {
+        let (spares, room) = (spares(), Room::new("/".into(), 64 << 20));
+        room.grow(&spares);
+        assert_eq!(spares.bytes(), 2 << 20, "nothing was filled");
+        room.filled.store(true, Ordering::Relaxed);
+        room.grow(&spares);
+        room.grow(&spares);
+        assert_eq!(spares.bytes(), 4 << 20, "once");
+        room.snapshot.store(2 << 20, Ordering::Relaxed);
+        room.grow(&spares);
+        assert_eq!(spares.bytes(), 16 << 20);
+        assert!(room.begins_small());
+        room.snapshot.store(9 << 20, Ordering::Relaxed);
+        room.grow(&spares);
+        assert_eq!(spares.bytes(), 64 << 20, "the most there is");
+        assert!(!room.begins_small());
+    }
+
+    #[test]
+    fn files_stay_short_on_a_disk_with_little_room() {
+        // A file system that says it has no room at all.
+        let (spares, room) = (spares(), Room::new("/proc".into(), 64 << 20));
+        room.filled.store(true, Ordering::Relaxed);
+        room.grow(&spares);
+        assert_eq!(spares.bytes(), 2 << 20);
     }
 }

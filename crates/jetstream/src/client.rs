@@ -2,15 +2,19 @@
 
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use async_nats::{HeaderMap, Subscriber};
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::{
+    StreamExt as _,
+    future::{Either, select},
+};
 use quintet_cluster::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 
 use crate::{
     api::{self, Config, Info, Names},
@@ -25,6 +29,8 @@ use crate::{
 /// Appends whose answers have not come, at most; beyond, the oldest is told that nobody knows. More
 /// than any window, and those that are given up stay a while.
 const UNANSWERED: usize = 1024;
+/// How long the second answer to a question is waited for when the first is there.
+const SECOND: Duration = Duration::from_millis(250);
 
 /// A server's version and limits, as it tells them.
 #[derive(Clone, Debug)]
@@ -52,7 +58,8 @@ pub struct JetStream {
 struct Inner {
     names: Names,
     /// What is appended and followed goes over the first, what became of it is asked over the
-    /// second, mostly of another server: one that is frozen must not answer for itself.
+    /// second, mostly of another server: one that is frozen must not answer for itself. Where the
+    /// stream ends is asked over both.
     near: Arc<Line>,
     far: Arc<Line>,
     waiting: Mutex<Waiting>,
@@ -403,9 +410,13 @@ impl Stream for JetStream {
     }
 
     fn ends(&self, told: Told<Option<Ends>>) {
-        self.ask_far("STREAM.INFO", Vec::new(), told, |reply| {
-            let info = api::info(&reply?)?.ok()?;
-            info.is_led().then(|| info.ends())
+        let inner = Arc::clone(&self.inner);
+        self.runtime.spawn(async move {
+            let (far, near) = (
+                ends(&inner.far, &inner.names),
+                ends(&inner.near, &inner.names),
+            );
+            told(newer(pin!(far), pin!(near)).await);
         });
     }
 
@@ -458,6 +469,31 @@ impl Stream for JetStream {
     }
 }
 
+/// What the leader says, asked over this connection. `None`: nobody leads, or nobody answers.
+async fn ends(line: &Line, names: &Names) -> Option<Ends> {
+    let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
+    let info = api::info(&reply)?.ok()?;
+    info.is_led().then(|| info.ends())
+}
+
+/// The newer of two answers, of which the later one is waited for for [`SECOND`] only: a machine
+/// that went silent would hold up a takeover by as long as it takes to notice.
+async fn newer<A: Answering, B: Answering>(one: A, other: B) -> Option<Ends> {
+    let (first, rest) = match select(one, other).await {
+        Either::Left((first, rest)) => (first, Either::Left(rest)),
+        Either::Right((first, rest)) => (first, Either::Right(rest)),
+    };
+    if first.is_none() {
+        return rest.await;
+    }
+    let second = timeout(SECOND, rest).await.ok().flatten();
+    first.into_iter().chain(second).max_by_key(|ends| ends.last)
+}
+
+/// A question for the ends of the stream.
+trait Answering: Future<Output = Option<Ends>> + Unpin {}
+impl<F: Future<Output = Option<Ends>> + Unpin> Answering for F {}
+
 /// The names of who leads and of who could lead in its place; `None`: nobody can tell, or what the
 /// stream has is not what is distrusted. Absent: there is nobody else.
 fn successor(
@@ -498,10 +534,27 @@ impl Drop for Following {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Ready, pending, ready};
+
     use quintet_cluster::{Ends, Seq};
 
-    use super::successor;
+    use super::{newer, successor};
     use crate::api;
+
+    #[tokio::test]
+    async fn the_newer_of_two_answers_counts_and_one_is_enough() {
+        let to = |last| Some(Ends::whole(Seq(1), Seq(last)));
+        let told = |last| -> Ready<Option<Ends>> { ready(to(last)) };
+        let silent = || Box::pin(pending::<Option<Ends>>());
+        assert_eq!(newer(told(5), silent()).await, to(5));
+        assert_eq!(newer(silent(), told(5)).await, to(5));
+        assert_eq!(newer(told(5), ready(None)).await, to(5));
+        assert_eq!(newer(ready(None), told(5)).await, to(5));
+        assert_eq!(newer(ready(None), ready(None)).await, None);
+        // A leader that its peers cannot reach does not know of the newest.
+        assert_eq!(newer(told(5), told(7)).await, to(7));
+        assert_eq!(newer(told(7), told(5)).await, to(7));
+    }
 
     #[test]
     fn each_other_server_is_asked_once_to_lead_in_place_of_a_damaged_copy() {

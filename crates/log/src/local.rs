@@ -15,14 +15,16 @@ use crate::{
     files::Files,
     recovery,
     segment::{SEGMENT_HEADER_BYTES, SegmentHeader, begun_name, segment_name},
+    spares::Spare,
     storage::write_all,
 };
 
 /// How a local log is laid out. None of it must stay the same from one start to the next.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size of a segment's file, bytes: 64 MiB unless told, at least 8 KiB. Larger segments rotate
-    /// less often; smaller ones give disk space back sooner.
+    /// Size of a segment's file at most, bytes: 64 MiB unless told, at least 8 KiB. Larger segments
+    /// rotate less often; smaller ones give disk space back sooner. A new log that has spares begins
+    /// with smaller files, which [`Spares::grow`] makes longer.
     pub segment_bytes: u64,
     /// Spare segments to keep, 2 unless told: one for the next rotation, one in reserve for a full
     /// disk.
@@ -67,7 +69,8 @@ impl LogStore for LocalStore {
 /// A log in a directory of segments, as `docs/log-format.md` describes it.
 pub struct LocalLog {
     storage: Arc<dyn Storage>,
-    segment_bytes: u64,
+    /// Bytes the segment being written is meant to hold.
+    room: u64,
     shard: u16,
     scratch: bool,
     files: Arc<Files>,
@@ -167,21 +170,29 @@ impl LocalLog {
         }
         let end = found.recovery.end;
         let rooted = options.scratch || !found.segments.is_empty();
+        let made = match (&found.current, found.segments.back()) {
+            (Some(file), Some(last)) => {
+                let len = file.len();
+                let len =
+                    len.map_err(|error| LogError::io("measure", "the last segment", 0, error))?;
+                // Versions that did not note its length made all of one length.
+                let made = match last.header.made {
+                    0 => segment_bytes,
+                    made => made,
+                };
+                if len >= made { made } else { 0 }
+            }
+            _ => 0,
+        };
+        let whole = made > 0;
         let spares = Spares::new(
             Arc::clone(&storage),
             segment_bytes,
             options.spares,
             spares,
             next_spare,
+            made,
         );
-        let whole = match &found.current {
-            Some(file) => {
-                let len = file.len();
-                len.map_err(|error| LogError::io("measure", "the last segment", 0, error))?
-                    >= segment_bytes
-            }
-            None => false,
-        };
         let mut begin = found.current.is_none() || found.recovery.cut.is_some();
         if options.spares > 0 && (begin || !whole) {
             spares.ahead()?;
@@ -202,10 +213,10 @@ impl LocalLog {
                 .map_err(|error| LogError::io("rename", "the extent", 0, error))?;
         }
         let log = Self {
+            room: if whole { made } else { spares.bytes() },
             spares,
             extents: Arc::new(extents),
             storage,
-            segment_bytes,
             shard: options.shard,
             scratch: options.scratch,
             files,
@@ -260,22 +271,27 @@ impl LocalLog {
         }
         let spare = self.spares.take();
         let is_spare = spare.is_some();
-        let (from, file) = match spare {
-            Some(spare) => spare,
+        let made = match spare {
+            Some(spare) => {
+                header.made = spare.bytes;
+                spare
+            }
             None => {
-                let made = self.storage.create(&name);
-                let made = made.map_err(|error| self.refused("create", &name, 0, error))?;
-                (name.clone(), made)
+                let file = self.storage.create(&name);
+                Spare {
+                    name: name.clone(),
+                    file: file.map_err(|error| self.refused("create", &name, 0, error))?,
+                    bytes: self.spares.bytes(),
+                }
             }
         };
-        if is_spare {
-            header.made = self.spares.bytes();
-        }
+        let (file, from) = (Arc::clone(&made.file), made.name.clone());
+        self.room = made.bytes;
         if let Err(error) = write_all(&*file, 0, &header.encode()) {
             let error = self.refused("begin", &name, 0, error);
             if matches!(error, LogError::NoSpace { .. }) {
                 if is_spare {
-                    self.spares.give((from, file));
+                    self.give_back(made)?;
                 } else if let Err(error) = self.storage.remove(&from) {
                     return Err(self.failure.record(LogError::io("remove", &from, 0, error)));
                 }
@@ -285,7 +301,7 @@ impl LocalLog {
         if is_spare && let Err(error) = self.storage.rename(&from, &name) {
             let error = self.refused("rename", &from, 0, error);
             if matches!(error, LogError::NoSpace { .. }) {
-                self.spares.give((from, file));
+                self.give_back(made)?;
             }
             return Err(error);
         }
@@ -307,6 +323,15 @@ impl LocalLog {
         self.current = Some(file);
         self.begin = false;
         Ok(())
+    }
+
+    /// Keeps a spare that could not be begun for the next try.
+    fn give_back(&self, spare: Spare) -> Result<(), LogError> {
+        let given = self.spares.give(spare);
+        given.map_err(|error| {
+            self.failure
+                .record(LogError::io("remove", "a spare", 0, error))
+        })
     }
 
     /// A full disk refuses and leaves the log as it was; everything else is final.
@@ -430,16 +455,23 @@ impl Log for LocalLog {
             Some(last) if !self.begin => last.header.offset_of(last.end),
             _ => SEGMENT_HEADER_BYTES,
         };
-        self.segment_bytes
-            .saturating_sub(used + FRAME_HEADER_BYTES as u64)
+        let bytes = self.segment_bytes().unwrap_or_default();
+        bytes.saturating_sub(used + FRAME_HEADER_BYTES as u64)
+    }
+
+    fn segment_bytes(&self) -> Option<u64> {
+        Some(match self.begin {
+            true => self.next_bytes().unwrap_or_else(|| self.spares.bytes()),
+            false => self.room,
+        })
     }
 
     fn is_whole(&self) -> bool {
         self.whole
     }
 
-    fn has_next(&self) -> bool {
-        self.spares.any()
+    fn next_bytes(&self) -> Option<u64> {
+        self.spares.next_bytes()
     }
 
     fn files_ahead(&self) -> Option<Spares> {
@@ -620,11 +652,17 @@ impl Retire {
             remove(&spare)?;
             return Ok(bytes);
         }
-        if bytes > self.spares.bytes() {
-            file.set_len(self.spares.bytes())
-                .map_err(|error| fail("shorten", error))?;
+        let made = bytes.min(self.spares.bytes());
+        if bytes > made {
+            file.set_len(made).map_err(|error| fail("shorten", error))?;
         }
-        self.spares.give((spare, file));
+        let spare = Spare {
+            name: spare,
+            file,
+            bytes: made,
+        };
+        let given = self.spares.give(spare);
+        given.map_err(|error| fail("remove a spare beside", error))?;
         Ok(bytes)
     }
 }

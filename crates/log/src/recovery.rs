@@ -12,7 +12,8 @@ use crate::{
     local::Segment,
     scan::{Scan, Step, Stop, Window},
     segment::{
-        HEADER_LEN, SegmentFile, SegmentHeader, is_tmp_name, parse_spare_name, segment_name,
+        HEADER_LEN, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, is_tmp_name,
+        parse_spare_name, segment_name,
     },
     spares::Spare,
     storage::{read_full, write_all},
@@ -249,10 +250,11 @@ pub(crate) fn nothing_before(
     })
 }
 
-/// Removes what was never finished, and picks the spares that can be used again.
+/// Removes what was never finished, and picks the spares of at most `most` bytes that can be used
+/// again.
 pub(crate) fn find_spares(
     storage: &dyn Storage,
-    bytes: u64,
+    most: u64,
     want: usize,
 ) -> Result<(Vec<Spare>, u32), LogError> {
     let mut spares = Vec::new();
@@ -272,9 +274,13 @@ pub(crate) fn find_spares(
             let links = file
                 .links()
                 .map_err(|error| LogError::io("inspect", &name, 0, error))?;
-            if len == bytes && links == 1 && spares.len() < want {
+            if (SEGMENT_HEADER_BYTES..=most).contains(&len) && links == 1 && spares.len() < want {
                 wipe(&*file, &name)?;
-                spares.push((name, file));
+                spares.push(Spare {
+                    name,
+                    file,
+                    bytes: len,
+                });
                 continue;
             }
         }

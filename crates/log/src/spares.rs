@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::narrow::to_usize;
@@ -26,8 +26,15 @@ const WRITE_BYTES: usize = 64 << 10;
 
 static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 
-/// A spare file and its name.
-pub(crate) type Spare = (String, Arc<dyn StorageFile>);
+/// Length of the files of a log that is new, bytes: they become longer as the log fills them.
+const FIRST_BYTES: u64 = 2 << 20;
+
+/// A spare file.
+pub(crate) struct Spare {
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn StorageFile>,
+    pub(crate) bytes: u64,
+}
 
 /// Keeps the spare segments. Shared with a background thread of the caller, which calls
 /// [`Spares::fill_slice`]; without one, segments grow as they are written.
@@ -36,7 +43,10 @@ pub struct Spares(Arc<Keeper>);
 
 struct Keeper {
     storage: Arc<dyn Storage>,
-    bytes: u64,
+    /// Length of the next spare, bytes.
+    bytes: AtomicU64,
+    /// The same at most.
+    most: u64,
     want: usize,
     ready: Mutex<Ready>,
     filling: Mutex<Option<Filling>>,
@@ -54,6 +64,8 @@ struct Ready {
 struct Filling {
     number: u32,
     file: Arc<dyn StorageFile>,
+    /// Length it is to have, bytes.
+    bytes: u64,
     done: u64,
     /// It has a spare's name, which may not be durable.
     named: bool,
@@ -71,17 +83,26 @@ pub enum SpareState {
 }
 
 impl Spares {
-    /// `found` are the spares a directory already has; all of the right length.
+    /// `found` are the spares a directory already has, of `most` bytes at most each; `last` is the
+    /// length of the segment that was written last, 0 without one. The length of the files begins
+    /// with the longest of these.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
-        bytes: u64,
+        most: u64,
         want: usize,
         found: Vec<Spare>,
         next_number: u32,
+        last: u64,
     ) -> Self {
+        let longest = found.iter().map(|spare| spare.bytes).fold(last, u64::max);
+        let bytes = match want {
+            0 => most,
+            _ => longest.max(FIRST_BYTES).min(most),
+        };
         Self(Arc::new(Keeper {
             storage,
-            bytes,
+            bytes: AtomicU64::new(bytes),
+            most,
             want,
             ready: Mutex::new(Ready {
                 files: found,
@@ -104,7 +125,7 @@ impl Spares {
             .filling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if keeper.ready().files.len() >= keeper.want {
+        if !keeper.wants() {
             keeper.low.store(false, Ordering::Release);
             return Ok(SpareState::Ready);
         }
@@ -113,8 +134,7 @@ impl Spares {
                 if complete {
                     keeper.low.store(false, Ordering::Release);
                 }
-                let ready = keeper.ready().files.len() >= keeper.want;
-                Ok(if ready {
+                Ok(if !keeper.wants() {
                     SpareState::Ready
                 } else {
                     SpareState::Filling
@@ -189,14 +209,22 @@ impl Spares {
         }
     }
 
-    /// A spare, if there is one.
+    /// The longest spare, if there is one.
     pub(crate) fn take(&self) -> Option<Spare> {
-        self.0.ready().files.pop()
+        let mut ready = self.0.ready();
+        let longest = ready.files.iter().enumerate();
+        let (at, _) = longest.max_by_key(|(_, spare)| spare.bytes)?;
+        Some(ready.files.remove(at))
+    }
+
+    /// Length of the spare that would be taken, bytes.
+    pub(crate) fn next_bytes(&self) -> Option<u64> {
+        self.0.ready().files.iter().map(|spare| spare.bytes).max()
     }
 
     /// Whether a file of the right length would be kept.
     pub(crate) fn wanted(&self) -> bool {
-        self.0.ready().files.len() < self.0.want
+        self.0.wants()
     }
 
     /// A name for a file about to become a spare.
@@ -204,19 +232,61 @@ impl Spares {
         spare_name(self.0.ready().take_number())
     }
 
-    /// Length of every spare, bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.bytes
+    /// Length of the spares that are made from now on, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// The same at most.
+    pub fn most(&self) -> u64 {
+        self.0.most
+    }
+
+    /// Makes the files longer from now on, up to the log's `segment_bytes`. Shorter spares stay
+    /// until there is a longer one in their place. A smaller number changes nothing.
+    pub fn grow(&self, bytes: u64) {
+        let bytes = bytes.min(self.0.most);
+        self.0.bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Adds a spare whose name is durable.
-    pub(crate) fn give(&self, spare: Spare) {
-        self.0.ready().files.push(spare);
+    ///
+    /// # Errors
+    /// One too many could not be removed.
+    pub(crate) fn give(&self, spare: Spare) -> std::io::Result<()> {
         self.0.low.store(false, Ordering::Release);
+        self.0.add(spare)
     }
 }
 
 impl Keeper {
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether one of the right length is missing.
+    fn wants(&self) -> bool {
+        let bytes = self.bytes();
+        let ready = self.ready();
+        let long = ready.files.iter().filter(|spare| spare.bytes >= bytes);
+        long.count() < self.want
+    }
+
+    /// Adds a spare, and removes the shortest if there is one too many.
+    fn add(&self, spare: Spare) -> std::io::Result<()> {
+        let shortest = {
+            let mut ready = self.ready();
+            ready.files.push(spare);
+            if ready.files.len() <= self.want {
+                return Ok(());
+            }
+            let files = ready.files.iter().enumerate();
+            let shortest = files.min_by_key(|(_, spare)| spare.bytes);
+            shortest.map(|(at, _)| at).map(|at| ready.files.remove(at))
+        };
+        shortest.map_or(Ok(()), |spare| self.storage.remove(&spare.name))
+    }
+
     fn ready(&self) -> MutexGuard<'_, Ready> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,10 +303,9 @@ impl Keeper {
             .storage
             .create(&tmp)
             .map_err(|error| failed("create", &tmp, error))?;
-        match file.allocate(self.bytes) {
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                zero_fill(&*file, 0, self.bytes)
-            }
+        let bytes = self.bytes();
+        match file.allocate(bytes) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => zero_fill(&*file, 0, bytes),
             done => done,
         }
         .and_then(|()| file.sync_data())
@@ -246,8 +315,9 @@ impl Keeper {
             .rename(&tmp, &name)
             .and_then(|()| self.storage.sync_dir())
             .map_err(|error| failed("rename", &tmp, error))?;
-        self.ready().files.push((name, file));
-        Ok(())
+        let spare = Spare { name, file, bytes };
+        self.add(spare)
+            .map_err(|error| failed("remove", "a spare", error))
     }
 
     /// One slice; true when it completed a spare.
@@ -264,20 +334,22 @@ impl Keeper {
                 filling.insert(Filling {
                     number,
                     file,
+                    bytes: self.bytes(),
                     done: 0,
                     named: false,
                 })
             }
         };
         let tmp = spare_tmp_name(current.number);
-        let slice = (self.bytes - current.done).min(SLICE_BYTES as u64);
+        let bytes = current.bytes;
+        let slice = (bytes - current.done).min(SLICE_BYTES as u64);
         if slice > 0 {
             zero_fill(&*current.file, current.done, slice)
                 .and_then(|()| current.file.sync_data())
                 .map_err(|error| failed("zero-fill", &tmp, error))?;
             current.done += slice;
         }
-        if current.done < self.bytes {
+        if current.done < bytes {
             return Ok(false);
         }
         let name = spare_name(current.number);
@@ -292,7 +364,8 @@ impl Keeper {
             .map_err(|error| failed("sync the directory of", &name, error))?;
         let file = Arc::clone(&current.file);
         *filling = None;
-        self.ready().files.push((name, file));
+        self.add(Spare { name, file, bytes })
+            .map_err(|error| failed("remove", "a spare", error))?;
         Ok(true)
     }
 }

@@ -78,10 +78,17 @@ pub trait Log: Send {
         true
     }
 
-    /// Whether the next segment is there already, so that it can be begun whatever becomes of the
-    /// disk.
-    fn has_next(&self) -> bool {
-        true
+    /// Bytes that the segment being written, or about to be begun, is meant to hold; `None`: as
+    /// many as its owner likes.
+    fn segment_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Length of the file that is there already for the next segment, so that it can be begun
+    /// whatever becomes of the disk, bytes; `None`: there is none. A log that needs none has
+    /// `u64::MAX`.
+    fn next_bytes(&self) -> Option<u64> {
+        Some(u64::MAX)
     }
 
     /// The keeper of files that are made ahead, if this log has any: some thread of the caller's

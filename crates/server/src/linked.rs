@@ -76,6 +76,8 @@ impl Intake for Linking {
                 stream,
                 peer,
                 identity,
+                known: None,
+                counted: None,
             };
             links.take(usize::from(splice.nth), linked);
             return;

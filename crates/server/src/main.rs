@@ -14,6 +14,7 @@ mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
 mod config;
+mod control;
 mod crew;
 mod cron;
 mod desk;
@@ -28,6 +29,7 @@ mod logging;
 mod metrics;
 mod modes;
 mod notify;
+mod open_files;
 mod quotas;
 mod reload;
 mod scripts;

@@ -5,7 +5,8 @@ use quintet_host::locked;
 
 use crate::config::{Listen, load};
 use crate::cron::forgotten;
-use crate::server::{Server, fit};
+use crate::open_files::fit;
+use crate::server::Server;
 
 /// What a reload came to.
 pub(crate) struct Reloaded {

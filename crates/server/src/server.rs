@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -19,6 +19,7 @@ use quintet_wire::{Foreign, Listener, VOICES};
 use crate::audit::Audit;
 use crate::cluster::{self, Door, Node, Seat, StepsDown};
 use crate::config::{Address, Config, Given, Places, Served, load};
+use crate::control::Control;
 use crate::crew::Crew;
 use crate::cron::Crons;
 use crate::desk::Desk;
@@ -26,6 +27,7 @@ use crate::history::Looks;
 use crate::hooks::Hooks;
 use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
+use crate::open_files::{fit, raise_file_limit};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
 use crate::sockets::{announce, bind, console, leave_out_taken, restrict, say};
@@ -48,6 +50,8 @@ pub(crate) struct Server {
     pub(crate) crons: Crons,
     /// What HTTP is told to have done.
     pub(crate) http: Arc<HttpCounts>,
+    /// `/api/v1` on the control socket; nothing until it is served.
+    pub(crate) control: OnceLock<Control>,
     /// Those of SQS, whose connections are among HTTP's.
     pub(crate) sqs: Arc<HttpCounts>,
     /// Spans that were made for a collector.
@@ -104,6 +108,8 @@ pub(crate) struct Listening {
     pub(crate) idle_ms: u64,
     /// Whoever gets here commands the server: a file's mode or certificates see to that.
     pub(crate) operator: bool,
+    /// Clients may speak HTTP here, for [`Control`].
+    pub(crate) api: bool,
     /// Whoever comes here is this one; empty: nobody in particular.
     pub(crate) user: String,
     /// Where it listens.
@@ -271,6 +277,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         // Before anybody is answered, so that `quintet wait` ends behind these lines.
         announce()?;
     }
+    let control = Control::start(&server)?;
     let (io, desk) = start_workers(&server, polls, bound)?;
     let threads = Threads {
         io,
@@ -306,7 +313,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     server.end_waits();
     // They ask through the door, so it closes after them.
     let grace = server.limits.stop_wait_ms.load(Ordering::Relaxed);
-    if !scripts.stop(Duration::from_millis(grace)) {
+    if !control.stop(Duration::from_millis(grace)) | !scripts.stop(Duration::from_millis(grace)) {
         tracing::error!("the thread of http had ended before its time");
     }
     if let Some(traced) = traced {
@@ -391,6 +398,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
             voice: voice.name,
             idle_ms: listen.idle_ms,
             operator: listen.served.is_control() && config.is_guarded(listen),
+            api: false,
             user: listen.user.clone(),
             address,
             tls: secure,
@@ -413,6 +421,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
             voice: voice.name,
             idle_ms: 0,
             operator: true,
+            api: true,
             user: String::new(),
             address: path.display().to_string(),
             tls: None,
@@ -526,6 +535,7 @@ fn open(
         crons: Crons::new(&config)?,
         sqs: HttpCounts::beside(&http, sqs::NAME),
         http,
+        control: OnceLock::new(),
         spans,
         looks: Looks::default(),
         tails: Tails::default(),
@@ -747,38 +757,6 @@ fn stop(server: &Server, mut threads: Threads) -> Result<()> {
         return Err(anyhow!(stuck::LOST));
     }
     Ok(())
-}
-
-/// Raises the number of files this process may open as far as it may.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!("cannot raise the limit on open files: {error}");
-    }
-}
-
-/// How many connections there are places for, by the limit on open files.
-/// Warns where that is fewer than were asked for.
-pub(crate) fn fit(config: &Config) -> Places {
-    use rustix::process::{Resource, getrlimit};
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let places = config.places(limit);
-    if places.wanted > limit {
-        tracing::warn!(
-            "connections_max = {} and the max_connections of http and sqs need {} open files, of which the \
-             system allows {limit}: {} connections at once until it allows more (LimitNOFILE, \
-             ulimit -n)",
-            config.connections_max,
-            places.wanted,
-            places.connections,
-        );
-    }
-    places
 }
 
 impl Server {

@@ -22,7 +22,8 @@ use crate::settings::Settings;
 /// One listener's.
 pub(crate) struct App {
     settings: Settings,
-    rq: Arc<Rq>,
+    /// `None`: this listener serves the API alone.
+    rq: Option<Arc<Rq>>,
     flash: Flash,
     uploads: Semaphore,
     events: Arc<Hub>,
@@ -31,7 +32,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(settings: Settings, rq: Arc<Rq>) -> Self {
+    pub(crate) fn new(settings: Settings, rq: Option<Arc<Rq>>) -> Self {
         Self {
             uploads: Semaphore::new(settings.limits.uploads_max),
             events: Arc::new(Hub::new(
@@ -87,7 +88,7 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Arc<Rq>) -> T + Send + 'static,
     {
-        let rq = Arc::clone(&self.rq);
+        let rq = self.rq.clone().ok_or_else(|| Problem::not_found("Page"))?;
         tokio::task::spawn_blocking(move || question(&rq))
             .await
             .map_err(|error| Problem::internal(format!("the request failed: {error}")))

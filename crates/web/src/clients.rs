@@ -15,6 +15,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::cookie::Session;
 use crate::gate::Gate;
+use crate::takers::Takers;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -29,6 +30,8 @@ pub struct Clients {
     crowded: AtomicU64,
     /// The minute in which the log last said so, from 1.
     crowded_told: AtomicU64,
+    /// Who took what by the newest requests.
+    pub(crate) takers: Takers,
 }
 
 /// Those that are there.
@@ -130,6 +133,7 @@ impl Default for Clients {
             stops: watch::Sender::new(false),
             crowded: AtomicU64::new(0),
             crowded_told: AtomicU64::new(0),
+            takers: Takers::default(),
         }
     }
 }

@@ -69,6 +69,14 @@ pub trait Gate: Send + Sync {
 /// A connection that counts, until it is dropped; `None`: it does not.
 pub type Counted = Option<Box<dyn Send + Sync>>;
 
+/// Who a connection's client is, by whoever accepted the connection.
+#[derive(Clone)]
+pub struct Known {
+    pub principal: Principal,
+    /// Asked for this connection.
+    pub gate: Arc<dyn Gate>,
+}
+
 /// When a request may be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
@@ -205,7 +213,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     if let [
         _,
         "queues" | "messages" | "acts" | "connections" | "cron" | "cluster" | "settings" | "bulk"
-        | "batches" | "workers",
+        | "batches" | "workers" | "leases",
         ..,
     ] = path.split('/').collect::<Vec<_>>()[..]
     {

@@ -67,7 +67,9 @@ impl Problem {
             ),
             Problem::FormTooLarge(max) => (
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("a form has {max} bytes at most (max_form)"),
+                format!(
+                    "a form or JSON body has {max} bytes at most (max_form of the http listener)"
+                ),
             ),
             Problem::TooSlow => (
                 StatusCode::REQUEST_TIMEOUT,

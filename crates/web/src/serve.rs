@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::gate::Counted;
+use crate::gate::{Counted, Known};
 use crate::paced::Paced;
 use crate::places::{Busy, OfAddress, Place, Places, Seat};
 use crate::reply::{self, Problem};
@@ -149,10 +149,11 @@ impl Site {
 pub enum Socket {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),
+    /// None: connections come by [`Links`] alone.
+    Elsewhere,
 }
 
 /// A connection that somebody else accepted.
-#[derive(Debug)]
 pub struct Linked {
     /// Its bytes, not blocking.
     pub stream: Connected,
@@ -160,6 +161,16 @@ pub struct Linked {
     pub peer: Option<SocketAddr>,
     /// Who the client is by a certificate that the node it came through has checked.
     pub identity: Option<Arc<Identity>>,
+    /// Who the client is as long as its requests show no login.
+    pub known: Option<Known>,
+    /// Kept as long as the connection is there.
+    pub counted: Counted,
+}
+
+impl std::fmt::Debug for Linked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Linked").field("peer", &self.peer).finish()
+    }
 }
 
 /// A connected socket.
@@ -361,6 +372,7 @@ struct Listeners {
 enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
+    Elsewhere,
 }
 
 impl Listener {
@@ -374,6 +386,7 @@ impl Listener {
                 listener.set_nonblocking(true)?;
                 UnixListener::from_std(listener).map(Listener::Unix)
             }
+            Socket::Elsewhere => Ok(Listener::Elsewhere),
         }
     }
 }
@@ -413,15 +426,16 @@ impl Listeners {
     async fn accept(&mut self) -> io::Result<(Stream, From)> {
         tokio::select! {
             accepted = self.socket.accept() => accepted,
-            Some(Linked { stream, peer, identity }) = self.linked.recv() => {
+            Some(Linked { stream, peer, identity, known, counted }) = self.linked.recv() => {
                 let came = Came::Linked;
                 Ok((
                     Stream::of(stream)?,
                     From {
                         peer,
                         identity,
+                        known,
                         came,
-                        counted: None,
+                        counted,
                         load: None,
                     },
                 ))
@@ -443,6 +457,7 @@ impl Listener {
                 let (stream, _) = listener.accept().await?;
                 Ok((Stream::Unix(stream), From::direct(None)))
             }
+            Listener::Elsewhere => std::future::pending().await,
         }
     }
 }
@@ -468,7 +483,7 @@ async fn accept(
         };
         if let Stream::Tcp(_) = &stream {
             match site.arrive(from.address(), &places) {
-                Ok(counted) => from.counted = counted,
+                Ok(counted) => from.counted = Some(Box::new((from.counted, counted))),
                 Err(why) => {
                     let clear = site.settings().tls.is_none() || from.came == Came::Linked;
                     if let (true, Stream::Tcp(stream)) = (clear, stream) {
@@ -514,6 +529,8 @@ struct From {
     peer: Option<SocketAddr>,
     /// Who its client is, if a certificate says so.
     identity: Option<Arc<Identity>>,
+    /// Who it is without a login.
+    known: Option<Known>,
     came: Came,
     /// As long as it is there, it counts.
     counted: Counted,
@@ -534,6 +551,7 @@ impl From {
         Self {
             peer,
             identity: None,
+            known: None,
             came: Came::Direct,
             counted: None,
             load: None,
@@ -686,6 +704,9 @@ fn connection<S>(
                     // For whoever asks who this is.
                     request.extensions_mut().insert(Arc::clone(identity));
                 }
+                if let Some(known) = &from.known {
+                    request.extensions_mut().insert(known.clone());
+                }
                 let peer = from.peer.map(|peer| peer.ip());
                 let serve = Arc::clone(&site.serve);
                 asking.is_busy();
@@ -740,61 +761,5 @@ fn connection<S>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Limits;
-
-    struct Plain(Settings);
-
-    impl Serve for Plain {
-        fn voice(&self) -> &'static str {
-            "http"
-        }
-
-        fn settings(&self) -> &Settings {
-            &self.0
-        }
-
-        fn ends(&self) {}
-
-        fn answer(self: Arc<Self>, _: Option<IpAddr>, _: Request<Incoming>) -> Answering {
-            Box::pin(std::future::ready(Response::default()))
-        }
-    }
-
-    #[test]
-    fn connections_of_one_address_are_limited_unless_it_brings_those_of_many() {
-        let settings = Settings {
-            trusted_proxies: crate::networks("198.51.100.0/24").expect("a network"),
-            limits: Limits {
-                connections_max: 8,
-                ..Limits::default()
-            },
-            ..Settings::default()
-        };
-        let clients = Arc::clone(&settings.clients);
-        let site = Site {
-            serve: Arc::new(Plain(settings)),
-            tls_told: AtomicBool::new(false),
-        };
-        let limits = &site.settings().limits;
-        let places = Places::new(limits.connections_max, limits.apart_max);
-        let come = |peer: Option<[u8; 4]>| site.arrive(peer.map(IpAddr::from), &places);
-        let mut there: Vec<_> = (0..6).map(|_| come(Some([192, 0, 2, 1]))).collect();
-        assert!(there.iter().all(Result::is_ok));
-        for refused in 1..3 {
-            let why = come(Some([192, 0, 2, 1])).map(drop);
-            assert_eq!(why, Err(CROWDS));
-            assert_eq!(clients.crowded(), refused);
-        }
-        assert!(come(Some([192, 0, 2, 2])).is_ok(), "another address");
-        there.pop();
-        assert!(come(Some([192, 0, 2, 1])).is_ok(), "one has left");
-        // This machine, unix sockets and proxies that are trusted may have all places.
-        for peer in [Some([127, 0, 0, 1]), None, Some([198, 51, 100, 9])] {
-            let all: Vec<_> = (0..8).map(|_| come(peer)).collect();
-            assert!(all.iter().all(Result::is_ok), "{peer:?}");
-        }
-        assert_eq!(clients.crowded(), 2);
-    }
-}
+#[path = "serve_tests.rs"]
+mod tests;

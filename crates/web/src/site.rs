@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
-use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_door::{Door, Visit};
 use quintet_engine::{Command, Outcome, Principal};
@@ -18,7 +19,7 @@ use crate::api;
 use crate::app::App;
 use crate::clients::Client;
 use crate::console;
-use crate::gate;
+use crate::gate::{self, Known};
 use crate::guard::{Denied, Guard};
 use crate::heard::heard;
 use crate::held;
@@ -42,6 +43,8 @@ pub struct Site {
     guard: Guard,
     door: Arc<dyn Door>,
     router: axum::Router,
+    /// Nothing but the API, and what others ask a server about its health, is served.
+    only_api: bool,
 }
 
 /// What the addresses of the API begin with.
@@ -100,6 +103,16 @@ impl Serve for Site {
 impl Site {
     /// A site with these settings.
     pub fn new(settings: Settings, rq: Arc<Rq>, door: Arc<dyn Door>) -> Arc<Self> {
+        Self::with(settings, Some(rq), door)
+    }
+
+    /// The same, of the API alone.
+    pub fn of_api(settings: Settings, door: Arc<dyn Door>) -> Arc<Self> {
+        Self::with(settings, None, door)
+    }
+
+    fn with(settings: Settings, rq: Option<Arc<Rq>>, door: Arc<dyn Door>) -> Arc<Self> {
+        let only_api = rq.is_none();
         let guard = Guard {
             users: settings.users.clone(),
             logins: settings.logins.clone(),
@@ -119,6 +132,7 @@ impl Site {
             guard,
             door,
             router,
+            only_api,
         })
     }
 
@@ -192,6 +206,9 @@ impl Site {
                 }
             });
         }
+        if self.only_api && !path.starts_with(API) && path != "/metrics" {
+            return Err(Problem::not_found("Page"));
+        }
         gate::pace(self.guard.gate.as_ref(), peer, None).await?;
         let checked = self
             .guard
@@ -209,8 +226,10 @@ impl Site {
         if let (Some(gate), console::LOGIN) = (gate, path.as_str()) {
             return console::login(&self.app, &**gate, peer, request).await;
         }
-        let identity = request.extensions().get::<Arc<Identity>>().cloned();
-        let mut visitor = match self.visitor(peer, request.headers(), identity).await {
+        let mut visitor = match self
+            .visitor(peer, request.headers(), request.extensions())
+            .await
+        {
             Ok(visitor) => visitor,
             // What pages look like is no secret, and the login is a page.
             Err(Denied::Login) if request.method().is_safe() && path.starts_with(ASSETS) => {
@@ -282,14 +301,23 @@ impl Site {
         &self,
         peer: Option<IpAddr>,
         headers: &HeaderMap,
-        identity: Option<Arc<Identity>>,
+        known: &Extensions,
     ) -> Result<Visitor, Denied> {
+        if let Some(Known { principal, gate }) = known.get::<Known>()
+            && !headers.contains_key(AUTHORIZATION)
+        {
+            return Ok(Visitor {
+                known: Some((*principal, Arc::clone(gate))),
+                ..Visitor::default()
+            });
+        }
         let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
         let session = gate.and_then(|gate| sessions::visitor(self.app.sessions(), gate, headers));
         if let Some(visitor) = session {
             return Ok(visitor);
         }
-        let shows = identity.as_ref().map(|shown| shown.common_name.as_str());
+        let shows = known.get::<Arc<Identity>>();
+        let shows = shows.map(|shown| shown.common_name.as_str());
         self.guard.log_in(peer, headers, shows).await
     }
 

@@ -48,6 +48,12 @@ impl Visitor {
         known.is_none_or(|(who, gate)| gate.counts(*who, self.proof))
     }
 
+    /// Its name, if it is somebody's in particular.
+    pub(crate) fn name(&self) -> Option<Arc<str>> {
+        let (who, gate) = self.known.as_ref()?;
+        gate.name_of(*who)
+    }
+
     /// The name of who came with a session; empty: it is of no session.
     pub(crate) fn of_session(&self) -> String {
         match (&self.known, self.session) {

@@ -699,3 +699,90 @@ fn want_of_memory_ends_nothing_but_a_sync() {
     }
     assert!(ended < operations / 3, "{ended} of {operations} end it");
 }
+
+/// The spares' lengths in MiB, the shortest first.
+fn spares_of(disk: &SimDisk) -> Vec<u64> {
+    let names = disk.list().expect("list");
+    let spares = names
+        .iter()
+        .filter(|name| name.starts_with("spare-") && name.ends_with(".log"));
+    let mut lens: Vec<u64> = spares
+        .map(|name| disk.open(name).expect("open").len().expect("len") >> 20)
+        .collect();
+    lens.sort_unstable();
+    lens
+}
+
+fn growing() -> Options {
+    Options {
+        segment_bytes: 8 << 20,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_new_log_begins_with_short_files_which_grow() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), growing()).expect("open");
+    let (spares, stop) = (log.spares(), AtomicBool::new(false));
+    append(&mut log, 1, b"one");
+    sync(&mut log);
+    assert_eq!(spares.fill(&stop).expect("fill"), SpareState::Ready);
+    assert_eq!(
+        (log.segment_bytes(), spares_of(&disk)),
+        (Some(2 << 20), vec![2, 2])
+    );
+
+    // There is never less in reserve while the longer ones are made.
+    spares.grow(4 << 20);
+    while spares.fill_slice().expect("fill") == SpareState::Filling {
+        assert!(spares_of(&disk).len() >= 2);
+    }
+    assert_eq!(spares_of(&disk), [4, 4]);
+    spares.grow(1 << 20);
+    assert_eq!(spares.bytes(), 4 << 20, "they do not become shorter");
+    log.begin_segment();
+    assert_eq!(log.segment_bytes(), Some(4 << 20));
+    append(&mut log, 1, b"two");
+    assert!(log.is_whole());
+    sync(&mut log);
+    // The first, which is too short by now, is not kept.
+    assert!(log.retire(log.segments()[0].number).expect("retire") > 0);
+    assert_eq!(spares_of(&disk), [4]);
+
+    spares.grow(1 << 40);
+    assert_eq!(spares.bytes(), 8 << 20, "segment_bytes is the most");
+    assert_eq!(spares.fill(&stop).expect("fill"), SpareState::Ready);
+    assert_eq!(spares_of(&disk), [8, 8]);
+    drop((log, spares));
+    // What it reached a restart goes on with, and in the segment that is there.
+    let (log, ..) = open_with(Arc::new(disk.clone()), growing()).expect("open again");
+    assert!(log.is_whole());
+    assert_eq!(
+        (log.segment_bytes(), log.spares().bytes()),
+        (Some(4 << 20), 8 << 20)
+    );
+}
+
+#[test]
+fn a_disk_that_is_full_before_they_grow_keeps_the_short_spares() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), growing()).expect("open");
+    let (spares, stop) = (log.spares(), AtomicBool::new(false));
+    append(&mut log, 1, b"one");
+    sync(&mut log);
+    assert_eq!(spares.fill(&stop).expect("fill"), SpareState::Ready);
+    disk.set_capacity(disk.used() + (1 << 20));
+    spares.grow(4 << 20);
+    assert_eq!(spares.fill(&stop).expect("fill"), SpareState::Low);
+    assert_eq!(
+        (log.next_bytes(), spares_of(&disk)),
+        (Some(2 << 20), vec![2, 2])
+    );
+    for _ in 0..2 {
+        log.begin_segment();
+        append(&mut log, 1, b"in the reserve");
+        assert!(log.is_whole());
+        sync(&mut log);
+    }
+}

@@ -16,8 +16,8 @@ use crate::config::ADMIN_SOCKET;
 #[error("{text}")]
 pub(super) struct Refused {
     /// `quintet_engine::Refusal::code`; empty where there is none.
-    code: String,
-    text: String,
+    pub(super) code: String,
+    pub(super) text: String,
 }
 
 impl Refused {
@@ -74,8 +74,12 @@ impl Client {
         Ok(client)
     }
 
+    /// The control socket of the server on this machine.
+    ///
+    /// # Errors
+    /// As of [`Client::connect`].
     #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
-    fn socket(at: &Where) -> Result<Way> {
+    pub(super) fn socket(at: &Where) -> Result<Way> {
         let directories = at.directories();
         let sockets = match &at.socket {
             Some(socket) => vec![socket.clone()],

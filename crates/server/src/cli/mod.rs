@@ -1,5 +1,6 @@
 //! The command line.
 
+mod api;
 mod audit;
 mod backup;
 mod bench;
@@ -170,7 +171,7 @@ enum Command {
 }
 
 /// Where the server is.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 struct Where {
     /// Data directory of the server [default: the first with a server of ./data,
     /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].
@@ -182,7 +183,8 @@ struct Where {
     /// Control socket of the server, if it is not in its data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls.
+    /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls. Commands
+    /// that speak HTTP take https://HOST:PORT of its listener "http".
     #[arg(
         long,
         visible_alias = "host",

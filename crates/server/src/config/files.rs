@@ -42,7 +42,8 @@ impl Config {
             })
             .collect();
         let scripts = SCRIPT_FILES * self.scripts_max.min(SCRIPTS);
-        let kept = SERVER_FILES + RESERVE + scripts;
+        // Those of the API on the control socket, beside the others of operators.
+        let kept = SERVER_FILES + 2 * RESERVE + scripts;
         let wanted = self.connections_max + http.iter().sum::<u64>() + kept;
         let listeners = http.len() as u64;
         if wanted <= limit {
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn connections_fit_the_files_there_are() {
         let config = from_text("connections_max = 10000\n").expect("read");
-        let kept = 256 + 64 + 256;
+        let kept = 256 + 2 * 64 + 256;
         let enough = config.places(20_000);
         assert_eq!(enough.connections, 10_000);
         let exact = config.places(enough.wanted);

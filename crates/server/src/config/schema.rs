@@ -230,13 +230,14 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "segment_bytes",
-        help: "Size of one file of the log, 4MiB to 1GiB.",
+        help: "Size of one file of the log at most, 4MiB to 1GiB. A new log begins with files of 2MiB, which \
+               become longer as it fills them.",
         reload: false,
         field: |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
     },
     Spec {
         key: "spare_segments",
-        help: "Zero-filled files kept ready for the log to go on in, 1 to 16.",
+        help: "Zero-filled files kept ready for the log to go on in, 1 to 16, as long as the one written.",
         reload: false,
         field: |c| Field::Number(&mut c.spare_segments, 1, 16),
     },

@@ -117,7 +117,8 @@ impl Server {
                     message: None,
                 });
             }
-            match self.commit(visit, job, &mark, puts) {
+            let due = puts.then(|| self.core.clock.wall());
+            match self.commit(visit, job, &mark, due) {
                 Ok(message) => break message,
                 // It was read again.
                 Err(Refusal::Conflict) if tries < TRIES => {}

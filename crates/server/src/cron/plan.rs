@@ -76,8 +76,9 @@ pub(crate) enum Look {
     Rest,
     /// This is to be remembered, then looked at again.
     Note { mark: Mark, missed: u64 },
-    /// A message is to be put, and this remembered with it.
-    Put { mark: Mark, missed: u64 },
+    /// A message is to be put for `due`, the first missed time where it makes up for some, and this
+    /// remembered with it.
+    Put { mark: Mark, missed: u64, due: Ms },
 }
 
 impl When<'_> {
@@ -119,7 +120,11 @@ impl When<'_> {
             ..mark.clone()
         };
         match run {
-            true => Look::Put { mark, missed },
+            true => Look::Put {
+                mark,
+                missed,
+                due: fresh.unwrap_or(next),
+            },
             false => Look::Note { mark, missed },
         }
     }

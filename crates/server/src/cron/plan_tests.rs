@@ -48,8 +48,12 @@ impl Table {
                     self.mark = mark;
                     self.missed += missed;
                 }
-                Look::Put { mark, missed } => {
+                Look::Put { mark, missed, due } => {
                     assert!(!put, "twice at {now}");
+                    // Of several missed times it is the first.
+                    let behind = when.next(Ms(self.mark.done));
+                    let is_fresh = due.0 == mark.done && due.0 + LATE_MS >= now;
+                    assert!(is_fresh || due == behind, "{due:?} at {now}");
                     put = true;
                     self.mark = mark;
                     self.missed += missed;

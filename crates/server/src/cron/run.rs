@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use chrono::{DateTime, SecondsFormat};
 use quintet_door::Visit;
 use quintet_engine::{
-    Command, Compound, Effect, Guard, MessageId, Name, Outcome, Refusal, TableAsk, TableEntry,
+    Command, Compound, Effect, Guard, MessageId, Ms, Name, Outcome, Put, Refusal, TableAsk,
+    TableEntry,
 };
 use quintet_host::locked;
 
@@ -16,6 +18,8 @@ use crate::config::CronJob;
 use crate::desk::ServerDoor;
 use crate::server::{Ends, Server};
 
+/// The attribute that says when a message was due.
+const SCHEDULED_AT: &[u8] = b"scheduled_at";
 /// The durable table of marks, a key each.
 const TABLE: &str = "quintet.cron";
 /// The wall clock may be set at any moment, so it is looked at this often. A
@@ -127,13 +131,13 @@ impl Server {
             match when.look(&mark, self.core.clock.wall()) {
                 Look::Rest => return,
                 Look::Note { mark, missed } => {
-                    if self.remember(visit, job, &mark, false).is_err() {
+                    if self.remember(visit, job, &mark, None).is_err() {
                         return;
                     }
                     self.count_missed(job, missed);
                 }
-                Look::Put { mark, missed } => {
-                    if self.remember(visit, job, &mark, true).is_ok() {
+                Look::Put { mark, missed, due } => {
+                    if self.remember(visit, job, &mark, Some(due)).is_ok() {
                         self.count_missed(job, missed);
                     }
                     return;
@@ -157,8 +161,8 @@ impl Server {
         }
     }
 
-    /// Makes `mark` durable, with the table's message if it `puts`, if the mark
-    /// is as it was read.
+    /// Makes `mark` durable, with the table's message if it `puts` one, which was due then, if the
+    /// mark is as it was read.
     ///
     /// # Errors
     /// Why not, in words; nothing was put.
@@ -167,7 +171,7 @@ impl Server {
         visit: &Visit<'_>,
         job: &CronJob,
         mark: &Mark,
-        puts: bool,
+        puts: Option<Ms>,
     ) -> Result<(), Refusal> {
         let done = self.commit(visit, job, mark, puts).map(drop);
         done.map_err(|refusal| self.failed(job, refusal))
@@ -182,11 +186,11 @@ impl Server {
         visit: &Visit<'_>,
         job: &CronJob,
         mark: &Mark,
-        puts: bool,
+        puts: Option<Ms>,
     ) -> Result<Option<MessageId>, Refusal> {
         let mut effects = Vec::new();
-        if puts {
-            effects.push(Effect::Put(job.put.clone()));
+        if let Some(due) = puts {
+            effects.push(Effect::Put(scheduled(&job.put, due)));
         }
         effects.push(set(job.name.as_bytes(), Some(mark)));
         let step = Compound {
@@ -207,7 +211,7 @@ impl Server {
         self.read_again(visit, job);
         let id = done?;
         // Nothing was stored: the queue could not be made any more.
-        if puts && id == Some(MessageId(0)) {
+        if puts.is_some() && id == Some(MessageId(0)) {
             return Err(Refusal::TooManyQueues);
         }
         if let Some(id) = id {
@@ -273,6 +277,22 @@ impl Known {
         let mark = entry.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());
         self.mark = mark.unwrap_or_default();
     }
+}
+
+/// The put of a table with the time it was due, unless the table gives it such an attribute itself.
+fn scheduled(put: &Put, due: Ms) -> Put {
+    let mut put = put.clone();
+    let attrs = &mut put.more.get_or_insert_default().attrs;
+    let time = i64::try_from(due.0)
+        .ok()
+        .and_then(DateTime::from_timestamp_millis);
+    if let Some(time) = time
+        && !attrs.iter().any(|(name, _)| **name == *SCHEDULED_AT)
+    {
+        let time = time.to_rfc3339_opts(SecondsFormat::Secs, true);
+        attrs.push((SCHEDULED_AT.into(), time.into_bytes().into()));
+    }
+    put
 }
 
 /// Sets or removes a mark.

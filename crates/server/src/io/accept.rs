@@ -170,7 +170,8 @@ impl IoThread {
         }
         let mut conn = Conn::new(arrival, session, caller);
         conn.active = self.instant;
-        conn.inbox.is_new = !self.server.is_operator(listener);
+        conn.inbox.is_new =
+            self.server.listeners[listener].api || !self.server.is_operator(listener);
         let knows = conn.secrecy == Secrecy::Plain;
         let speaks_first = knows && self.server.listeners[listener].opener.speaks_first();
         self.conns.insert(key, Box::new(conn));

@@ -2,11 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use quintet_tls::{Identity, Scratch, ServerChannel};
+use quintet_web::Connected;
 
 /// Reads of what nobody wants any more, at most.
 const DRAIN_READS: usize = 16;
@@ -60,6 +62,15 @@ impl From<std::os::unix::net::UnixStream> for Stream {
     /// Of one that does not block.
     fn from(stream: std::os::unix::net::UnixStream) -> Self {
         UnixStream::from_std(stream).into()
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        }
     }
 }
 
@@ -145,6 +156,25 @@ impl Stream {
                 Some(peer.uid.as_raw())
             }
         }
+    }
+
+    /// The first byte that waits to be read, which it goes on doing; 0: there will be none.
+    /// Nothing is spoken over it but plain bytes.
+    pub(crate) fn first(&self) -> io::Result<u8> {
+        let mut first = [0];
+        let fd = self.socket.as_fd();
+        rustix::net::recv(fd, &mut first, rustix::net::RecvFlags::PEEK)?;
+        Ok(first[0])
+    }
+
+    /// The socket once more, for whoever serves it from now on.
+    pub(crate) fn hand_on(&mut self, registry: &Registry) -> io::Result<Connected> {
+        self.source().deregister(registry)?;
+        let socket = self.socket.as_fd().try_clone_to_owned()?;
+        Ok(match &self.socket {
+            Socket::Tcp(_) => Connected::Tcp(socket.into()),
+            Socket::Unix(_) => Connected::Unix(socket.into()),
+        })
     }
 
     /// Reads about `room` bytes at most, as many as `buffer` has: under TLS

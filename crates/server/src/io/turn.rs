@@ -223,7 +223,19 @@ impl IoThread {
                 true => FREE_BYTES / 2,
                 false => scratch.len(),
             };
-            match conn.stream.read(scratch, room, records) {
+            let mut read = Ok(());
+            if conn.inbox.is_new && server.listeners[conn.listener].api {
+                // HTTP begins with a letter, a request of the control channel does not.
+                read = conn.stream.first().map(|first| {
+                    conn.inbox.is_new = first.is_ascii_alphabetic();
+                });
+                if read.is_ok() && conn.inbox.is_new {
+                    let who = conn.caller.principal;
+                    server.hand_to_api(&mut conn.stream, who, self.poll.registry());
+                    return Stop::Dead;
+                }
+            }
+            match read.and_then(|()| conn.stream.read(scratch, room, records)) {
                 Ok(Got {
                     bytes: 0,
                     ended: true,

@@ -23,6 +23,8 @@ pub(crate) struct HttpGate {
     user: String,
     /// The listener's own, who are users too.
     users: Vec<User>,
+    /// The account of this machine that commands the server here, as the audit names it.
+    account: Option<Arc<str>>,
 }
 
 impl HttpGate {
@@ -35,6 +37,17 @@ impl HttpGate {
             server: Arc::downgrade(server),
             user,
             users,
+            account: None,
+        })
+    }
+
+    /// One of the control socket, for a client of this account.
+    pub(crate) fn of_account(server: &Arc<Server>, account: Option<u32>) -> Arc<dyn Gate> {
+        Arc::new(Self {
+            server: Arc::downgrade(server),
+            user: String::new(),
+            users: Vec::new(),
+            account: account.map(|uid| format!("uid {uid}").into()),
         })
     }
 
@@ -161,6 +174,9 @@ impl Gate for HttpGate {
     }
 
     fn name_of(&self, principal: Principal) -> Option<Arc<str>> {
+        if principal == Principal::SERVER {
+            return self.account.clone();
+        }
         let server = self.server.upgrade();
         server.and_then(|server| server.trust.table().name_of(principal))
     }
@@ -172,7 +188,7 @@ impl Gate for HttpGate {
 
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16) {
         if let Some(server) = self.server.upgrade() {
-            let who = server.trust.table().name_of(principal);
+            let who = self.name_of(principal);
             let who = who.as_deref().unwrap_or_default();
             let act = act.escape_debug().to_string();
             server

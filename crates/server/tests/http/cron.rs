@@ -48,6 +48,10 @@ fn tables_are_seen_and_steered_over_the_api() {
         (&found["queue"], &found["body"]),
         (&json!("reports"), &json!("all"))
     );
+    let scheduled = found["headers"]["scheduled_at"].as_str();
+    let scheduled = scheduled.and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
+    let late = chrono::Utc::now() - scheduled.expect("a time").to_utc();
+    assert!((0..60).contains(&late.num_seconds()), "{found}");
     assert_eq!(seen()[0]["message"], message);
     assert_eq!(steer("nightly/resume").1["changed"], true);
     assert_eq!(seen()[0]["paused"], false);

@@ -46,3 +46,21 @@ fn queues_of_the_server_alone_are_no_tubes() {
         assert!(stats.lines().any(|other| other == line), "{line}: {stats}");
     }
 }
+
+/// With the settings that other tests make smaller.
+#[test]
+fn an_empty_server_takes_little_disk() {
+    let server = Start::of("segment_bytes = '64MiB'\nspare_segments = 2\n").serve();
+    let files = || {
+        let files = std::fs::read_dir(&server.data).unwrap().flatten();
+        files.filter(|file| file.metadata().is_ok_and(|it| it.is_file()))
+    };
+    let is_spare = |name: &str| name.starts_with("spare-") && name.ends_with(".log");
+    crate::common::await_that("the spares are not there", || {
+        2 == files()
+            .filter(|file| file.file_name().to_str().is_some_and(is_spare))
+            .count()
+    });
+    let bytes: u64 = files().map(|file| file.metadata().unwrap().len()).sum();
+    assert!((6 << 20..8 << 20).contains(&bytes), "{bytes}");
+}

@@ -75,6 +75,24 @@ fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
     asked(server.address_of("http"), &head, &body.to_string())
 }
 
+#[test]
+fn following_a_queue_takes_the_right_to_see_its_messages() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    for (who, queue, status) in [
+        ("ann", "ann-1", 200),
+        ("ann", "bob-1", 403),
+        ("bob", "bob-1", 200),
+    ] {
+        let line = format!("GET /queues/{queue}/tail");
+        assert_eq!(
+            api(&server, who, &line, &Value::Null).0,
+            status,
+            "{who} {queue}"
+        );
+    }
+}
+
 fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
     let head = format!(
         "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
@@ -277,4 +295,30 @@ fn what_administers_is_written_down() {
     ] {
         assert_eq!(count(words), times, "{words}:\n{audit}");
     }
+}
+
+#[test]
+fn on_the_control_socket_a_login_counts_more_than_the_account() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let mut bob = memcache(&server, "bob");
+    bob.send(b"set sec 0 0 1\r\nx\r\n");
+    bob.expect(b"STORED\r\n");
+    let status = |what: &str, login: &str| {
+        let headers = match login {
+            "" => String::new(),
+            login => format!("authorization: Basic {}\r\n", BASE64_STANDARD.encode(login)),
+        };
+        let socket = Client::unix(&server.data.join("quintet.sock"));
+        socket
+            .page(&format!("{what} /api/v1/queues/sec"), &headers)
+            .status
+    };
+    assert_eq!(status("GET", "ann:hush"), 403);
+    assert_eq!(status("DELETE", "ann:hush"), 403);
+    assert_eq!(status("GET", "ann:wrong"), 401);
+    assert_eq!(status("GET", "bob:hush"), 200);
+    // The account that the server runs as may do everything.
+    assert_eq!(status("GET", ""), 200);
+    assert_eq!(status("DELETE", ""), 204);
 }

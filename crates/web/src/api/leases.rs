@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
+use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_engine::{
     BackTo, By, Command, Compound, Filter, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
-    Sweep, SweepAct, Take, Wait,
+    Party, Sweep, SweepAct, Take, Wait,
 };
 
 use super::messages::idempotency_key;
@@ -22,6 +23,7 @@ use super::{Api, bulk, read};
 use crate::places::Seat;
 use crate::replies::Waited;
 use crate::reply;
+use crate::takers::{Taker, WORKER_MAX};
 use crate::undo::Leaving;
 use crate::visitor::Visitor;
 
@@ -65,11 +67,20 @@ pub(super) async fn list(
         max: read::page_size(&query)?,
     };
     let (swept, _room) = api.swept(&visitor, sweep).await?;
+    // None of them is of a connection, mostly.
+    let asks = swept.leases.iter().any(|lease| lease.party != Party(0));
+    let holders = match asks {
+        true => api.holders(&visitor).await?,
+        false => Default::default(),
+    };
     let now = api.door.now();
     let leases = swept.messages.iter().zip(&swept.leases);
     Ok(reply::document(&Leases {
         leases: leases
-            .map(|(message, lease)| Leased::of(message, lease, now))
+            .map(|(message, lease)| {
+                let holder = api.holder(&visitor, lease, &holders);
+                Leased::of(message, lease, holder, now)
+            })
             .collect(),
         cursor: swept.next.map(bulk::cursor_text),
     }))
@@ -97,6 +108,10 @@ pub(super) async fn reserve(
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", visitor.principal()).into_bytes());
     let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    let agent = request.headers().get(USER_AGENT);
+    let agent = agent
+        .and_then(|agent| agent.to_str().ok())
+        .map(str::to_owned);
     let (asked, _share): (Reserve, _) = read::body(&api.app, request).await?;
     let max = asked.max.unwrap_or(1);
     if !(1..=BATCH_MAX).contains(&max) {
@@ -109,6 +124,17 @@ pub(super) async fn reserve(
         return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
     }
     let time = lease_ms(asked.lease_ms)?;
+    let worker = match asked.worker {
+        Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
+            return Err(Problem::field("worker", format!("1 to {WORKER_MAX} bytes")));
+        }
+        Some(worker) => Some(worker),
+        None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),
+    };
+    let taker = Taker {
+        user: visitor.name(),
+        worker: worker.map(Into::into),
+    };
     let take = Take {
         queues: [queue].into_iter().collect(),
         lease: Some(LeaseAsk {
@@ -128,7 +154,7 @@ pub(super) async fn reserve(
         ..Take::default()
     };
     let waits = (asked.wait_ms > 0).then(Instant::now);
-    let (undo, queue) = api.take(&visitor, take, seat).await?;
+    let (undo, queue) = api.take(&visitor, take, taker, seat).await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let now = api.door.now();
     let leased = undo.messages().iter();

@@ -209,7 +209,11 @@ impl Api {
         }
     }
 
-    async fn message(&self, visitor: &Visitor, id: MessageId) -> Result<(Message, Name), Problem> {
+    pub(super) async fn message(
+        &self,
+        visitor: &Visitor,
+        id: MessageId,
+    ) -> Result<(Message, Name), Problem> {
         let (outcome, queue) = self.ask(visitor, Command::Peek(Peek::Id(id))).await?;
         let message = if let Outcome::Messages(messages) = outcome {
             messages.into_iter().next()
@@ -373,7 +377,10 @@ pub(super) async fn edit(
         ));
     }
     let command = Command::Edit(id, Box::new(edit));
-    let outcome = api.guarded(&visitor, id, version, command).await?;
+    let outcome = match api.guarded(&visitor, id, version, command).await {
+        Ok(outcome) => outcome,
+        Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
+    };
     let stored = if let Outcome::Put { id: anew, .. } = outcome {
         anew
     } else {
@@ -412,7 +419,10 @@ pub(super) async fn kick(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
-    api.ask(&visitor, Command::KickId(id)).await?;
+    match api.ask(&visitor, Command::KickId(id)).await {
+        Ok(_) => {}
+        Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -429,6 +439,9 @@ pub(super) async fn transfer(
     let id = read::message(&id)?;
     let (Target { to }, _share) = read::body(&api.app, request).await?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", "a name has 1 to 65535 bytes"))?;
-    api.ask(&visitor, Command::Move { id, to }).await?;
+    match api.ask(&visitor, Command::Move { id, to }).await {
+        Ok(_) => {}
+        Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

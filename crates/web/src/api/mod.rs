@@ -8,6 +8,7 @@ mod batches;
 mod bulk;
 mod cron;
 mod events;
+mod holder;
 mod leases;
 mod messages;
 mod names;
@@ -16,8 +17,11 @@ mod path;
 mod problem;
 mod queues;
 mod read;
+mod release;
 mod server;
 mod stats;
+mod tail;
+mod trace;
 mod types;
 mod workers;
 
@@ -36,11 +40,13 @@ use tokio::sync::oneshot;
 use crate::app::App;
 use crate::clients::Client;
 use crate::places::{Seat, Waits};
+use crate::takers::Taker;
 use crate::undo::{Losses, Undo};
 use crate::visitor::Visitor;
 pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
 pub(crate) use bulk::{cursor, cursor_text};
 pub use cron::Cron;
+pub(crate) use holder::{Holder, Holders};
 pub use names::track_line;
 pub(crate) use path::Path;
 pub(crate) use problem::Problem;
@@ -105,6 +111,7 @@ impl Api {
         &self,
         visitor: &Visitor,
         take: Take,
+        taker: Taker,
         seat: Option<Arc<Seat>>,
     ) -> Result<(Undo, Name), Problem> {
         let client = visitor.client.as_deref();
@@ -152,6 +159,10 @@ impl Api {
             let unheard = std::mem::take(&mut messages);
             self.losses.give_back(caller, unheard.into_vec());
         }
+        if !messages.is_empty() {
+            let takers = &self.app.settings().clients.takers;
+            takers.note(caller.party, taker);
+        }
         Ok((Undo::new(&self.losses, caller, messages), name))
     }
 
@@ -193,6 +204,24 @@ impl Api {
             None => None,
         };
         Ok((*swept, room))
+    }
+
+    /// Asks the shards as if a party did, which may be a connection.
+    ///
+    /// # Errors
+    /// Their refusal.
+    pub(super) async fn ask_as(
+        &self,
+        caller: Caller,
+        command: Command,
+    ) -> Result<Outcome, Problem> {
+        let (tell, told) = oneshot::channel();
+        let reply = Box::new(move |outcome, name| {
+            // The client may have gone.
+            let _heard = tell.send((outcome, name));
+        });
+        self.door.submit(caller, command, reply);
+        Ok(allowed(told.await.ok())?.0)
     }
 
     /// A party for one request.
@@ -262,12 +291,13 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/openapi.json", get(openapi::document))
         .route("/events", get(events::stream))
         .route("/attention", get(queues::attention))
-        .route("/queues/{queue}/tail", get(queues::tail))
+        .route("/queues/{queue}/tail", get(tail::tail))
         .route("/queues", get(queues::list))
         .route("/queues/{queue}", get(queues::show).delete(queues::remove))
         .route("/queues/{queue}/history", get(queues::history))
         .route("/queues/{queue}/settings", get(queues::settings))
         .route("/queues/{queue}/leases", get(leases::list))
+        .route("/queues/{queue}/leases/release", post(release::of_queue))
         .route("/queues/{queue}/children", post(queues::join))
         .route("/queues/{queue}/pause", post(queues::pause))
         .route("/queues/{queue}/resume", post(queues::resume))
@@ -293,6 +323,8 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/messages/{id}/body", get(messages::body))
         .route("/messages/{id}/kick", post(messages::kick))
         .route("/messages/{id}/move", post(messages::transfer))
+        .route("/messages/{id}/trace", get(trace::show))
+        .route("/messages/{id}/release", post(release::of_message))
         .route("/leases/{token}/finish", post(leases::finish))
         .route("/leases/{token}/release", post(leases::release))
         .route("/leases/{token}/fail", post(leases::fail))
@@ -302,6 +334,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/stats", get(server::stats))
         .route("/connections", get(server::connections))
         .route("/connections/{id}", delete(server::close))
+        .route("/connections/{id}/release", post(release::of_connection))
         .route("/batches", get(batches::list).post(batches::make))
         .route("/batches/{id}", get(batches::show).delete(batches::forget))
         .route("/batches/{id}/{act}", post(batches::act))

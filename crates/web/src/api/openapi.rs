@@ -6,7 +6,10 @@ use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{batches, bulk, cron, events, leases, messages, names, queues, server, workers};
+use super::{
+    batches, bulk, cron, events, leases, messages, names, queues, release, server, tail, trace,
+    workers,
+};
 use crate::reply;
 
 #[derive(OpenApi)]
@@ -18,7 +21,7 @@ use crate::reply;
     ),
     paths(
         queues::attention,
-        queues::tail,
+        tail::tail,
         queues::list,
         queues::show,
         queues::history,
@@ -31,6 +34,7 @@ use crate::reply;
         messages::browse,
         messages::put,
         messages::show,
+        trace::show,
         messages::body,
         messages::edit,
         messages::remove,
@@ -44,6 +48,9 @@ use crate::reply;
         leases::bury,
         leases::extend,
         leases::progress,
+        release::of_message,
+        release::of_queue,
+        release::of_connection,
         names::show,
         names::finish,
         names::release,

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use quintet_door::CronNo;
-use quintet_engine::{Name, Refusal};
+use quintet_engine::{MessageId, Name, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -79,6 +79,11 @@ impl Problem {
         }
     }
 
+    pub(crate) fn no_such_connection(id: u64) -> Self {
+        let detail = format!("there is no connection {id}");
+        Self::new(StatusCode::NOT_FOUND, "no_such_address", detail)
+    }
+
     pub(crate) fn wrong_method() -> Self {
         let detail = "this address has no such method";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
@@ -140,6 +145,18 @@ impl Problem {
     /// A lease's token is of no lease there is.
     pub(crate) fn lease_over() -> Self {
         Self::new(StatusCode::CONFLICT, "lease_over", "the lease is over")
+    }
+
+    /// Somebody works on the message.
+    pub(crate) fn reserved(id: MessageId, holder: &str) -> Self {
+        let detail = format!("message {} is reserved by {holder}", id.0);
+        Self::new(StatusCode::CONFLICT, "reserved", detail)
+    }
+
+    /// Nobody works on the message.
+    pub(crate) fn not_reserved(id: MessageId) -> Self {
+        let detail = format!("message {} is not reserved", id.0);
+        Self::new(StatusCode::CONFLICT, "not_reserved", detail)
     }
 
     pub(crate) fn not_found() -> Self {

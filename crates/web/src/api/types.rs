@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::attention::{Found, Level, why_slow};
-use quintet_door::{Followed, Happened, History, Rates, Recent, Series, Setting};
-use quintet_engine::{
-    Bound, How, Lease, Left, Message, Ms, Name, Party, QueueStats, State, Track, When,
-};
+use quintet_door::{History, Rates, Recent, Series, Setting};
+use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::holder::Holder;
 use super::problem::Problem;
 use super::read::{token, version};
 use crate::bytes_in_json::{base64_unless_text, lossy};
@@ -180,6 +179,9 @@ pub(super) struct Reserve {
     /// The lease ends by itself after so many ms, 1 to a week; left out: as
     /// the message or its queue says.
     pub(super) lease_ms: Option<u64>,
+    /// What the worker calls itself, 1 to 255 bytes, for whoever looks at leases; left out: its
+    /// `User-Agent`.
+    pub(super) worker: Option<String>,
 }
 
 /// How a message goes back.
@@ -342,6 +344,14 @@ pub(super) struct Act {
     pub(super) cursor: Option<String>,
 }
 
+/// Which leases end.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Released {
+    /// Go on where the request before ended.
+    pub(super) cursor: Option<String>,
+}
+
 /// What an act came to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Acted {
@@ -400,6 +410,26 @@ pub(super) struct Shown {
     /// Of a message that was just reserved: names its lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lease: Option<String>,
+}
+
+/// What is known of a message.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Traced {
+    pub(super) id: u64,
+    /// As in a list of messages.
+    pub(super) state: &'static str,
+    /// A sentence.
+    pub(super) text: String,
+    pub(super) queue: String,
+    pub(super) created_ms: Option<u64>,
+    /// Leases so far.
+    pub(super) attempts: Option<u32>,
+    /// Tries that failed, as the queue's policy counts them.
+    pub(super) failures: Option<u32>,
+    /// Who works on it.
+    pub(super) holder: Option<String>,
+    /// When that lease ends; null: it has no end, or there is none.
+    pub(super) until_ms: Option<u64>,
 }
 
 /// Messages of a list.
@@ -468,6 +498,17 @@ pub(super) struct Leased {
     /// The connection that holds it, as `/connections` numbers them; null: a
     /// script, whoever has the token, or nobody since a restart.
     pub(super) connection: Option<u64>,
+    /// The protocol it was given over, as far as it is known; so are the next ones.
+    pub(super) voice: Option<String>,
+    /// The address of its holder.
+    pub(super) peer: Option<String>,
+    /// The user it was given to, for those with the right `server`.
+    pub(super) user: Option<String>,
+    /// What its holder calls itself: the field `worker` of `reserve`, a `User-Agent`, a worker's
+    /// name of Faktory.
+    pub(super) worker: Option<String>,
+    /// All of it in words.
+    pub(super) holder: String,
     /// What ends it besides its time and its holder: `connection`, `process`
     /// or `time`, which is nothing.
     pub(super) bound: &'static str,
@@ -522,52 +563,6 @@ pub(super) struct Past {
     pub(super) out_per_s: Vec<Option<f64>>,
     /// The same by why they left: finished, removed, failed, dropped, expired, moved.
     pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
-}
-
-/// What became of a queue's messages.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Tail {
-    /// Oldest first.
-    pub(super) events: Vec<Event>,
-    /// For `after` of the next request.
-    pub(super) next: u64,
-    /// Events before these that are kept no longer.
-    pub(super) missed: u64,
-}
-
-/// Something that happened to a message.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Event {
-    pub(super) at_ms: u64,
-    /// 0: it happened to many.
-    pub(super) id: u64,
-    /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked, edited,
-    /// taken, finished, deleted, dropped, expired, replaced, moved, dead_letter or purged.
-    pub(super) event: &'static str,
-    /// Why it failed or was buried; how many were purged.
-    pub(super) note: String,
-    /// Length of the body; null: the message was put before the queue was followed.
-    pub(super) bytes: Option<u64>,
-    /// How the body begins, 256 bytes at most.
-    pub(super) body_start: String,
-}
-
-impl Tail {
-    pub(super) fn of(followed: Followed) -> Self {
-        let event = |one: Happened| Event {
-            at_ms: one.at.0,
-            id: one.id.0,
-            event: one.what,
-            note: lossy(&one.note),
-            bytes: one.bytes,
-            body_start: lossy(&one.body),
-        };
-        Self {
-            events: followed.events.into_iter().map(event).collect(),
-            next: followed.next,
-            missed: followed.missed,
-        }
-    }
 }
 
 /// Why queues need attention, the worst first.
@@ -626,13 +621,16 @@ impl InForce {
 }
 
 impl Leased {
-    pub(super) fn of(message: &Message, lease: &Lease, now: Ms) -> Self {
+    pub(super) fn of(message: &Message, lease: &Lease, holder: Holder, now: Ms) -> Self {
         let left_ms = lease.until.map(|until| until.since(now));
-        let connection =
-            (lease.bound == Bound::Connection && lease.party != Party(0)).then_some(lease.party.0);
         Self {
             message: message.id.0,
-            connection,
+            connection: holder.connection,
+            voice: holder.voice,
+            peer: holder.peer,
+            user: holder.user,
+            worker: holder.worker,
+            holder: holder.text,
             bound: match lease.bound {
                 Bound::Connection => "connection",
                 Bound::Process => "process",

@@ -236,7 +236,7 @@ pub(super) async fn page(
     let question = Question {
         who: who(&asked),
         act,
-        states: states(act, &form, which.state)?,
+        states: states(act, &form, which.state, !ids.is_empty())?,
         filter,
         ids,
         asked: asked.console.api.door().now(),
@@ -248,7 +248,10 @@ pub(super) async fn page(
 }
 
 /// In which states what is asked about is.
-fn states(act: Act, form: &Form, given: ListState) -> Result<Vec<ListState>, Problem> {
+///
+/// # Errors
+/// It is nothing that can be asked of this state; `some`: of messages by their ids.
+fn states(act: Act, form: &Form, given: ListState, some: bool) -> Result<Vec<ListState>, Problem> {
     use ListState::{Archived, Buried, Delayed, Prepared, Ready, Reserved};
     let kicks = |state| match state {
         Buried | Delayed => Ok(vec![state]),
@@ -261,6 +264,7 @@ fn states(act: Act, form: &Form, given: ListState) -> Result<Vec<ListState>, Pro
         Act::Purge | Act::Drop => Ok(vec![Ready, Delayed, Buried, Prepared, Archived]),
         Act::Retry if form.says("state") => kicks(given),
         Act::Retry => Ok(vec![Buried]),
+        Act::Delete if given == Reserved && some => Ok(vec![Reserved]),
         Act::Delete | Act::Move | Act::Redrive if given == Reserved => Err(Problem::field(
             "state",
             "a reserved message is its taker's: put it back first",
@@ -288,6 +292,17 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
     }
 }
 
+/// Who works on a message that is asked about.
+async fn worked_on(asked: &Asked, question: &Question) -> Option<StateRow> {
+    let (api, id) = (&asked.console.api, question.ids.first()?);
+    let (message, queue) = asked.message(&id.0.to_string()).await.ok()?;
+    let (holder, _) = api.held_by(&asked.visitor, &message, &queue).await?;
+    Some(StateRow {
+        word: "reserved",
+        says: format!("by {}, who finds it gone", holder.text),
+    })
+}
+
 async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Response, Problem> {
     let (act, queue) = (question.act, question.queue.clone());
     let stats = asked.stats(&queue).await?;
@@ -295,6 +310,7 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
     let mut more = false;
     if !question.ids.is_empty() {
         question.counted = question.ids.len() as u64;
+        rows.extend(worked_on(asked, &question).await);
     } else {
         for state in question.states.clone() {
             let (number, all) = count(asked, &question, state).await?;

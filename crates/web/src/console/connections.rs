@@ -19,8 +19,8 @@ const ROWS: usize = 200;
 
 /// A connection, as the server tells of it.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Client {
-    pub(super) id: u64,
+struct Client {
+    id: u64,
     voice: String,
     peer: Option<String>,
     user: String,
@@ -31,22 +31,14 @@ pub(super) struct Client {
     asks: Option<String>,
     /// Names as they are shown everywhere.
     waits_on: Vec<String>,
-    pub(super) leases: u64,
+    leases: u64,
 }
 
 impl Client {
     /// Where it is.
-    pub(super) fn peer_or_here(&self) -> String {
+    fn peer_or_here(&self) -> String {
         let peer = self.peer.clone();
         peer.unwrap_or_else(|| "this machine".to_owned())
-    }
-
-    /// Its voice, its user and its number.
-    pub(super) fn about(&self) -> String {
-        match self.user.as_str() {
-            "" => format!("{}, connection {}", self.voice, self.id),
-            user => format!("{}, user {user}, connection {}", self.voice, self.id),
-        }
     }
 }
 
@@ -104,7 +96,7 @@ struct Connections {
 }
 
 /// All connections. `None`: nobody tells of any.
-pub(super) async fn list(asked: &Asked) -> Result<Option<Vec<Client>>, Problem> {
+async fn list(asked: &Asked) -> Result<Option<Vec<Client>>, Problem> {
     let (tell, told) = oneshot::channel();
     asked.console.api.door().clients(Box::new(move |list| {
         // The client may have gone.

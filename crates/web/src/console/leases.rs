@@ -1,21 +1,21 @@
 //! Who works on what, and until when.
 
-use std::collections::HashMap;
-
 use askama::Template;
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{Filter, Lease, ListState, Message, Ms, Name, Sweep, SweepAct, Verb};
+use quintet_engine::{
+    Filter, Lease, ListState, Message, MessageId, Ms, Name, Sweep, SweepAct, Verb,
+};
 
-use super::connections::{self, Client};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::{Asked, listing, words};
-use crate::api::Problem;
+use crate::api::{Holder, Holders, Problem};
 use crate::pages;
 
-/// Rows of a page.
-const ROWS: usize = 200;
+/// Rows of a page: a form that selects all of them has fewer than 200 fields (`max_fields`).
+const ROWS: usize = 150;
 /// Reserved messages looked through for one page at most.
 const LOOKED_MAX: u64 = 20_000;
 /// Of them in one step.
@@ -104,29 +104,17 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         queue: text("queue"),
         who: text("who"),
     };
-    let clients = holders(&asked).await?;
+    let holders = asked.console.api.holders(&asked.visitor).await?;
     let mut found = Found::default();
     for queue in queues(&asked, &want).await? {
         if found.looked >= LOOKED_MAX {
             found.cut = true;
             break;
         }
-        look(&asked, &want, &queue, &clients, &mut found).await?;
+        look(&asked, &want, &queue, &holders, &mut found).await?;
     }
     found.keep_first();
     Ok(pages::show(StatusCode::OK, &shown(&asked, want, found)))
-}
-
-/// Connections by their number, for those who may see them.
-async fn holders(asked: &Asked) -> Result<HashMap<u64, Client>, Problem> {
-    if !asked.visitor.may_server() {
-        return Ok(HashMap::new());
-    }
-    let clients = connections::list(asked).await?.unwrap_or_default();
-    Ok(clients
-        .into_iter()
-        .map(|client| (client.id, client))
-        .collect())
 }
 
 /// Those with leases whose messages the visitor may see.
@@ -160,7 +148,7 @@ async fn look(
     asked: &Asked,
     want: &Want,
     queue: &Name,
-    clients: &HashMap<u64, Client>,
+    holders: &Holders,
     found: &mut Found,
 ) -> Result<(), Problem> {
     let may_settle = asked.visitor.may_to(Verb::Settle, queue);
@@ -182,8 +170,9 @@ async fn look(
         let now = asked.console.api.door().now();
         for (message, lease) in swept.messages.iter().zip(&swept.leases) {
             let held_ms = held(lease, now);
-            let client = clients.get(&lease.party.0);
-            let row = row(message, lease, queue, client, now);
+            let api = &asked.console.api;
+            let holder = api.holder(&asked.visitor, lease, holders);
+            let row = row(message, lease, queue, holder, now);
             found.add(want, Row { may_settle, ..row }, held_ms);
         }
         found.looked += swept.looked;
@@ -204,10 +193,14 @@ fn held(lease: &Lease, now: Ms) -> Option<u64> {
     Some(lease.span_ms.saturating_sub(left))
 }
 
-fn row(message: &Message, lease: &Lease, queue: &Name, client: Option<&Client>, now: Ms) -> Row {
-    let (holder, about) = match client {
-        None => (listing::holder(lease), String::new()),
-        Some(client) => (client.peer_or_here(), client.about()),
+fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) -> Row {
+    let (holder, about) = match (&holder.voice, holder.connection) {
+        (None, _) => (listing::holder(lease), String::new()),
+        (Some(_), None) => (holder.text, "over HTTP".to_owned()),
+        (Some(_), Some(_)) => {
+            let peer = holder.peer.unwrap_or_else(|| "this machine".to_owned());
+            (peer, holder.text)
+        }
     };
     let left = lease.until.map(|until| until.since(now));
     Row {
@@ -222,6 +215,36 @@ fn row(message: &Message, lease: &Lease, queue: &Name, client: Option<&Client>, 
         soon: left.is_some_and(|left| left < SOON_MS),
         may_settle: false,
     }
+}
+
+/// `POST /leases/do/release`: the leases that were selected end.
+pub(super) async fn release(asked: Asked, request: Request) -> Result<Response, Problem> {
+    let app = &asked.console.app;
+    let given = app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
+    for id in given.form.all("id") {
+        let id = id.parse().map_err(|_| Problem::field("id", "no id"))?;
+        match asked
+            .console
+            .api
+            .release(&asked.visitor, MessageId(id))
+            .await
+        {
+            Ok(()) => ended += 1,
+            Err(problem) if matches!(problem.code, "not_reserved" | "not_found") => over += 1,
+            Err(problem) => refused.push(format!(" {id}: {}.", problem.detail)),
+        }
+    }
+    let mut note = match (ended, over, refused.len()) {
+        (0, 0, 0) => "Nothing was selected.".to_owned(),
+        _ => format!("{} ended.", words::of(ended, "lease", "leases")),
+    };
+    if over > 0 {
+        note += &format!(" {} over already.", words::of(over, "was", "were"));
+    }
+    note.extend(refused);
+    Ok(app.back(&given.form, "leases", note))
 }
 
 fn shown(asked: &Asked, want: Want, found: Found) -> Leases {

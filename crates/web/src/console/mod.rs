@@ -174,6 +174,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/put", get(put::page).post(put::put))
         .route("/logout", post(login::logout))
         .route("/leases", get(leases::page))
+        .route("/leases/do/release", post(leases::release))
         .route("/settings", get(operate::settings))
         .route("/settings/do/reload", post(operate::reload))
         .route("/scripts", get(scripts::page))

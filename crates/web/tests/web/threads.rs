@@ -136,6 +136,8 @@ fn come(web: &Web, listener: &TcpListener, peer: &str) -> Kept {
         stream: Connected::Tcp(stream),
         peer: Some(SocketAddr::new(peer.parse().expect("an address"), 5)),
         identity: None,
+        known: None,
+        counted: None,
     };
     web.links().take(0, linked);
     kept

@@ -5,33 +5,110 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use quintet_engine::PROGRESS;
+use quintet_engine::{PROGRESS, Refusal};
 use serde_json::{Value, json};
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::part;
+use super::super::client::{Client, Refused};
 use super::super::show::age;
 use super::super::table::{named, seen, table};
 
 /// Arguments of `leases`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet leases work\n  quintet leases --json | grep '\"user\":\"ann\"'\n\n\
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet leases work\n  quintet leases --json | grep '\"user\":\"ann\"'\n  \
+                        quintet leases release 1234\n\n\
                         CONNECTION is what quintet clients lists; leases of time alone outlive theirs. \
-                        SINCE is when\nit was given or last prolonged, where it ends by itself."
+                        SINCE is when\nit was given or last prolonged, where it ends by itself. WORKER \
+                        is what its holder calls itself."
 )]
 pub(in super::super) struct Leases {
     #[command(flatten)]
     at: Where,
-    /// Only of this queue.
+    /// Only of this queue; of one that is called "release", say -- release.
     queue: Option<String>,
     /// Print a line of JSON for each.
     #[arg(long)]
     json: bool,
+    #[command(subcommand)]
+    act: Option<LeaseAct>,
+}
+
+#[derive(clap::Subcommand)]
+enum LeaseAct {
+    /// End leases: their messages are ready again, and their holders find them over.
+    Release(ReleaseLeases),
+}
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release --queue work\n  \
+                  quintet leases release --connection 4294967299\n\n\
+                  It counts as a release, by the queue's settings. A connection stays open, and may \
+                  take the\nmessages again."
+)]
+struct ReleaseLeases {
+    #[command(flatten)]
+    at: Where,
+    /// Ids of reserved messages.
+    #[arg(required_unless_present_any = ["connection", "queue"])]
+    ids: Vec<u64>,
+    /// All leases of this connection.
+    #[arg(long, value_name = "ID")]
+    connection: Option<u64>,
+    /// All leases of messages of this queue.
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Print the number as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ReleaseLeases {
+    fn run(self) -> Result<ExitCode> {
+        let mut released = 0;
+        for id in &self.ids {
+            let path = format!("/messages/{id}/release");
+            let done = self.at.api("POST", &path, None);
+            done.with_context(|| format!("message {id}"))?;
+            released += 1;
+        }
+        if let Some(id) = self.connection {
+            let done = self
+                .at
+                .api("POST", &format!("/connections/{id}/release"), None)?;
+            released += done["messages"].as_u64().unwrap_or(0);
+        }
+        if let Some(queue) = &self.queue {
+            let path = format!("/queues/{}/leases/release", part(queue));
+            let mut cursor = Value::Null;
+            loop {
+                let done = self
+                    .at
+                    .api("POST", &path, Some(&json!({ "cursor": cursor })))?;
+                released += done["messages"].as_u64().unwrap_or(0);
+                cursor = done["cursor"].clone();
+                if cursor.is_null() {
+                    break;
+                }
+            }
+        }
+        let noun = if released == 1 { "message" } else { "messages" };
+        match self.json {
+            true => writeln!(stdout(), "{}", json!({ "messages": released }))?,
+            false => writeln!(stdout(), "{released} {noun} released")?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 impl Leases {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
+        if let Some(LeaseAct::Release(release)) = self.act {
+            return release.run();
+        }
         let mut client = Client::connect(&self.at)?;
         let queues = match &self.queue {
             Some(queue) => vec![queue.clone()],
@@ -52,19 +129,21 @@ impl Leases {
             "connection",
             "peer",
             "user",
+            "worker",
             "since",
             "ends in",
             "progress",
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         for queue in queues {
+            let takers = takers(&self.at, &client, &queue)?;
             let mut after = Value::Null;
             loop {
                 let of = json!({ "queue": queue, "state": "reserved", "act": "show",
                     "bodies": "none", "max": 500, "after": after });
                 let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
                 for message in reply["messages"].as_array().into_iter().flatten() {
-                    let lease = lease(message, &holders);
+                    let lease = lease(message, &holders, &takers);
                     match self.json {
                         true => writeln!(stdout(), "{lease}")?,
                         false => rows.push(row(&lease)),
@@ -83,18 +162,47 @@ impl Leases {
     }
 }
 
+/// The leases of a queue that were given over HTTP, by their messages: no connection holds them.
+fn takers(at: &Where, client: &Client, queue: &str) -> Result<HashMap<u64, Value>> {
+    let mut takers = HashMap::new();
+    // The control channel of a server elsewhere has no API beside it.
+    let mut cursor = client.is_near().then(String::new);
+    while let Some(after) = cursor {
+        let path = format!("/queues/{}/leases?max=1000{after}", part(queue));
+        let page = match at.api("GET", &path, None) {
+            // It was deleted meanwhile.
+            Err(error) if Refused::is(&error, Refusal::QueueNotFound) => break,
+            page => page?,
+        };
+        for lease in page["leases"].as_array().into_iter().flatten() {
+            if lease["connection"].is_null()
+                && !lease["voice"].is_null()
+                && let Some(id) = lease["message"].as_u64()
+            {
+                takers.insert(id, lease.clone());
+            }
+        }
+        let next = page["cursor"].as_str();
+        cursor = next.map(|next| format!("&cursor={}", part(next)));
+    }
+    Ok(takers)
+}
+
 /// What is known of a reserved message's lease.
-fn lease(message: &Value, holders: &HashMap<u64, Value>) -> Value {
+fn lease(message: &Value, holders: &HashMap<u64, Value>, takers: &HashMap<u64, Value>) -> Value {
     let lease = &message["lease"];
     let holder = lease["holder"].as_u64().and_then(|id| holders.get(&id));
+    let taker = message["id"].as_u64().and_then(|id| takers.get(&id));
+    let known = holder.or(taker);
     json!({
         "id": message["id"],
         "queue": message["queue"],
         "bound": lease["bound"],
         "connection": holder.map(|holder| holder["id"].clone()),
-        "voice": holder.map(|holder| holder["voice"].clone()),
-        "peer": holder.map(|holder| holder["peer"].clone()),
-        "user": holder.map(|holder| holder["user"].clone()),
+        "voice": known.map(|known| known["voice"].clone()),
+        "peer": known.map(|known| known["peer"].clone()),
+        "user": known.map(|known| known["user"].clone()),
+        "worker": known.map(|known| known["worker"].clone()),
         "since_ms": lease["since_ms"],
         "until_ms": lease["until_ms"],
         "progress": percent(message),
@@ -110,7 +218,7 @@ fn percent(message: &Value) -> Option<u8> {
     found[1].as_str()?.parse().ok()
 }
 
-fn row(lease: &Value) -> [String; 8] {
+fn row(lease: &Value) -> [String; 9] {
     let now = crate::trust::wall_ms();
     let text = |key: &str| shown(&lease[key]);
     let since = lease["since_ms"].as_u64().map(|at| now.saturating_sub(at));
@@ -126,6 +234,7 @@ fn row(lease: &Value) -> [String; 8] {
         connection,
         text("peer"),
         text("user"),
+        text("worker"),
         or_none(since),
         or_none(left),
         progress(lease),

@@ -1,22 +1,24 @@
 //! `quintet delete` and `edit`: one message.
 
 use std::fs;
-use std::io::{Write as _, stdout};
+use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use quintet_engine::Refusal;
 use serde_json::{Map, json};
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::client::{Client, Refused};
 use super::duration;
 
 /// Arguments of `delete`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet delete 1234\n  quintet delete 1234 1235 --json\n\n\
-                        Removes the message whatever its state, also one that somebody works on."
+                        Removes the message whatever its state. Asks before it removes one that \
+                        somebody works on."
 )]
 pub(in super::super) struct Delete {
     #[command(flatten)]
@@ -24,6 +26,9 @@ pub(in super::super) struct Delete {
     /// Ids of messages.
     #[arg(required = true)]
     ids: Vec<u64>,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -33,6 +38,9 @@ impl Delete {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let mut client = Client::connect(&self.at)?;
         for id in self.ids {
+            if !self.yes && !confirmed(&self.at, &mut client, id)? {
+                bail!("message {id} was not deleted");
+            }
             let asked = client.ask(&json!({ "delete": { "id": id } }), &mut std::io::empty());
             asked.with_context(|| format!("message {id}"))?;
             match self.json {
@@ -42,6 +50,35 @@ impl Delete {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What is known of a message, in a sentence; `None`: nothing, or it is not told that way.
+fn known(at: &Where, client: &Client, id: u64) -> Option<String> {
+    let told = client
+        .is_near()
+        .then(|| at.api("GET", &format!("/messages/{id}/trace"), None));
+    Some(told?.ok()?["text"].as_str()?.to_owned())
+}
+
+/// Asks before a message goes that somebody works on.
+fn confirmed(at: &Where, client: &mut Client, id: u64) -> Result<bool> {
+    let peeked = client.ask(&json!({ "peek": { "id": id } }), &mut std::io::empty());
+    // Whatever it is, deleting says so.
+    let Ok(peeked) = peeked else { return Ok(true) };
+    let message = &peeked["messages"][0];
+    let body = message["bytes"].as_u64().unwrap_or(0);
+    client.body(body, &mut std::io::sink())?;
+    if message["state"] != "reserved" {
+        return Ok(true);
+    }
+    let says = known(at, client, id).unwrap_or_else(|| format!("message {id} is reserved"));
+    if !stdin().is_terminal() {
+        bail!("{says}: --yes deletes it nevertheless");
+    }
+    write!(stderr(), "{says}. Delete it? [y/N] ")?;
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Arguments of `edit`.
@@ -102,7 +139,13 @@ impl Edit {
             request["bytes"] = body.len().into();
         }
         let mut body = body.as_deref().unwrap_or_default();
-        let reply = Client::connect(&self.at)?.ask(&request, &mut body)?;
+        let mut client = Client::connect(&self.at)?;
+        let reply = client.ask(&request, &mut body).map_err(|error| {
+            let known = Refused::is(&error, Refusal::NotFound)
+                .then(|| known(&self.at, &client, self.id))
+                .flatten();
+            known.map_or(error, |known| anyhow!("{known}"))
+        })?;
         let id = reply.get("id").and_then(serde_json::Value::as_u64);
         let id = id.unwrap_or(self.id);
         match self.json {

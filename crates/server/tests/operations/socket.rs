@@ -1,0 +1,88 @@
+//! `/api/v1` on the control socket.
+
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::common::{Client, Reply, Server, text};
+
+/// Asks there; `headers` end in CR LF each.
+fn ask(server: &Server, what: &str, headers: &str) -> Reply {
+    Client::unix(&server.data.join("quintet.sock")).page(what, headers)
+}
+
+fn json(reply: &Reply) -> Value {
+    assert!(reply.status < 300, "{} {}", reply.status, reply.body);
+    serde_json::from_str(&reply.body).unwrap_or_default()
+}
+
+#[test]
+fn the_api_is_there_beside_the_control_channel_and_without_a_listener_of_http() {
+    let mut server = Server::fresh();
+    assert_eq!(text(&server.run(&["put", "work", "hello"]).stdout), "1\n");
+    let queues = json(&ask(&server, "GET /api/v1/queues", ""));
+    assert_eq!(queues["queues"][0]["name"], "work");
+    assert_eq!(ask(&server, "GET /healthz", "").body, "ok");
+    // What is there for browsers is not here.
+    for page in ["/", "/queues/work", "/q", "/login", "/assets/rq.css"] {
+        assert_eq!(
+            ask(&server, &format!("GET {page}"), "").status,
+            404,
+            "{page}"
+        );
+    }
+    // Another name is a page that had its name pointed here.
+    let foreign = "host: example.com\r\n";
+    assert_ne!(ask(&server, "GET /api/v1/queues", foreign).status, 200);
+
+    // Who it was, in the list of connections and in the audit, as of the control channel.
+    let account = format!("uid {}", rustix::process::geteuid().as_raw());
+    let there = json(&ask(&server, "GET /api/v1/connections", ""));
+    assert_eq!(there[0]["user"], account.as_str(), "{there}");
+    let deleted = ask(&server, "DELETE /api/v1/messages/1", "");
+    assert_eq!(deleted.status, 204);
+    let audit = text(&server.run(&["audit"]).stdout);
+    let line = format!("{account} - http DELETE /api/v1/messages/1 204");
+    assert!(audit.contains(&line), "{audit}");
+
+    // One byte after the other, and what begins as neither.
+    let mut slow = Client::unix(&server.data.join("quintet.sock"));
+    for byte in b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n" {
+        slow.send(&[*byte]);
+    }
+    assert!(slow.all().ends_with("ok"));
+    let mut odd = Client::unix(&server.data.join("quintet.sock"));
+    odd.send(b"\x16\x03\x01\n");
+    assert!(odd.all().contains("error"));
+    let mut silent = Client::unix(&server.data.join("quintet.sock"));
+    silent.half_close();
+    silent.expect_end();
+    server.terminate();
+}
+
+#[test]
+fn of_connections_that_speak_http_there_are_so_many_and_commands_still_work() {
+    let server = Server::fresh();
+    let path = server.data.join("quintet.sock");
+    let mut open: Vec<UnixStream> = Vec::new();
+    let refused = loop {
+        use std::io::{Read as _, Write as _};
+        let mut stream = UnixStream::connect(&path).expect("connected");
+        stream
+            .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .expect("sent");
+        let mut reply = [0; 32];
+        let read = stream.read(&mut reply).expect("a reply");
+        if !reply[..read].starts_with(b"HTTP/1.1 200") {
+            break text(&reply[..read]);
+        }
+        open.push(stream);
+    };
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert_eq!(open.len(), 64);
+    assert_eq!(text(&server.run(&["put", "work", "x"]).stdout), "1\n");
+    // Those that end make room.
+    drop(open);
+    server.await_number("http_connections", |open| open == 0);
+    assert_eq!(ask(&server, "GET /livez", "").status, 200);
+}
