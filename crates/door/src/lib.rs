@@ -9,6 +9,7 @@
 pub mod attention;
 mod budget;
 mod cron;
+mod followed;
 mod history;
 mod told;
 pub mod trace;
@@ -20,13 +21,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use quintet_engine::{
-    Body, Caller, Command, Handed, Message, Ms, Name, Outcome, Overrides, Party, Principal,
-    QueueSetup, QueueStats, Refusal, WallAhead,
+    Body, Caller, Command, Ending, Handed, Message, MessageId, Ms, Name, Outcome, Overrides, Party,
+    Principal, QueueSetup, QueueStats, Refusal, WallAhead,
 };
 
 pub use attention::{Finding, Level, Rule, Thresholds};
 pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
+pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use told::{
     AuditLine, Change, ClusterSeen, HookEvent, LogSeen, NoChange, NodeSeen, Parts, Reloads, SetBy,
@@ -110,6 +112,13 @@ pub trait Door: Send + Sync {
         None
     }
 
+    /// What became of a queue's messages from event number `after` on, 0: from now on; the queue is
+    /// followed as long as somebody asks. `None`: too many others are.
+    fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
+        let _ = (queue, after);
+        None
+    }
+
     /// From what on a queue needs attention.
     fn thresholds(&self) -> Thresholds {
         Thresholds::default()
@@ -123,6 +132,12 @@ pub trait Door: Send + Sync {
     /// What of it is configured.
     fn parts(&self) -> Parts {
         Parts::default()
+    }
+
+    /// What became of a message that is gone. `None`: that is not known.
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        let _ = id;
+        None
     }
 
     /// Every setting in force, and where it comes from. Empty: nobody tells.

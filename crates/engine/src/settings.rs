@@ -582,6 +582,9 @@ pub struct Settings {
     /// How long what became of a tracked message can be asked after the last thing that happened
     /// to it, ms; 0: not at all.
     pub track_keep_ms: u64,
+    /// Messages that are gone of which it is known what became of them at most, the newest
+    /// ([`crate::Engine::end_of`]); 0: none.
+    pub ends_max: u32,
     /// Bytes the snapshot may take that each segment of the log begins with:
     /// names and settings of queues, tables. What would make it longer is
     /// refused; blocks of runs count, and are never refused.
@@ -607,6 +610,7 @@ impl Default for Settings {
             batch_keep_ms: 24 * 3600 * 1000,
             tracked_max: 50_000,
             track_keep_ms: 30 * 60 * 1000,
+            ends_max: 0,
             snapshot_bytes_max: 64 << 20,
             memory_max: 0,
             dedupe_max: 0,

@@ -159,9 +159,9 @@ impl Committer {
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
             let Shard { engine, batch, .. } = &mut **shard;
-            if let Some(mut observer) = taken.observer.take() {
+            batch.observers = std::mem::take(&mut taken.observers);
+            for observer in &mut batch.observers {
                 observer.batch_over(engine, ticket);
-                batch.observer = Some(observer);
             }
             self.own += (taken.records.len() - taken.snapshot) as u64 + 16;
             self.snapshot += taken.snapshot as u64;

@@ -26,8 +26,15 @@ impl Core {
         let for_disk = self.waits_for_disk() || self.acked.is_some();
         if self.progress.tell_settled(settled, for_disk) {
             for shard in &self.shards {
-                shard.lock(Work::Server).batch.observer = Some(make());
+                shard.lock(Work::Server).batch.observers.push(make());
             }
+        }
+    }
+
+    /// From now on each shard's facts are told to one of these as well, before they are settled.
+    pub fn watch(&self, mut make: impl FnMut() -> Box<dyn Observer>) {
+        for shard in &self.shards {
+            shard.lock(Work::Server).batch.observers.push(make());
         }
     }
 }

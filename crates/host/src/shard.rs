@@ -30,7 +30,7 @@ pub(crate) struct Batch {
     /// As much of it is in frames already.
     done: (usize, u32),
     /// Told of each fact; only of the batch that is open.
-    pub(crate) observer: Option<Box<dyn Observer>>,
+    pub(crate) observers: Vec<Box<dyn Observer>>,
 }
 
 /// A snapshot goes into frames of so many bytes: one frame has a limit, and a
@@ -41,7 +41,7 @@ impl Journal for Batch {
     fn record(&mut self, fact: &Fact) {
         fact.encode(&mut self.records);
         self.count += 1;
-        if let Some(observer) = &mut self.observer {
+        for observer in &mut self.observers {
             observer.decided(fact);
         }
     }

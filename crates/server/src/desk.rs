@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{
-    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, History, HookEvent,
-    NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, SetBy, Setting,
-    StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
+    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, History,
+    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, SetBy,
+    Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
-    Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Overrides,
-    Party, Principal, QueueSetup, QueueStats, Refusal,
+    Body, Caller, Command, Delivery, Ending, Handed, LargeBody, Message, MessageId, Ms, Name,
+    Outcome, Overrides, Party, Principal, QueueSetup, QueueStats, Refusal,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -153,6 +153,10 @@ impl Door for ServerDoor {
         self.0.looks.recent(queue, self.now())
     }
 
+    fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
+        self.0.tails.follow(&self.0.core, queue, after)
+    }
+
     fn thresholds(&self) -> Thresholds {
         locked(&self.0.config).attention.clone()
     }
@@ -178,6 +182,10 @@ impl Door for ServerDoor {
         let name = name.to_owned();
         let at_ms = self.wall().0;
         changed(setup, changes, &SetBy { name, at_ms })
+    }
+
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        self.0.core.end_of(id)
     }
 
     fn hook_events(&self) -> Vec<HookEvent> {

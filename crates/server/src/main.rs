@@ -40,6 +40,7 @@ mod spans;
 mod sqs;
 mod stats;
 mod stuck;
+mod tails;
 mod tls;
 mod trust;
 mod watchdog;

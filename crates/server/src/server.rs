@@ -32,6 +32,7 @@ use crate::quotas::Quotas;
 use crate::scripts::Scripts;
 use crate::sockets::{announce, bind, console, leave_out_taken, restrict, say};
 use crate::spans::Tracing;
+use crate::tails::Tails;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
 use crate::{admin, again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
@@ -57,6 +58,7 @@ pub(crate) struct Server {
     pub(crate) spans: Arc<Counts>,
     /// What became of each queue's numbers.
     pub(crate) looks: Looks,
+    pub(crate) tails: Tails,
     /// Who clients are and what they may do.
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
@@ -536,6 +538,7 @@ fn open(
         control: OnceLock::new(),
         spans,
         looks: Looks::default(),
+        tails: Tails::default(),
         trust,
         audit: Audit::new(&config.data),
         quotas,

@@ -75,6 +75,24 @@ fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
     asked(server.address_of("http"), &head, &body.to_string())
 }
 
+#[test]
+fn following_a_queue_takes_the_right_to_see_its_messages() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    for (who, queue, status) in [
+        ("ann", "ann-1", 200),
+        ("ann", "bob-1", 403),
+        ("bob", "bob-1", 200),
+    ] {
+        let line = format!("GET /queues/{queue}/tail");
+        assert_eq!(
+            api(&server, who, &line, &Value::Null).0,
+            status,
+            "{who} {queue}"
+        );
+    }
+}
+
 fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
     let head = format!(
         "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
@@ -303,4 +321,40 @@ fn on_the_control_socket_a_login_counts_more_than_the_account() {
     // The account that the server runs as may do everything.
     assert_eq!(status("GET", ""), 200);
     assert_eq!(status("DELETE", ""), 204);
+}
+
+#[test]
+fn what_became_of_a_message_is_told_to_those_who_may_see_its_queue() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let mut bob = memcache(&server, "bob");
+    bob.send(b"set sec 0 0 1\r\nx\r\nset ann 0 0 1\r\ny\r\n");
+    bob.expect(b"STORED\r\nSTORED\r\n");
+    for id in [1, 2] {
+        let line = format!("DELETE /messages/{id}");
+        assert_eq!(api(&server, "bob", &line, &json!({})).0, 204);
+    }
+    let trace = |name: &str, id: u64| {
+        api(
+            &server,
+            name,
+            &format!("GET /messages/{id}/trace"),
+            &json!({}),
+        )
+    };
+    let (status, told) = trace("bob", 1);
+    assert_eq!(
+        (status, &told["end"], &told["by"]),
+        (200, &json!("deleted"), &json!("user bob"))
+    );
+    assert_eq!(trace("ann", 1).0, 403);
+    // Who did it is for those who operate the server.
+    let (status, told) = trace("ann", 2);
+    assert_eq!(
+        (status, &told["end"], &told["by"]),
+        (200, &json!("deleted"), &Value::Null)
+    );
+    // With its queue it is nobody's but theirs.
+    assert_eq!(api(&server, "bob", "DELETE /queues/ann", &json!({})).0, 204);
+    assert_eq!((trace("ann", 2).0, trace("bob", 2).0), (403, 200));
 }

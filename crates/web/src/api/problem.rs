@@ -117,6 +117,12 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
     }
 
+    pub(crate) fn too_many_tails() -> Self {
+        let detail =
+            "16 queues are followed, as many as may be; one is free 30 s after its last request";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
+    }
+
     pub(crate) fn too_many_polls() -> Self {
         let detail = "as many polls wait as may (max_connections)";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
@@ -174,6 +180,19 @@ impl Problem {
 
     pub(crate) fn not_found() -> Self {
         Self::refused(Refusal::NotFound)
+    }
+
+    /// What became of a message is not known.
+    pub(crate) fn no_trace(id: MessageId) -> Self {
+        let detail = format!(
+            "nothing is known of message {}: it was never there, or more messages than ends_max \
+             have gone since",
+            id.0
+        );
+        Self {
+            detail,
+            ..Self::not_found()
+        }
     }
 
     /// It may not be done, whoever the visitor is.

@@ -533,6 +533,11 @@ pub(super) async fn find(asked: Asked) -> Result<Response, Problem> {
         if asked.ask(peek).await.is_ok() {
             return Ok(reply::redirect(&format!("{root}messages/{id}")));
         }
+        let api = &asked.console.api;
+        if let Some(mut told) = api.how_it_went(&asked.visitor, MessageId(id)).await {
+            told.replace_range(..1, "M");
+            return Ok(asked.console.app.redirect("", told + "."));
+        }
     }
     if let Some(id) = BatchId::parse(&text)
         && asked.ask(Command::Batch(BatchAsk::Show(id))).await.is_ok()
