@@ -75,8 +75,15 @@ impl Elsewhere for Shown {
     }
 
     fn made(&self, setup: &QueueSetup) -> bool {
-        let mut tags = setup.settings.tags.iter();
-        tags.any(|(tag, _)| tag.starts_with(OWN.as_bytes()))
+        let own = &setup.own;
+        let has = |start: &[u8]| {
+            let mut tags = setup.settings.tags.iter();
+            tags.any(|(tag, _)| tag.starts_with(start))
+        };
+        // What a queue has from its making here, unless somebody set it later.
+        let given = [own.default_ttr_ms, own.ttl_ms, own.message_bytes_max];
+        let by_making = given.iter().flatten().count() >= 2;
+        (by_making && !has(b"quintet:set:")) || has(OWN.as_bytes())
     }
 
     fn legend(&self) -> &'static str {
