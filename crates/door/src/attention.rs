@@ -295,8 +295,7 @@ impl Thresholds {
         let set_aside = stats.totals.puts == 0 && stats.totals.moved_in > 0;
         gauges.ready > 0
             && stats.oldest_ms >= self.unconsumed_ms
-            && gauges.waiters + gauges.lookers + gauges.reserved == 0
-            && recent.is_none_or(|recent| recent.left.finished == 0)
+            && lacks_consumers(stats, recent)
             && !set_aside
             && !self.is_muted(&stats.name)
     }
@@ -338,10 +337,21 @@ fn consumers(waiters: u64) -> String {
     }
 }
 
+/// True if nobody waits for messages of a queue, holds any, or has taken one lately.
+fn lacks_consumers(stats: &QueueStats, recent: Option<&Recent>) -> bool {
+    let gauges = &stats.gauges;
+    let tries = |recent: &Recent| recent.left.finished + recent.failures + recent.timeouts;
+    gauges.waiters + gauges.lookers + gauges.reserved == 0
+        && recent.is_none_or(|recent| tries(recent) == 0)
+}
+
 /// Why messages of a queue wait, in a sentence; empty: nothing is known to hold them back.
 pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
     let gauges = &stats.gauges;
-    let limited = recent.map_or(0, |recent| recent.limited);
+    let recent_of = |of: fn(&Recent) -> u64| recent.map_or(0, of);
+    let limited = recent_of(|recent| recent.limited);
+    let failures = recent_of(|recent| recent.failures);
+    let finished = recent_of(|recent| recent.left.finished);
     match () {
         () if stats.down => "The queue is down.".to_owned(),
         () if stats.paused => "The queue is paused.".to_owned(),
@@ -359,7 +369,11 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
             "A limit held messages back at {}.",
             of(limited, "take", "takes")
         ),
-        () if gauges.ready > 0 && gauges.waiters + gauges.lookers + gauges.reserved == 0 => {
+        () if failures > 0 && failures >= finished => {
+            let tries = of(failures + finished, "try", "tries");
+            format!("{} of the newest {tries} failed.", count(failures))
+        }
+        () if gauges.ready > 0 && lacks_consumers(stats, recent) => {
             "The queue has no consumers.".to_owned()
         }
         () => String::new(),

@@ -178,6 +178,10 @@ fn a_queue_without_consumers_is_told_only_where_that_means_something() {
     assert_eq!(without(|stats, _| stats.oldest_ms -= 1), None);
     assert_eq!(without(|stats, _| stats.gauges.waiters = 1), None);
     assert_eq!(without(|_, recent| recent.left.finished = 1), None);
+    assert_eq!(without(|_, recent| recent.failures = 1), None);
+    assert_eq!(without(|_, recent| recent.timeouts = 1), None);
+    assert_eq!(without(|stats, _| stats.gauges.lookers = 1), None);
+    assert_eq!(without(|stats, _| stats.gauges.reserved = 1), None);
     // A dead-letter queue: nothing was put there, all of it was moved there.
     assert_eq!(without(|stats, _| stats.totals.moved_in = 10), None);
     let muted = Thresholds {
@@ -328,4 +332,45 @@ fn of_several_faults_a_queue_is_told_of_the_worst() {
         mend(&mut stats, &mut recent);
     }
     assert_eq!(Thresholds::default().judge(&stats, Some(&recent)), None);
+}
+
+#[test]
+fn why_messages_wait_is_said_of_the_nearest_cause() {
+    let why = |change: fn(&mut QueueStats, &mut Recent)| {
+        let (mut stats, mut recent) = (QueueStats::default(), Recent::default());
+        stats.gauges.ready = 5;
+        change(&mut stats, &mut recent);
+        why_slow(&stats, Some(&recent))
+    };
+    assert_eq!(why(|_, _| {}), "The queue has no consumers.");
+    assert_eq!(why(|stats, _| stats.gauges.ready = 0), "");
+    // Consumers that ask now and then, and hold nothing at the moment.
+    assert_eq!(why(|_, recent| recent.left.finished = 1), "");
+    assert_eq!(
+        why(|_, recent| recent.failures = 3),
+        "3 of the newest 3 tries failed."
+    );
+    let half = |recent: &mut Recent| {
+        recent.failures = 3;
+        recent.left.finished = 3;
+    };
+    assert_eq!(why(|_, recent| recent.left.finished = 4), "");
+    let (mut stats, mut recent) = (QueueStats::default(), Recent::default());
+    half(&mut recent);
+    let failed = "3 of the newest 6 tries failed.";
+    assert_eq!(why_slow(&stats, Some(&recent)), failed);
+    recent.left.finished = 4;
+    assert_eq!(why_slow(&stats, Some(&recent)), "");
+    half(&mut recent);
+    recent.limited = 2;
+    let limited = "A limit held messages back at 2 takes.";
+    assert_eq!(why_slow(&stats, Some(&recent)), limited);
+    stats.keys_limited = 1;
+    assert!(why_slow(&stats, Some(&recent)).contains("1 key "));
+    stats.limited = true;
+    assert!(why_slow(&stats, Some(&recent)).contains("0 messages are reserved"));
+    stats.paused = true;
+    assert_eq!(why_slow(&stats, Some(&recent)), "The queue is paused.");
+    stats.down = true;
+    assert_eq!(why_slow(&stats, Some(&recent)), "The queue is down.");
 }

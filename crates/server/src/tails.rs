@@ -219,6 +219,10 @@ fn with_body(message: &Message, what: &'static str) -> Happened {
 }
 
 /// What a fact means to somebody who follows its queue.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest happens to no message"
+)]
 fn event(fact: &Fact) -> Option<Happened> {
     Some(match fact {
         Fact::Put(message) => with_body(message, "put"),

@@ -173,7 +173,7 @@ enum Command {
 }
 
 /// Where the server is.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 struct Where {
     /// Data directory of the server [default: the first with a server of ./data,
     /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].

@@ -8,8 +8,10 @@ use quintet_engine::{Name, Pattern, QueueTotals};
 use serde_json::{Value, json};
 
 use super::Where;
+use super::api::part;
 use super::client::Client;
 use super::table::{named, seen, table};
+use super::top::{Finding, findings};
 
 /// Arguments of `stats`.
 #[derive(clap::Args)]
@@ -34,15 +36,15 @@ pub(super) struct Stats {
 
 impl Stats {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let of = self
-            .queue
-            .map_or_else(|| json!({}), |queue| json!({ "queue": queue }));
-        let reply =
+        let queue = self.queue.as_deref();
+        let of = queue.map_or_else(|| json!({}), |queue| json!({ "queue": queue }));
+        let mut reply =
             Client::connect(&self.at)?.ask(&json!({ "stats": of }), &mut std::io::empty())?;
-        let numbers = reply
-            .get("queue")
-            .or_else(|| reply.get("stats"))
-            .unwrap_or(&Value::Null);
+        let key = if queue.is_some() { "queue" } else { "stats" };
+        let numbers = &mut reply[key];
+        if !self.locks {
+            judge(&self.at, queue, numbers);
+        }
         let mut out = stdout().lock();
         if self.locks {
             table(&locks(numbers), &mut out)?;
@@ -54,17 +56,50 @@ impl Stats {
         }
         let pairs = numbers.as_object().into_iter().flatten();
         let pairs = pairs.filter(|(_, value)| self.all || value.as_f64() != Some(0.0));
-        let pairs: Vec<(&String, String)> = pairs
-            .map(|(key, value)| match key.as_str() {
-                "name" => (key, named(value.as_str().unwrap_or_default())),
-                _ => (key, plain(value)),
-            })
-            .collect();
+        let pairs: Vec<_> = pairs.flat_map(|(key, value)| lines(key, value)).collect();
         let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         for (key, value) in pairs {
             writeln!(out, "{key:width$}  {value}")?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Adds what the API knows beside numbers: what needs attention, why a queue's messages wait, and
+/// why they left. Nothing where it is not asked on this way (`--server tls://`).
+fn judge(at: &Where, queue: Option<&str>, numbers: &mut Value) {
+    let at = &Where {
+        verbose: false,
+        ..at.clone()
+    };
+    if let Some(queue) = queue {
+        let told = at.api("GET", &format!("/queues/{}", part(queue)), None);
+        let told = told.unwrap_or_default();
+        for key in ["why_slow", "left_per_s"] {
+            numbers[key] = told[key].clone();
+        }
+    }
+    let name = numbers["name"].as_str().map(str::to_owned);
+    let Some(found) = findings(at) else { return };
+    let about = |finding: &Finding| name.as_ref().is_none_or(|name| finding.queue == *name);
+    let found = found.into_iter().filter(about).map(|finding| finding.text);
+    numbers["needs_attention"] = found.collect::<Vec<_>>().into();
+}
+
+/// The lines of a value: a list has one for each, an object's numbers have one each.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest is one value")]
+fn lines(key: &str, value: &Value) -> Vec<(String, String)> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(all) => all.iter().map(|one| (key.to_owned(), plain(one))).collect(),
+        Value::Object(all) => {
+            let all = all.iter();
+            all.map(|(of, value)| (format!("{key}_{of}"), plain(value)))
+                .collect()
+        }
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) if key == "name" => vec![(key.to_owned(), named(text))],
+        value => vec![(key.to_owned(), plain(value))],
     }
 }
 

@@ -207,4 +207,5 @@ fn a_healthy_server_with_2000_queues_needs_no_attention() {
     assert_eq!(findings(&server), Vec::<Value>::new());
     let (_, shown) = page(&server, "/");
     assert!(!shown.contains("Needs attention</h2>"), "{shown}");
+    assert!(shown.len() < 100 << 10, "{} bytes", shown.len());
 }

@@ -22,6 +22,7 @@ mod settings;
 mod shards;
 mod socket;
 mod sqs;
+mod tail;
 mod top;
 mod trace;
 mod transfer;

@@ -75,6 +75,24 @@ fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
     asked(server.address_of("http"), &head, &body.to_string())
 }
 
+#[test]
+fn following_a_queue_takes_the_right_to_see_its_messages() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    for (who, queue, status) in [
+        ("ann", "ann-1", 200),
+        ("ann", "bob-1", 403),
+        ("bob", "bob-1", 200),
+    ] {
+        let line = format!("GET /queues/{queue}/tail");
+        assert_eq!(
+            api(&server, who, &line, &Value::Null).0,
+            status,
+            "{who} {queue}"
+        );
+    }
+}
+
 fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
     let head = format!(
         "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\n\

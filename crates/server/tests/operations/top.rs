@@ -1,6 +1,7 @@
 //! `quintet top` on a real terminal, which tmux keeps, at several widths.
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{Server, Start, eventually, quintet, text};
 
@@ -19,7 +20,9 @@ impl Tmux {
 
     /// Starts `top` on a server.
     fn of(server: &Server, columns: u32) -> Self {
-        let tmux = Self(format!("quintet-{}-{columns}", std::process::id()));
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let tmux = Self(format!("quintet-{}-{number}", std::process::id()));
         let binary = quintet(&[]).get_program().to_string_lossy().into_owned();
         let top = format!(
             "'{binary}' top --every 200ms --data '{}'",
@@ -126,4 +129,59 @@ fn dead_letters_are_shown_with_their_errors() {
     );
     tmux.keys("r");
     tmux.shows(&["1 messages retried"]);
+}
+
+#[test]
+fn stats_and_top_say_what_needs_attention_and_why_messages_wait() {
+    let config = "attention_unconsumed = 1\nattention_unconsumed_for = '0s'\n";
+    let server = Start::of(config).serve();
+    server.run(&["put", "stra\u{df}e", "x"]);
+    let finding = "stra\u{df}e has no consumers: 1 ready, the oldest for ";
+    let of_server = text(&server.run(&["stats"]).stdout);
+    let line = of_server
+        .lines()
+        .find(|line| line.starts_with("needs_attention "));
+    assert!(
+        line.is_some_and(|line| line.contains(finding)),
+        "{of_server}"
+    );
+    let of_queue = text(&server.run(&["stats", "stra\u{df}e"]).stdout);
+    for part in [
+        finding,
+        "why_slow  ",
+        "  The queue has no consumers.",
+        "  stra\u{df}e\n",
+    ] {
+        assert!(of_queue.contains(part), "{part}: {of_queue}");
+    }
+    let json = server.run(&["stats", "stra\u{df}e", "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["why_slow"], "The queue has no consumers.");
+    assert!(
+        json["needs_attention"]
+            .as_array()
+            .is_some_and(|all| all.len() == 1),
+        "{json}"
+    );
+    let once = text(&server.run(&["top", "--once"]).stdout);
+    assert!(once.contains(&format!("\n{finding}")), "{once}");
+    if is_there() {
+        let tmux = Tmux::of(&server, 80);
+        tmux.shows(&[finding]);
+        tmux.keys("Enter");
+        tmux.shows(&["why slow      The queue has no consumers."]);
+        tmux.keys("Escape");
+        tmux.shows(&["1 queues"]);
+        tmux.keys("a");
+        tmux.shows(&["Needs attention, the worst first", finding]);
+        tmux.keys("Escape");
+        tmux.shows(&["1 queues"]);
+        tmux.keys("f");
+        // It follows from some moment on.
+        eventually("a followed put", || {
+            server.run(&["put", "stra\u{df}e", "{\"mark\": 1}"]);
+            let screen = tmux.ask(&["-u", "capture-pane", "-p"]);
+            screen.contains("{\"mark\": 1}").then_some(())
+        });
+    }
 }

@@ -22,6 +22,7 @@ mod release;
 mod server;
 mod setup;
 mod stats;
+mod tail;
 mod trace;
 mod types;
 mod workers;
@@ -296,7 +297,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/openapi.json", get(openapi::document))
         .route("/events", get(events::stream))
         .route("/attention", get(queues::attention))
-        .route("/queues/{queue}/tail", get(queues::tail))
+        .route("/queues/{queue}/tail", get(tail::tail))
         .route("/queues", get(queues::list))
         .route("/queues/{queue}", get(queues::show).delete(queues::remove))
         .route("/queues/{queue}/history", get(queues::history))

@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 
 use super::{
     batches, bulk, cron, events, leases, messages, names, over, queues, release, server, setup,
-    trace, workers,
+    tail, trace, workers,
 };
 use crate::reply;
 
@@ -21,7 +21,7 @@ use crate::reply;
     ),
     paths(
         queues::attention,
-        queues::tail,
+        tail::tail,
         queues::list,
         queues::show,
         queues::history,

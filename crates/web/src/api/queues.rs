@@ -6,12 +6,12 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_door::attention::Findings;
-use quintet_engine::{Command, Filter, ListState, QueueStats, Refusal, Sweep, SweepAct, WallAhead};
+use quintet_engine::{Command, QueueStats, WallAhead};
 use serde_json::Value;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Attention, Child, Named, PastOfQueue, PauseFor, Queues, Tail};
+use super::types::{Attention, Child, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
 use crate::reply;
 use crate::visitor::Visitor;
@@ -79,40 +79,6 @@ pub(super) async fn attention(
     let found = found.ranked(api.door.unready()).into_iter();
     let findings = found.map(types::Finding::of).collect();
     Ok(reply::document(&Attention { findings }))
-}
-
-/// What became of a queue's messages since event number `after`, the newest 1,024 at most; without
-/// `after`, or with 0, only the number to go on with. Events are those decided since the first such
-/// request; the queue is followed for 30 s after the last one. The queue need not be there yet.
-#[utoipa::path(get, path = "/api/v1/queues/{queue}/tail", operation_id = "tail_queue", tag = "queues",
-    params(("queue" = String, Path), ("after" = Option<u64>, Query, description = "`next` of the page before")),
-    responses((status = 200, body = Tail), (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn tail(
-    State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    Path(queue): Path<String>,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    let query = read::Query::of(&uri, &["after"], &[])?;
-    let after = query.number("after", u64::MAX)?.unwrap_or(0);
-    let queue = read::queue(&queue)?;
-    // Bodies are told, so it takes the right to see messages.
-    let look = Sweep {
-        queue: queue.clone(),
-        state: ListState::Ready,
-        filter: Filter::default(),
-        act: SweepAct::Show,
-        after: None,
-        max: 1,
-    };
-    match api.swept(&visitor, look).await {
-        Err(problem) if problem.code != Refusal::QueueNotFound.code() => return Err(problem),
-        Err(_) | Ok(_) => {}
-    }
-    let followed = api.door.follow(&queue, after);
-    let followed = followed.ok_or_else(Problem::too_many_tails)?;
-    Ok(reply::document(&Tail::of(followed)))
 }
 
 /// Numbers of a queue: what it holds, and what went through it.

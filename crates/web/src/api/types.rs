@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::attention::{Found, Level, why_slow};
-use quintet_door::{Followed, Happened, History, Rates, Recent, Series, Setting};
+use quintet_door::{History, Rates, Recent, Series, Setting};
 use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -446,30 +446,6 @@ pub(super) struct Traced {
     pub(super) new_id: Option<u64>,
 }
 
-/// Messages that failed in the same way.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Kind {
-    /// The first line of their error, with each number as `#`; empty: nobody said why.
-    pub(super) error: String,
-    pub(super) messages: u64,
-    /// The id of the newest.
-    pub(super) newest: u64,
-    /// How long ago that was buried, or became a dead letter.
-    pub(super) newest_ms: u64,
-    /// The queue it came from as a dead letter.
-    pub(super) from: Option<String>,
-}
-
-/// What failed, those of most messages first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Errors {
-    pub(super) errors: Vec<Kind>,
-    /// Messages that were counted.
-    pub(super) messages: u64,
-    /// Go on with this; null: all were counted.
-    pub(super) cursor: Option<String>,
-}
-
 /// Messages of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {
@@ -609,52 +585,6 @@ pub(super) struct Past {
     pub(super) out_per_s: Vec<Option<f64>>,
     /// The same by why they left: finished, removed, failed, dropped, expired, moved.
     pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
-}
-
-/// What became of a queue's messages.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Tail {
-    /// Oldest first.
-    pub(super) events: Vec<Event>,
-    /// For `after` of the next request.
-    pub(super) next: u64,
-    /// Events before these that are kept no longer.
-    pub(super) missed: u64,
-}
-
-/// Something that happened to a message.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Event {
-    pub(super) at_ms: u64,
-    /// 0: it happened to many.
-    pub(super) id: u64,
-    /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked, edited,
-    /// taken, finished, deleted, dropped, expired, replaced, moved, dead_letter or purged.
-    pub(super) event: &'static str,
-    /// Why it failed or was buried; how many were purged.
-    pub(super) note: String,
-    /// Length of the body; null: the message was put before the queue was followed.
-    pub(super) bytes: Option<u64>,
-    /// How the body begins, 256 bytes at most.
-    pub(super) body_start: String,
-}
-
-impl Tail {
-    pub(super) fn of(followed: Followed) -> Self {
-        let event = |one: Happened| Event {
-            at_ms: one.at.0,
-            id: one.id.0,
-            event: one.what,
-            note: lossy(&one.note),
-            bytes: one.bytes,
-            body_start: lossy(&one.body),
-        };
-        Self {
-            events: followed.events.into_iter().map(event).collect(),
-            next: followed.next,
-            missed: followed.missed,
-        }
-    }
 }
 
 /// Why queues need attention, the worst first.

@@ -6,7 +6,7 @@ use quintet_engine::{Left, QueueTotals};
 use serde_json::Value;
 
 use super::super::show::totals;
-use super::super::table::named;
+use super::super::table::{named, seen};
 
 /// Looks of a trend.
 pub(super) const TREND: usize = 8;
@@ -40,12 +40,12 @@ pub(super) struct Queue {
 
 /// Why a queue needs attention.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Finding {
+pub(in super::super) struct Finding {
     /// In the notation of the API; empty: it is about several, or about the server.
-    pub(super) queue: String,
+    pub(in super::super) queue: String,
     pub(super) alarm: bool,
     /// Sentences, for people.
-    pub(super) text: String,
+    pub(in super::super) text: String,
 }
 
 /// A message that failed for good.
@@ -78,8 +78,8 @@ pub(super) struct Look {
     pub(super) queues: Vec<Queue>,
     /// `None`: whoever looks may not see them.
     pub(super) connections: Option<Vec<Connection>>,
-    /// The worst first.
-    pub(super) findings: Vec<Finding>,
+    /// The worst first; `None`: the server does not say.
+    pub(super) findings: Option<Vec<Finding>>,
 }
 
 impl Queue {
@@ -109,6 +109,24 @@ impl Queue {
             out: known[1].as_f64(),
             created_ms: number("created_ms"),
             totals: totals(queue),
+        }
+    }
+}
+
+impl Finding {
+    /// Reads one of the API's.
+    pub(super) fn of(told: &Value) -> Self {
+        let text = |key: &str| told[key].as_str().unwrap_or_default();
+        let queue = text("queue");
+        let says = match text("text").strip_prefix(queue) {
+            Some(rest) => format!("{}{}", named(queue), seen(rest)),
+            None => seen(text("text")),
+        };
+        let because = seen(text("because"));
+        Self {
+            queue: queue.to_owned(),
+            alarm: text("level") == "alarm",
+            text: format!("{says} {because}").trim_end().to_owned(),
         }
     }
 }
@@ -166,7 +184,7 @@ pub(super) mod tests {
                 .map(|queue| Queue::of(queue, &json!({ "work": [7.5, 0.0] })))
                 .collect(),
             connections: None,
-            findings: Vec::new(),
+            findings: None,
         };
         let first = look(1000, &[queue("work", 10, 0)]);
         assert_eq!(
@@ -192,5 +210,16 @@ pub(super) mod tests {
         anew["created_ms"] = 9.into();
         let third = look(4000, &[anew]).since(&second);
         assert_eq!(third.queues[0].into, Some(7.5), "it is another queue");
+    }
+
+    #[test]
+    fn a_finding_shows_its_queue_as_letters_and_steers_no_terminal() {
+        let found = Finding::of(&json!({ "queue": "stra\\xc3\\x9fe", "level": "alarm",
+            "text": "stra\\xc3\\x9fe fails: 3 of 3 tries.", "because": "\u{1b}[2J" }));
+        assert_eq!(found.text, "stra\u{df}e fails: 3 of 3 tries. \\x1b[2J");
+        assert!(found.alarm);
+        let many = json!({ "queue": null, "level": "warning", "text": "2 queues.", "because": "" });
+        let many = Finding::of(&many);
+        assert_eq!((many.text.as_str(), many.queue.as_str()), ("2 queues.", ""));
     }
 }

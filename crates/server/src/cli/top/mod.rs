@@ -15,10 +15,12 @@ use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, Key
 use serde_json::{Value, json};
 
 use super::Where;
+use super::api::part;
 use super::client::{Client, Refused};
 use super::table::{named, seen, table};
-use super::tail::{self, Sight};
+use super::tail;
 use super::verbs::{Bulk, PURGE, RETRY, clients, duration, preview, queue, shown};
+pub(super) use look::Finding;
 use look::{Connection, Dead, Look, Queue};
 use screen::{Act, Column, Key, Page, Screen};
 
@@ -52,9 +54,14 @@ pub(super) struct Top {
 
 impl Top {
     pub(super) fn run(self) -> Result<ExitCode> {
+        let client = Some(Client::connect(&self.at)?);
         let mut server = Server {
-            client: Some(Client::connect(&self.at)?),
-            at: self.at,
+            client,
+            // It was said once, and a screen has no place for it.
+            at: Where {
+                verbose: false,
+                ..self.at
+            },
             began: Instant::now(),
         };
         let mut screen = Screen::new(self.filter);
@@ -93,7 +100,7 @@ const SLICES: u32 = 10;
 fn print(screen: &Screen) -> Result<ExitCode> {
     let mut out = stdout().lock();
     writeln!(out, "{}", view::title(screen, usize::MAX))?;
-    for finding in &screen.look.findings {
+    for finding in screen.findings() {
         writeln!(out, "{}", finding.text)?;
     }
     let mut rows = vec![PRINTED.map(|column| column.name().to_owned())];
@@ -144,8 +151,17 @@ impl Server {
                 .map(|queue| Queue::of(queue, &rates))
                 .collect(),
             connections: connections.map(|all| all.iter().map(connection).collect()),
-            findings: Vec::new(),
+            findings: findings(&self.at),
         })
+    }
+
+    /// Why messages of a queue wait; empty: nothing is known to hold them back.
+    fn why_slow(&self, queue: &str) -> String {
+        let told = self
+            .at
+            .api("GET", &format!("/queues/{}", part(queue)), None);
+        let told = told.unwrap_or_default();
+        told["why_slow"].as_str().unwrap_or_default().to_owned()
     }
 
     /// The buried messages of a queue, and its dead letters.
@@ -213,6 +229,13 @@ impl Server {
     }
 }
 
+/// Why queues need attention, the worst first; `None`: the server does not say on this way.
+pub(super) fn findings(at: &Where) -> Option<Vec<Finding>> {
+    let told = at.api("GET", "/attention", None).ok()?;
+    let all = told["findings"].as_array()?.iter();
+    Some(all.map(Finding::of).collect())
+}
+
 /// Adds what a slice finds; answers where the next one begins.
 fn slice_of_dead(client: &mut Client, of: &Value, all: &mut Vec<Dead>) -> Result<Value> {
     let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
@@ -253,7 +276,7 @@ fn watch(
     every: Duration,
 ) -> Result<()> {
     let mut next = Instant::now() + every;
-    let mut sight: Option<Sight> = None;
+    let mut followed = 0;
     loop {
         terminal.draw(|frame| view::draw(screen, frame))?;
         if event::poll(next.saturating_duration_since(Instant::now()))? {
@@ -276,7 +299,7 @@ fn watch(
                 }
             }
             if page != screen.page {
-                sight = None;
+                followed = 0;
                 // What it needs and is not known yet comes now.
                 next = Instant::now();
             }
@@ -284,9 +307,14 @@ fn watch(
         }
         next = Instant::now() + every;
         let seen = match screen.page.clone() {
-            Page::Follow(queue) => follow(server, screen, &queue, &mut sight),
+            Page::Follow(queue) => tail::events(&server.at, &queue, &mut followed)
+                .map(|events| screen.followed(events.iter().map(tail::line))),
             Page::Dead(queue) => server.dead(&queue).map(|dead| screen.dead = Some(dead)),
-            Page::Queue(_) | Page::Queues | Page::Connections | Page::Attention | Page::Help => {
+            Page::Queue(queue) => server.look().map(|look| {
+                screen.seen(look);
+                screen.why_slow = server.why_slow(&queue);
+            }),
+            Page::Queues | Page::Connections | Page::Attention | Page::Help => {
                 server.look().map(|look| screen.seen(look))
             }
         };
@@ -320,22 +348,6 @@ fn is_stopped() -> bool {
     waits
         && event::read()
             .is_ok_and(|input| matches!(key(&input), Some(Key::Escape | Key::Interrupt)))
-}
-
-fn follow(
-    server: &mut Server,
-    screen: &mut Screen,
-    queue: &str,
-    sight: &mut Option<Sight>,
-) -> Result<()> {
-    let after = server.ask(|client| tail::look(client, queue))?;
-    if let Some(before) = sight {
-        let at = tail::time_of_day(crate::trust::wall_ms());
-        let events = tail::between(before, &after);
-        screen.followed(events.iter().map(|event| format!("{at}  {}", event.line())));
-    }
-    *sight = Some(after);
-    Ok(())
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "others mean nothing here")]

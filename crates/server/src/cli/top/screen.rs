@@ -271,10 +271,14 @@ impl Screen {
         }
     }
 
+    /// Why queues need attention, as far as the server says.
+    pub(super) fn findings(&self) -> &[Finding] {
+        self.look.findings.as_deref().unwrap_or_default()
+    }
+
     /// Why a queue needs attention, if it does.
     pub(super) fn finding(&self, queue: &Queue) -> Option<&Finding> {
-        self.look
-            .findings
+        self.findings()
             .iter()
             .find(|finding| finding.queue == queue.name)
     }
@@ -387,7 +391,7 @@ impl Screen {
     fn key_of_lines(&mut self, key: Key) -> Act {
         let all = match self.page {
             Page::Dead(_) => self.dead.as_ref().map_or(0, Vec::len),
-            Page::Attention => self.look.findings.len(),
+            Page::Attention => self.findings().len(),
             Page::Queues | Page::Connections | Page::Queue(_) | Page::Follow(_) | Page::Help => {
                 self.look.connections.as_ref().map_or(0, Vec::len)
             }

@@ -18,7 +18,7 @@ fn screen() -> Screen {
             .map(|queue| Queue::of(queue, &json!({})))
             .collect(),
         connections: None,
-        findings: Vec::new(),
+        findings: None,
     });
     screen
 }
@@ -138,14 +138,14 @@ fn bad() -> Screen {
             .map(|queue| Queue::of(queue, &json!({})))
             .collect(),
         connections: None,
-        findings: vec![
+        findings: Some(vec![
             Finding {
                 queue: name.to_owned(),
                 alarm: true,
                 text: format!("{name} lost 25 messages within 1 min: 25 dropped."),
             },
             Finding::default(),
-        ],
+        ]),
     };
     let umlaut = queue("stra\\xc3\\x9fe", 1, 0);
     screen.seen(look(1000, &[many.clone(), umlaut.clone()]));

@@ -15,6 +15,9 @@ use super::screen::{Asks, Column, Page, Screen};
 /// Cells of a queue's name before columns are left out for it.
 const NAME_MIN: usize = 16;
 
+/// What follows the name of a paused queue.
+const PAUSED: &str = " (paused)";
+
 /// Findings above the queues.
 const FINDINGS: usize = 5;
 
@@ -55,7 +58,7 @@ pub(super) fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     match &screen.page {
         Page::Queues => {
             let most = FINDINGS.min(usize::from(middle.height) / 4);
-            let lines = screen.look.findings.len().min(most);
+            let lines = screen.findings().len().min(most);
             let lines = u16::try_from(lines).unwrap_or(0);
             let parts = [Constraint::Length(lines), Constraint::Min(0)];
             let [above, below] = Layout::vertical(parts).areas(middle);
@@ -145,7 +148,7 @@ fn footing(screen: &Screen) -> String {
 /// A queue's cell.
 pub(super) fn cell(queue: &Queue, column: Column) -> String {
     match column {
-        Column::Name if queue.paused => format!("{} (paused)", queue.shown),
+        Column::Name if queue.paused => format!("{}{PAUSED}", queue.shown),
         Column::Name => queue.shown.clone(),
         Column::Ready => queue.ready.to_string(),
         Column::Trend => trend(&queue.trend),
@@ -219,7 +222,9 @@ fn queues(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let heads = columns.iter().map(|&(column, wide)| head(column, wide));
     let heads = std::iter::once(head(Column::Name, 0)).chain(heads);
     let lines = shown.iter().map(|queue| {
-        let text = elide(&cell(queue, Column::Name), name, name / 3);
+        let paused = if queue.paused { PAUSED } else { "" };
+        let room = name.saturating_sub(paused.len());
+        let text = elide(&queue.shown, room, room / 3) + paused;
         let numbers = columns
             .iter()
             .map(|&(column, wide)| pad(&cell(queue, column), wide, true));
@@ -254,7 +259,7 @@ fn of_finding(finding: &Finding) -> Style {
 
 /// A line of each finding from `first` on.
 fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
-    let all = &screen.look.findings;
+    let all = screen.findings();
     let shown = all.iter().skip(first).take(usize::from(area.height));
     let items = shown.enumerate().map(|(at, finding)| {
         let cells = usize::from(area.width);
@@ -269,11 +274,18 @@ fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
 }
 
 fn attention(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
-    if screen.look.findings.is_empty() {
-        frame.render_widget("nothing needs attention", area);
+    let text = match &screen.look.findings {
+        None => {
+            "the server does not say it on this way: use its socket, or --server https://HOST:PORT"
+        }
+        Some(all) if all.is_empty() => "nothing needs attention",
+        Some(_) => "",
+    };
+    if !text.is_empty() {
+        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
         return;
     }
-    let lines = screen.look.findings.iter().skip(screen.scrolled);
+    let lines = screen.findings().iter().skip(screen.scrolled);
     let lines: Vec<_> = lines
         .take(usize::from(area.height))
         .map(|finding| Line::styled(finding.text.clone(), of_finding(finding)))

@@ -1,0 +1,128 @@
+//! `quintet tail`.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::Where;
+use super::api::part;
+use super::table::{pad, seen};
+use super::verbs::{duration, preview};
+
+/// Arguments of `tail`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quintet tail work
+  quintet tail work --contains 'user 7'
+  quintet tail work --json | grep '\"event\":\"failed\"'
+  quintet tail work --every 250ms --count 10
+
+Prints what happens to messages from now on, as the server decides it, and takes nothing: put, reserved,
+finished, failed, timed_out, buried, expired, dropped, moved and others. The body is known of messages
+that were put since, the first 256 bytes of it. A queue with memory = true tells nothing.")]
+pub(super) struct Tail {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue; it need not be there yet.
+    queue: String,
+    /// Only messages whose body contains this text, in its first 256 bytes.
+    #[arg(long, value_name = "TEXT")]
+    contains: Option<String>,
+    /// Time between two requests.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    every: u64,
+    /// End after so many lines.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tail {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let mut next = 0;
+        events(&self.at, &self.queue, &mut next)?;
+        let mut left = self.count.unwrap_or(u64::MAX);
+        while left > 0 {
+            // The server forgets who is silent for 30 s.
+            sleep(Duration::from_millis(self.every.clamp(1, 20_000)));
+            let mut out = stdout().lock();
+            for event in events(&self.at, &self.queue, &mut next)? {
+                if !self.fits(&event) {
+                    continue;
+                }
+                match self.json {
+                    true => writeln!(out, "{event}")?,
+                    false => writeln!(out, "{}", line(&event))?,
+                }
+                left -= 1;
+                if left == 0 {
+                    break;
+                }
+            }
+            out.flush()?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn fits(&self, event: &Value) -> bool {
+        let body = event["body_start"].as_str().unwrap_or_default();
+        self.contains
+            .as_deref()
+            .is_none_or(|text| body.contains(text))
+    }
+}
+
+/// What happened to a queue's messages since the request before; 0: this is the first one.
+///
+/// # Errors
+/// The server's no, or it is gone.
+pub(super) fn events(at: &Where, queue: &str, next: &mut u64) -> Result<Vec<Value>> {
+    let path = format!("/queues/{}/tail?after={next}", part(queue));
+    let mut page = at.api("GET", &path, None)?;
+    *next = page["next"]
+        .as_u64()
+        .context("the server is of another version")?;
+    let mut events: Vec<Value> = serde_json::from_value(page["events"].take())?;
+    if page["missed"].as_u64().unwrap_or(0) > 0 {
+        let missed = json!({ "event": "missed", "count": page["missed"] });
+        events.insert(0, missed);
+    }
+    Ok(events)
+}
+
+/// An event as a line for people.
+pub(super) fn line(event: &Value) -> String {
+    let text = |key: &str| event[key].as_str().unwrap_or_default();
+    if text("event") == "missed" {
+        return format!("          {} events were missed", event["count"]);
+    }
+    let note = match text("note") {
+        "" => String::new(),
+        note => format!("  ({})", seen(note)),
+    };
+    let line = format!(
+        "{}  {}  {}  {}{note}",
+        time_of_day(event["at_ms"].as_u64().unwrap_or(0)),
+        pad(text("event"), 9, false),
+        event["id"],
+        preview(text("body_start").as_bytes()),
+    );
+    line.trim_end().to_owned()
+}
+
+/// The clock's hours to seconds here.
+fn time_of_day(at_ms: u64) -> String {
+    let at = i64::try_from(at_ms).ok();
+    let at = at.and_then(chrono::DateTime::from_timestamp_millis);
+    at.map_or_else(String::new, |at| {
+        let here = at.with_timezone(&chrono::Local);
+        here.format("%H:%M:%S").to_string()
+    })
+}

@@ -1,0 +1,130 @@
+//! `quintet tail`, which follows what shards decide.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::Value;
+
+use crate::common::{PATIENCE, Server, Start, eventually, quintet, text};
+
+struct Tail {
+    child: Child,
+    lines: Receiver<Value>,
+}
+
+impl Tail {
+    fn of(server: &Server, words: &[&str]) -> Self {
+        let mut tail = quintet(&["tail", "work", "--json", "--every", "20ms", "--data"]);
+        tail.arg(&server.data).args(words).stdout(Stdio::piped());
+        let mut child = tail.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (told, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if told.send(serde_json::from_str(&line).unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn next(&self) -> (String, u64, String) {
+        let line = self.lines.recv_timeout(PATIENCE).expect("a line");
+        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        (
+            text("event"),
+            line["id"].as_u64().unwrap_or(0),
+            text("body_start"),
+        )
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.child.kill().unwrap_or_default();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn tail_tells_the_newest_of_a_long_queue_and_only_what_it_is_asked_for() {
+    let start = Start::default().sync("never");
+    let server = start.listen(&["memcache=0", "beanstalk=0"]).serve();
+    let mut client = server.client_of("memcache");
+    for at in 0..3000 {
+        client.put("work", at.to_string().as_bytes());
+    }
+    let tail = Tail::of(&server, &["--contains", "mark"]);
+    // It follows from some moment on, which shows in its first line.
+    eventually("the first line", || {
+        client.put("work", b"mark 0");
+        tail.lines
+            .recv_timeout(std::time::Duration::from_millis(20))
+            .ok()
+    });
+    let put = server.run(&["put", "work", "mark 1", "--rank", "0"]);
+    let id: u64 = text(&put.stdout).trim().parse().unwrap();
+    client.put("work", b"something else");
+    client.put("other", b"mark 2");
+
+    let mut jobs = server.client_of("beanstalk");
+    jobs.ask(b"watch work\r\n", b"WATCHING 2\r\n");
+    let reserved = format!("RESERVED {id} 6\r\nmark 1\r\n");
+    jobs.ask(b"reserve\r\n", reserved.as_bytes());
+    jobs.ask(format!("bury {id} 0\r\n").as_bytes(), b"BURIED\r\n");
+    server.run(&["kick", "work", "--yes"]);
+    let taken = server.run(&["take", "work"]);
+    assert_eq!(text(&taken.stdout), "mark 1");
+    let mut told = Vec::new();
+    while told.last() != Some(&"taken".to_owned()) {
+        let (event, of, body) = tail.next();
+        assert!(body.starts_with("mark "), "{event} {of} {body}");
+        if of == id {
+            assert_eq!(body, "mark 1");
+            told.push(event);
+        }
+    }
+    assert_eq!(told, ["put", "reserved", "buried", "kicked", "taken"]);
+}
+
+#[test]
+fn as_many_queues_are_followed_as_may_be_and_a_line_is_for_people() {
+    let server = Start::default().listen(&["http=0"]).serve();
+    let ask = |queue: &str, after: u64| {
+        let path = format!("GET /api/v1/queues/{queue}/tail?after={after}");
+        server.ask(&path, "", "")
+    };
+    for number in 0..16 {
+        assert_eq!(ask(&format!("q-{number}"), 0).status, 200);
+    }
+    let full = ask("one-more", 0);
+    assert_eq!(
+        (full.status, full.json()["code"].as_str()),
+        (503, Some("too_many_tails"))
+    );
+    server.run(&["put", "q-3", "a\u{1b}[2Jb"]);
+    let page = ask("q-3", 1).json();
+    assert_eq!(page["events"][0]["event"], "put", "{page}");
+    assert_eq!(page["events"][0]["bytes"], 6, "{page}");
+    assert_eq!(ask("q-3", 2).json()["events"], serde_json::json!([]));
+
+    let mut tail = quintet(&["tail", "q-3", "--every", "20ms", "--count", "1", "--data"]);
+    let tail = tail
+        .arg(&server.data)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (told, ended) = channel();
+    std::thread::spawn(move || told.send(tail.wait_with_output().unwrap()));
+    let printed = eventually("a line", || {
+        server.run(&["put", "q-3", "a\u{1b}[2Jb"]);
+        ended.try_recv().ok()
+    });
+    let line = text(&printed.stdout);
+    assert!(
+        line.contains("  put        ") && line.ends_with("  a\\x1b[2Jb\n"),
+        "{line}"
+    );
+}
