@@ -18,11 +18,23 @@ pub struct Sample {
 pub struct Rates {
     /// Put or moved in.
     pub into: f32,
+    /// Delayed ones that became due.
+    pub due: f32,
     /// By why they left.
     pub left: Left<f32>,
 }
 
 impl Rates {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            into: self.into + other.into,
+            due: self.due + other.due,
+            left: self.left.plus(other.left),
+        }
+    }
+
     /// All that left.
     pub fn out(&self) -> f32 {
         self.left.values().iter().sum()

@@ -21,8 +21,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use quintet_engine::{
-    Body, Caller, Command, Handed, Message, Ms, Name, Outcome, Party, Principal, QueueSetup,
-    QueueStats, Refusal, WallAhead,
+    Body, Caller, Command, Ending, Handed, Message, MessageId, Ms, Name, Outcome, Overrides, Party,
+    Principal, QueueSetup, QueueStats, Refusal, WallAhead,
 };
 
 pub use attention::{Finding, Level, Rule, Thresholds};
@@ -30,7 +30,10 @@ pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
-pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Reloads, Setting, Source};
+pub use told::{
+    AuditLine, Change, ClusterSeen, HookEvent, LogSeen, NoChange, NodeSeen, Parts, Reloads, SetBy,
+    Setting, Source,
+};
 pub use worker::WorkerAct;
 
 /// Messages of one step of an act on many, 1,024 at most: what others wait for.
@@ -121,6 +124,22 @@ pub trait Door: Send + Sync {
         Thresholds::default()
     }
 
+    /// Where the trace of a message is shown, with `{trace_id}` and `{span_id}`; empty: nowhere.
+    fn trace_url(&self) -> String {
+        String::new()
+    }
+
+    /// What of it is configured.
+    fn parts(&self) -> Parts {
+        Parts::default()
+    }
+
+    /// What became of a message that is gone. `None`: that is not known.
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        let _ = id;
+        None
+    }
+
     /// Every setting in force, and where it comes from. Empty: nobody tells.
     fn settings(&self) -> Vec<Setting> {
         Vec::new()
@@ -131,6 +150,20 @@ pub trait Door: Send + Sync {
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
         let _ = setup;
         Vec::new()
+    }
+
+    /// A queue's own settings after these changes, which somebody of this name makes.
+    ///
+    /// # Errors
+    /// One of them is not possible.
+    fn change(
+        &self,
+        setup: &QueueSetup,
+        changes: &[Change],
+        name: &str,
+    ) -> Result<Overrides, NoChange> {
+        let _ = (changes, name);
+        Ok(setup.own.clone())
     }
 
     /// What hooks did, by event; those that were never called are left out.

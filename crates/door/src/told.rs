@@ -12,6 +12,43 @@ pub struct Setting {
     pub source: Source,
     /// What it does, with unit and range; empty: see the documentation.
     pub help: String,
+    /// Of a queue's: nobody but the file may change it.
+    pub locked: bool,
+    /// Of [`Source::Queue`]: who set it, if that is known.
+    pub set_by: Option<SetBy>,
+}
+
+/// Who set a setting, and when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetBy {
+    /// The user's name; empty: nobody in particular.
+    pub name: String,
+    /// Wall clock, ms.
+    pub at_ms: u64,
+}
+
+/// A setting that is to be changed, and its value as JSON; `None`: it is cleared.
+pub type Change = (String, Option<String>);
+
+/// Why a setting cannot be changed so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoChange {
+    pub key: String,
+    /// Without the key.
+    pub why: String,
+    /// The file forbids it.
+    pub locked: bool,
+}
+
+/// Parts of the server that are configured: a menu leaves out the others.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Parts {
+    pub hooks: bool,
+    pub cluster: bool,
+    /// Messages by the calendar.
+    pub cron: bool,
+    /// A protocol whose clients are workers with names.
+    pub workers: bool,
 }
 
 /// Where a setting's value comes from.

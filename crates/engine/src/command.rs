@@ -679,6 +679,8 @@ pub enum Command {
     },
     /// One buried or delayed message back to ready.
     KickId(MessageId),
+    /// Sends a dead letter back to the queue it came from, as [`SweepAct::Redrive`] does.
+    Redrive(MessageId),
     /// Moves a message that is not reserved to the tail of a queue, the same
     /// or another; whatever its state was, it is ready there. Limits are not
     /// asked: nothing is lost on the way.
@@ -727,6 +729,14 @@ pub enum Command {
         /// Refused with [`crate::Refusal::QueueNotFound`] if there is no such queue, rather than
         /// making it.
         must_exist: bool,
+    },
+    /// Replaces a queue's own settings. Refused with [`crate::Refusal::Conflict`] if they are not
+    /// `from`, and with [`crate::Refusal::QueueNotFound`] if there is no such queue.
+    Reconfigure {
+        queue: Name,
+        /// What somebody has seen ([`crate::QueueSetup::own`]).
+        from: Box<Overrides>,
+        to: Box<Overrides>,
     },
     /// From now on `child` gets a copy of every put to `parent` (Kestrel
     /// fan-out). No effect if `child` has a parent; copies are not copied on. A

@@ -8,6 +8,7 @@ use crate::batch::BatchId;
 use crate::command::{BackTo, Caller, Command, Party, Principal};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::{Cold, Reading, durable};
+use crate::ends::Ending;
 use crate::fact::{Bound, Fact, Journal, Return};
 use crate::message::{Home, MessageId, QueueId};
 use crate::name::Name;
@@ -146,6 +147,7 @@ impl Engine {
         let rests = rules.filter_map(|(_, rule)| rule.idle_ms);
         let rests = rests.chain([settings.defaults.idle_ms]);
         self.idle_least = rests.filter(|&ms| ms > 0).min().unwrap_or(0);
+        self.store.keep_ends(settings.ends_max as usize);
         self.settings = settings;
         let queues: Vec<QueueId> = self
             .store
@@ -168,7 +170,7 @@ impl Engine {
         let recorded = queue.live.recorded;
         let memory = queue.live.settings.memory && recorded;
         let mut settings = self.settings.resolve(queue.name.as_bytes());
-        queue.overrides.lay_over(&mut settings);
+        queue.overrides.lay_own_over(&mut settings);
         // A queue cannot become durable, or stop being so, while it exists.
         if recorded {
             settings.memory = memory;
@@ -264,8 +266,10 @@ impl Engine {
         command: &mut Command,
     ) -> Result<Answer, Cold> {
         self.asker = caller.principal;
+        self.store.are_asked_by(caller);
         let decided = self.decide_for(cx, caller, command);
         self.asker = Principal::SERVER;
+        self.store.are_asked_by(Caller::default());
         decided
     }
 
@@ -317,6 +321,7 @@ impl Engine {
             Command::Peek(peek) => durable(self.peek(peek)),
             Command::Kick { queue, state, max } => durable(self.kick(cx, queue, *state, *max)),
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
+            Command::Redrive(id) => durable(self.redrive_one(cx, caller, *id)),
             Command::Move { id, to } => durable(self.move_one(cx, *id, to)),
             Command::MoveAll {
                 from,
@@ -339,6 +344,9 @@ impl Engine {
                     false => Ok(()),
                 };
                 durable(there.and_then(|()| self.configure_queue(cx, queue, overrides.as_deref())))
+            }
+            Command::Reconfigure { queue, from, to } => {
+                durable(self.reconfigure(cx, queue, from, to))
             }
             Command::Join { parent, child } => durable(self.join(cx, parent, child)),
             Command::Flush { queue, reserved } => durable(self.flush(cx, queue, *reserved)),
@@ -690,6 +698,17 @@ impl Engine {
         self.store.replays_epoch(epoch);
     }
 
+    /// What is replayed from now on happened at this time.
+    pub fn replays_time(&mut self, now: Ms) {
+        self.store.happen(now);
+    }
+
+    /// What became of a message that is gone, or was moved from another shard; `None`: it is not
+    /// known.
+    pub fn end_of(&self, id: MessageId) -> Option<Ending> {
+        self.store.end_of(id)
+    }
+
     /// The newest epoch found in the log, which is that of this process when it began one; 0 if
     /// there was none.
     pub fn epoch(&self) -> u64 {
@@ -709,6 +728,7 @@ impl Engine {
     /// Time never goes back.
     pub(crate) fn advance(&mut self, now: Ms) {
         self.now = self.now.max(now);
+        self.store.happen(self.now);
         self.reading.forget_tail();
     }
 }

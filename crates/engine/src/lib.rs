@@ -25,6 +25,7 @@ mod cold;
 mod command;
 mod compound;
 mod decide;
+mod ends;
 mod engine;
 mod fact;
 pub mod format;
@@ -72,6 +73,7 @@ pub use compound::{
     Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,
 };
 pub use decide::Spill;
+pub use ends::{Ended, Ending};
 pub use engine::{CopiedOut, Engine, Space};
 pub use fact::{
     Bound, Change, Fact, Journal, Lease, Mark, MarkId, Pause, Removal, Return, ShardCounts,

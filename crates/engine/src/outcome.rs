@@ -65,6 +65,8 @@ pub enum Refusal {
     TablesFull,
     /// A queue's tags would have more bytes than [`crate::TAGS_BYTES_MAX`].
     TagsFull,
+    /// The configuration locks a setting ([`crate::QueueSettings::locked`]).
+    Locked,
     /// Names and settings of queues and the tables take as much as they may
     /// at the beginning of each segment of the log.
     SnapshotFull,
@@ -128,6 +130,7 @@ impl Refusal {
         Refusal::Conflict => "conflict",
         Refusal::TablesFull => "tables_full",
         Refusal::TagsFull => "tags_full",
+        Refusal::Locked => "locked",
         Refusal::SnapshotFull => "snapshot_full",
         Refusal::BatchNotFound => "batch_not_found",
         Refusal::BatchClosed => "batch_closed",
@@ -166,6 +169,7 @@ impl Refusal {
             Refusal::Conflict => "changed while it was being decided",
             Refusal::TablesFull => "tables full",
             Refusal::TagsFull => "tags full",
+            Refusal::Locked => "locked by the configuration",
             Refusal::SnapshotFull => "snapshot full",
             Refusal::BatchNotFound => "no such batch",
             Refusal::BatchClosed => "batch is committed",

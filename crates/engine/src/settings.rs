@@ -4,6 +4,7 @@
 use crate::codec::coded;
 use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
+use crate::outcome::Refusal;
 use crate::retry::RetryOn;
 use crate::tags::Tags;
 
@@ -179,6 +180,8 @@ pub struct QueueSettings {
     pub retry_by_default: bool,
     /// Its named values.
     pub tags: Tags,
+    /// Settings that only the configuration may change ([`Overrides::bit`]).
+    pub locked: u64,
 }
 
 impl Default for QueueSettings {
@@ -223,6 +226,7 @@ impl Default for QueueSettings {
             retry_on: RetryOn::ALL,
             retry_by_default: false,
             tags: Tags::default(),
+            locked: 0,
         }
     }
 }
@@ -323,13 +327,15 @@ pub struct Overrides {
     pub key_take_burst: Option<u32>,
     /// See [`QueueSettings::buried_ttl_ms`].
     pub buried_ttl_ms: Option<u64>,
+    /// See [`QueueSettings::locked`]. Only from the configuration.
+    pub locked: u64,
 }
 
 /// Calls a macro with the name of every override. The only list of them: a new
 /// one goes at its end, as the order is that of the log's format.
 macro_rules! each_override {
     ($then:ident) => {
-        $then!(
+        $then! {
             default_rank,
             default_ttr_ms,
             messages_max,
@@ -368,7 +374,7 @@ macro_rules! each_override {
             key_take_rate,
             key_take_burst,
             buried_ttl_ms,
-        );
+        }
     };
 }
 pub(crate) use each_override;
@@ -392,6 +398,75 @@ impl Overrides {
         let tags = self.tags.as_ref().map(|tags| tags.over(&settings.tags));
         each_override!(lay);
         settings.tags = tags.unwrap_or_else(|| std::mem::take(&mut settings.tags));
+        settings.locked |= self.locked;
+    }
+
+    /// Lays a queue's own ones over `settings`, but for those that are locked there.
+    pub fn lay_own_over(&self, settings: &mut QueueSettings) {
+        match self.given() & settings.locked {
+            0 => self.lay_over(settings),
+            locked => {
+                let mut unlocked = self.clone();
+                unlocked.clear(locked);
+                unlocked.lay_over(settings);
+            }
+        }
+    }
+
+    /// The bit that stands for the setting of this field; 0: there is none.
+    pub fn bit(field: &str) -> u64 {
+        macro_rules! names {
+            ($($field:ident),* $(,)?) => { [$(stringify!($field)),*] };
+        }
+        let at = each_override!(names).iter().position(|name| *name == field);
+        at.map_or(0, |at| 1 << at)
+    }
+
+    /// The bits of those that are `Some`.
+    pub fn given(&self) -> u64 {
+        macro_rules! given {
+            ($($field:ident),* $(,)?) => { [$(self.$field.is_some()),*] };
+        }
+        let given = each_override!(given);
+        given
+            .iter()
+            .enumerate()
+            .map(|(at, &is)| u64::from(is) << at)
+            .sum()
+    }
+
+    /// Makes these `None`.
+    pub fn clear(&mut self, bits: u64) {
+        macro_rules! clear {
+            ($($field:ident),* $(,)?) => {
+                $(if bits & Self::bit(stringify!($field)) != 0 { self.$field = None; })*
+            };
+        }
+        each_override!(clear);
+    }
+
+    /// The bits of those that are given here and are not the same in `before`.
+    fn newly_given(&self, before: &Overrides) -> u64 {
+        macro_rules! newly {
+            ($($field:ident),* $(,)?) => { [$(self.$field.is_some() && self.$field != before.$field),*] };
+        }
+        let newly = each_override!(newly);
+        newly
+            .iter()
+            .enumerate()
+            .map(|(at, &is)| u64::from(is) << at)
+            .sum()
+    }
+
+    /// Whether `newer` may take the place of these where `locked` are locked.
+    ///
+    /// # Errors
+    /// [`Refusal::Locked`].
+    pub fn may_become(&self, newer: &Overrides, locked: u64) -> Result<(), Refusal> {
+        match newer.newly_given(self) & locked {
+            0 => Ok(()),
+            _ => Err(Refusal::Locked),
+        }
     }
 
     /// Lays `newer` over these; its `Some` win.
@@ -507,6 +582,9 @@ pub struct Settings {
     /// How long what became of a tracked message can be asked after the last thing that happened
     /// to it, ms; 0: not at all.
     pub track_keep_ms: u64,
+    /// Messages that are gone of which it is known what became of them at most, the newest
+    /// ([`crate::Engine::end_of`]); 0: none.
+    pub ends_max: u32,
     /// Bytes the snapshot may take that each segment of the log begins with:
     /// names and settings of queues, tables. What would make it longer is
     /// refused; blocks of runs count, and are never refused.
@@ -532,6 +610,7 @@ impl Default for Settings {
             batch_keep_ms: 24 * 3600 * 1000,
             tracked_max: 50_000,
             track_keep_ms: 30 * 60 * 1000,
+            ends_max: 0,
             snapshot_bytes_max: 64 << 20,
             memory_max: 0,
             dedupe_max: 0,

@@ -188,6 +188,15 @@ pub struct Left<T> {
     pub moved: T,
 }
 
+impl<T: Copy + std::ops::Add<Output = T>> Left<T> {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let (all, more) = (self.values(), other.values());
+        Self::from_values(std::array::from_fn(|at| all[at] + more[at]))
+    }
+}
+
 impl<T: Copy> Left<T> {
     /// The names, in the order of [`Self::values`].
     pub const NAMES: [&'static str; 6] = [
@@ -245,6 +254,8 @@ pub struct QueueStats {
     /// Takes that found nothing while a limit of the queue, or of a key, held something back;
     /// since the start.
     pub limited_takes: u64,
+    /// Delayed messages that became due; since the start.
+    pub came_due: u64,
     /// Keys that an index is kept of, as they mean something to takes.
     pub keys: u64,
     /// Those of which a limit holds something back.
@@ -255,6 +266,8 @@ pub struct QueueStats {
     pub memory: bool,
     /// The queue whose puts it gets copies of.
     pub parent: Option<Name>,
+    /// It has settings of its own ([`QueueSetup::own`]).
+    pub own: bool,
 }
 
 /// Numbers of one shard.

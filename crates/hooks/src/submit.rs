@@ -72,6 +72,7 @@ impl HookState {
             | Command::Peek(_)
             | Command::Kick { .. }
             | Command::KickId(_)
+            | Command::Redrive(_)
             | Command::Move { .. }
             | Command::MoveAll { .. }
             | Command::Sweep(_)
@@ -80,6 +81,7 @@ impl HookState {
             | Command::Pause { .. }
             | Command::Create { .. }
             | Command::Configure { .. }
+            | Command::Reconfigure { .. }
             | Command::Join { .. }
             | Command::Flush { .. }
             | Command::FlushAll

@@ -292,6 +292,7 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::TagsFull
+        | Refusal::Locked
         | Refusal::SnapshotFull
         | Refusal::BatchNotFound
         | Refusal::BatchClosed

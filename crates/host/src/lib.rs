@@ -57,7 +57,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quintet_engine::{
-    ColdStats, Hold, Intent, Intents, LargeBody, MessageId, Party, PartyStats, Settings,
+    ColdStats, Ending, Hold, Intent, Intents, LargeBody, MessageId, Party, PartyStats, Settings,
 };
 use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
@@ -437,6 +437,20 @@ impl Core {
             }
         }
         all
+    }
+
+    /// What became of a message that is gone. Looks through the newest ends of each shard, about a
+    /// tenth of a millisecond for a hundred thousand of them.
+    pub fn end_of(&self, id: MessageId) -> Option<Ending> {
+        let shards = 0..self.shards.len();
+        let ends = shards.filter_map(|shard| self.lock(shard, Work::Server).engine.end_of(id));
+        // Of one that went to another shard that shard knows the new id, and the first who sent it.
+        ends.reduce(|one, other| {
+            let by = one.by.or(other.by);
+            let is_known = one.is_now.is_some();
+            let told = if is_known { one } else { other };
+            Ending { by, ..told }
+        })
     }
 
     /// The work that held shards for more than a millisecond while others waited for them.

@@ -368,10 +368,11 @@ impl Replay {
         self.engines.iter_mut().for_each(Engine::reap_replayed);
         match frame.kind {
             FrameKind::Facts => {
-                let epoch = frame.epoch.0;
-                self.engines
-                    .iter_mut()
-                    .for_each(|engine| engine.replays_epoch(epoch));
+                let (epoch, now) = (frame.epoch.0, Ms(frame.time_ms));
+                self.engines.iter_mut().for_each(|engine| {
+                    engine.replays_epoch(epoch);
+                    engine.replays_time(now);
+                });
                 self.facts(frame.payload, Home(frame.segment.0))
             }
             FrameKind::Body => self.chunk(frame),

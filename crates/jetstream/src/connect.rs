@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -85,7 +85,8 @@ pub(crate) async fn connect(
             Duration::from_millis(u64::try_from(tries).unwrap_or(u64::MAX).min(10) * 50)
         })
         .event_callback(move |event| async move {
-            if told {
+            // What a subscription drops is fetched.
+            if told && !matches!(event, Event::SlowConsumer(_)) {
                 tracing::info!(target: "quintet::cluster", "NATS: {event}");
             }
         });

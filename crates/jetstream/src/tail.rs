@@ -58,7 +58,12 @@ pub(crate) async fn follow(
         while follow.is_behind() {
             match fetch(&line, &names, &mut follow, &mut each).await {
                 Look::Some => waited = false,
-                Look::Unknown => sleep(AGAIN).await,
+                // The server may have asked one of a machine that is silent: the leader is asked.
+                Look::Unknown => {
+                    if !fetch_singly(&line, &names, &mut follow, &mut each).await {
+                        sleep(AGAIN).await;
+                    }
+                }
                 Look::Lacks => match ends(&line, &names).await {
                     Some(ends) if ends.first > follow.next() => {
                         return each(TailEvent::Purged(ends.first));

@@ -62,6 +62,7 @@ impl From<Refusal> for Fault {
             | Refusal::Conflict
             | Refusal::TablesFull
             | Refusal::TagsFull
+            | Refusal::Locked
             | Refusal::SnapshotFull
             | Refusal::BatchNotFound
             | Refusal::BatchClosed

@@ -25,6 +25,12 @@ pub struct Scripted {
 }
 
 impl Rq {
+    /// True if there is a queue with a script that is not built in.
+    pub fn has_own_scripts(&self) -> bool {
+        let mut queues = self.all_scripted().into_iter();
+        queues.any(|queue| !queue.config().script.starts_with("builtin:"))
+    }
+
     /// Queues with a script in the order of their names, from behind `after`
     /// on, `most` at most, each with `failed` messages that failed at most.
     pub fn scripts(&self, after: Option<&str>, most: usize, failed: usize) -> Vec<Scripted> {

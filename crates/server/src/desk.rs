@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{
-    Arrive, AuditLine, ClusterSeen, CronAct, Door, Exposition, Followed, History, HookEvent,
-    NodeOrder, OnOutcome, Order, Rates, Recent, Reloads, Setting, StoreError, TellCron, TellCrons,
-    TellWorkers, Thresholds, WorkerAct,
+    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, History,
+    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, SetBy,
+    Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
-    Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Party,
-    Principal, QueueSetup, QueueStats, Refusal,
+    Body, Caller, Command, Delivery, Ending, Handed, LargeBody, Message, MessageId, Ms, Name,
+    Outcome, Overrides, Party, Principal, QueueSetup, QueueStats, Refusal,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
 use quintet_wire::{STREAM_OVER, WorkerState};
 
 use crate::audit;
-use crate::config::told_of_queue;
+use crate::config::{changed, told_of_queue};
 use crate::io::{Mail, Upload};
 use crate::metrics;
 use crate::server::Server;
@@ -108,6 +108,25 @@ impl Door for ServerDoor {
         Some(self.0.node.as_ref()?.role())
     }
 
+    fn trace_url(&self) -> String {
+        let url = locked(&self.0.config).trace_url.clone();
+        let leads = ["http://", "https://"]
+            .iter()
+            .any(|way| url.starts_with(way));
+        if leads { url } else { String::new() }
+    }
+
+    fn parts(&self) -> Parts {
+        let config = locked(&self.0.config);
+        let mut served = config.listen.iter().map(|listen| listen.served.name());
+        Parts {
+            hooks: !config.hooks.is_empty(),
+            cluster: self.0.node.is_some(),
+            cron: !config.crons.is_empty(),
+            workers: served.any(|name| name == "faktory"),
+        }
+    }
+
     fn cluster(&self) -> Option<ClusterSeen> {
         self.0.node.as_ref()?.seen()
     }
@@ -152,6 +171,21 @@ impl Door for ServerDoor {
 
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
         told_of_queue(setup)
+    }
+
+    fn change(
+        &self,
+        setup: &QueueSetup,
+        changes: &[Change],
+        name: &str,
+    ) -> Result<Overrides, NoChange> {
+        let name = name.to_owned();
+        let at_ms = self.wall().0;
+        changed(setup, changes, &SetBy { name, at_ms })
+    }
+
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        self.0.core.end_of(id)
     }
 
     fn hook_events(&self) -> Vec<HookEvent> {

@@ -1,13 +1,13 @@
 //! Messages for the operator, on standard error.
 
 use anyhow::{Result, anyhow};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
 
 /// Changes the level while the server runs.
-pub(crate) struct Level(reload::Handle<LevelFilter, Registry>);
+pub(crate) struct Level(reload::Handle<Targets, Registry>);
 
 impl Level {
     pub(crate) fn set(&self, level: &str) {
@@ -42,6 +42,12 @@ pub(crate) fn start(level: &str, format: &str) -> Result<Level> {
     Ok(Level(handle))
 }
 
-fn filter(level: &str) -> LevelFilter {
-    level.parse().unwrap_or(LevelFilter::INFO)
+/// The NATS library says at `info` again what the server says of each connection.
+fn filter(level: &str) -> Targets {
+    let level = level.parse().unwrap_or(LevelFilter::INFO);
+    let all = Targets::new().with_default(level);
+    match level {
+        LevelFilter::INFO => all.with_target("async_nats", LevelFilter::WARN),
+        _ => all,
+    }
 }

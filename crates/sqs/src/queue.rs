@@ -562,7 +562,9 @@ fn groups(name: &str, file: &QueueSettings) -> Option<Groups> {
 
 /// Tags of a queue, of those that clients give.
 pub(crate) fn tags_of_clients(tags: &Tags) -> Vec<(String, String)> {
-    let theirs = tags.iter().filter(|(name, _)| !name.starts_with(b"aws:"));
+    let theirs = tags
+        .iter()
+        .filter(|(name, _)| !name.starts_with(b"aws:") && !name.starts_with(b"quintet:"));
     theirs
         .map(|(name, value)| {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();

@@ -74,6 +74,11 @@ impl Elsewhere for Shown {
         })
     }
 
+    fn made(&self, setup: &QueueSetup) -> bool {
+        let mut tags = setup.settings.tags.iter();
+        tags.any(|(tag, _)| tag.starts_with(OWN.as_bytes()))
+    }
+
     fn legend(&self) -> &'static str {
         "SQS calls what is ready visible (ApproximateNumberOfMessages), what is reserved in flight \
          (ApproximateNumberOfMessagesNotVisible), and what is delayed so too \
@@ -83,12 +88,8 @@ impl Elsewhere for Shown {
     fn called(&self, stats: &QueueStats, setup: &QueueSetup) -> Option<Called> {
         let name = text(&stats.name)?;
         let settings = &setup.settings;
-        let made = settings
-            .tags
-            .iter()
-            .any(|(tag, _)| tag.starts_with(OWN.as_bytes()));
         let mut listeners = self.reach(name).peekable();
-        if !made && listeners.peek().is_none() {
+        if !self.made(setup) && listeners.peek().is_none() {
             return None;
         }
         let fifo = names::is_fifo(name);

@@ -8,6 +8,9 @@ pub trait Elsewhere: Send + Sync {
     /// that way.
     fn word(&self, queue: &Name) -> Option<&'static str>;
 
+    /// True if a queue of this setup was made that way.
+    fn made(&self, setup: &QueueSetup) -> bool;
+
     /// What the numbers of a list are called there, in a sentence.
     fn legend(&self) -> &'static str;
 

@@ -151,7 +151,7 @@ pub(crate) enum Needs<'a> {
 
 /// What the console's addresses begin with, apart from `/` itself. Its pages and the shards look at
 /// what each visitor may.
-pub(crate) const CONSOLE: [&str; 17] = [
+pub(crate) const CONSOLE: [&str; 18] = [
     "acts",
     "batches",
     "bulk",
@@ -168,6 +168,7 @@ pub(crate) const CONSOLE: [&str; 17] = [
     "queues",
     "scripts",
     "settings",
+    "waiting",
     "workers",
 ];
 

@@ -140,8 +140,7 @@ impl Field for Tags {
 macro_rules! fields {
     ($($field:ident),* $(,)?) => {
         pub(super) fn write(w: &mut Writer<'_>, overrides: &Overrides) {
-            let given = [$(overrides.$field.is_some()),*];
-            w.number(given.iter().enumerate().map(|(at, &is)| u64::from(is) << at).sum());
+            w.number(overrides.given());
             $(if let Some(value) = &overrides.$field { value.write(w); })*
         }
 

@@ -173,15 +173,16 @@ impl Command {
             Command::Delete { id, .. } => (Verb::Delete, Subject::Message(*id)),
             Command::Kick { queue, .. } => (Verb::Kick, Subject::Queue(queue)),
             Command::KickId(id) => (Verb::Kick, Subject::Message(*id)),
+            Command::Redrive(id) => (Verb::Move, Subject::Message(*id)),
             Command::Move { id, to } => (Verb::Move, Subject::MessageTo(*id, to)),
             Command::MoveAll { from, to, .. } => (Verb::Move, Subject::Between(from, to)),
             Command::Sweep(sweep) => sweep_about(sweep),
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),
             Command::Pause { queue, .. } => (Verb::Pause, Subject::Queue(queue)),
-            Command::Create { queue, .. } | Command::Configure { queue, .. } => {
-                (Verb::Configure, Subject::Queue(queue))
-            }
+            Command::Create { queue, .. }
+            | Command::Configure { queue, .. }
+            | Command::Reconfigure { queue, .. } => (Verb::Configure, Subject::Queue(queue)),
             // A child lives in its parent's shard: what is joined is the parent.
             Command::Join { parent, child } => (Verb::Join, Subject::Between(parent, child)),
             Command::Flush { queue, .. } => (Verb::Flush, Subject::Queue(queue)),

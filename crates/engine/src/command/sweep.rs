@@ -104,6 +104,10 @@ pub struct Filter {
     pub attrs: Vec<Attr>,
     /// It came by the dead-letter rule, or expired elsewhere.
     pub dead: bool,
+    /// Its error is of this kind ([`Message::error_kind`]).
+    pub error: Option<Box<[u8]>>,
+    /// It was taken before, or it was not.
+    pub tried: Option<bool>,
     /// It was put so many ms ago, or earlier.
     pub older_ms: u64,
 }
@@ -116,6 +120,8 @@ impl Filter {
             || self.name.is_some()
             || !self.attrs.is_empty()
             || self.dead
+            || self.error.is_some()
+            || self.tried.is_some()
     }
 
     /// True if the message is one of them.
@@ -127,11 +133,15 @@ impl Filter {
         };
         now.since(message.created) >= self.older_ms
             && (!self.dead || message.came_from().is_some())
+            && self
+                .tried
+                .is_none_or(|tried| tried == (message.reserves > 0))
             && (self.key.as_deref())
                 .is_none_or(|key| message.key().is_some_and(|own| **own == *key))
             && (self.name.as_deref())
                 .is_none_or(|name| message.name().is_some_and(|own| **own == *name))
             && self.attrs.iter().all(has)
+            && (self.error.as_deref()).is_none_or(|kind| message.error_kind() == kind)
             && (self.body.as_deref()).is_none_or(|part| {
                 let body = message.body.as_small();
                 body.is_some_and(|body| memchr::memmem::find(body, part).is_some())
@@ -147,9 +157,77 @@ impl Message {
     /// because it expired there; `None`: it did not. One that is in somebody's
     /// hands has no such place to go back to.
     pub fn came_from(&self) -> Option<Name> {
+        let from = self.attr(CAME_FROM)?;
+        (self.state != State::Reserved).then(|| Name::new(from))
+    }
+
+    /// The named value of this name.
+    pub fn attr(&self, name: &[u8]) -> Option<&[u8]> {
         let attrs = &self.extra.as_deref()?.attrs;
-        let at = attrs.binary_search_by(|(name, _)| (**name).cmp(CAME_FROM));
-        let at = at.ok().filter(|_| self.state != State::Reserved)?;
-        Some(Name::new(&attrs[at].1))
+        let at = attrs.binary_search_by(|(own, _)| (**own).cmp(name));
+        Some(&attrs[at.ok()?].1)
+    }
+
+    /// Why it failed: its last error, or that of the dead letter that it is; empty: nobody said.
+    pub fn error(&self) -> &[u8] {
+        let own = self.extra.as_deref().map_or(&[][..], |extra| &extra.status);
+        match own {
+            [] => self
+                .attr(ERROR)
+                .or_else(|| self.attr(REASON))
+                .unwrap_or_default(),
+            own => own,
+        }
+    }
+
+    /// The first line of its error, [`ERROR_KIND_BYTES`] of it at most, with each number as `#`:
+    /// the same of messages that failed in the same way.
+    pub fn error_kind(&self) -> Vec<u8> {
+        let error = self.error();
+        let line = error
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let mut kind: Vec<u8> = Vec::new();
+        for byte in &line[..line.len().min(ERROR_KIND_BYTES)] {
+            match byte.is_ascii_digit() {
+                true if kind.last() == Some(&b'#') => {}
+                true => kind.push(b'#'),
+                false => kind.push(*byte),
+            }
+        }
+        kind
+    }
+}
+
+/// See [`Message::error_kind`].
+const ERROR_KIND_BYTES: usize = 200;
+/// Named values of a dead letter: its last error, and the rule that made it one.
+const ERROR: &[u8] = b"dead_letter_error";
+const REASON: &[u8] = b"dead_letter_reason";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_differ_in_numbers_are_of_one_kind() {
+        let at = crate::message::At {
+            queue: crate::QueueId(0),
+            rank: 0,
+            place: 0,
+            id: crate::MessageId(1),
+        };
+        let mut message = Message::new(at, Ms(0), crate::Body::new(b""));
+        let mut kind = |status: &[u8]| {
+            message.extra_mut().status = status.into();
+            String::from_utf8(message.error_kind()).expect("text")
+        };
+        assert_eq!(kind(b"HTTP 503 after 12.5 s\nat x"), "HTTP # after #.# s");
+        assert_eq!(kind(&[b'x'; 300]).len(), 200);
+        assert_eq!(kind(b""), "");
+        message.extra_mut().attrs = vec![(ERROR.into(), b"no 7"[..].into())];
+        assert_eq!(message.error_kind(), b"no #");
+        assert_eq!(message.error(), b"no 7");
     }
 }

@@ -315,6 +315,10 @@ impl Engine {
         for_ms: Option<u64>,
     ) -> Result<Outcome, Refusal> {
         let id = self.existing(queue)?;
+        let locked = self.store.seated(id).live.settings.locked;
+        if locked & Overrides::bit("paused") != 0 {
+            return Err(Refusal::Locked);
+        }
         self.record_queue(cx, id);
         self.count_live(id, |totals| totals.pauses += 1);
         let pause = match for_ms {
@@ -357,24 +361,57 @@ impl Engine {
         overrides: Option<&Overrides>,
     ) -> Result<Outcome, Refusal> {
         let id = self.find_or_make(queue)?;
-        let there = self.store.seated(id);
-        let (before, child) = (there.told_bytes, there.parent.is_some());
-        let mut all = there.overrides.clone();
+        let mut all = self.store.seated(id).overrides.clone();
         match overrides {
             None => all = Overrides::default(),
             Some(newer) => all.merge(newer),
         }
-        // Only the file decides what is logged.
-        all.memory = None;
-        if all
-            .tags
-            .as_ref()
-            .is_some_and(|tags| tags.bytes() > TAGS_BYTES_MAX)
-        {
-            self.forget_unused(id);
-            return Err(Refusal::TagsFull);
+        self.settle_own(cx, id, all)
+    }
+
+    /// Replaces a queue's own settings, if they are `from` still.
+    pub(crate) fn reconfigure<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: &Name,
+        from: &Overrides,
+        to: &Overrides,
+    ) -> Result<Outcome, Refusal> {
+        let id = self.existing(queue)?;
+        match self.store.seated(id).overrides == *from {
+            true => {
+                // Tags that are taken away are gone.
+                let mut all = Overrides::default();
+                all.merge(to);
+                self.settle_own(cx, id, all)
+            }
+            false => Err(Refusal::Conflict),
         }
-        let after = queue_weight(queue, child, &all, there.maker.as_deref());
+    }
+
+    fn settle_own<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: QueueId,
+        mut all: Overrides,
+    ) -> Result<Outcome, Refusal> {
+        // Only the file decides what is logged, and what is locked.
+        (all.memory, all.locked) = (None, 0);
+        let there = self.store.seated(id);
+        let (before, child) = (there.told_bytes, there.parent.is_some());
+        let tags = all.tags.as_ref();
+        let may = match tags.is_some_and(|tags| tags.bytes() > TAGS_BYTES_MAX) {
+            true => Err(Refusal::TagsFull),
+            false => {
+                let locked = there.live.settings.locked;
+                there.overrides.may_become(&all, locked)
+            }
+        };
+        if let Err(refusal) = may {
+            self.forget_unused(id);
+            return Err(refusal);
+        }
+        let after = queue_weight(&there.name, child, &all, there.maker.as_deref());
         if after > before
             && let Err(refusal) = self.may_tell(after - before)
         {

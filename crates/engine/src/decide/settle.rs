@@ -284,7 +284,20 @@ impl Engine {
             self.expire(cx, id);
             return;
         }
-        if self.is_spent(id) {
+        let own = self.store.messages.at(slot).retry();
+        let settings = &self.store.seated(at.queue).live.settings;
+        let failed: Option<Box<[u8]>> = match back.failed {
+            Some(Failed::Said(error)) => Some(error[..error.len().min(ERROR_BYTES_MAX)].into()),
+            Some(Failed::ByPolicy)
+                if own.map_or_else(|| settings.fails_by(why), |own| own.fails_by(why)) =>
+            {
+                Some(words_of(why).into())
+            }
+            Some(Failed::ByPolicy) | None => None,
+        };
+        let spent = self.is_spent(id);
+        // Why it failed the last time is worth knowing of a dead letter.
+        if spent && failed.as_deref().is_none_or(<[u8]>::is_empty) {
             self.dead_letter(cx, id);
             return;
         }
@@ -306,19 +319,9 @@ impl Engine {
             BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
             BackTo::Tail => self.tail_place(cx, at.queue),
         };
-        let own = self.store.messages.at(slot).retry();
         let settings = &self.store.seated(at.queue).live.settings;
-        let failed: Option<Box<[u8]>> = match back.failed {
-            Some(Failed::Said(error)) => Some(error[..error.len().min(ERROR_BYTES_MAX)].into()),
-            Some(Failed::ByPolicy)
-                if own.map_or_else(|| settings.fails_by(why), |own| own.fails_by(why)) =>
-            {
-                Some(words_of(why).into())
-            }
-            Some(Failed::ByPolicy) | None => None,
-        };
         let (mut due, mut enough) = (back.due, false);
-        if failed.is_some() {
+        if failed.is_some() && !spent {
             let failures = self.store.messages.at(slot).failures().saturating_add(1);
             let rest;
             (enough, rest) = match own {
@@ -346,6 +349,7 @@ impl Engine {
             },
         );
         match own {
+            _ if spent => self.dead_letter(cx, id),
             Some(Retry { max: 0, .. }) if enough => self.discard_failed(cx, id),
             _ if enough => self.dead_letter(cx, id),
             _ => {}
@@ -467,7 +471,17 @@ impl Engine {
         let reason = match why {
             Transfer::Failures => self.failures_said(id),
             Transfer::DeadLetter | Transfer::Command | Transfer::Expired | Transfer::Redriven => {
-                format!("reserved {reserves} times without finish").into_bytes()
+                let said = self
+                    .store
+                    .message(id)
+                    .filter(|message| message.failures() > 0);
+                let said = said.and_then(|message| message.extra.as_deref());
+                let mut reason = format!("reserved {reserves} times without finish").into_bytes();
+                if let Some(extra) = said.filter(|extra| !extra.status.is_empty()) {
+                    reason.extend_from_slice(b": ");
+                    reason.extend_from_slice(&extra.status);
+                }
+                reason
             }
         };
         let reason = reason.into_boxed_slice();

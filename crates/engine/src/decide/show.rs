@@ -285,6 +285,7 @@ impl Engine {
             .filter(|pause| pause.until.is_none_or(|until| until > self.now));
         QueueStats {
             name: queue.name.clone(),
+            own: queue.overrides != crate::settings::Overrides::default(),
             created: queue.created,
             gauges: queue.gauges(),
             totals: queue.totals,
@@ -297,6 +298,7 @@ impl Engine {
             paused_for_ms: pause.map_or(0, |pause| pause.for_ms),
             limited: queue.is_limited(self.now),
             limited_takes: queue.live.limited_takes,
+            came_due: queue.live.came_due,
             keys: queue
                 .groups
                 .as_ref()

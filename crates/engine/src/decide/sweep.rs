@@ -7,9 +7,9 @@ use crate::cold::Lane;
 use crate::command::{Caller, Cursor, Filter, How, ListState, Sweep, SweepAct, Verb};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Transfer};
-use crate::message::{Message, MessageId, QueueId};
+use crate::message::{Message, MessageId, QueueId, State};
 use crate::name::Name;
-use crate::outcome::{Outcome, Swept};
+use crate::outcome::{Outcome, Refusal, Swept};
 
 /// Messages looked at in one step: some hundred us.
 const LOOKS: usize = 1024;
@@ -128,6 +128,21 @@ impl Engine {
             }
         }
         true
+    }
+
+    pub(crate) fn redrive_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        id: MessageId,
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
+        let message = self.store.messages.at(slot);
+        let stays = matches!(message.state, State::Reserved | State::Prepared);
+        if stays || message.is_expired(self.now) || !self.redrive(cx, caller, id, None) {
+            return Err(Refusal::NotFound.into());
+        }
+        Ok(Outcome::Done)
     }
 
     /// Sends a dead letter back to where it came from, or to `to`.

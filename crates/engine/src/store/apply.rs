@@ -8,6 +8,7 @@ use super::departure::fail;
 use super::keyed::KEY;
 use super::{Durable, Memory, Queue};
 use crate::command::{BackTo, Party};
+use crate::ends::Ended;
 use crate::fact::{Bound, Change, Fact, Lease, MarkId, Removal, Return, Transfer};
 use crate::message::{At, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
@@ -25,6 +26,7 @@ impl Durable {
                     totals.puts += 1;
                     totals.put_bytes += bytes;
                 });
+                self.ends.put(&message);
                 self.replace(message, None, home);
             }
             Fact::Removed { at, why } => return self.remove(at, why),
@@ -89,10 +91,14 @@ impl Durable {
                 why,
                 now,
             } => self.transfer(at, to, place, why, now),
-            Fact::Sent { at, to, why, now } => self.send(at, to, why, now),
+            Fact::Sent { at, to, why, now } => {
+                self.ends.add(at.id, at.queue, Ended::Sent);
+                self.send(at, to, why, now);
+            }
             Fact::SentImage(message, to) => self.sent(message, to, home),
             Fact::Carried(id) => self.carried(id),
-            Fact::Arrived { message, from: _ } => {
+            Fact::Arrived { message, from } => {
+                self.ends.moved(from, &message);
                 self.count(message.queue, |totals| totals.moved_in += 1);
                 self.replace(message, None, home);
             }
@@ -314,6 +320,7 @@ impl Durable {
             }
             Removal::Doomed | Removal::Retention => {}
         });
+        self.ends.remove(at, why.into());
         self.untie(at.id);
         let slot = self.slot(at.id)?;
         self.take_out(slot)

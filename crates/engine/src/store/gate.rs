@@ -15,7 +15,7 @@ use super::{CopiedOut, Durable, Queue, Rules};
 use crate::account::Account;
 use crate::batch::BatchId;
 use crate::cold::{BlockAt, RunId};
-use crate::command::Party;
+use crate::command::{Caller, Party};
 use crate::engine::{Cx, Engine, REAP_PER_FACT};
 use crate::fact::{Fact, Journal};
 use crate::message::{Home, Message, MessageId, QueueId};
@@ -162,6 +162,22 @@ impl Engine {
 
 /// What changes without a fact.
 impl Store {
+    /// What is applied from now on happens at this time.
+    #[inline]
+    pub(crate) fn happen(&mut self, now: Ms) {
+        self.0.ends.happen(now);
+    }
+
+    /// The same: on behalf of this caller.
+    #[inline]
+    pub(crate) fn are_asked_by(&mut self, caller: Caller) {
+        self.0.ends.are_asked_by(caller);
+    }
+
+    pub(crate) fn keep_ends(&mut self, max: usize) {
+        self.0.ends.set_max(max);
+    }
+
     pub(crate) fn new(shard: u8, shards: u8) -> Self {
         Self(Durable::new(shard, shards))
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
 use super::{Ascending, Durable, KeyGroups, MarkKey, Order};
+use crate::ends::Ended;
 use crate::message::{MessageId, QueueId, State};
 use crate::time::Ms;
 
@@ -131,6 +132,7 @@ impl Durable {
                     self.lease_out(slot, message.id);
                 }
                 self.ids.remove(message.id.0);
+                self.ends.add(message.id, message.queue, Ended::Purged);
                 self.untie(message.id);
                 if !message.home.is_run() {
                     self.uncount_home(message.home);

@@ -406,6 +406,7 @@ impl Durable {
             Self::ready_in(queue, &mut sums.gauges, keyed, message, slot);
         }
         if moved > 0 {
+            queue.live.came_due += moved as u64;
             self.rearm(id);
         }
         moved

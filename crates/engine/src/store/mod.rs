@@ -6,6 +6,7 @@ mod ascending;
 mod batches;
 pub(crate) mod cold;
 mod departure;
+mod ends;
 mod gate;
 mod graves;
 mod ids;
@@ -33,6 +34,7 @@ use smallvec::SmallVec;
 pub(crate) use ascending::Ascending;
 pub(crate) use batches::Batches;
 pub(crate) use cold::Cold;
+pub(crate) use ends::Ends;
 pub(crate) use gate::Store;
 pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
@@ -113,6 +115,7 @@ pub(crate) struct Durable {
     pub(crate) tables: Tables,
     pub(crate) batches: Batches,
     pub(crate) tracks: Tracks,
+    pub(crate) ends: Ends,
     /// A message that belongs to a batch or is tracked was here since the start. While there was
     /// none nothing has to be looked up.
     pub(crate) followed: bool,
@@ -332,6 +335,7 @@ impl Durable {
             + self.tables.bytes
             + self.batches.memory_bytes()
             + self.tracks.memory_bytes()
+            + self.ends.bytes()
             + self.mark_bytes
             + self.cold.memory_bytes()
     }

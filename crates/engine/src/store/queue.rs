@@ -124,6 +124,8 @@ pub(crate) struct Live {
     pub(crate) age_ms: u64,
     /// Takes that found nothing while a limit held something back.
     pub(crate) limited_takes: u64,
+    /// Delayed messages that became due, since the start.
+    pub(crate) came_due: u64,
     /// When it was last used.
     pub(crate) used: Ms,
     pub(crate) pace: Pace,

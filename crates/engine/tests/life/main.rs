@@ -10,6 +10,7 @@ mod clock;
 mod cold;
 mod created;
 mod decided;
+mod ends;
 mod found;
 mod grouped;
 mod limited;

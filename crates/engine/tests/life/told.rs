@@ -196,6 +196,7 @@ fn expired_messages_go_where_they_should_also_beyond_the_bound() {
 fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
     let mut w = World::with(Settings::default()).at(Ms(1));
     let all = Overrides {
+        locked: 0,
         default_rank: Some(1_000_000),
         default_ttr_ms: Some(86_400_000),
         messages_max: Some(1_000_000),

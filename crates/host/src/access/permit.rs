@@ -88,7 +88,8 @@ impl Access<'_> {
             overrides: Some(overrides),
             ..
         }
-        | Command::Create { overrides, .. } = command
+        | Command::Create { overrides, .. }
+        | Command::Reconfigure { to: overrides, .. } = command
             && !self.may_lead_to(principal, overrides)
         {
             return false;

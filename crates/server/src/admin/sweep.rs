@@ -94,6 +94,7 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
         attrs: attrs.map(|(n, v)| (bytes(n), bytes(v))).collect(),
         dead: ask.dead,
         older_ms: ask.older_ms,
+        ..Filter::default()
     };
     let max = match act {
         SweepAct::Show => ask.max.min(SHOWN_MAX),

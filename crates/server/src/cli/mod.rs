@@ -103,6 +103,8 @@ enum Command {
     Clients(verbs::Clients),
     /// List the worker processes of the faktory voice, or ask one to be quiet or to end.
     Workers(verbs::Workers),
+    /// Show where a message is, or what became of it.
+    Trace(verbs::Trace),
     /// Show what became of tracked messages, by their own names.
     Track(verbs::Track),
     /// List batches of messages, make, commit or forget one.
@@ -266,6 +268,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Leases(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Workers(command) => command.run(),
+        Command::Trace(command) => command.run(),
         Command::Track(command) => command.run(),
         Command::Batch(command) => command.run(),
         Command::Cron(command) => command.run(),

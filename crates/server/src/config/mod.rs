@@ -4,6 +4,7 @@
 //! the file may say all follow from that table.
 
 mod address;
+mod change;
 mod cluster;
 mod cron;
 mod files;
@@ -31,6 +32,7 @@ use quintet_scripts::QueueConfig;
 use quintet_wire::Options;
 
 pub(crate) use address::Address;
+pub(crate) use change::changed;
 pub(crate) use cluster::Cluster;
 pub(crate) use cron::{CronJob, CronTable};
 pub(crate) use files::{Places, RESERVE};
@@ -89,6 +91,7 @@ pub(crate) struct Config {
     pub(crate) batch_ttl_ms: u64,
     pub(crate) batch_keep_ms: u64,
     pub(crate) tracked_max: u64,
+    pub(crate) ends_max: u64,
     pub(crate) track_keep_ms: u64,
     pub(crate) snapshot_bytes_max: u64,
     /// File or directory; empty: none.
@@ -118,6 +121,7 @@ pub(crate) struct Config {
     /// Empty: `rq` in the data directory.
     pub(crate) script_root: String,
     pub(crate) ignore_rq_messages: bool,
+    pub(crate) trace_url: String,
     pub(crate) relay_hosts: String,
     pub(crate) webhook_hosts: String,
     /// File; empty: whom browsers trust.
@@ -231,6 +235,7 @@ impl Default for Config {
             batch_ttl_ms: 30 * 24 * 3600 * 1000,
             batch_keep_ms: 24 * 3600 * 1000,
             tracked_max: 50_000,
+            ends_max: 100_000,
             track_keep_ms: 30 * 60 * 1000,
             snapshot_bytes_max: 0,
             hooks: String::new(),
@@ -251,6 +256,7 @@ impl Default for Config {
             scripts: Vec::new(),
             script_root: String::new(),
             ignore_rq_messages: false,
+            trace_url: String::new(),
             relay_hosts: String::new(),
             webhook_hosts: String::new(),
             relay_ca: String::new(),
@@ -301,11 +307,22 @@ impl Config {
             batch_keep_ms: self.batch_keep_ms,
             tracked_max: clamp_u32(self.tracked_max),
             track_keep_ms: self.track_keep_ms,
+            ends_max: clamp_u32(self.ends_max()),
             snapshot_bytes_max: self.snapshot_bytes_max() / self.shards.max(1),
             memory_max: self.memory_max() / self.shards.max(1),
             dedupe_max: self.dedupe_max(),
             clock_grain_ms: 1,
         }
+    }
+
+    /// Ends of messages that each shard remembers.
+    fn ends_max(&self) -> u64 {
+        const BYTES: u64 = 40;
+        let most = match self.memory_max() {
+            0 => self.ends_max,
+            memory => self.ends_max.min(memory / 16 / BYTES),
+        };
+        most.div_ceil(self.shards.max(1))
     }
 
     /// Where the hooks are, if there are any.

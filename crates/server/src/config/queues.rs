@@ -8,9 +8,14 @@ use quintet_engine::{
 use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, word};
 use super::units::{parse_rate, show_bytes, show_duration, show_rate};
 
+/// What begins the names of tags that say who set a setting and when.
+pub(super) const SET_BY: &[u8] = b"quintet:set:";
+
 /// One setting of a queue.
 pub(crate) struct QueueSpec {
     pub(crate) key: &'static str,
+    /// Its bit ([`Overrides::bit`]), of this field.
+    pub(super) field: &'static str,
     /// What it does, with unit and range.
     pub(crate) help: &'static str,
     pub(super) set: fn(&mut Overrides, &toml::Value) -> Result<(), String>,
@@ -39,6 +44,7 @@ macro_rules! spec {
     ($key:literal, $help:literal, $field:ident, $read:path, $show:expr) => {
         QueueSpec {
             key: $key,
+            field: stringify!($field),
             help: $help,
             set: |overrides, value| {
                 overrides.$field = Some($read(value)?);
@@ -127,6 +133,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     QueueSpec {
         key: "expire_to",
+        field: "expire_to",
         help: "Queue that expired messages go to; empty: they vanish.",
         set: |overrides, value| {
             // The empty name is how a rule takes back what a wider one set.
@@ -354,7 +361,47 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         tags_of,
         shown_tags
     ),
+    QueueSpec {
+        key: "locked",
+        field: "",
+        help: "Settings of this list that nobody may change over the API, the console or a protocol, such \
+               as [\"take_rate\", \"paused\"]; what was set before does not count. A rule adds to what \
+               wider ones lock.",
+        set: |overrides, value| {
+            overrides.locked = locked_of(value)?;
+            Ok(())
+        },
+        show: |settings| {
+            let locked = QUEUE_SETTINGS
+                .iter()
+                .filter(|spec| spec.is_in(settings.locked));
+            let locked: Vec<String> = locked.map(|spec| quoted(spec.key)).collect();
+            format!("[{}]", locked.join(", "))
+        },
+        among: |overrides| overrides.locked != 0,
+    },
 ];
+
+impl QueueSpec {
+    /// True if its bit is among these.
+    pub(super) fn is_in(&self, bits: u64) -> bool {
+        Overrides::bit(self.field) & bits != 0
+    }
+}
+
+fn locked_of(value: &toml::Value) -> Result<u64, String> {
+    let wrong = || "takes a list of settings, such as [\"take_rate\"]".to_owned();
+    let mut locked = 0;
+    for key in value.as_array().ok_or_else(wrong)? {
+        let key = key.as_str().ok_or_else(wrong)?;
+        let mut specs = QUEUE_SETTINGS.iter().filter(|spec| !spec.field.is_empty());
+        let spec = specs.find(|spec| spec.key == key);
+        let spec =
+            spec.ok_or_else(|| format!("has no setting of a queue: \"{}\"", key.escape_default()))?;
+        locked |= Overrides::bit(spec.field);
+    }
+    Ok(locked)
+}
 
 fn groups_of(value: &toml::Value) -> Result<Groups, String> {
     let groups = Groups::of_word(word(value));
@@ -444,6 +491,7 @@ fn shown_tags(tags: Tags) -> String {
     let shown = |text: &[u8]| quoted(&String::from_utf8_lossy(text));
     let tags: Vec<String> = tags
         .iter()
+        .filter(|(name, _)| !name.starts_with(SET_BY))
         .map(|(name, value)| format!("{} = {}", shown(name), shown(value)))
         .collect();
     match tags.is_empty() {

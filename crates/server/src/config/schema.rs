@@ -393,6 +393,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.tracked_max, 0, 10_000_000),
     },
     Spec {
+        key: "ends_max",
+        help: "Messages that are gone of which it is known what became of them (quintet trace), the \
+               newest; each takes 40 bytes, a sixteenth of memory_max together at most. 0: none.",
+        reload: true,
+        field: |c| Field::Number(&mut c.ends_max, 0, 1_000_000),
+    },
+    Spec {
         key: "track_keep",
         help: "For how long it can be asked what became of a tracked message, after the last thing \
                that happened to it. 0: not at all.",
@@ -421,6 +428,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
                reads them, and they stay where they are.",
         reload: false,
         field: |c| Field::Flag(&mut c.ignore_rq_messages),
+    },
+    Spec {
+        key: "trace_url",
+        help: "Where the console leads to the trace of a message's traceparent, such as \
+               \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: nowhere.",
+        reload: true,
+        field: |c| Field::Text(&mut c.trace_url),
     },
     Spec {
         key: "relay_hosts",

@@ -3,6 +3,7 @@
 use quintet_door::{Setting, Source};
 use quintet_engine::{QueueSettings, QueueSetup};
 
+use super::change::{FIXED, set_by};
 use super::cluster::CLUSTER;
 use super::print::{self, Secrets};
 use super::queues::QUEUE_SETTINGS;
@@ -32,6 +33,8 @@ impl Config {
                         false => file_if(differs),
                     },
                     help: spec.help.to_owned(),
+                    locked: false,
+                    set_by: None,
                 });
             }
         }
@@ -46,6 +49,8 @@ impl Config {
                 (false, false) => Source::File,
             },
             help: listen.served.about().to_owned(),
+            locked: false,
+            set_by: None,
         });
         all.extend(listeners);
         all
@@ -66,6 +71,8 @@ impl Config {
                 value,
                 source: file_if(differs),
                 help: spec.help.to_owned(),
+                locked: spec.is_in(settings.locked),
+                set_by: None,
             });
         }
         for (name, overrides) in &self.rules {
@@ -90,6 +97,8 @@ impl Config {
                         value,
                         source: Source::File,
                         help: help.to_owned(),
+                        locked: false,
+                        set_by: None,
                     }),
             );
         }
@@ -104,15 +113,20 @@ pub(crate) fn told_of_queue(setup: &QueueSetup) -> Vec<Setting> {
     let told = QUEUE_SETTINGS.iter().map(|spec| {
         let value = (spec.show)(&setup.settings);
         let differs = value != (spec.show)(&usual);
+        let locked = spec.is_in(setup.settings.locked);
+        // Tags that say who set the others are none of the user's.
+        let own = !locked && (spec.among)(&setup.own) && (spec.key != "tags" || value != "{}");
         Setting {
             table: String::new(),
             key: spec.key.to_owned(),
             value,
-            source: match (spec.among)(&setup.own) {
+            source: match own {
                 true => Source::Queue,
                 false => file_if(differs),
             },
             help: spec.help.to_owned(),
+            locked: locked || FIXED.contains(&spec.key),
+            set_by: set_by(setup, spec.key).filter(|_| own),
         }
     });
     told.collect()

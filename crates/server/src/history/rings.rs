@@ -23,7 +23,7 @@ const PART: usize = 15;
 const FORGOTTEN: u64 = QUARTER * QUARTERS as u64;
 
 /// Counters of a queue: their lower halves, as only differences are asked for.
-const COUNTERS: usize = 13;
+const COUNTERS: usize = 14;
 
 /// A queue's counters at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +37,8 @@ struct Counted {
 struct Risen {
     came: u64,
     left: Left<u64>,
+    /// Delayed ones that became due.
+    due: u64,
     failures: u64,
     timeouts: u64,
     refused: u64,
@@ -66,6 +68,7 @@ impl Counted {
             dropped,
             expired,
             moved,
+            queue.came_due,
             t.failures,
             t.timeouts,
             t.refused_full,
@@ -87,6 +90,7 @@ impl Counted {
         Risen {
             came: next(),
             left: Left::from_values([(); 6].map(|()| next())),
+            due: next(),
             failures: next(),
             timeouts: next(),
             refused: next(),
@@ -96,9 +100,9 @@ impl Counted {
         }
     }
 
-    /// Nothing came and nothing left.
+    /// Nothing came, nothing left and nothing became due.
     fn is_still(&self, before: &Self) -> bool {
-        self.counts[..7] == before.counts[..7]
+        self.counts[..8] == before.counts[..8]
     }
 
     #[expect(
@@ -112,6 +116,7 @@ impl Counted {
         let risen = self.since(before);
         Rates {
             into: rate(risen.came),
+            due: rate(risen.due),
             left: Left::from_values(risen.left.values().map(rate)),
         }
     }
@@ -123,7 +128,7 @@ struct Ring<const N: usize> {
     samples: VecDeque<Packed>,
 }
 
-/// A sample in 36 bytes; a gap has a rate that is no number.
+/// A sample in 40 bytes; a gap has a rate that is no number.
 #[derive(Clone, Copy)]
 struct Packed(Sample);
 
@@ -133,6 +138,7 @@ impl Packed {
         oldest_s: 0,
         rates: Rates {
             into: f32::NAN,
+            due: 0.0,
             left: Left {
                 finished: 0.0,
                 removed: 0.0,
@@ -435,6 +441,7 @@ fn both(a: Rates, b: Rates, rate: impl Fn(f32, f32) -> f32) -> Rates {
     let left = a.left.values().map(|a| rate(a, others.next().unwrap_or(a)));
     Rates {
         into: rate(a.into, b.into),
+        due: rate(a.due, b.due),
         left: Left::from_values(left),
     }
 }

@@ -21,8 +21,10 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::FlushExpired(_)
         | Command::Drop(_)
         | Command::Configure { .. }
+        | Command::Reconfigure { .. }
         | Command::Join { .. }
         | Command::Pause { .. }
+        | Command::Redrive(_)
         | Command::Move { .. }
         | Command::MoveAll { .. }
         | Command::Table(TableAsk::Drop(_))

@@ -24,6 +24,7 @@ mod socket;
 mod sqs;
 mod tail;
 mod top;
+mod trace;
 mod transfer;
 mod trust;
 mod verbs;

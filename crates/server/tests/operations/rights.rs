@@ -322,3 +322,39 @@ fn on_the_control_socket_a_login_counts_more_than_the_account() {
     assert_eq!(status("GET", ""), 200);
     assert_eq!(status("DELETE", ""), 204);
 }
+
+#[test]
+fn what_became_of_a_message_is_told_to_those_who_may_see_its_queue() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let mut bob = memcache(&server, "bob");
+    bob.send(b"set sec 0 0 1\r\nx\r\nset ann 0 0 1\r\ny\r\n");
+    bob.expect(b"STORED\r\nSTORED\r\n");
+    for id in [1, 2] {
+        let line = format!("DELETE /messages/{id}");
+        assert_eq!(api(&server, "bob", &line, &json!({})).0, 204);
+    }
+    let trace = |name: &str, id: u64| {
+        api(
+            &server,
+            name,
+            &format!("GET /messages/{id}/trace"),
+            &json!({}),
+        )
+    };
+    let (status, told) = trace("bob", 1);
+    assert_eq!(
+        (status, &told["end"], &told["by"]),
+        (200, &json!("deleted"), &json!("user bob"))
+    );
+    assert_eq!(trace("ann", 1).0, 403);
+    // Who did it is for those who operate the server.
+    let (status, told) = trace("ann", 2);
+    assert_eq!(
+        (status, &told["end"], &told["by"]),
+        (200, &json!("deleted"), &Value::Null)
+    );
+    // With its queue it is nobody's but theirs.
+    assert_eq!(api(&server, "bob", "DELETE /queues/ann", &json!({})).0, 204);
+    assert_eq!((trace("ann", 2).0, trace("bob", 2).0), (403, 200));
+}

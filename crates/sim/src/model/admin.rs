@@ -51,6 +51,23 @@ impl Model {
         Ok(Outcome::Done)
     }
 
+    pub(super) fn redrive_one(&mut self, id: MessageId) -> Result<Outcome, Refusal> {
+        let message = self.message(id)?.clone();
+        if matches!(message.state, State::Reserved | State::Prepared) {
+            return Err(Refusal::NotFound);
+        }
+        let extra = message.extra.unwrap_or_default();
+        let mut attrs = extra.attrs.iter();
+        let name = attrs.find(|(name, _)| **name == *b"dead_letter_queue");
+        let name = Name::new(&name.ok_or(Refusal::NotFound)?.1);
+        let to = self.find_or_make(&name).map_err(|_| Refusal::NotFound)?;
+        if to == message.queue {
+            return Err(Refusal::NotFound);
+        }
+        self.transfer(id, to, Transfer::Redriven);
+        Ok(Outcome::Done)
+    }
+
     pub(super) fn move_all(
         &mut self,
         from: &Name,
@@ -112,17 +129,7 @@ impl Model {
                 (SweepAct::Redrive { .. } | SweepAct::RedriveInto(_), Some(to)) => {
                     self.transfer(id, to, Transfer::Redriven);
                 }
-                (SweepAct::Redrive { .. }, None) => {
-                    let extra = message.extra.unwrap_or_default();
-                    let mut attrs = extra.attrs.iter();
-                    let from_attr = attrs.find(|(name, _)| **name == *b"dead_letter_queue");
-                    let name = from_attr.map(|(_, name)| Name::new(name));
-                    let made = name.and_then(|name| self.find_or_make(&name).ok());
-                    match made.filter(|to| *to != from) {
-                        Some(to) => self.transfer(id, to, Transfer::Redriven),
-                        None => continue,
-                    }
-                }
+                (SweepAct::Redrive { .. }, None) if self.redrive_one(id).is_err() => continue,
                 _ => {}
             }
             done.matched += 1;
@@ -176,6 +183,9 @@ impl Model {
 
     pub(super) fn pause(&mut self, name: &Name, for_ms: Option<u64>) -> Result<Outcome, Refusal> {
         let number = self.find(name).ok_or(Refusal::QueueNotFound)?;
+        if self.settings_of(number).locked & Overrides::bit("paused") != 0 {
+            return Err(Refusal::Locked);
+        }
         let now = self.now;
         let queue = self.queue_mut(number);
         queue.made = true;
@@ -210,13 +220,24 @@ impl Model {
         overrides: Option<Box<Overrides>>,
     ) -> Result<Outcome, Refusal> {
         let number = self.find_or_make(name)?;
-        let before = self.meaning_of_keys(number);
-        let queue = self.queue_mut(number);
-        queue.made = true;
+        let mut all = self.queue(number).overrides.clone();
         match overrides {
-            Some(newer) => queue.overrides.merge(&newer),
-            None => queue.overrides = Overrides::default(),
+            Some(newer) => all.merge(&newer),
+            None => all = Overrides::default(),
         }
+        self.settle_own(number, all)
+    }
+
+    pub(super) fn settle_own(
+        &mut self,
+        number: QueueId,
+        all: Overrides,
+    ) -> Result<Outcome, Refusal> {
+        let before = self.meaning_of_keys(number);
+        let locked = self.settings_of(number).locked;
+        let queue = self.queue_mut(number);
+        queue.overrides.may_become(&all, locked)?;
+        (queue.made, queue.overrides) = (true, all);
         if self.meaning_of_keys(number) != before {
             self.queue_mut(number).keys = Default::default();
         }

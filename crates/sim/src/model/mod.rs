@@ -263,6 +263,7 @@ impl Model {
             Command::Delete { id, by } => self.delete(party, id, by)?,
             Command::Kick { queue, state, max } => self.kick(&queue, state, max),
             Command::KickId(id) => self.kick_id(id)?,
+            Command::Redrive(id) => self.redrive_one(id)?,
             Command::Move { id, to } => self.move_one(id, &to)?,
             Command::MoveAll {
                 from,
@@ -284,6 +285,15 @@ impl Model {
                     self.find(&queue).ok_or(Refusal::QueueNotFound)?;
                 }
                 self.configure(&queue, overrides)?
+            }
+            Command::Reconfigure { queue, from, to } => {
+                let number = self.find(&queue).ok_or(Refusal::QueueNotFound)?;
+                if self.queue(number).overrides != *from {
+                    return Err(Refusal::Conflict);
+                }
+                let mut all = Overrides::default();
+                all.merge(&to);
+                self.settle_own(number, all)?
             }
             Command::Join { parent, child } => self.join(&parent, &child)?,
             Command::Flush { queue, reserved } => self.flush(&queue, reserved),
@@ -473,7 +483,7 @@ impl Model {
     pub fn settings_of(&self, number: QueueId) -> QueueSettings {
         let queue = self.queue(number);
         let mut settings = self.settings.resolve(queue.name.as_bytes());
-        queue.overrides.lay_over(&mut settings);
+        queue.overrides.lay_own_over(&mut settings);
         settings
     }
 

@@ -411,6 +411,11 @@ impl Model {
         } else if message.expires().is_some_and(|at| at <= now) {
             self.expire(id);
         } else if self.is_spent(id) {
+            if let Some(error) = failed.filter(|error| !error.is_empty()) {
+                self.failed(id, error);
+                self.fares(id, Fares::Failed);
+                self.release(id, why, rank, None, back_to);
+            }
             self.dead_letter(id);
         } else if let Some(error) = failed {
             let (due, enough) = self.failed(id, error);
@@ -522,13 +527,14 @@ impl Model {
             self.transfer(id, to, why);
             return;
         }
+        let extra = message.extra.as_deref();
+        let status = extra.map(|extra| extra.status.clone()).unwrap_or_default();
         let mut reason = format!("reserved {} times without finish", message.reserves);
         if message.failures() > 0 && !self.is_spent(id) {
-            let status = message.extra.map(|extra| extra.status).unwrap_or_default();
             reason = format!("failed {} times", self.item_mut(id).message.failures());
-            if !status.is_empty() {
-                reason += &format!(": {}", String::from_utf8_lossy(&status));
-            }
+        }
+        if message.failures() > 0 && !status.is_empty() {
+            reason += &format!(": {}", String::from_utf8_lossy(&status));
         }
         self.bury(id, message.rank, reason.into_bytes().into());
         self.totals(message.queue).dead_letters += 1;

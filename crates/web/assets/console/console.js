@@ -15,7 +15,7 @@ const tell = (text) => { told.textContent = ""; setTimeout(() => { told.textCont
 
 // On a phone the places are a strip: the one we are in is brought into sight.
 const here = $(".tabs [aria-current]");
-if (here) here.parentElement.scrollLeft = here.offsetLeft - 60;
+if (here) here.closest(".tabs").scrollLeft = here.offsetLeft - 60;
 
 // ---- theme: the server reads the same cookie, so the next page comes right at once ----
 const themes = ["auto", "light", "dark"];
@@ -77,23 +77,52 @@ const pause = (ms) => new Promise((go) => { setTimeout(go, ms); });
 /** At once, or when the tab is looked at again. */
 const seen = async () => { if (document.hidden) await new Promise((go) => { document.addEventListener("visibilitychange", go, { once: true }); }); };
 
-// ---- charts: the table below a chart is its data, which changes while one looks ----
-for (const fig of $$("figure.chart")) {
-  const plot = $(".plot", fig), out = $("output", fig);
-  let now = null;
-  const at = (x) => { const line = $("line.hair", plot); line.setAttribute("x1", x); line.setAttribute("x2", x); line.setAttribute("visibility", now === null ? "hidden" : "visible"); };
-  plot.addEventListener("pointermove", (e) => {
-    const rows = $$("tbody tr", fig), names = $$("thead th", fig).slice(1);
-    if (rows.length === 0) return;
-    const box = plot.getBoundingClientRect();
-    const i = Math.max(0, Math.min(rows.length - 1, Math.round((e.clientX - box.left) / box.width * (rows.length - 1))));
-    const [time, ...values] = [...rows[i].cells].map((c) => c.textContent);
-    if (now === null) now = out.textContent;
-    out.textContent = time + "  " + values.map((v, k) => (names.length > 1 ? names[k].textContent + " " : "") + v).join(", ");
-    at(i / (rows.length - 1) * 600);
-  });
-  plot.addEventListener("pointerleave", () => { if (now !== null) { out.textContent = now; now = null; at(0); } });
+// ---- charts: the table below a chart is its data, which changes while one looks; all of a page
+// have the same steps of time, and show the same one ----
+const figures = $$("figure.chart").map((fig) => ({ fig, plot: $(".plot", fig), out: $("output", fig), now: null }));
+function point(chart, share) {
+  const rows = $$("tbody tr", chart.fig), names = $$("thead th", chart.fig).slice(1);
+  const hair = $("line.hair", chart.plot);
+  if (share === null || rows.length === 0) {
+    if (chart.now !== null) chart.out.textContent = chart.now;
+    chart.now = null;
+    hair.setAttribute("visibility", "hidden");
+    return;
+  }
+  const i = Math.max(0, Math.min(rows.length - 1, Math.round(share * (rows.length - 1))));
+  const [time, ...values] = [...rows[i].cells].map((c) => c.textContent);
+  if (chart.now === null) chart.now = chart.out.textContent;
+  chart.out.textContent = time + "  " + values.map((v, k) => (names.length > 1 ? names[k].textContent + " " : "") + v).join(", ");
+  for (const x of ["x1", "x2"]) hair.setAttribute(x, i / (rows.length - 1) * 600);
+  hair.setAttribute("visibility", "visible");
 }
+for (const { plot } of figures) {
+  plot.addEventListener("pointermove", (e) => {
+    const box = plot.getBoundingClientRect();
+    for (const chart of figures) point(chart, (e.clientX - box.left) / box.width);
+  });
+  plot.addEventListener("pointerleave", () => { for (const chart of figures) point(chart, null); });
+}
+
+// ---- times: the server writes UTC, which stays on hover; the page shows local time ----
+const two = (n) => String(n).padStart(2, "0");
+function local(at = document) {
+  for (const el of $$("[data-t]", at)) {
+    if (el.firstElementChild) continue;
+    const utc = el.textContent, today = new Date().toISOString().slice(0, 11).replace("T", " ");
+    const pattern = /^\d\d:\d\d$/.test(utc) ? /()(\d\d:\d\d)()/ : /(\d{4}-\d\d-\d\d )?(\d\d:\d\d)(:\d\d) UTC/;
+    const here = utc.replace(pattern, (all, day, time, s) => {
+      const t = new Date((day || today).trim() + "T" + time + (s || ":00") + "Z");
+      const date = day ? t.getFullYear() + "-" + two(t.getMonth() + 1) + "-" + two(t.getDate()) + " " : "";
+      return date + two(t.getHours()) + ":" + two(t.getMinutes()) + (s && ":" + two(t.getSeconds()));
+    });
+    el.removeAttribute("data-t");
+    el.setAttribute("title", utc.includes("UTC") ? utc : utc + " UTC");
+    el.textContent = here;
+  }
+  for (const el of $$("[data-zone]", at)) el.textContent = "";
+}
+local();
 
 // ---- live figures: the page is fetched as it is now; figures change, nothing moves ----
 const EVERY = 5000, main = $("main");
@@ -102,7 +131,7 @@ let live = !/(?:^|; )live=off/.test(document.cookie);
 const state = (text, lost) => { dot.textContent = text; dot.classList.toggle("off", !live); dot.classList.toggle("lost", lost); dot.setAttribute("aria-pressed", live); };
 function swap(here, other) {
   if (!other || here.isEqualNode(other) || here.matches(".pick") || here.contains(document.activeElement)) return;
-  if ((here.closest("figure") || here).matches(":hover")) return;
+  if (here.closest("figure") ? $("figure:hover") : here.matches(":hover")) return;
   here.className.baseVal === undefined && (here.className = other.className);
   here.replaceChildren(...other.childNodes);
 }
@@ -129,7 +158,7 @@ async function follow_figures() {
       if (!reply.ok || reply.redirected) throw reply.status;
       const text = await reply.text();
       await seen();
-      if (live) { refresh(new DOMParser().parseFromString(text, "text/html")); state("Live", false); }
+      if (live) { const anew = new DOMParser().parseFromString(text, "text/html"); local(anew); refresh(anew); state("Live", false); }
       wait = EVERY;
     } catch {
       if (live) state("Not live", true);

@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
+use hyper::Uri;
 use quintet_door::{ACT_REST, ACT_STEP};
-use quintet_engine::{Command, Cursor, Filter, MessageId, Outcome, Sweep, SweepAct};
+use std::collections::HashMap;
+
+use quintet_engine::{
+    Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome, Sweep, SweepAct,
+};
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Act, Acted};
+use super::types::{Act, Acted, Errors, Kind};
 use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
@@ -42,6 +47,113 @@ pub(crate) fn cursor_text(cursor: Cursor) -> String {
     format!("{}_{a}_{b}_{}", u8::from(cursor.held_back), id.0)
 }
 
+/// Messages whose errors are counted for one request at most.
+const COUNTED: usize = 2000;
+/// Slices looked through for that.
+const COUNT_SLICES: u32 = 64;
+
+/// Messages that failed in the same way.
+pub(crate) struct ErrorKind {
+    /// Their error, with each number as `#`.
+    pub(crate) kind: Vec<u8>,
+    pub(crate) count: u64,
+    /// The newest of them, and since when it is where it is.
+    pub(crate) newest: MessageId,
+    pub(crate) at: Ms,
+    /// Where the newest came from.
+    pub(crate) from: Option<Name>,
+}
+
+/// When it became what it is: buried, or a dead letter.
+pub(crate) fn since(message: &Message) -> Ms {
+    let changed = message
+        .extra
+        .as_deref()
+        .map_or(Ms(0), |extra| extra.changed);
+    changed.max(message.created)
+}
+
+impl Api {
+    /// Counts messages by their errors, those of most first, of the first 2,000 of `sweep`. Answers
+    /// how many were looked at, and where to go on.
+    ///
+    /// # Errors
+    /// The shards' refusal; or there is no room.
+    pub(crate) async fn errors(
+        &self,
+        visitor: &Visitor,
+        mut sweep: Sweep,
+    ) -> Result<(Vec<ErrorKind>, usize, Option<Cursor>), Problem> {
+        let mut kinds: HashMap<Vec<u8>, ErrorKind> = HashMap::new();
+        let mut looked = 0;
+        for _ in 0..COUNT_SLICES {
+            sweep.max = u32::try_from(COUNTED - looked).unwrap_or(0).min(256);
+            let (swept, _room) = self.swept(visitor, sweep.clone()).await?;
+            looked += swept.messages.len();
+            for message in &swept.messages {
+                let (id, at, from) = (message.id, since(message), message.came_from());
+                let kind = message.error_kind();
+                let new = || ErrorKind {
+                    kind: kind.clone(),
+                    count: 0,
+                    newest: id,
+                    at,
+                    from: from.clone(),
+                };
+                let known = kinds.entry(kind.clone()).or_insert_with(new);
+                known.count += 1;
+                if at > known.at {
+                    (known.newest, known.at, known.from) = (id, at, from);
+                }
+            }
+            sweep.after = swept.next;
+            if swept.next.is_none() || looked >= COUNTED {
+                break;
+            }
+        }
+        let mut kinds: Vec<ErrorKind> = kinds.into_values().collect();
+        kinds.sort_by(|a, b| (b.count, b.at, &b.kind).cmp(&(a.count, a.at, &a.kind)));
+        Ok((kinds, looked, sweep.after))
+    }
+}
+
+/// Counts a queue's messages of one state by their errors, in which each number is `#`. A page counts
+/// 2,000 messages.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/errors", operation_id = "count_errors", tag = "queues",
+    params(("queue" = String, Path), ("state" = Option<String>, Query, description = "buried by default"),
+        ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Errors), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn errors(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
+    let sweep = Sweep {
+        queue: read::queue(&queue)?,
+        state: read::state(query.get("state").unwrap_or("buried"))?,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: query.get("cursor").map(cursor).transpose()?,
+        max: 0,
+    };
+    let (kinds, looked, next) = api.errors(&visitor, sweep).await?;
+    let now = api.door.now();
+    let kinds = kinds.into_iter().map(|kind| Kind {
+        error: String::from_utf8_lossy(&kind.kind).into_owned(),
+        messages: kind.count,
+        newest: kind.newest.0,
+        newest_ms: now.since(kind.at),
+        from: kind.from.map(|from| from.to_string()),
+    });
+    Ok(reply::document(&Errors {
+        errors: kinds.collect(),
+        messages: looked as u64,
+        cursor: next.map(cursor_text),
+    }))
+}
+
 /// Does something to many messages, in slices that hold nobody up: `purge`,
 /// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
 /// A long act ends with a cursor, to go on with.
@@ -69,6 +181,8 @@ pub(super) async fn act(
             .map(|(name, value)| (bytes(name), bytes(value)))
             .collect(),
         dead: act == "redrive",
+        error: given.error.map(bytes),
+        tried: None,
         older_ms: given.older_ms,
     };
     let act = match (act.as_str(), given.to) {

@@ -47,6 +47,15 @@ impl Holders {
         Some(self.0.get(&connection)?.leases)
     }
 
+    /// The connection that is this party, in words, if it is there.
+    pub(super) fn told(&self, party: Party) -> Option<String> {
+        let connection = self.0.get(&party.0)?;
+        Some(format!(
+            "connection {} ({})",
+            connection.id, connection.voice
+        ))
+    }
+
     fn get(&self, lease: &Lease) -> Option<&Connection> {
         self.0
             .get(&lease.party.0)
@@ -175,7 +184,9 @@ impl Api {
             return problem;
         }
         let Ok((message, queue)) = self.message(visitor, id).await else {
-            return problem;
+            let went = self.how_it_went(visitor, id).await;
+            let detail = went.unwrap_or_else(|| problem.detail.clone());
+            return Problem { detail, ..problem };
         };
         match self.held_by(visitor, &message, &queue).await {
             Some((holder, _)) => Problem::reserved(id, &holder.text),

@@ -27,7 +27,7 @@ use crate::visitor::Visitor;
 /// Messages of one put at most.
 const PUTS_MAX: usize = 1000;
 /// Bodies up to here are in memory, and can be replaced by one another.
-const SMALL: usize = 64 << 10;
+pub(crate) const SMALL: usize = 64 << 10;
 
 /// Stores messages, all or none. With `Idempotency-Key` a repeat within a day
 /// stores nothing and is answered as the first was.
@@ -224,7 +224,10 @@ impl Api {
     }
 
     /// Does it, if the message still is as `version` says.
-    async fn guarded(
+    ///
+    /// # Errors
+    /// It is not, or the shards refuse.
+    pub(crate) async fn guarded(
         &self,
         visitor: &Visitor,
         id: MessageId,
@@ -269,7 +272,7 @@ pub(super) async fn browse(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let known = [
-        "state", "contains", "key", "name", "older_ms", "max", "cursor",
+        "state", "contains", "key", "name", "error", "older_ms", "max", "cursor",
     ];
     let query = read::Query::of(&uri, &known, &["header"])?;
     let pair = |text: &str| {
@@ -288,6 +291,8 @@ pub(super) async fn browse(
             attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
             older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
             dead: false,
+            error: bytes("error"),
+            tried: None,
         },
         act: SweepAct::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
@@ -423,6 +428,20 @@ pub(super) async fn kick(
         Ok(_) => {}
         Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
     }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Sends a dead letter back to the queue it came from, where it is as new.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/redrive", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn redrive(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    api.ask(&visitor, Command::Redrive(id)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -4,6 +4,7 @@
 //! it may do the shards know, as for every voice. A lease belongs to whoever
 //! has its token, not to a connection.
 
+mod attention;
 mod batches;
 mod bulk;
 mod cron;
@@ -13,12 +14,14 @@ mod leases;
 mod messages;
 mod names;
 mod openapi;
+mod over;
 mod path;
 mod problem;
 mod queues;
 mod read;
 mod release;
 mod server;
+mod setup;
 mod stats;
 mod tail;
 mod trace;
@@ -44,12 +47,16 @@ use crate::takers::Taker;
 use crate::undo::{Losses, Undo};
 use crate::visitor::Visitor;
 pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
-pub(crate) use bulk::{cursor, cursor_text};
+pub(crate) use bulk::{cursor, cursor_text, since};
 pub use cron::Cron;
 pub(crate) use holder::{Holder, Holders};
+pub(crate) use messages::SMALL;
 pub use names::track_line;
+pub(crate) use over::Group;
 pub(crate) use path::Path;
 pub(crate) use problem::Problem;
+pub(crate) use read::version;
+pub(crate) use setup::version as version_of_setup;
 pub(crate) use types::{Dedupe, NewMessage};
 
 /// What a row of a list is reckoned with before it is known, bytes.
@@ -170,7 +177,7 @@ impl Api {
     ///
     /// # Errors
     /// There is none.
-    pub(super) fn room(&self, bytes: u64) -> Result<Option<Share>, Problem> {
+    pub(crate) fn room(&self, bytes: u64) -> Result<Option<Share>, Problem> {
         let Some(memory) = &self.app.settings().memory else {
             return Ok(None);
         };
@@ -290,12 +297,15 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi::document))
         .route("/events", get(events::stream))
-        .route("/attention", get(queues::attention))
+        .route("/attention", get(attention::attention))
         .route("/queues/{queue}/tail", get(tail::tail))
         .route("/queues", get(queues::list))
         .route("/queues/{queue}", get(queues::show).delete(queues::remove))
         .route("/queues/{queue}/history", get(queues::history))
-        .route("/queues/{queue}/settings", get(queues::settings))
+        .route(
+            "/queues/{queue}/settings",
+            get(setup::settings).patch(setup::change),
+        )
         .route("/queues/{queue}/leases", get(leases::list))
         .route("/queues/{queue}/leases/release", post(release::of_queue))
         .route("/queues/{queue}/children", post(queues::join))
@@ -307,6 +317,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         )
         .route("/queues/{queue}/reserve", post(leases::reserve))
         .route("/queues/{queue}/acts/{act}", post(bulk::act))
+        .route("/queues/{queue}/errors", get(bulk::errors))
         .route("/queues/{queue}/names/{name}", get(names::show))
         .route("/queues/{queue}/names/{name}/finish", post(names::finish))
         .route("/queues/{queue}/names/{name}/release", post(names::release))
@@ -314,6 +325,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/names/{name}/bury", post(names::bury))
         .route("/queues/{queue}/names/{name}/extend", post(names::extend))
         .route("/queues/{queue}/tracks/{name}", get(names::track))
+        .route("/messages", get(over::list))
         .route(
             "/messages/{id}",
             get(messages::show)
@@ -322,6 +334,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         )
         .route("/messages/{id}/body", get(messages::body))
         .route("/messages/{id}/kick", post(messages::kick))
+        .route("/messages/{id}/redrive", post(messages::redrive))
         .route("/messages/{id}/move", post(messages::transfer))
         .route("/messages/{id}/trace", get(trace::show))
         .route("/messages/{id}/release", post(release::of_message))

@@ -7,8 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    batches, bulk, cron, events, leases, messages, names, queues, release, server, tail, trace,
-    workers,
+    attention, batches, bulk, cron, events, leases, messages, names, over, queues, release, server,
+    setup, tail, trace, workers,
 };
 use crate::reply;
 
@@ -20,18 +20,20 @@ use crate::reply;
         license(name = "Apache-2.0 OR MIT")
     ),
     paths(
-        queues::attention,
+        attention::attention,
         tail::tail,
         queues::list,
         queues::show,
         queues::history,
-        queues::settings,
+        setup::settings,
+        setup::change,
         queues::join,
         events::stream,
         queues::remove,
         queues::pause,
         queues::resume,
         messages::browse,
+        over::list,
         messages::put,
         messages::show,
         trace::show,
@@ -39,6 +41,8 @@ use crate::reply;
         messages::edit,
         messages::remove,
         messages::kick,
+        messages::redrive,
+        bulk::errors,
         messages::transfer,
         leases::list,
         leases::reserve,

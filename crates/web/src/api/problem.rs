@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use quintet_door::CronNo;
+use quintet_door::{CronNo, NoChange};
 use quintet_engine::{MessageId, Name, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -142,6 +142,25 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
     }
 
+    /// The settings are others than the client has seen.
+    pub(crate) fn settings_changed() -> Self {
+        let detail = "somebody has changed the settings: get them again";
+        Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
+    }
+
+    /// A setting cannot be changed so.
+    pub(crate) fn no_change(no: NoChange) -> Self {
+        let told = match no.locked {
+            true => Self::refused(Refusal::Locked),
+            false => Self::field("", ""),
+        };
+        Self {
+            detail: format!("{} {}", no.key, no.why),
+            field: Some(no.key),
+            ..told
+        }
+    }
+
     /// A lease's token is of no lease there is.
     pub(crate) fn lease_over() -> Self {
         Self::new(StatusCode::CONFLICT, "lease_over", "the lease is over")
@@ -161,6 +180,19 @@ impl Problem {
 
     pub(crate) fn not_found() -> Self {
         Self::refused(Refusal::NotFound)
+    }
+
+    /// What became of a message is not known.
+    pub(crate) fn no_trace(id: MessageId) -> Self {
+        let detail = format!(
+            "nothing is known of message {}: it was never there, or more messages than ends_max \
+             have gone since",
+            id.0
+        );
+        Self {
+            detail,
+            ..Self::not_found()
+        }
     }
 
     /// It may not be done, whoever the visitor is.
@@ -183,7 +215,7 @@ impl Problem {
             Refusal::BadName | Refusal::BadMessageName | Refusal::BatchWithoutCallback => {
                 StatusCode::BAD_REQUEST
             }
-            Refusal::NotPermitted => StatusCode::FORBIDDEN,
+            Refusal::NotPermitted | Refusal::Locked => StatusCode::FORBIDDEN,
             Refusal::TokenUsed(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Duplicate(_)
             | Refusal::Conflict

@@ -5,19 +5,15 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_door::attention::Findings;
-use quintet_engine::{Command, Name, QueueStats, WallAhead};
+use quintet_engine::{Command, QueueStats, WallAhead};
 use serde_json::Value;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Attention, Child, InForce, Named, PastOfQueue, PauseFor, Queues, Setup};
+use super::types::{Child, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
 use crate::reply;
 use crate::visitor::Visitor;
-
-/// Findings of a list at most: some 300 KiB.
-const FINDINGS: usize = 1000;
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
@@ -51,34 +47,6 @@ pub(super) async fn list(
         cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
     };
     Ok(reply::document(&page))
-}
-
-/// Lists why queues need attention, the worst first, 1,000 at most. The console's first page shows
-/// the same. Rules and their settings: docs/attention.md.
-#[utoipa::path(get, path = "/api/v1/attention", operation_id = "show_attention", tag = "queues",
-    responses((status = 200, body = Attention), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn attention(
-    State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    read::Query::of(&uri, &[], &[])?;
-    let thresholds = api.door.thresholds();
-    let mut found = Findings::new(FINDINGS);
-    let mut next = Some((0, 0));
-    while let Some(from) = next.take() {
-        let page = api.queue_page(&visitor, from).await?;
-        for stats in page.queues {
-            let recent = api.door.recent(&stats);
-            if let Some(finding) = thresholds.judge(&stats, recent.as_ref()) {
-                found.add(&stats.name, finding);
-            }
-        }
-        next = page.next;
-    }
-    let found = found.ranked(api.door.unready()).into_iter();
-    let findings = found.map(types::Finding::of).collect();
-    Ok(reply::document(&Attention { findings }))
 }
 
 /// Numbers of a queue: what it holds, and what went through it.
@@ -116,28 +84,6 @@ pub(super) async fn history(
     let ahead = WallAhead::between(door.now(), door.wall());
     let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
     Ok(reply::document(&past))
-}
-
-/// The settings of a queue that are in force, who gets copies of its puts, and
-/// whose puts it gets.
-#[utoipa::path(get, path = "/api/v1/queues/{queue}/settings", operation_id = "show_settings", tag = "queues",
-    params(("queue" = String, Path)),
-    responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn settings(
-    State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    Path(queue): Path<String>,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    read::Query::of(&uri, &[], &[])?;
-    let setup = api.setup(&visitor, &read::queue(&queue)?).await?;
-    let settings = api.door.queue_settings(&setup).into_iter();
-    Ok(reply::document(&Setup {
-        queue: setup.name.to_string(),
-        settings: settings.map(InForce::of).collect(),
-        parent: setup.parent.as_ref().map(Name::to_string),
-        children: setup.children.iter().map(Name::to_string).collect(),
-    }))
 }
 
 /// From now on a queue `QUEUE+NAME` gets a copy of every put to this one. Both

@@ -186,7 +186,7 @@ pub(super) fn token(message: &Message) -> String {
 }
 
 /// See [`token`].
-pub(super) fn version(message: &Message) -> String {
+pub(crate) fn version(message: &Message) -> String {
     let seen = Seen::of(message);
     let Seen {
         queue,

@@ -1,11 +1,13 @@
-//! What is known of a message by its id.
+//! What is known of a message by its id, also when it is gone.
 
 use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use quintet_engine::{Message, Name, WallAhead};
+use quintet_door::words;
+use quintet_engine::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb, WallAhead};
 
+use super::holder::Holders;
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Shown, Traced};
@@ -13,7 +15,8 @@ use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
 
-/// What became of a message: where it is and who works on it.
+/// What became of a message: where it is and who works on it, or how it went, when and by whom. Of
+/// messages that are gone the newest are known (`ends_max`).
 #[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -22,8 +25,13 @@ pub(super) async fn show(
     Extension(visitor): Extension<Visitor>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let (message, queue) = api.message(&visitor, read::message(&id)?).await?;
-    Ok(reply::document(&api.live(&visitor, &message, &queue).await))
+    let id = read::message(&id)?;
+    let traced = match api.message(&visitor, id).await {
+        Ok((message, queue)) => api.live(&visitor, &message, &queue).await,
+        Err(problem) if problem.code == "not_found" => api.gone(&visitor, id).await?,
+        Err(problem) => return Err(problem),
+    };
+    Ok(reply::document(&traced))
 }
 
 impl Api {
@@ -36,10 +44,7 @@ impl Api {
             Some((holder, until)) => (Some(holder.text), until),
             None => (None, None),
         };
-        let attempts = match message.reserves {
-            1 => "1 attempt".to_owned(),
-            attempts => format!("{attempts} attempts"),
-        };
+        let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");
         let by = holder.as_ref().map(|holder| format!(" by {holder}"));
         Traced {
             id: message.id.0,
@@ -51,12 +56,102 @@ impl Api {
                 by.unwrap_or_default(),
                 shown.queue,
             ),
-            queue: shown.queue,
+            queue: Some(shown.queue),
             created_ms: Some(ahead.wall_at(message.created).0),
             attempts: Some(shown.attempts),
             failures: Some(shown.failures),
             holder,
             until_ms: until.map(|until| ahead.wall_at(until).0),
+            ..Traced::default()
         }
     }
+
+    /// What is known of one that is gone.
+    ///
+    /// # Errors
+    /// Nothing; or the visitor may not see the messages of its queue.
+    async fn gone(&self, visitor: &Visitor, id: MessageId) -> Result<Traced, Problem> {
+        let door = self.door();
+        let end = tokio::task::spawn_blocking(move || door.end_of(id));
+        let end = end
+            .await
+            .map_err(|error| Problem::internal(error.to_string()))?;
+        let end = end.ok_or_else(|| Problem::no_trace(id))?;
+        let may = match &end.queue {
+            Some(queue) => visitor.may_to(Verb::Peek, queue),
+            None => visitor.may_server(),
+        };
+        if !may {
+            return Err(Problem::refused(quintet_engine::Refusal::NotPermitted));
+        }
+        let by = match end.by {
+            Some(caller) => {
+                let holders = self.holders(visitor).await?;
+                who(visitor, caller, &holders)
+            }
+            None => None,
+        };
+        let now = self.door.now();
+        let ahead = WallAhead::between(now, self.door.wall());
+        Ok(Traced {
+            id: id.0,
+            state: "gone",
+            text: told(id, &end, by.as_deref(), now.since(end.at)),
+            queue: end.queue.map(|queue| queue.to_string()),
+            end: Some(end.why.word()),
+            at_ms: Some(ahead.wall_at(end.at).0),
+            by,
+            new_id: end.is_now.map(|id| id.0),
+            ..Traced::default()
+        })
+    }
+
+    /// What became of a message that is gone, in a sentence; `None`: that is not known, or not to
+    /// this visitor.
+    pub(crate) async fn how_it_went(&self, visitor: &Visitor, id: MessageId) -> Option<String> {
+        Some(self.gone(visitor, id).await.ok()?.text)
+    }
+}
+
+/// Who did it: a user, or a connection that is still there.
+fn who(visitor: &Visitor, caller: Caller, holders: &Holders) -> Option<String> {
+    let known = visitor.known.as_ref().filter(|_| visitor.may_server());
+    let user = known
+        .filter(|_| caller.principal >= Principal::FIRST)
+        .and_then(|(_, gate)| gate.name_of(caller.principal));
+    let user = user.map(|user| format!("user {}", user.escape_debug()));
+    let connection = holders.told(caller.party);
+    let all: Vec<String> = user.into_iter().chain(connection).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// The sentence.
+fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
+    let did = match end.why {
+        Ended::Taken => "was taken and removed",
+        Ended::Finished => "was finished",
+        Ended::Deleted => "was deleted",
+        Ended::Expired => "expired",
+        Ended::Dropped => "was dropped, as its queue was full",
+        Ended::Purged => "was purged, or its queue was deleted",
+        Ended::Forgotten => "was finished, and kept as long as its queue says",
+        Ended::Replaced => "was replaced by a repeat",
+        Ended::Failed => "failed and was not to be tried again",
+        Ended::Edited => "got another body",
+        Ended::Moved | Ended::Sent => "was moved",
+    };
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    let queue = match (&end.queue, end.why) {
+        (None, _) => String::new(),
+        (Some(queue), Ended::Sent) => format!(", from {queue}"),
+        (Some(queue), Ended::Moved) => format!(", to {queue}"),
+        (Some(queue), _) => format!(", in {queue}"),
+    };
+    let now = end.is_now.map(|id| format!("; it is message {} now", id.0));
+    format!(
+        "message {} {did}{by}, {} ago{queue}{}",
+        id.0,
+        words::duration(ago),
+        now.unwrap_or_default()
+    )
 }

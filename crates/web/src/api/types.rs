@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_door::attention::{Found, Level, why_slow};
+use quintet_door::attention::why_slow;
 use quintet_door::{History, Rates, Recent, Series, Setting};
 use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
@@ -330,6 +330,8 @@ pub(super) struct Act {
     /// Attributes they have.
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
+    /// Their error is this, with each number as `#`.
+    pub(super) error: Option<String>,
     /// They were put so many ms ago, or earlier.
     #[serde(default)]
     pub(super) older_ms: u64,
@@ -413,14 +415,15 @@ pub(super) struct Shown {
 }
 
 /// What is known of a message.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Traced {
     pub(super) id: u64,
-    /// As in a list of messages.
+    /// As in a list of messages; `gone`: it is none of them.
     pub(super) state: &'static str,
     /// A sentence.
     pub(super) text: String,
-    pub(super) queue: String,
+    /// Where it is, was, or went to; null: that queue is gone.
+    pub(super) queue: Option<String>,
     pub(super) created_ms: Option<u64>,
     /// Leases so far.
     pub(super) attempts: Option<u32>,
@@ -430,6 +433,41 @@ pub(super) struct Traced {
     pub(super) holder: Option<String>,
     /// When that lease ends; null: it has no end, or there is none.
     pub(super) until_ms: Option<u64>,
+    /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
+    /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
+    /// enough), `replaced` (by a repeat), `failed`, `edited` (with a new body it has another id),
+    /// `moved` (to another shard, where it has another id).
+    pub(super) end: Option<&'static str>,
+    /// When it went.
+    pub(super) at_ms: Option<u64>,
+    /// Who did it, as far as it is known.
+    pub(super) by: Option<String>,
+    /// The id of the message that it is now, or that took its place.
+    pub(super) new_id: Option<u64>,
+}
+
+/// Messages that failed in the same way.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Kind {
+    /// The first line of their error, with each number as `#`; empty: nobody said why.
+    pub(super) error: String,
+    pub(super) messages: u64,
+    /// The id of the newest.
+    pub(super) newest: u64,
+    /// How long ago that was buried, or became a dead letter.
+    pub(super) newest_ms: u64,
+    /// The queue it came from as a dead letter.
+    pub(super) from: Option<String>,
+}
+
+/// What failed, those of most messages first.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Errors {
+    pub(super) errors: Vec<Kind>,
+    /// Messages that were counted.
+    pub(super) messages: u64,
+    /// Go on with this; null: all were counted.
+    pub(super) cursor: Option<String>,
 }
 
 /// Messages of a list.
@@ -460,6 +498,14 @@ pub(super) struct InForce {
     pub(super) value: Value,
     /// `default`, `file`, or `queue`: set for this queue while the server ran.
     pub(super) source: &'static str,
+    /// The configuration file forbids changes over the API.
+    pub(super) locked: bool,
+    /// Of the source `queue`: the user who set it, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) set_by: Option<String>,
+    /// When, ms since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) set_at_ms: Option<u64>,
     /// What it does, with unit and range.
     pub(super) help: String,
 }
@@ -565,48 +611,6 @@ pub(super) struct Past {
     pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
 }
 
-/// Why queues need attention, the worst first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Attention {
-    pub(super) findings: Vec<Finding>,
-}
-
-/// Why a queue needs attention.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Finding {
-    /// server, down, losing, failing, growing, dead_letters, stuck_leases, limit, paused or
-    /// no_consumers.
-    pub(super) rule: &'static str,
-    /// alarm or warning.
-    pub(super) level: &'static str,
-    /// null: it is about the server, or about several queues.
-    pub(super) queue: Option<String>,
-    /// A sentence.
-    pub(super) text: String,
-    /// The cause, as far as the numbers show it; may be empty.
-    pub(super) because: String,
-}
-
-impl Finding {
-    pub(super) fn of((queue, finding): Found) -> Self {
-        let queue = queue.map(|name| name.to_string());
-        let level = match finding.rule.level() {
-            Level::Alarm => "alarm",
-            Level::Warning => "warning",
-        };
-        Self {
-            rule: finding.rule.name(),
-            level,
-            text: match &queue {
-                Some(name) => format!("{name} {}", finding.says),
-                None => finding.says,
-            },
-            queue,
-            because: finding.because,
-        }
-    }
-}
-
 impl InForce {
     pub(super) fn of(setting: Setting) -> Self {
         // What TOML says of a number, a flag, a text or a list of them is JSON.
@@ -615,6 +619,9 @@ impl InForce {
             key: setting.key,
             value: value.unwrap_or(Value::String(setting.value)),
             source: setting.source.name(),
+            locked: setting.locked,
+            set_at_ms: setting.set_by.as_ref().map(|by| by.at_ms),
+            set_by: setting.set_by.map(|by| by.name),
             help: setting.help,
         }
     }

@@ -144,8 +144,24 @@ pub(super) async fn on_queue(
         "resume" => Some(0),
         _ => return answered(&asked, &queue, &act, &given.form).await,
     };
-    asked.ask(Command::Pause { queue, for_ms }).await?;
+    let pause = Command::Pause {
+        queue: queue.clone(),
+        for_ms,
+    };
+    asked.ask(pause).await?;
+    let mut still = false;
+    if for_ms == Some(0) {
+        let setup = asked.console.api.setup(&asked.visitor, &queue).await?;
+        still = setup.settings.paused;
+        if setup.own.paused == Some(true) {
+            let clear = [("paused".to_owned(), None)];
+            let api = &asked.console.api;
+            let setup = api.change(&asked.visitor, &queue, &clear, None).await?;
+            still = setup.settings.paused;
+        }
+    }
     let note = match for_ms {
+        Some(0) if still => "Takes still wait: the setting paused is true.".to_owned(),
         Some(0) => "Resumed: takes are served again.".to_owned(),
         Some(ms) => format!(
             "Paused for {}: takes wait, puts go on.",
@@ -342,11 +358,12 @@ async fn each(
         let command = match (question.act, &to) {
             (Act::Move, Some(to)) => Command::Move { id, to: to.clone() },
             (Act::Retry, _) => Command::KickId(id),
+            (Act::Redrive, _) => Command::Redrive(id),
             (Act::Delete | Act::Purge, _) => Command::Delete {
                 id,
                 by: By::OwnerOrFree,
             },
-            (Act::Move | Act::Redrive | Act::Drop, _) => {
+            (Act::Move | Act::Drop, _) => {
                 return Err(Problem::field("id", "this is done to all, not to some"));
             }
         };
@@ -386,6 +403,10 @@ fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)>
     };
     Some(match act {
         "retry" => (Command::KickId(id), "Ready now."),
+        "redrive" => (
+            Command::Redrive(id),
+            "Sent back to the queue it came from: it is as new there.",
+        ),
         "putback" => (
             settle(How::Release {
                 rank: None,

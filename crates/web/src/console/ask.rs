@@ -335,7 +335,7 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
             });
         }
     }
-    let origins = match act == Act::Redrive {
+    let origins = match act == Act::Redrive && question.ids.is_empty() {
         true => origins(asked, &question).await?,
         false => Vec::new(),
     };

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
-use hyper::header::COOKIE;
+use axum::response::{IntoResponse as _, Response};
+use hyper::header::{ACCEPT, COOKIE};
 use hyper::{HeaderMap, StatusCode};
+use quintet_door::Parts;
 use quintet_engine::Principal;
 
 use super::names::Named;
 use super::{Console, assets, words};
 use crate::api::Problem;
-use crate::pages;
 use crate::visitor::Visitor;
+use crate::{pages, reply};
 
 /// What pages have in common, for one request.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,9 @@ pub(super) struct Frame {
     pub(super) written: String,
     /// The visitor may do what concerns all queues.
     pub(super) operates: bool,
+    pub(super) parts: Parts,
+    /// Some queue has a script.
+    pub(super) scripts: bool,
     /// Who logged in here, and may log out; empty: nobody did.
     pub(super) who: String,
 }
@@ -118,6 +122,8 @@ pub(super) async fn around(
         uptime: words::duration(console.app.uptime() * 1000),
         written: words::time_of_day(console.api.door().wall().0),
         operates: visitor.may_server(),
+        parts: console.api.door().parts(),
+        scripts: console.app.ask(|rq| rq.has_own_scripts()).await == Ok(true),
         who: visitor.of_session(),
     };
     request.extensions_mut().insert(frame.clone());
@@ -134,6 +140,15 @@ pub(super) async fn around(
         response.headers_mut().insert(name, value);
     }
     response
+}
+
+/// There is nothing at an address: a page for browsers, a line for tools.
+pub(super) async fn missing(headers: HeaderMap) -> Response {
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    match accepts.is_some_and(|accepts| accepts.contains("text/html")) {
+        true => Problem::no_such_page().into_response(),
+        false => reply::Problem::not_found("Page").into_response(),
+    }
 }
 
 #[derive(Template)]

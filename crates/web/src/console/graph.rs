@@ -115,28 +115,53 @@ pub(super) struct Chart {
     pub(super) paths: Vec<String>,
     /// Under the only line.
     pub(super) area: Option<String>,
-    pub(super) moments: Vec<String>,
+    /// Round times, and where they stand, in hundredths of the width.
+    pub(super) ticks: Vec<(usize, String)>,
     pub(super) names: Vec<&'static str>,
     /// Time and values, for those who read them, and for the read-out.
     pub(super) rows: Vec<(String, Vec<String>)>,
 }
 
-/// A few steps may end in the same minute, which then stands under the first of them alone.
-fn said_once(mut moments: Vec<String>) -> Vec<String> {
-    for at in (1..moments.len()).rev() {
-        if moments[..at].contains(&moments[at]) {
-            moments[at].clear();
-        }
-    }
-    moments
+/// When the steps of a chart ended, by the wall clock.
+pub(super) struct Times {
+    /// Of the last step, ms.
+    pub(super) end: u64,
+    pub(super) step_ms: u64,
+    pub(super) steps: usize,
+    /// Between two round times, ms.
+    pub(super) every_ms: u64,
 }
 
-/// Of lines as long as one another; `moment` tells when a step ended.
+impl Times {
+    fn of(&self, step: usize) -> u64 {
+        let back = (self.steps - 1).saturating_sub(step) as u64;
+        self.end.saturating_sub(back.saturating_mul(self.step_ms))
+    }
+
+    fn moment(&self, step: usize) -> String {
+        words::hour_and_minute(self.of(step))
+    }
+
+    /// Round times that do not stand at an edge.
+    fn ticks(&self) -> Vec<(usize, String)> {
+        let last = self.steps.saturating_sub(1).max(1);
+        let ticks = (1..self.steps).filter_map(|step| {
+            let (before, now) = (self.of(step - 1), self.of(step));
+            let round = now / self.every_ms * self.every_ms;
+            let at = step * 100 / last;
+            let is = before < round && (4..=96).contains(&at);
+            is.then(|| (at, words::hour_and_minute(round)))
+        });
+        ticks.collect()
+    }
+}
+
+/// Of lines as long as one another.
 pub(super) fn chart(
     title: &'static str,
     unit: Unit,
     lines: &[Line],
-    moment: impl Fn(usize) -> String,
+    times: &Times,
 ) -> Option<Chart> {
     let steps = lines.first()?.values.len();
     let last = steps.checked_sub(1).filter(|last| *last > 0)?;
@@ -159,7 +184,12 @@ pub(super) fn chart(
         path
     };
     let paths: Vec<String> = lines.iter().map(path).collect();
-    let only = (lines.len() == 1 && lines[0].values.iter().all(Option::is_some)).then_some(());
+    // Under the only line, from where it begins, if it has no gap behind that.
+    let only = lines.first().filter(|_| lines.len() == 1).and_then(|line| {
+        let first = line.values.iter().position(Option::is_some)?;
+        let whole = line.values[first..].iter().all(Option::is_some);
+        whole.then_some(first)
+    });
     let text = |value: &Option<u64>| value.map_or_else(|| words::NONE.to_owned(), |v| unit.text(v));
     let now = lines.iter().map(|line| {
         let now = text(line.values.last().unwrap_or(&None));
@@ -170,7 +200,7 @@ pub(super) fn chart(
     });
     let row = |step: usize| {
         let values = lines.iter().map(|line| text(&line.values[step]));
-        (moment(step), values.collect())
+        (times.moment(step), values.collect())
     };
     Some(Chart {
         title,
@@ -180,9 +210,9 @@ pub(super) fn chart(
             .into_iter()
             .chain(["0".to_owned()])
             .collect(),
-        area: only.map(|()| format!("{}L600 112L0 112z", paths[0])),
+        area: only.map(|first| format!("{}L600 112L{} 112z", paths[0], x(first))),
         paths,
-        moments: said_once((0..5).map(|part| moment(part * last / 4)).collect()),
+        ticks: times.ticks(),
         names: lines.iter().map(|line| line.name).collect(),
         rows: (0..steps).map(row).collect(),
     })
@@ -215,7 +245,18 @@ mod tests {
             name: "ready",
             values: vec![Some(0), Some(70), None, Some(42), Some(30)],
         };
-        let chart = chart("Ready", Unit::Count, &[line], |step| step.to_string()).expect("one");
+        let times = Times {
+            end: 1_800_000_060_000,
+            step_ms: 60_000,
+            steps: 5,
+            every_ms: 120_000,
+        };
+        let chart = chart("Ready", Unit::Count, &[line], &times).expect("one");
+        // 08:00, and the edges are left out.
+        assert_eq!(
+            chart.ticks,
+            [(25, "07:58".to_owned()), (75, "08:00".to_owned())]
+        );
         assert_eq!(chart.paths, ["M0 112L150 8M450 50L600 68"]);
         assert_eq!(chart.area, None);
         assert_eq!(chart.levels, ["75", "50", "25", "0"]);
@@ -224,13 +265,5 @@ mod tests {
         assert_eq!(Unit::Seconds.top(2832), 3600);
         assert_eq!(Unit::Rate.text(612), "61.2");
         assert_eq!(Unit::Count.top(u64::MAX), u64::MAX);
-    }
-
-    #[test]
-    fn a_minute_is_said_once() {
-        let said =
-            |times: &[&str]| said_once(times.iter().map(|time| (*time).to_owned()).collect());
-        assert_eq!(said(&["1", "1", "2", "2", "2"]), ["1", "", "2", "", ""]);
-        assert_eq!(said(&["1", "2", "3", "4", "5"]), ["1", "2", "3", "4", "5"]);
     }
 }

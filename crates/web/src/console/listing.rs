@@ -4,13 +4,16 @@ use quintet_engine::{Bound, Filter, Lease, ListState, Message, Ms, Name, State, 
 
 use super::names::{self, Named, Piece};
 use super::{Asked, words};
-use crate::api::{Problem, cursor, cursor_text};
+use crate::api::{Problem, cursor, cursor_text, since};
 use crate::form::Form;
 
 /// Messages of a page.
 pub(super) const ROWS: u32 = 50;
 /// Slices looked through for one page at most; each bears looking at in one step.
 const SLICES: u32 = 16;
+
+/// Kinds of errors on a page.
+const KINDS: usize = 50;
 
 /// A state: its word in addresses and on pages.
 pub(super) const STATES: [(ListState, &str); 6] = [
@@ -31,6 +34,8 @@ pub(super) struct Which {
     pub(super) key: String,
     /// Put so long ago, or earlier, as it was typed.
     pub(super) older: String,
+    /// The error is of this kind, with bytes as `\xNN`.
+    pub(super) error: String,
     older_ms: u64,
 }
 
@@ -48,6 +53,7 @@ impl Which {
             state: state(form.get("state").unwrap_or("ready"))?,
             has: text("has"),
             key: text("key"),
+            error: text("error"),
             older,
             older_ms: older_ms.map_err(|why| Problem::field("older", why))?,
         })
@@ -61,13 +67,14 @@ impl Which {
         Filter {
             body: bytes(&self.has),
             key: bytes(&self.key),
+            error: bytes(&self.error),
             older_ms: self.older_ms,
             ..Filter::default()
         }
     }
 
     pub(super) fn is_filtered(&self) -> bool {
-        !self.has.is_empty() || !self.key.is_empty() || self.older_ms > 0
+        !self.has.is_empty() || !self.key.is_empty() || !self.error.is_empty() || self.older_ms > 0
     }
 
     /// Which, in a sentence: `whose body has "503", older than 10m`.
@@ -78,6 +85,9 @@ impl Which {
         }
         if !self.key.is_empty() {
             all.push(format!("of the key “{}”", self.key));
+        }
+        if !self.error.is_empty() {
+            all.push(format!("that failed with “{}”", self.error));
         }
         if self.older_ms > 0 {
             all.push(format!(
@@ -95,6 +105,7 @@ impl Which {
         for (name, value) in [
             ("has", &self.has),
             ("key", &self.key),
+            ("error", &self.error),
             ("older", &self.older),
         ] {
             if !value.is_empty() {
@@ -146,7 +157,9 @@ pub(super) struct Line {
     pub(super) status: Vec<Piece>,
     pub(super) key: Vec<Piece>,
     pub(super) from: Option<Named>,
-    pub(super) attempts: u32,
+    /// Of a dead letter and of a buried one: since when it is that.
+    pub(super) since: String,
+    pub(super) attempts: String,
     pub(super) age: String,
     /// Of a delayed one: until it is due; of a reserved one: until its lease ends.
     pub(super) left: String,
@@ -155,10 +168,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    fn new(message: &Message, lease: Option<&Lease>, now: Ms) -> Self {
-        let extra = message.extra.as_deref();
+    pub(super) fn new(message: &Message, lease: Option<&Lease>, now: Ms) -> Self {
         let body = message.body.as_small();
-        let status = extra.map_or(&[][..], |extra| &extra.status);
+        let from = message.came_from();
+        let tried = message.attr(b"dead_letter_attempts");
+        let tried = tried.filter(|_| from.is_some());
         let left = match lease {
             Some(lease) => lease.until,
             None => message.due().filter(|due| *due > now),
@@ -171,13 +185,17 @@ impl Line {
                 Some(_) => "",
                 None => "long body",
             },
-            status: names::first_line(status),
+            status: names::first_line(message.error()),
             key: message
                 .key()
                 .map(|key| names::first_line(key))
                 .unwrap_or_default(),
-            from: message.came_from().as_ref().map(Named::new),
-            attempts: message.reserves,
+            since: match from.is_some() || message.state == State::Buried {
+                true => words::duration(now.since(since(message))),
+                false => String::new(),
+            },
+            attempts: tried.map_or_else(|| message.reserves.to_string(), names::plain),
+            from: from.as_ref().map(Named::new),
             age: words::duration(now.since(message.created)),
             left: left.map_or_else(
                 || words::NONE.to_owned(),
@@ -245,4 +263,56 @@ pub(super) async fn list(
     }
     page.next = sweep.after.map(cursor_text);
     Ok(page)
+}
+
+/// Messages of a page that failed in the same way.
+pub(super) struct Kind {
+    pub(super) error: Vec<Piece>,
+    pub(super) count: String,
+    pub(super) newest: u64,
+    pub(super) since: String,
+    pub(super) from: Option<Named>,
+    /// The query of those alone; empty: nobody said why, so that there is none.
+    pub(super) query: String,
+}
+
+/// Counts those that fit by their errors, and says of how many.
+pub(super) async fn kinds(
+    asked: &Asked,
+    queue: &Name,
+    which: &Which,
+) -> Result<(Vec<Kind>, String), Problem> {
+    let sweep = Sweep {
+        queue: queue.clone(),
+        state: which.state,
+        filter: which.filter(),
+        act: SweepAct::Show,
+        after: None,
+        max: 0,
+    };
+    let api = &asked.console.api;
+    let (kinds, looked, next) = api.errors(&asked.visitor, sweep).await?;
+    let now = api.door().now();
+    let kinds = kinds.into_iter().take(KINDS).map(|kind| {
+        let only = Which {
+            error: names::plain(&kind.kind),
+            ..which.clone()
+        };
+        Kind {
+            error: names::pieces(&kind.kind),
+            count: words::count(kind.count),
+            newest: kind.newest.0,
+            since: words::duration(now.since(kind.at)),
+            from: kind.from.as_ref().map(Named::new),
+            query: match kind.kind.is_empty() {
+                true => String::new(),
+                false => only.query(None),
+            },
+        }
+    });
+    let of = match next {
+        None => format!("all {}", words::count(looked as u64)),
+        Some(_) => format!("the first {}", words::count(looked as u64)),
+    };
+    Ok((kinds.collect(), of))
 }

@@ -1,18 +1,21 @@
 //! A message: its body, and all that is known of it.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
+use quintet_door::trace::TRACEPARENT;
 use quintet_engine::{ListState, Message, Ms};
 
 use super::batches::{self, Member};
-use super::body::{self, SHOWN};
+use super::body::{self, Node, SHOWN, WHOLE};
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
 use super::{Asked, assets, listing, words};
-use crate::api::{Path, Problem};
+use crate::api::{Path, Problem, since};
 use crate::pages;
 
 /// A fact: its word, what it is, and what is said below.
@@ -47,11 +50,19 @@ struct Shown {
     empty: bool,
     /// Longer than is shown.
     cut: bool,
+    /// Shown in parts as yet: it could be shown whole.
+    more: bool,
+    binary: bool,
     text: Vec<Piece>,
     json: Option<String>,
+    tree: Option<Vec<Node>>,
     hex: String,
     facts: Vec<Fact>,
     attributes: Vec<Attribute>,
+    /// Where its trace is shown; empty: nobody said where traces are, or it has none.
+    trace: String,
+    /// What became of it, oldest first: when, and what.
+    past: Vec<(String, Vec<Piece>)>,
     files: Vec<File>,
     from: Option<Named>,
     batch: Option<Member>,
@@ -63,11 +74,17 @@ struct Shown {
 pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
     let door = asked.console.api.door();
+    let reader = Arc::clone(&door);
     let now = door.now();
     let body = message.body.clone();
+    let whole = asked.query()?.says("whole");
+    let most = if whole { WHOLE } else { SHOWN };
+    let len = usize::try_from(body.len()).unwrap_or(usize::MAX).min(most);
+    // As it is, as text and as a tree.
+    let _room = asked.console.api.room(8 * len as u64)?;
     let head = tokio::task::spawn_blocking(move || {
-        let mut head = vec![0; SHOWN];
-        let read = door.read(&body, 0, &mut head)?;
+        let mut head = vec![0; len];
+        let read = reader.read(&body, 0, &mut head)?;
         head.truncate(read);
         Ok::<_, std::io::Error>(head)
     });
@@ -81,7 +98,10 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
     let extra = message.extra.as_deref();
     let attributes = extra.map_or(&[][..], |extra| &extra.attrs).iter();
     let files = extra.map_or(&[][..], |extra| &extra.attachments).iter();
-    let cut = message.body.len() > SHOWN as u64;
+    let cut = message.body.len() > most as u64;
+    let tree = body::tree(&head).filter(|_| !cut);
+    let trace = message.attr(TRACEPARENT.as_bytes());
+    let trace = trace.and_then(|parent| trace_link(&door.trace_url(), parent));
     let page = Shown {
         frame: asked
             .frame
@@ -91,13 +111,19 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
         may: May::of(&asked.visitor, &queue),
         can_retry: matches!(state, ListState::Buried | ListState::Delayed),
         reserved: state == ListState::Reserved,
-        status: extra
-            .map(|extra| names::first_line(&extra.status))
-            .unwrap_or_default(),
+        status: names::first_line(message.error()),
         size: words::bytes(message.body.len()),
         empty: message.body.is_empty(),
         cut,
-        json: body::json(&head).filter(|_| !cut),
+        more: cut && !whole,
+        binary: body::is_binary(&head, cut),
+        json: match tree {
+            None => body::json(&head).filter(|_| !cut),
+            Some(_) => None,
+        },
+        tree,
+        trace: trace.unwrap_or_default(),
+        past: past(&asked, &message, state),
         text: body::text(&head),
         hex: body::hex(&head),
         facts: facts(&asked, &message, now),
@@ -123,6 +149,66 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
         queue: name,
     };
     Ok(pages::show(StatusCode::OK, &page))
+}
+
+/// Where the trace of a `traceparent` is shown, if that is one and there is such a place.
+fn trace_link(template: &str, parent: &[u8]) -> Option<String> {
+    let parent = std::str::from_utf8(parent).ok()?;
+    let parts: Vec<&str> = parent.split('-').collect();
+    let hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let [_, trace, span, _] = parts[..] else {
+        return None;
+    };
+    (!template.is_empty() && hex(trace, 32) && hex(span, 16)).then(|| {
+        let link = template.replace("{trace_id}", trace);
+        link.replace("{span_id}", span)
+    })
+}
+
+/// What is known of what became of a message, oldest first.
+fn past(asked: &Asked, message: &Message, state: ListState) -> Vec<(String, Vec<Piece>)> {
+    let door = asked.console.api.door();
+    let ahead = quintet_engine::WallAhead::between(door.now(), door.wall());
+    let mut all = vec![(message.created, "put".as_bytes().to_vec())];
+    let mut then = |at: Ms, says: &str, why: &[u8]| {
+        let mut text = says.as_bytes().to_vec();
+        if !why.is_empty() {
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(why.split(|byte| *byte == b'\n').next().unwrap_or_default());
+        }
+        all.push((at, text));
+    };
+    let tries = |count: u64| words::of(count, "attempt", "attempts");
+    let attempts = tries(u64::from(message.reserves));
+    let (at, error) = (since(message), message.error());
+    if let Some(from) = message.came_from() {
+        let before = message.attr(b"dead_letter_attempts").map(names::plain);
+        let before = before.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let from = names::plain(from.as_bytes());
+        let says = format!("became a dead letter of {from} after {}", tries(before));
+        then(at, &says, error);
+    }
+    let (says, why) = match state {
+        ListState::Buried => ("buried", error),
+        ListState::Archived => ("done", error),
+        ListState::Ready | ListState::Delayed | ListState::Reserved | ListState::Prepared => {
+            match message.failures() > 0 {
+                true => ("failed the last time", error),
+                false => ("changed last", &b""[..]),
+            }
+        }
+    };
+    if message.reserves > 0 || says == "buried" {
+        then(at, &format!("{says}, after {attempts}"), why);
+    }
+    if let Some(due) = message.due().filter(|due| *due > door.now()) {
+        then(due, "due", b"");
+    }
+    let shown = all.into_iter().map(|(at, text)| {
+        let moment = words::moment(ahead.wall_at(at).0);
+        (moment, names::pieces(&text))
+    });
+    shown.collect()
 }
 
 fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {

@@ -32,6 +32,8 @@ mod queue;
 mod run;
 mod scripts;
 mod setup;
+mod tiles;
+mod waiting;
 mod words;
 mod workers;
 
@@ -175,6 +177,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/logout", post(login::logout))
         .route("/leases", get(leases::page))
         .route("/leases/do/release", post(leases::release))
+        .route("/waiting", get(waiting::page))
         .route("/settings", get(operate::settings))
         .route("/settings/do/reload", post(operate::reload))
         .route("/scripts", get(scripts::page))
@@ -194,9 +197,12 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/cron", get(cron::page))
         .route("/cron/{name}/do/{act}", post(cron::steer))
         .route("/queues/{queue}", get(queue::page))
+        .route("/queues/{queue}/settings", get(setup::page))
+        .route("/queues/{queue}/settings/{key}", post(setup::change))
         .route("/queues/{queue}/ask/{act}", get(ask::page))
         .route("/queues/{queue}/do/{act}", post(acts::on_queue))
         .route("/messages/{id}", get(message::page))
+        .route("/messages/{id}/edit", get(put::edit_page).post(put::edit))
         .route("/messages/{id}/body", get(body::download))
         .route("/messages/{id}/log", get(run::download))
         .route("/messages/{id}/do/{act}", post(acts::on_message))
@@ -204,6 +210,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/acts", get(acts::list))
         .route("/acts/{number}", get(acts::page))
         .route("/acts/{number}/do/stop", post(acts::stop))
-        .route_layer(around)
+        .fallback(frame::missing)
+        .layer(around)
         .with_state(console)
 }

@@ -61,6 +61,8 @@ struct Settings {
     frame: Frame,
     /// Only those that somebody said.
     said: bool,
+    /// What they have to say.
+    has: String,
     all_count: usize,
     said_count: usize,
     tables: Vec<Table>,
@@ -69,12 +71,23 @@ struct Settings {
 /// `/settings`.
 pub(super) async fn settings(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let said = asked.query()?.get("only") == Some("said");
+    let query = asked.query()?;
+    let said = query.get("only") == Some("said");
+    let has = query.get("has").unwrap_or_default().to_owned();
+    let fits = |one: &Setting| {
+        let has = has.to_lowercase();
+        [&one.table, &one.key, &one.value, &one.help]
+            .iter()
+            .any(|text| text.to_lowercase().contains(&has))
+    };
     let all = asked.console.api.door().settings();
     let is_said = |setting: &Setting| setting.source != Source::Default;
     let (all_count, said_count) = (all.len(), all.iter().filter(|one| is_said(one)).count());
     let mut tables: Vec<Table> = Vec::new();
-    for setting in all.into_iter().filter(|one| !said || is_said(one)) {
+    for setting in all
+        .into_iter()
+        .filter(|one| (!said || is_said(one)) && fits(one))
+    {
         let name = seen(&setting.table);
         let value = Value::new(setting);
         match tables.last_mut() {
@@ -88,6 +101,7 @@ pub(super) async fn settings(asked: Asked) -> Result<Response, Problem> {
     let page = Settings {
         frame: asked.frame.of("Settings", "settings"),
         said,
+        has,
         all_count,
         said_count,
         tables,

@@ -1,17 +1,20 @@
 //! The first page: what needs attention, and all queues.
 
+use std::collections::HashSet;
+
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::attention::{Finding, Findings, Level, Rule, Thresholds};
-use quintet_door::{Door, Recent};
+use quintet_door::{Door, Rates, Recent};
 use quintet_engine::{
-    BatchAsk, BatchId, Command, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
+    BatchAsk, BatchId, Command, Left, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
 };
 
 use super::frame::Frame;
 use super::graph::Spark;
 use super::names::{self, Named};
+use super::tiles::{Tiles, tiles};
 use super::{Asked, past, words};
 use crate::api::Problem;
 use crate::form::Form;
@@ -172,6 +175,9 @@ struct Found {
     fit: u64,
     sums: QueueGauges,
     oldest_ms: u64,
+    rates: Rates,
+    puts: u64,
+    left: Left<u64>,
 }
 
 impl Found {
@@ -183,6 +189,9 @@ impl Found {
             fit: 0,
             sums: QueueGauges::default(),
             oldest_ms: 0,
+            rates: Rates::default(),
+            puts: 0,
+            left: Left::default(),
         }
     }
 
@@ -196,6 +205,8 @@ impl Found {
         let gauges = &stats.gauges;
         self.sums.add(gauges);
         self.oldest_ms = self.oldest_ms.max(stats.oldest_ms);
+        self.puts += stats.totals.puts;
+        self.left = self.left.plus(stats.totals.left());
         let finding = thresholds.judge(&stats, recent);
         let is = [
             true,
@@ -285,7 +296,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(stats: &QueueStats, asked: &Asked, door: &dyn Door) -> Self {
+    fn new(stats: &QueueStats, asked: &Asked, door: &dyn Door, made: bool) -> Self {
         let gauges = &stats.gauges;
         let may = |verb| asked.visitor.may_to(verb, &stats.name);
         let rates = door.rates(&stats.name);
@@ -296,7 +307,10 @@ impl Row {
             down: stats.down,
             memory: stats.memory,
             fan_out: stats.parent.as_ref().map(Named::new),
-            elsewhere: asked.elsewhere().and_then(|other| other.word(&stats.name)),
+            elsewhere: asked
+                .elsewhere()
+                .filter(|_| made)
+                .and_then(|other| other.word(&stats.name)),
             ready: Figure::new(gauges.ready),
             oldest: match gauges.ready + gauges.held_back {
                 0 => words::NONE.to_owned(),
@@ -353,7 +367,7 @@ struct Overview {
     frame: Frame,
     findings: Vec<FindingRow>,
     more_findings: u64,
-    facts: Vec<(&'static str, String)>,
+    facts: Tiles,
     only: Vec<Choice>,
     sorts: Vec<Choice>,
     name: String,
@@ -380,6 +394,9 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         let page = asked.queues(from).await?;
         for stats in page.queues {
             let recent = door.recent(&stats);
+            if let Some(rates) = door.rates(&stats.name) {
+                found.rates = found.rates.plus(rates);
+            }
             found.add(&want, &thresholds, stats, recent.as_ref());
         }
         match page.next {
@@ -387,15 +404,32 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
             None => break,
         }
     }
+    found.keep_first(want.rows + 1);
+    let mut made = HashSet::new();
+    if let Some(other) = asked.elsewhere() {
+        let own = found.rows.iter().map(|(_, stats)| stats);
+        for stats in own.filter(|stats| stats.own && other.word(&stats.name).is_some()) {
+            // It may have been deleted meanwhile.
+            let setup = asked.console.api.setup(&asked.visitor, &stats.name).await;
+            if setup.is_ok_and(|setup| other.made(&setup)) {
+                made.insert(stats.name.clone());
+            }
+        }
+    }
     let warning = asked.console.app.ask(|rq| rq.rules_warning()).await?;
     Ok(pages::show(
         StatusCode::OK,
-        &shown(&asked, &want, found, warning),
+        &shown(&asked, &want, found, &made, warning),
     ))
 }
 
-fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) -> Overview {
-    found.keep_first(want.rows + 1);
+fn shown(
+    asked: &Asked,
+    want: &Want,
+    mut found: Found,
+    made: &HashSet<Name>,
+    warning: Option<String>,
+) -> Overview {
     found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
     let more = found.rows.len() > want.rows;
     found.rows.truncate(want.rows);
@@ -426,7 +460,7 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         on: at == want.sort,
     });
     let sums = &found.sums;
-    let mut facts = vec![
+    let mut now = vec![
         ("Queues", words::count(counts[0])),
         ("Ready", words::short_count(sums.ready)),
         ("Oldest", words::duration(found.oldest_ms)),
@@ -437,12 +471,22 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         ("Size", words::bytes(sums.bytes)),
     ];
     if sums.ready == 0 {
-        facts.remove(2);
+        now.remove(2);
     }
+    let [into, out] = past::speed(found.rates);
+    let mut minute = vec![("In, per second", into), ("Out, per second", out)];
+    minute.extend(past::comes_due(found.rates).map(|due| ("Came due, per second", due)));
+    let (puts, left) = (found.puts, found.left.values());
+    let [finished, others @ ..] = left;
+    let ever = vec![
+        ("Put", words::short_count(puts)),
+        ("Finished", words::short_count(finished)),
+        ("Left otherwise", words::short_count(others.iter().sum())),
+    ];
     let rows: Vec<Row> = found
         .rows
         .iter()
-        .map(|(_, stats)| Row::new(stats, asked, &*door))
+        .map(|(_, stats)| Row::new(stats, asked, &*door, made.contains(&stats.name)))
         .collect();
     Overview {
         findings: findings
@@ -454,7 +498,7 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
             })
             .collect(),
         more_findings,
-        facts,
+        facts: tiles(now, minute, ever),
         only: only.collect(),
         sorts: sorts.collect(),
         name: want.name.clone(),
@@ -488,6 +532,11 @@ pub(super) async fn find(asked: Asked) -> Result<Response, Problem> {
         let peek = Command::Peek(Peek::Id(MessageId(id)));
         if asked.ask(peek).await.is_ok() {
             return Ok(reply::redirect(&format!("{root}messages/{id}")));
+        }
+        let api = &asked.console.api;
+        if let Some(mut told) = api.how_it_went(&asked.visitor, MessageId(id)).await {
+            told.replace_range(..1, "M");
+            return Ok(asked.console.app.redirect("", told + "."));
         }
     }
     if let Some(id) = BatchId::parse(&text)

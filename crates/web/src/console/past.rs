@@ -3,12 +3,20 @@
 use quintet_door::{Door, History, Rates, Sample, Series};
 use quintet_engine::{QueueStats, WallAhead};
 
-use super::graph::{self, Chart, Line, Spark, Unit};
+use super::graph::{self, Chart, Line, Spark, Times, Unit};
 use super::words;
+
+/// ms.
+const HOUR: u64 = 3_600_000;
 
 /// How fast a queue moves, in words: in and out.
 pub(super) fn speed(rates: Rates) -> [String; 2] {
     [rates.into, rates.out()].map(|rate| words::rate(tenths(rate)))
+}
+
+/// How fast delayed messages become due, if they do.
+pub(super) fn comes_due(rates: Rates) -> Option<String> {
+    (rates.due > 0.0).then(|| words::rate(tenths(rates.due).max(1)))
 }
 
 /// How fast messages are dropped or expire, if they do.
@@ -45,34 +53,48 @@ pub(super) fn charts(door: &dyn Door, history: &History, day: bool) -> Vec<Chart
         &history.minutes
     };
     let ahead = WallAhead::between(door.now(), door.wall());
-    let last = series.samples.len().saturating_sub(1);
-    let moment = |step: usize| {
-        let back = series.step_ms.saturating_mul((last - step) as u64);
-        words::hour_and_minute(ahead.wall_at(series.end - back).0)
+    // A window of the same length, also where less is known.
+    let (steps, every_ms) = if day { (96, 6 * HOUR) } else { (60, HOUR / 4) };
+    let times = Times {
+        end: ahead.wall_at(series.end).0,
+        step_ms: series.step_ms,
+        steps,
+        every_ms,
     };
-    let line = |name, of: &dyn Fn(&Sample) -> u64| Line {
-        name,
-        values: values(series, of),
+    let line = |name, of: &dyn Fn(&Sample) -> u64| {
+        let known = values(series, of);
+        let unknown = steps.saturating_sub(known.len());
+        let values = std::iter::repeat_n(None, unknown).chain(known);
+        Line {
+            name,
+            values: values.collect(),
+        }
     };
     let oldest = line("oldest ready", &|sample| u64::from(sample.oldest_s));
     let ready = line("ready", &|sample| u64::from(sample.ready));
     let into = line("in", &|sample| tenths(sample.rates.into));
     let finished = line("finished", &|sample| tenths(sample.rates.left.finished));
+    let due = line("came due", &|sample| tenths(sample.rates.due));
     let lost = line("dropped or expired", &|sample| tenths(lost(sample.rates)));
     let others = line("failed, removed or moved", &|sample| {
         let left = sample.rates.left;
         tenths(left.failed + left.removed + left.moved)
     });
     let otherwise = [lost, others];
-    let any = otherwise.iter().any(|line| {
+    let moves = |line: &Line| {
         let mut values = line.values.iter().flatten();
         values.any(|value| *value > 0)
-    });
+    };
+    let any = otherwise.iter().any(moves);
+    let mut speed = vec![into, finished];
+    if moves(&due) {
+        speed.push(due);
+    }
     let all = [
-        graph::chart("Oldest ready", Unit::Seconds, &[oldest], moment),
-        graph::chart("Ready", Unit::Count, &[ready], moment),
-        graph::chart("Per second", Unit::Rate, &[into, finished], moment),
-        any.then(|| graph::chart("Left otherwise, per second", Unit::Rate, &otherwise, moment))
+        graph::chart("Oldest ready", Unit::Seconds, &[oldest], &times),
+        graph::chart("Ready", Unit::Count, &[ready], &times),
+        graph::chart("Per second", Unit::Rate, &speed, &times),
+        any.then(|| graph::chart("Left otherwise, per second", Unit::Rate, &otherwise, &times))
             .flatten(),
     ];
     all.into_iter().flatten().collect()

@@ -3,13 +3,15 @@
 use askama::Template;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
-use quintet_engine::{Command, Name, Outcome};
+use quintet_engine::{Body, Command, Edit, Message, Name, Outcome, Refusal, Verb, When};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Asked, words};
-use crate::api::{Dedupe, NewMessage, Problem};
+use super::{Asked, body, words};
+use crate::api::{Dedupe, NewMessage, Path, Problem, SMALL, version};
 use crate::form::Form;
 use crate::pages;
 
@@ -51,7 +53,8 @@ impl Put {
         };
         let names = form.all("attr_name").chain(std::iter::repeat(""));
         let values = form.all("attr_value").chain(std::iter::repeat(""));
-        let pairs = names.zip(values).take(ATTRIBUTES).enumerate();
+        let rows = form.all("attr_name").count().max(ATTRIBUTES);
+        let pairs = names.zip(values).take(rows).enumerate();
         Self {
             queue: field("queue"),
             body: field("body"),
@@ -154,10 +157,150 @@ fn duration(field: &mut Field) -> Option<u64> {
     }
 }
 
-/// The form.
+/// The form; with `copy` filled from a message.
 pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
-    let form = Put::of(&asked.query()?);
+    let query = asked.query()?;
+    let mut form = Put::of(&query);
+    if let Some(id) = query.get("copy") {
+        let (message, queue) = asked.message(id).await?;
+        let body = small(&message)?;
+        form.queue.value = queue.to_string();
+        (form.base64, form.body.value) = typed_body(body);
+        form.key.value = message
+            .key()
+            .map(|key| names::plain(key))
+            .unwrap_or_default();
+        form.rank.value = message.rank.to_string();
+        form.ttr.value = message.ttr_ms.map_or(String::new(), |ms| format!("{ms}ms"));
+        let attrs = message
+            .extra
+            .as_deref()
+            .map_or(&[][..], |extra| &extra.attrs);
+        let attrs = attrs
+            .iter()
+            .filter(|(name, _)| !name.starts_with(b"dead_letter_"));
+        // What is no text cannot be typed.
+        let attrs = attrs.filter_map(|(name, value)| {
+            let name = std::str::from_utf8(name).ok()?.to_owned();
+            Some((name, std::str::from_utf8(value).ok()?.to_owned()))
+        });
+        form.attributes = attrs
+            .chain(std::iter::repeat_n(Default::default(), ATTRIBUTES))
+            .enumerate()
+            .map(|(at, (name, value))| (at + 1, name, value))
+            .collect();
+    }
     Ok(form.shown(StatusCode::OK, &asked.frame))
+}
+
+/// The body of a message that fits into a form.
+fn small(message: &Message) -> Result<&[u8], Problem> {
+    let body = message.body.as_small();
+    body.ok_or_else(|| Problem::field("body", format!("over {} KiB: download it", SMALL >> 10)))
+}
+
+/// Whether a form has bytes as base64, and what stands in it.
+fn typed_body(body: &[u8]) -> (bool, String) {
+    match std::str::from_utf8(body) {
+        // A form has no other line ends, and a browser no control characters.
+        Ok(text) if !body::is_binary(body, false) && !text.contains('\r') => {
+            (false, text.to_owned())
+        }
+        _ => (true, BASE64_STANDARD.encode(body)),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "console/edit.html")]
+struct Edited {
+    frame: Frame,
+    id: u64,
+    queue: Named,
+    body: String,
+    base64: bool,
+    rank: u32,
+    /// The message as it is looked at.
+    seen: String,
+}
+
+/// `/messages/ID/edit`.
+pub(super) async fn edit_page(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
+    let (message, queue) = asked.message(&id).await?;
+    if !asked.visitor.may_to(Verb::Edit, &queue) {
+        return Err(Problem::refused(Refusal::NotPermitted));
+    }
+    let (base64, body) = typed_body(small(&message)?);
+    let page = Edited {
+        frame: asked.frame.of(format!("Edit {}", message.id.0), "queues"),
+        id: message.id.0,
+        queue: Named::new(&queue),
+        body,
+        base64,
+        rank: message.rank,
+        seen: version(&message),
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
+
+/// `POST /messages/ID/edit`: what is another is changed, if nobody else changed the message.
+pub(super) async fn edit(
+    asked: Asked,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let (message, _) = asked.message(&id).await?;
+    let field = |name: &str| given.form.get(name).unwrap_or_default();
+    let typed = field("body").replace("\r\n", "\n");
+    let body = match given.form.get("as") == Some("base64") {
+        false => typed.into_bytes(),
+        true => {
+            let typed: String = typed.split_whitespace().collect();
+            let wrong = |_| Problem::field("body", "this is not base64");
+            BASE64_STANDARD.decode(typed).map_err(wrong)?
+        }
+    };
+    if body.len() > SMALL {
+        return Err(Problem::field(
+            "body",
+            format!("{} KiB at most", SMALL >> 10),
+        ));
+    }
+    let rank = field("rank")
+        .trim()
+        .parse()
+        .map_err(|_| Problem::field("rank", "A number from 0 to 4,294,967,295."))?;
+    let mut due = Field {
+        value: field("delay").to_owned(),
+        wrong: None,
+    };
+    let delay_ms = duration(&mut due);
+    if let Some(wrong) = due.wrong {
+        return Err(Problem::field("delay", wrong));
+    }
+    let edit = Edit {
+        body: (Some(&body[..]) != message.body.as_small()).then(|| Body::new(&body)),
+        rank: (rank != message.rank).then_some(rank),
+        due: delay_ms.map(When::In),
+        ..Edit::default()
+    };
+    let (app, now) = (&asked.console.app, message.id.0);
+    if edit == Edit::default() {
+        let note = "Nothing was changed.".to_owned();
+        return Ok(app.redirect(&format!("messages/{now}"), note));
+    }
+    let command = Command::Edit(message.id, Box::new(edit));
+    let (api, seen) = (&asked.console.api, Some(field("seen").to_owned()));
+    let outcome = api
+        .guarded(&asked.visitor, message.id, seen, command)
+        .await?;
+    let (now, note) = if let Outcome::Put { id, .. } = outcome {
+        (id.0, format!("Changed: it is message {} now.", id.0))
+    } else {
+        (now, "Changed.".to_owned())
+    };
+    Ok(app.redirect(&format!("messages/{now}"), note))
 }
 
 /// Puts what the form says, and goes to the message.

@@ -12,6 +12,7 @@ use super::graph::Chart;
 use super::listing::{self, Line, STATES, Which};
 use super::names::{self, Named};
 use super::setup::{self, Setup};
+use super::tiles::{Tiles, tiles};
 use super::{Asked, nearest, past, queue_of, words};
 use crate::api::{Path, Problem};
 use crate::elsewhere::{Called, CalledAs};
@@ -38,6 +39,8 @@ pub(super) struct May {
     pub(super) delete: bool,
     pub(super) purge: bool,
     pub(super) drop: bool,
+    pub(super) configure: bool,
+    pub(super) edit: bool,
 }
 
 impl May {
@@ -51,6 +54,8 @@ impl May {
             delete: may(Verb::Delete),
             purge: may(Verb::Flush),
             drop: may(Verb::Drop),
+            configure: may(Verb::Configure),
+            edit: may(Verb::Edit),
         }
     }
 
@@ -68,7 +73,7 @@ struct Queue {
     may: May,
     why: Option<(bool, String, String)>,
     offers_buried: bool,
-    facts: Vec<(&'static str, String)>,
+    facts: Tiles,
     charts: Vec<Chart>,
     /// Of the last day, not of the last hour.
     day: bool,
@@ -76,6 +81,10 @@ struct Queue {
     state: &'static str,
     which: Which,
     lines: Vec<Line>,
+    /// Some are dead letters.
+    dead: bool,
+    /// Errors with counts, and of how many messages.
+    kinds: Option<(Vec<listing::Kind>, String)>,
     looked: String,
     total: String,
     filtered: bool,
@@ -134,6 +143,10 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
             next: None,
         },
     };
+    let kinds = match query.says("group") && asked.visitor.may_to(Verb::Peek, &queue) {
+        true => Some(listing::kinds(&asked, &queue, &which).await?),
+        false => None,
+    };
     let shown = queue.to_string();
     let script = asked
         .console
@@ -169,7 +182,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         frame: asked
             .frame
             .of(&name.plain, "queues")
-            .live("has key older after"),
+            .live("has key older error group after"),
         may: May::of(&asked.visitor, &queue),
         offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
         why: match finding {
@@ -195,6 +208,8 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         total: words::count(number(&stats.gauges, which.state)),
         next: list.next.map(|next| which.query(Some(&next))),
         first: after.is_some(),
+        dead: list.lines.iter().any(|line| line.from.is_some()),
+        kinds,
         lines: list.lines,
         which,
         stats,
@@ -252,11 +267,7 @@ fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, 
     ])
 }
 
-fn facts(
-    stats: &QueueStats,
-    settings: &QueueSettings,
-    rates: Option<Rates>,
-) -> Vec<(&'static str, String)> {
+fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> Tiles {
     let (gauges, totals) = (&stats.gauges, &stats.totals);
     let oldest = match gauges.ready + gauges.held_back {
         0 => words::NONE.to_owned(),
@@ -271,26 +282,28 @@ fn facts(
         ("Expired", left.expired),
         ("Moved away", left.moved),
     ];
-    let mut all = vec![("Oldest ready", oldest)];
-    if let Some(rates) = rates {
-        let [into, out] = past::speed(rates);
-        all.push(("In, per second", into));
-        all.push(("Out, per second", out));
-        all.push(("Empty in", past::empty_in(stats, rates)));
-    }
-    all.push(("Put", words::count(totals.puts)));
-    let ends = ends
-        .into_iter()
-        .filter(|(word, number)| *number > 0 || *word == "Finished");
-    all.extend(ends.map(|(word, number)| (word, words::count(number))));
-    all.extend([
-        ("Leases that ran out", words::count(totals.timeouts)),
+    let mut now = vec![
+        ("Oldest ready", oldest),
         (
             "Consumers that wait",
             words::count(gauges.waiters + gauges.lookers),
         ),
         ("Size", words::bytes(gauges.bytes)),
-    ]);
-    all.extend(keys(stats, settings).into_iter().flatten());
-    all
+    ];
+    now.extend(keys(stats, settings).into_iter().flatten());
+    let mut minute = Vec::new();
+    if let Some(rates) = rates {
+        let [into, out] = past::speed(rates);
+        minute.push(("In, per second", into));
+        minute.push(("Out, per second", out));
+        minute.extend(past::comes_due(rates).map(|due| ("Came due, per second", due)));
+        minute.push(("Empty in", past::empty_in(stats, rates)));
+    }
+    let mut ever = vec![("Put", words::count(totals.puts))];
+    let ends = ends
+        .into_iter()
+        .filter(|(word, number)| *number > 0 || *word == "Finished");
+    ever.extend(ends.map(|(word, number)| (word, words::count(number))));
+    ever.push(("Leases that ran out", words::count(totals.timeouts)));
+    tiles(now, minute, ever)
 }

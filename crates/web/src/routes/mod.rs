@@ -59,7 +59,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/new_queue_link", post(manage::new_queue_link))
         .route("/delete_queue", post(manage::delete_queue))
         .route("/assets/{name}", get(asset))
-        .fallback(async || Problem::not_found("Page"))
         .with_state(app)
 }
 

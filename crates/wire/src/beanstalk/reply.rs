@@ -221,6 +221,6 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::Conflict
         | Refusal::Unavailable
         | Refusal::Unknown => INTERNAL_ERROR,
-        Refusal::NotPermitted => NOT_PERMITTED,
+        Refusal::NotPermitted | Refusal::Locked => NOT_PERMITTED,
     }
 }

@@ -107,6 +107,7 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::Conflict => "Changed while it was being decided",
         Refusal::TablesFull => "Tables full",
         Refusal::TagsFull => "Tags full",
+        Refusal::Locked => "Locked by the configuration",
         Refusal::SnapshotFull => "Snapshot full",
         Refusal::BatchNotFound => "No such batch",
         Refusal::BatchClosed => "Batch is committed",

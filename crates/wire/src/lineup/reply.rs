@@ -97,6 +97,7 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::TagsFull
+        | Refusal::Locked
         | Refusal::SnapshotFull
         | Refusal::BatchNotFound
         | Refusal::BatchClosed
@@ -135,6 +136,7 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::TagsFull
+        | Refusal::Locked
         | Refusal::SnapshotFull
         | Refusal::BatchNotFound
         | Refusal::BatchClosed

@@ -203,6 +203,7 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::TagsFull
+        | Refusal::Locked
         | Refusal::SnapshotFull
         | Refusal::BatchNotFound
         | Refusal::BatchClosed
@@ -242,6 +243,7 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::TagsFull
+        | Refusal::Locked
         | Refusal::SnapshotFull
         | Refusal::BatchNotFound
         | Refusal::BatchClosed

@@ -12,6 +12,7 @@ mod pause;
 mod purge;
 mod retry;
 mod server;
+mod trace;
 mod track;
 mod workers;
 
@@ -27,6 +28,7 @@ pub(super) use pause::{Pause, Resume};
 pub(super) use purge::Purge;
 pub(super) use retry::{Kick, Redrive, Retry};
 pub(super) use server::{Drain, Reload, Undrain, Wait};
+pub(super) use trace::Trace;
 pub(super) use track::Track;
 pub(super) use workers::Workers;
 

@@ -54,6 +54,7 @@ pub(super) fn overrides() -> impl Strategy<Value = Overrides> {
                 paused: c.4,
                 down: c.5,
                 memory: None,
+                locked: 0,
                 fanout_only: c.6,
                 in_flight_max: c.7,
                 take_rate: c.8,

@@ -60,6 +60,7 @@ pub(crate) enum On {
     Peek,
     Delete(By),
     Kick,
+    Redrive,
     Move(Name),
     Commit,
     Edit(Edit),
@@ -83,6 +84,7 @@ impl On {
             On::Peek => Command::Peek(Peek::Id(id)),
             On::Delete(by) => Command::Delete { id, by },
             On::Kick => Command::KickId(id),
+            On::Redrive => Command::Redrive(id),
             On::Move(to) => Command::Move { id, to },
             On::Commit => Command::Commit(id),
             On::Edit(edit) => Command::Edit(id, Box::new(edit)),
@@ -527,6 +529,12 @@ fn command() -> impl Strategy<Value = Command> {
                 Command::Configure { queue, overrides, must_exist }
             },
         ),
+        3 => (name(), prop::option::weighted(0.3, overrides()), overrides()).prop_map(
+            |(queue, from, to)| {
+                let from = Box::new(from.unwrap_or_default());
+                Command::Reconfigure { queue, from, to: Box::new(to) }
+            },
+        ),
         2 => (name(), name()).prop_map(|(parent, child)| Command::Join { parent, child }),
         1 => (name(), any::<bool>()).prop_map(|(queue, reserved)| Command::Flush { queue, reserved }),
         1 => Just(Command::FlushAll),
@@ -615,6 +623,7 @@ pub(super) fn on() -> impl Strategy<Value = On> {
         1 => Just(On::Peek),
         2 => by().prop_map(On::Delete),
         2 => Just(On::Kick),
+        2 => Just(On::Redrive),
         2 => name().prop_map(On::Move),
         2 => Just(On::Commit),
         3 => edit().prop_map(On::Edit),
@@ -717,6 +726,7 @@ fn all_settings() -> [Settings; 6] {
                 unique_for_ms: Some(0),
                 unique_until: Some(Scope::Waiting),
                 unique_repeat: Some(OnRepeat::Replace),
+                locked: ["messages_max", "paused"].map(Overrides::bit).iter().sum(),
                 ..none()
             },
         ),

@@ -111,7 +111,7 @@ impl World {
     /// is in memory, which the model does not know: where something is in runs,
     /// those that wait are of one. How the others fare: [`World::is_cut_short`].
     fn may_tell(&self, command: &mut Command) -> bool {
-        if let Command::Configure { .. } = command {
+        if let Command::Configure { .. } | Command::Reconfigure { .. } = command {
             return self.runs.is_empty() || !self.model.waits_for_several();
         }
         let stands = !matches!(command, Command::Take(_));

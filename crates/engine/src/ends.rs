@@ -1,0 +1,91 @@
+//! What became of messages that are gone.
+
+use crate::command::Caller;
+use crate::fact::Removal;
+use crate::message::MessageId;
+use crate::name::Name;
+use crate::time::Ms;
+
+/// How a message came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ended {
+    /// Taken without a lease.
+    #[default]
+    Taken,
+    /// By the holder of its lease.
+    Finished,
+    /// By id or by a filter.
+    Deleted,
+    /// Its time ran out.
+    Expired,
+    /// Dropped, as its queue was full.
+    Dropped,
+    /// Its queue was purged or deleted.
+    Purged,
+    /// Finished, and kept long enough.
+    Forgotten,
+    /// A repeat of its put took its place, as another message.
+    Replaced,
+    /// It failed, and says itself that it is not tried again.
+    Failed,
+    /// It got another body, and with it another id.
+    Edited,
+    /// It went to a queue of another shard, where it has another id.
+    Moved,
+    /// The same, as the shard that sent it knows it.
+    Sent,
+}
+
+impl Ended {
+    /// One word, for programs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Taken => "removed",
+            Self::Finished => "finished",
+            Self::Deleted => "deleted",
+            Self::Expired => "expired",
+            Self::Dropped => "dropped",
+            Self::Purged => "purged",
+            Self::Forgotten => "forgotten",
+            Self::Replaced => "replaced",
+            Self::Failed => "failed",
+            Self::Edited => "edited",
+            Self::Moved | Self::Sent => "moved",
+        }
+    }
+
+    /// The message, or the one in its place, has another id.
+    pub(crate) fn renames(self) -> bool {
+        matches!(self, Self::Replaced | Self::Edited | Self::Moved)
+    }
+}
+
+impl From<Removal> for Ended {
+    fn from(why: Removal) -> Self {
+        match why {
+            Removal::Taken => Self::Taken,
+            Removal::Finished => Self::Finished,
+            Removal::Deleted => Self::Deleted,
+            Removal::Expired => Self::Expired,
+            Removal::Discarded => Self::Dropped,
+            Removal::Doomed => Self::Purged,
+            Removal::Retention => Self::Forgotten,
+            Removal::Replaced => Self::Replaced,
+            Removal::Failed => Self::Failed,
+        }
+    }
+}
+
+/// What became of a message, as far as it is known ([`crate::Settings::ends_max`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    /// Where it was, or went to; `None`: that queue is gone.
+    pub queue: Option<Name>,
+    pub why: Ended,
+    /// Engine time.
+    pub at: Ms,
+    /// Who did it; `None`: nobody's command, or it was before the last start.
+    pub by: Option<Caller>,
+    /// Its id from then on.
+    pub is_now: Option<MessageId>,
+}

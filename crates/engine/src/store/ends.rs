@@ -1,0 +1,235 @@
+//! What became of messages that are gone: the newest ends, in memory.
+//!
+//! Follows from the facts, so what the log still tells is here again after a start; who did it is
+//! not in the log.
+
+use super::Durable;
+use crate::command::{Caller, Party, Principal};
+use crate::ends::{Ended, Ending};
+use crate::message::{At, Message, MessageId, QueueId};
+use crate::time::Ms;
+
+/// What is known of an end beside its id.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    at: Ms,
+    /// The id that the message has from then on, or who did it.
+    more: u64,
+    queue: QueueId,
+    principal: Principal,
+    why: Ended,
+}
+
+/// Bytes of memory that one takes.
+const BYTES: usize = size_of::<u64>() + size_of::<Rest>();
+
+/// A message that may have another id with the next put.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    /// Its record.
+    at: usize,
+    from: At,
+    /// One in its queue takes its place; else one at the very same place does.
+    replaced: bool,
+}
+
+/// The newest ends of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    max: usize,
+    ids: Vec<u64>,
+    rest: Vec<Rest>,
+    /// Where the next one goes.
+    next: usize,
+    waits: Option<Waits>,
+    /// When what is applied happens, and who asks for it.
+    now: Ms,
+    caller: Caller,
+}
+
+impl Ends {
+    /// Facts that are applied from now on happen at this time.
+    #[inline]
+    pub(super) fn happen(&mut self, now: Ms) {
+        self.now = now;
+    }
+
+    /// They happen on behalf of this caller; party 0: of nobody's own.
+    #[inline]
+    pub(super) fn are_asked_by(&mut self, caller: Caller) {
+        self.caller = caller;
+    }
+
+    /// Keeps so many from now on.
+    pub(super) fn set_max(&mut self, max: usize) {
+        if max == self.max {
+            return;
+        }
+        self.max = max;
+        self.waits = None;
+        // Oldest first.
+        if self.next < self.ids.len() {
+            self.ids.rotate_left(self.next);
+            self.rest.rotate_left(self.next);
+        }
+        let old = self.ids.len().saturating_sub(max);
+        self.ids.drain(..old);
+        self.rest.drain(..old);
+        self.ids.shrink_to(max);
+        self.rest.shrink_to(max);
+        self.next = if self.ids.len() < max {
+            self.ids.len()
+        } else {
+            0
+        };
+    }
+
+    /// A message of a queue has come to its end.
+    #[inline]
+    pub(super) fn add(&mut self, id: MessageId, queue: QueueId, why: Ended) {
+        let rest = Rest {
+            at: self.now,
+            more: self.caller.party.0,
+            queue,
+            principal: self.caller.principal,
+            why,
+        };
+        self.push(id, rest);
+    }
+
+    fn push(&mut self, id: MessageId, rest: Rest) {
+        if self.ids.len() < self.max {
+            self.ids.push(id.0);
+            self.rest.push(rest);
+        } else if let (Some(old), Some(of)) =
+            (self.ids.get_mut(self.next), self.rest.get_mut(self.next))
+        {
+            (*old, *of) = (id.0, rest);
+        } else {
+            return;
+        }
+        self.next = if self.next + 1 < self.max {
+            self.next + 1
+        } else {
+            0
+        };
+    }
+
+    /// The same by a fact that removes it.
+    #[inline]
+    pub(super) fn remove(&mut self, at: At, why: Ended) {
+        let place = self.next;
+        self.add(at.id, at.queue, why);
+        if matches!(why, Ended::Deleted | Ended::Replaced) && self.max > 0 {
+            self.waits = Some(Waits {
+                at: place,
+                from: at,
+                replaced: why == Ended::Replaced,
+            });
+        }
+    }
+
+    /// It went to another queue, where it has another id.
+    pub(super) fn moved(&mut self, id: MessageId, to: &Message) {
+        self.push(
+            id,
+            Rest {
+                at: self.now,
+                more: to.id.0,
+                queue: to.queue,
+                principal: Principal::SERVER,
+                why: Ended::Moved,
+            },
+        );
+    }
+
+    /// A message was put: perhaps in the place of the one that was just removed.
+    #[inline]
+    pub(super) fn put(&mut self, message: &Message) {
+        if self.waits.is_some() {
+            self.put_instead(message);
+        }
+    }
+
+    #[cold]
+    fn put_instead(&mut self, message: &Message) {
+        let Some(Waits { at, from, replaced }) = self.waits.take() else {
+            return;
+        };
+        let instead = message.queue == from.queue && (replaced || message.place == from.place);
+        if instead && let Some(rest) = self.rest.get_mut(at) {
+            rest.more = message.id.0;
+            if !replaced {
+                rest.why = Ended::Edited;
+            }
+        }
+    }
+
+    /// The newest end of a message of this id.
+    fn find(&self, id: MessageId) -> Option<&Rest> {
+        let (newer, older) = self.ids.split_at(self.next.min(self.ids.len()));
+        let is = |other: &u64| *other == id.0;
+        let at = newer.iter().rposition(is);
+        let at = at.or_else(|| Some(newer.len() + older.iter().rposition(is)?))?;
+        self.rest.get(at)
+    }
+
+    /// Bytes of memory that they take.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.ids.len() * BYTES) as u64
+    }
+}
+
+impl Durable {
+    /// What became of a message that is gone; `None`: it is not known.
+    pub(crate) fn end_of(&self, id: MessageId) -> Option<Ending> {
+        let rest = self.ends.find(id)?;
+        let renamed = rest.why.renames() && rest.more != 0;
+        let by = (!rest.why.renames() && rest.more != 0).then_some(Caller {
+            party: Party(rest.more),
+            principal: rest.principal,
+        });
+        Some(Ending {
+            queue: self.queue(rest.queue).map(|queue| queue.name.clone()),
+            why: rest.why,
+            at: rest.at,
+            by,
+            is_now: renamed.then_some(MessageId(rest.more)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ends: &Ends) -> Vec<u64> {
+        (1..100)
+            .filter(|id| ends.find(MessageId(*id)).is_some())
+            .collect()
+    }
+
+    #[test]
+    fn the_newest_are_kept_in_forty_bytes_each() {
+        assert_eq!(BYTES, 40);
+        let mut ends = Ends::default();
+        let add = |ends: &mut Ends, id: u64| ends.add(MessageId(id), QueueId(1), Ended::Finished);
+        add(&mut ends, 1);
+        assert!(ids(&ends).is_empty(), "none are kept");
+        ends.set_max(4);
+        (1..=3).for_each(|id| add(&mut ends, id));
+        assert_eq!(ids(&ends), [1, 2, 3]);
+        (4..=6).for_each(|id| add(&mut ends, id));
+        assert_eq!((ids(&ends), ends.bytes()), (vec![3, 4, 5, 6], 160));
+        ends.set_max(6);
+        (7..=9).for_each(|id| add(&mut ends, id));
+        assert_eq!(ids(&ends), [4, 5, 6, 7, 8, 9]);
+        ends.set_max(2);
+        assert_eq!(ids(&ends), [8, 9]);
+        add(&mut ends, 10);
+        assert_eq!(ids(&ends), [9, 10]);
+        ends.set_max(0);
+        add(&mut ends, 11);
+        assert_eq!((ids(&ends), ends.bytes()), (vec![], 0));
+    }
+}

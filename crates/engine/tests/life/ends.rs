@@ -1,0 +1,142 @@
+//! What became of messages that are gone.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, reserve};
+
+fn remembering(max: u32) -> World {
+    World::with(Settings {
+        ends_max: max,
+        ..Settings::default()
+    })
+}
+
+fn why(engine: &Engine, id: MessageId) -> Option<Ended> {
+    Some(engine.end_of(id)?.why)
+}
+
+#[test]
+fn each_end_is_known_by_why_when_and_whose_command_it_was() {
+    let mut w = remembering(100);
+    let ids: Vec<MessageId> = ["a", "b", "c", "d", "e"]
+        .map(|body| w.put("q", body))
+        .into();
+    let expires = w.put_as(Put {
+        expires: Expiry::In(40),
+        ..Put::new("late".into(), Body::new(b"x"))
+    });
+    assert_eq!(w.pop("q"), "a");
+    assert_eq!(w.take(1, reserve("q")), "b");
+    let (by, how) = (By::Owner, How::Finish);
+    w.ask(
+        1,
+        Command::Settle {
+            id: ids[1],
+            by,
+            how,
+        },
+    );
+    let user = Caller {
+        party: Party(5),
+        principal: Principal(9),
+    };
+    w.submit(
+        user,
+        Command::Delete {
+            id: ids[2],
+            by: By::Anyone,
+        },
+    );
+    let body = Some(Body::new(b"new"));
+    let edit = Box::new(Edit {
+        body,
+        ..Edit::default()
+    });
+    let Some(Outcome::Put { id: anew, .. }) = w.ask(6, Command::Edit(ids[3], edit)) else {
+        panic!("it has no new id");
+    };
+    let began = w.engine.now();
+    w.wait(50);
+    let (queue, reserved) = ("q".into(), true);
+    w.ask(9, Command::Flush { queue, reserved });
+    w.tick();
+    w.tick();
+
+    let end = |id| w.engine.end_of(id).expect("it is known");
+    let expected = [
+        Ended::Taken,
+        Ended::Finished,
+        Ended::Deleted,
+        Ended::Edited,
+        Ended::Purged,
+    ];
+    for (id, expected) in ids.iter().zip(expected) {
+        let end = end(*id);
+        assert_eq!((end.why, end.queue), (expected, Some("q".into())), "{id:?}");
+    }
+    assert_eq!(end(ids[3]).is_now, Some(anew));
+    assert_eq!(end(ids[2]).by, Some(user));
+    assert_eq!(end(ids[1]).by.map(|by| by.party), Some(Party(1)));
+    let late = end(expires);
+    assert_eq!((late.why, late.by), (Ended::Expired, None));
+    assert!(late.at >= Ms(began.0 + 40) && end(ids[1]).at <= began);
+    assert_eq!(w.engine.end_of(MessageId(77)), None);
+
+    // The log tells all of it but whose commands these were.
+    let replayed = w.replayed(Home(0));
+    for id in ids.iter().chain([&expires]) {
+        let known = end(*id);
+        let told = replayed.end_of(*id);
+        assert_eq!(told.as_ref().map(|end| end.why), Some(known.why), "{id:?}");
+        assert_eq!(told.as_ref().and_then(|end| end.is_now), known.is_now);
+        assert_eq!(told.and_then(|end| end.by), None, "{id:?}");
+    }
+    w.verify();
+}
+
+#[test]
+fn the_newest_are_known_and_none_where_none_is_kept() {
+    let mut w = remembering(3);
+    let ids: Vec<MessageId> = (0..5).map(|n| w.put("q", &n.to_string())).collect();
+    (0..5).for_each(|_| drop(w.pop("q")));
+    let known = |w: &World| {
+        ids.iter()
+            .map(|id| why(&w.engine, *id).is_some())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(known(&w), [false, false, true, true, true]);
+    w.engine.configure(Settings::default());
+    assert_eq!(known(&w), [false; 5]);
+}
+
+#[test]
+fn what_makes_way_is_not_taken_for_what_was_put_later() {
+    let mut w = remembering(100);
+    let gone = w.put("q", "gone");
+    w.ask(
+        1,
+        Command::Delete {
+            id: gone,
+            by: By::Anyone,
+        },
+    );
+    w.put("q", "later");
+    let end = w.engine.end_of(gone).expect("it is known");
+    assert_eq!((end.why, end.is_now), (Ended::Deleted, None));
+    // Of a repeat that takes the place of the first.
+    let put = || {
+        let mut put = Put::new("q".into(), Body::new(b"x"));
+        put.more = Some(Box::new(PutMore {
+            dedupe: Some(Dedupe {
+                id: (*b"same").into(),
+                window_ms: Some(60_000),
+                scope: None,
+                on_repeat: Some(OnRepeat::Replace),
+            }),
+            ..PutMore::default()
+        }));
+        put
+    };
+    let (first, second) = (w.put_as(put()), w.put_as(put()));
+    let end = w.engine.end_of(first).expect("it is known");
+    assert_eq!((end.why, end.is_now), (Ended::Replaced, Some(second)));
+}

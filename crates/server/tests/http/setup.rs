@@ -1,0 +1,295 @@
+//! Settings of a queue that are changed while the server runs, over the API and on the console.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::api::{Reply, ask, get, post};
+use crate::common::{Server, Start, http, page};
+
+const USERS: &str = "[[user]]\nname = 'anna'\n[[grant]]\nuser = 'anna'\nqueues = ['*']\n\
+                     rights = ['put', 'take', 'settle', 'peek', 'admin', 'server']\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'anna'\n";
+const RULE: &str = "[[queue]]\nname = 'work'\nin_flight_max = 9\nlocked = ['ttl', 'paused']\n";
+
+fn start(dir: &tempfile::TempDir, config: &str) -> Server {
+    Server::start_as_configured(&dir.path().join("data"), Start::of(config))
+}
+
+fn put(server: &Server, queue: &str) {
+    let put = json!({ "messages": [{ "body": "a" }, { "body": "b" }] });
+    let reply = post(server, &format!("/queues/{queue}/messages"), &put);
+    assert_eq!(reply.status, 201);
+}
+
+fn patch(server: &Server, queue: &str, headers: &str, changes: &Value) -> Reply {
+    let head = format!("PATCH /queues/{queue}/settings");
+    ask(server, &head, headers, &changes.to_string())
+}
+
+fn setting(of: &Value, key: &str) -> Value {
+    let mut all = of["settings"].as_array().expect("settings").iter();
+    let found = all.find(|setting| setting["key"] == key);
+    found.unwrap_or_else(|| panic!("no {key} in {of}")).clone()
+}
+
+fn tag(reply: &Reply) -> String {
+    let tag = reply.head.split_once("etag: ").expect("a tag").1;
+    tag.split("\r\n").next().expect("its line").to_owned()
+}
+
+#[test]
+fn a_change_wins_over_the_file_and_survives_a_kill_until_it_is_cleared() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = format!("{USERS}{RULE}");
+    let server = start(&dir, &config);
+    put(&server, "work");
+    let changes =
+        json!({ "in_flight_max": 1, "take_rate": "5/m", "retry_max": 3, "retry_on": ["lost"] });
+    let changed = patch(&server, "work", "", &changes);
+    assert_eq!(changed.status, 200, "{}", changed.json);
+    let check = |server: &Server| {
+        let told = get(server, "/queues/work/settings").json;
+        let set = setting(&told, "in_flight_max");
+        assert_eq!(
+            (&set["value"], &set["source"], &set["set_by"]),
+            (&json!(1), &json!("queue"), &json!("anna"))
+        );
+        assert!(set["set_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
+        assert_eq!(setting(&told, "take_rate")["value"], "5/m");
+        // The rest of the policy stays as it was in force.
+        assert_eq!(setting(&told, "retry_delay")["value"], "1s");
+        assert_eq!(setting(&told, "tags")["source"], "default");
+        assert!(setting(&told, "ttl")["locked"] == true);
+    };
+    check(&server);
+    // It counts.
+    let reserve = json!({ "max": 2, "lease_ms": 60_000 });
+    let held = post(&server, "/queues/work/reserve", &reserve).json;
+    assert_eq!(held["messages"].as_array().unwrap().len(), 1);
+    server.kill();
+    let server = start(
+        &dir,
+        &config.replace("in_flight_max = 9", "in_flight_max = 7"),
+    );
+    check(&server);
+    let clear = json!({ "in_flight_max": null, "retry_max": null });
+    let told = patch(&server, "work", "", &clear).json;
+    let cleared = setting(&told, "in_flight_max");
+    assert_eq!(
+        (&cleared["value"], &cleared["source"]),
+        (&json!(7), &json!("file"))
+    );
+    assert!(cleared["set_by"].is_null());
+    assert_eq!(setting(&told, "retry_max")["value"], 24);
+    assert_eq!(setting(&told, "retry_on")["value"], json!([]));
+    let audit = crate::common::text(&server.run(&["audit"]).stdout);
+    assert!(
+        audit.contains("PATCH /api/v1/queues/work/settings 200"),
+        "{audit}"
+    );
+}
+
+#[test]
+fn what_cannot_be_changed_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, &format!("{USERS}{RULE}"));
+    put(&server, "work");
+    for (changes, status, code, field, why) in [
+        (
+            json!({ "ttl": "5s" }),
+            403,
+            "locked",
+            "ttl",
+            "configuration",
+        ),
+        (
+            json!({ "memory": true }),
+            400,
+            "bad_field",
+            "memory",
+            "cannot be changed",
+        ),
+        (
+            json!({ "tags": "x" }),
+            400,
+            "bad_field",
+            "tags",
+            "cannot be changed",
+        ),
+        (
+            json!({ "take_rat": "5/s" }),
+            400,
+            "bad_field",
+            "take_rat",
+            "take_rate",
+        ),
+        (
+            json!({ "take_rate": "5/x" }),
+            400,
+            "bad_field",
+            "take_rate",
+            "take_rate",
+        ),
+        (
+            json!({ "in_flight_max": -1 }),
+            400,
+            "bad_field",
+            "in_flight_max",
+            "in_flight_max",
+        ),
+        (
+            json!({ "in_flight_max": "x\u{202e}\"\n" }),
+            400,
+            "bad_field",
+            "in_flight_max",
+            "in_flight_max",
+        ),
+        (
+            json!({ "in_flight_max": {"a": 1} }),
+            400,
+            "bad_field",
+            "in_flight_max",
+            "number",
+        ),
+        (
+            json!({ "expire_to": "work" }),
+            400,
+            "bad_field",
+            "expire_to",
+            "itself",
+        ),
+        (
+            json!({ "expire_to": "" }),
+            400,
+            "bad_field",
+            "expire_to",
+            "empty",
+        ),
+    ] {
+        // Nothing of it is done.
+        let mut both = changes.clone();
+        both["default_rank"] = json!(5);
+        let reply = patch(&server, "work", "", &both);
+        assert_eq!(
+            (reply.status, &reply.json["code"], &reply.json["field"]),
+            (status, &json!(code), &json!(field)),
+            "{changes}: {}",
+            reply.json
+        );
+        assert!(
+            reply.json["detail"].as_str().unwrap().contains(why),
+            "{}",
+            reply.json
+        );
+    }
+    let told = get(&server, "/queues/work/settings").json;
+    assert_eq!(setting(&told, "default_rank")["source"], "default");
+    assert_eq!(
+        patch(&server, "none", "", &json!({ "ttl": null })).status,
+        404
+    );
+    // A pause is one, too.
+    let pause = post(&server, "/queues/work/pause", &json!({}));
+    assert_eq!((pause.status, &pause.json["code"]), (403, &json!("locked")));
+    // A lock that comes later has the file win.
+    assert_eq!(
+        patch(&server, "work", "", &json!({ "in_flight_max": 2 })).status,
+        200
+    );
+    server.configure(&format!(
+        "{USERS}{}",
+        RULE.replace("'ttl'", "'in_flight_max'")
+    ));
+    server.signal(Signal::HUP);
+    let locked = || {
+        let told = get(&server, "/queues/work/settings").json;
+        setting(&told, "in_flight_max")
+    };
+    let began = std::time::Instant::now();
+    while locked()["locked"] == false {
+        assert!(
+            began.elapsed() < crate::common::PATIENCE,
+            "never read again"
+        );
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        (&locked()["value"], &locked()["source"]),
+        (&json!(9), &json!("file"))
+    );
+    // What is locked can be cleared.
+    assert_eq!(
+        patch(&server, "work", "", &json!({ "in_flight_max": null })).status,
+        200
+    );
+}
+
+#[test]
+fn of_two_operators_the_second_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, USERS);
+    put(&server, "work");
+    let seen = tag(&get(&server, "/queues/work/settings"));
+    let matching = format!("if-match: {seen}\r\n");
+    let first = patch(&server, "work", &matching, &json!({ "take_rate": "5/s" }));
+    assert_eq!(first.status, 200, "{}", first.json);
+    assert_ne!(tag(&first), seen);
+    let second = patch(&server, "work", &matching, &json!({ "take_rate": "50/s" }));
+    assert_eq!(
+        (second.status, &second.json["code"]),
+        (412, &json!("changed"))
+    );
+    assert_eq!(
+        setting(&get(&server, "/queues/work/settings").json, "take_rate")["value"],
+        "5/s"
+    );
+    // The console's two pages the same.
+    let form = |page: &str, fields: &str| {
+        let hidden = |name: &str| {
+            let rest = page
+                .split_once(&format!("name=\"{name}\" value=\""))
+                .expect("a field")
+                .1;
+            rest.split('"').next().expect("its end").to_owned()
+        };
+        format!("csrf={}&seen={}&{fields}", hidden("csrf"), hidden("seen"))
+    };
+    let send = |key: &str, form: &str| {
+        let head = format!("POST /queues/work/settings/{key}");
+        let reply = server.ask(&head, http::FORM, form);
+        assert_eq!(reply.status, 303, "{}", reply.head);
+        page(&server, reply.header("location").unwrap()).1
+    };
+    let (_, both) = page(&server, "/queues/work/settings");
+    assert!(both.contains("set by anna, "), "{both}");
+    let shown = send("take_rate", &form(&both, "value=7%2Fs"));
+    assert!(
+        shown.contains("Changed: take_rate is &#34;7/s&#34; now."),
+        "{shown}"
+    );
+    let shown = send("take_rate", &form(&both, "value=8%2Fs"));
+    assert!(
+        shown.contains("Not changed: somebody changed the settings meanwhile. take_rate is &#34;7/s&#34;, set by anna, "),
+        "{shown}"
+    );
+    let shown = send("in_flight_max", &form(&shown, "value=x"));
+    assert!(
+        shown.contains("Not changed: in_flight_max takes"),
+        "{shown}"
+    );
+    let shown = send("take_rate", &form(&shown, "undo=1"));
+    assert!(
+        shown.contains("Undone: take_rate is &#34;0&#34; again."),
+        "{shown}"
+    );
+    // Found by what it does.
+    let (_, found) = page(&server, "/queues/work/settings?has=UNDER+a+lease+at+most");
+    assert!(
+        found.contains(">in_flight_max<") && !found.contains(">take_rate<"),
+        "{found}"
+    );
+    let (_, found) = page(&server, "/settings?has=take_rate");
+    assert!(
+        found.contains(">take_rate<") && !found.contains(">queues_max<"),
+        "{found}"
+    );
+}

@@ -1,0 +1,174 @@
+//! What became of message N.
+
+use quintet_engine::shard_of_queue;
+use serde_json::Value;
+
+use crate::common::{Data, Server, Start};
+
+const HTTP: &[&str] = &[
+    "memcache=127.0.0.1:0",
+    "beanstalk=127.0.0.1:0",
+    "http=127.0.0.1:0",
+];
+
+fn put(server: &Server, queue: &str) -> u64 {
+    server
+        .printed(&["put", queue, "x"])
+        .trim()
+        .parse()
+        .expect("an id")
+}
+
+fn trace(server: &Server, id: u64) -> Value {
+    let told = server.printed(&["trace", &id.to_string(), "--json"]);
+    let last = told.lines().last().expect("a line");
+    serde_json::from_str(last).expect("JSON")
+}
+
+/// The first line of what is told of it.
+fn says(server: &Server, id: u64) -> String {
+    let told = server.printed(&["trace", &id.to_string()]);
+    told.lines().next().expect("a line").to_owned()
+}
+
+#[test]
+fn what_became_of_a_message_is_told_also_after_kill_9() {
+    let data = Data::fresh();
+    let config = "log_level = 'warn'\n[[queue]]\nname = 'full'\nmessages_max = 1\nwhen_full = 'drop_oldest'\n";
+    let start = || Start {
+        listen: HTTP,
+        config: Some(config),
+        sync: None,
+    };
+    let server = start().serve_at(&data);
+    let ids: Vec<u64> = (0..5).map(|_| put(&server, "work")).collect();
+    assert_eq!(server.printed(&["take", "work"]), "x");
+    let mut beanstalk = server.client_of("beanstalk");
+    beanstalk.ask(b"watch work\r\n", b"WATCHING 2\r\n");
+    beanstalk.send(b"reserve\r\n");
+    beanstalk.until(b"x\r\n");
+    // It is there.
+    let there = trace(&server, ids[1]);
+    assert_eq!(
+        (&there["state"], &there["queue"]),
+        (&"reserved".into(), &"work".into())
+    );
+    assert_eq!(there["attempts"], 1);
+    let holder = there["holder"].as_str().expect("a holder");
+    assert!(holder.contains("(beanstalk)"), "{holder}");
+    assert!(says(&server, ids[1]).contains(&format!(
+        "is reserved by {holder}, in work, after 1 attempt"
+    )));
+    beanstalk.ask(format!("delete {}\r\n", ids[1]).as_bytes(), b"DELETED\r\n");
+    let done = trace(&server, ids[1]);
+    assert_eq!(
+        (&done["state"], &done["end"]),
+        (&"gone".into(), &"finished".into())
+    );
+    assert!(
+        done["by"].as_str().expect("who").contains("(beanstalk)"),
+        "{done}"
+    );
+
+    server.printed(&["delete", &ids[2].to_string()]);
+    let anew: u64 = server
+        .printed(&["edit", &ids[3].to_string(), "--body", "y"])
+        .trim()
+        .parse()
+        .expect("an id");
+    let dropped = put(&server, "full");
+    put(&server, "full");
+    let expires: u64 = server
+        .printed(&["put", "late", "x", "--ttl", "1ms"])
+        .trim()
+        .parse()
+        .expect("an id");
+    server.await_number("ready", |ready| ready == 3);
+    let ended = [
+        (ids[0], "removed"),
+        (ids[1], "finished"),
+        (ids[2], "deleted"),
+        (dropped, "dropped"),
+        (expires, "expired"),
+    ];
+    let all = |server: &Server| {
+        for (id, end) in ended {
+            let told = trace(server, id);
+            assert_eq!(
+                (&told["state"], &told["end"]),
+                (&"gone".into(), &end.into()),
+                "{told}"
+            );
+        }
+        // From one id to the next.
+        let lines = server.printed(&["trace", &ids[3].to_string()]);
+        let mut lines = lines.lines();
+        let first = lines.next().expect("a line");
+        assert!(
+            first.contains("got another body")
+                && first.contains(&format!("it is message {anew} now")),
+            "{first}"
+        );
+        assert!(
+            lines
+                .next()
+                .expect("another")
+                .starts_with(&format!("message {anew} is ready"))
+        );
+        let (_, why, code) = server.outputs(&["trace", "424242"]);
+        assert_eq!(code, 1);
+        assert!(why.contains("nothing is known of message 424242"), "{why}");
+    };
+    all(&server);
+    // The page that finds it, and what is refused, say so too.
+    let found = server.ask(&format!("GET /find?q={}", ids[2]), "", "");
+    let to = found.header("location").expect("where to").to_owned();
+    let page = server.ask(&format!("GET {to}"), "", "").body;
+    assert!(
+        page.contains(&format!("Message {} was deleted", ids[2])),
+        "{page}"
+    );
+    let kicked = server.ask(&format!("POST /api/v1/messages/{}/kick", ids[2]), "", "");
+    assert_eq!(kicked.status, 404);
+    assert!(kicked.body.contains("was deleted"), "{}", kicked.body);
+
+    let before = trace(&server, ids[2])["at_ms"].as_u64().expect("when");
+    server.kill();
+    let server = start().serve_at(&data);
+    all(&server);
+    let after = trace(&server, ids[2]);
+    // Frames tell the time, of more than one thing.
+    assert!(
+        after["at_ms"].as_u64().expect("when").abs_diff(before) < 1000,
+        "{after}"
+    );
+    assert_eq!(trace(&server, ids[1])["by"], Value::Null);
+}
+
+#[test]
+fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
+    let config = "shards = 4\nends_max = 4000\n";
+    let server = Start::of(config).serve();
+    let to = (0..).map(|n| format!("to{n}"));
+    let mut to = to.filter(|name| shard_of_queue(name.as_bytes(), 4) != shard_of_queue(b"work", 4));
+    let to = to.next().expect("another shard");
+    let id = put(&server, "work");
+    server.printed(&["move", "work", &to, "--yes"]);
+    server.await_number("ready", |ready| ready == 1);
+    let lines = server.printed(&["trace", &id.to_string()]);
+    let lines: Vec<&str> = lines.lines().collect();
+    assert!(
+        lines[0].contains("was moved") && lines[0].contains(&format!("to {to}; it is message")),
+        "{lines:?}"
+    );
+    assert!(lines[1].contains("is ready, in "), "{lines:?}");
+
+    let server = Start::of("ends_max = 3\n").serve();
+    let ids: Vec<u64> = (0..4).map(|_| put(&server, "work")).collect();
+    server.printed(&["purge", "work", "--yes"]);
+    assert_eq!(server.outputs(&["trace", &ids[0].to_string()]).2, 1);
+    assert!(says(&server, ids[1]).contains("was deleted"));
+    server.configure("ends_max = 0\n");
+    server.printed(&["reload"]);
+    assert_eq!(server.outputs(&["trace", &ids[1].to_string()]).2, 1);
+}

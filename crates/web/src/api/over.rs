@@ -1,0 +1,299 @@
+//! Messages of all queues that are scheduled, retried or dead.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use hyper::Uri;
+use quintet_door::Share;
+use quintet_engine::{Cursor, Filter, ListState, Message, Name, QueueStats, Sweep, SweepAct, Verb};
+
+use super::problem::Problem;
+use super::types::{Page, Shown};
+use super::{Api, bulk, read};
+
+use crate::reply;
+use crate::visitor::Visitor;
+
+/// Slices looked through for a page at most.
+const SLICES: u32 = 64;
+/// Pages of queues looked through for a page of messages at most.
+const QUEUE_PAGES: u32 = 64;
+/// A page ends behind so many bytes of messages.
+const BYTES: u64 = 1 << 20;
+
+/// Which messages of all queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Group {
+    /// Not due yet, and never taken.
+    Scheduled,
+    /// Taken before, and not due yet.
+    Retrying,
+    /// Buried, or a dead letter that is ready.
+    Dead,
+}
+
+impl Group {
+    pub(crate) const ALL: [Self; 3] = [Self::Scheduled, Self::Retrying, Self::Dead];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Retrying => "retrying",
+            Self::Dead => "dead",
+        }
+    }
+
+    /// # Errors
+    /// There is none of this name.
+    pub(crate) fn of(word: &str) -> Result<Self, Problem> {
+        let found = Self::ALL.into_iter().find(|group| group.word() == word);
+        found.ok_or_else(|| Problem::field("group", "scheduled, retrying or dead"))
+    }
+
+    /// Where it may have messages of a queue.
+    fn lanes(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
+        let plain = Filter::default;
+        let tried = |tried| Filter {
+            tried: Some(tried),
+            ..plain()
+        };
+        let dead = Filter {
+            dead: true,
+            ..plain()
+        };
+        let gauges = &stats.gauges;
+        let letters = gauges.ready > 0 && stats.totals.moved_in > 0;
+        let (delayed, buried) = (gauges.delayed > 0, gauges.buried > 0);
+        let all = match self {
+            Self::Scheduled => vec![(delayed, ListState::Delayed, tried(false))],
+            Self::Retrying => vec![(delayed, ListState::Delayed, tried(true))],
+            Self::Dead => vec![
+                (buried, ListState::Buried, plain()),
+                (letters, ListState::Ready, dead),
+            ],
+        };
+        let some = all.into_iter().filter(|(some, ..)| *some);
+        some.map(|(_, state, filter)| (state, filter)).collect()
+    }
+}
+
+/// Where a list goes on.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct At {
+    /// A page of queues.
+    page: (u8, u32),
+    /// In this queue of it, and this state; `None`: it begins.
+    inside: Option<(Name, ListState, Cursor)>,
+}
+
+impl At {
+    fn text(&self) -> String {
+        let (shard, at) = self.page;
+        let inside = self.inside.as_ref().map(|(queue, state, cursor)| {
+            let hex = queue.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+            let buried = u8::from(*state == ListState::Buried);
+            format!(
+                "-{}-{buried}-{}",
+                hex.collect::<String>(),
+                bulk::cursor_text(*cursor)
+            )
+        });
+        format!("{shard}-{at}{}", inside.unwrap_or_default())
+    }
+
+    fn of(text: &str, group: Group) -> Option<Self> {
+        let mut parts = text.splitn(5, '-');
+        let page = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let Some(hex) = parts.next() else {
+            return Some(Self { page, inside: None });
+        };
+        let digits: Vec<char> = hex.chars().collect();
+        let bytes = digits.chunks(2).map(|pair| {
+            let pair: String = pair.iter().collect();
+            u8::from_str_radix(&pair, 16).ok()
+        });
+        let queue = Name::new(&bytes.collect::<Option<Vec<u8>>>()?);
+        let state = match (group, parts.next()?) {
+            (Group::Dead, "1") => ListState::Buried,
+            (Group::Dead, _) => ListState::Ready,
+            _ => ListState::Delayed,
+        };
+        let cursor = bulk::cursor(parts.next()?).ok()?;
+        Some(Self {
+            page,
+            inside: Some((queue, state, cursor)),
+        })
+    }
+}
+
+/// A page of them, queue by queue in the order the queues were made.
+#[derive(Default)]
+pub(crate) struct Over {
+    pub(crate) messages: Vec<(Message, Name)>,
+    /// Where to go on; `None`: that was all.
+    pub(crate) next: Option<String>,
+    /// What they hold of the memory.
+    _room: Vec<Share>,
+}
+
+impl Api {
+    /// Messages of all queues whose messages may be seen, `max` at most. A page that looked through
+    /// much ends earlier, even without a message.
+    ///
+    /// # Errors
+    /// The shards' refusal; or there is no room; or `cursor` is none.
+    pub(crate) async fn over(
+        &self,
+        visitor: &Visitor,
+        group: Group,
+        cursor: Option<&str>,
+        max: u32,
+    ) -> Result<Over, Problem> {
+        let at = cursor.map(|text| {
+            let none = || Problem::field("cursor", "this is no cursor");
+            At::of(text, group).ok_or_else(none)
+        });
+        let mut at = at.transpose()?.unwrap_or_default();
+        let mut found = Over::default();
+        let (mut slices, mut bytes) = (0, 0);
+        for _ in 0..QUEUE_PAGES {
+            let page = self.queue_page(visitor, at.page).await?;
+            let mut inside = at.inside.take();
+            // One that is gone by now stood somewhere in the page: all of it is shown again.
+            let skip = inside.as_ref().and_then(|(queue, ..)| {
+                let mut queues = page.queues.iter();
+                queues.position(|stats| stats.name == *queue)
+            });
+            for stats in page.queues.iter().skip(skip.unwrap_or(0)) {
+                if !visitor.may_to(Verb::Peek, &stats.name) {
+                    continue;
+                }
+                let resumes = inside.take().filter(|(queue, ..)| *queue == stats.name);
+                let mut lanes = group.lanes(stats);
+                if let Some((_, state, _)) = &resumes {
+                    let from = lanes.iter().position(|(lane, _)| lane == state);
+                    lanes.drain(..from.unwrap_or(lanes.len()));
+                }
+                let mut after = resumes.map(|(.., cursor)| cursor);
+                for (state, filter) in lanes {
+                    let mut sweep = Sweep {
+                        queue: stats.name.clone(),
+                        state,
+                        filter,
+                        act: SweepAct::Show,
+                        after: after.take(),
+                        max: 0,
+                    };
+                    loop {
+                        sweep.max = max - u32::try_from(found.messages.len()).unwrap_or(max);
+                        let swept = match self.swept(visitor, sweep.clone()).await {
+                            // It was deleted since its numbers were told.
+                            Err(problem) if problem.status == 404 => break,
+                            swept => swept?,
+                        };
+                        let (swept, room) = swept;
+                        found._room.extend(room);
+                        slices += 1;
+                        bytes += swept.messages.iter().map(Message::size).sum::<u64>();
+                        let named = swept.messages.into_iter();
+                        let named = named.map(|message| (message, stats.name.clone()));
+                        found.messages.extend(named);
+                        let full = found.messages.len() >= max as usize;
+                        match swept.next {
+                            Some(next) if full || slices >= SLICES || bytes >= BYTES => {
+                                at.inside = Some((stats.name.clone(), state, next));
+                                found.next = Some(at.text());
+                                return Ok(found);
+                            }
+                            Some(next) => sweep.after = Some(next),
+                            None if full => {
+                                // What stands behind it is behind everything of this lane.
+                                let end = Cursor {
+                                    held_back: true,
+                                    order: (
+                                        u32::MAX,
+                                        i64::MAX,
+                                        quintet_engine::MessageId(u64::MAX),
+                                    ),
+                                };
+                                at.inside = Some((stats.name.clone(), state, end));
+                                found.next = Some(at.text());
+                                return Ok(found);
+                            }
+                            None => break,
+                        }
+                    }
+                }
+            }
+            match page.next {
+                Some(next) => at.page = next,
+                None => return Ok(found),
+            }
+        }
+        found.next = Some(at.text());
+        Ok(found)
+    }
+}
+
+/// Lists messages of all queues that are `scheduled` (not due yet, never taken), `retrying` (taken
+/// before, not due yet) or `dead` (buried, or a dead letter): queue by queue, and those of a queue in
+/// their order. A page may have fewer than `max`, even none, and a cursor.
+#[utoipa::path(get, path = "/api/v1/messages", operation_id = "list_over_queues", tag = "messages",
+    params(("group" = String, Query, description = "scheduled, retrying or dead"),
+        ("max" = Option<u64>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["group", "max", "cursor"], &[])?;
+    let group = Group::of(query.get("group").unwrap_or_default())?;
+    let max = read::page_size(&query)?;
+    let over = api.over(&visitor, group, query.get("cursor"), max).await?;
+    let now = api.door.now();
+    let messages = over.messages.iter();
+    let page = Page {
+        messages: messages
+            .map(|(message, queue)| Shown::of(message, queue, now))
+            .collect(),
+        cursor: over.next.clone(),
+    };
+    Ok(reply::document(&page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written() {
+        let order = (7, -9, quintet_engine::MessageId(3));
+        let cursor = Cursor {
+            held_back: false,
+            order,
+        };
+        for inside in [
+            None,
+            Some((Name::new(b"a-\xff\"b"), ListState::Buried, cursor)),
+            Some((Name::new(b"q"), ListState::Ready, cursor)),
+        ] {
+            let at = At {
+                page: (3, 512),
+                inside,
+            };
+            assert_eq!(At::of(&at.text(), Group::Dead), Some(at));
+        }
+        for none in [
+            "",
+            "1",
+            "x-1",
+            "1-1-zz-1-0_1_1_1",
+            "1-1-61-1",
+            "1-1-é-1-0_1_1_1",
+        ] {
+            assert_eq!(At::of(none, Group::Dead), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Messages of all queues that are scheduled, retried or dead.
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_engine::Verb;
+
+use super::Asked;
+use super::frame::Frame;
+use super::listing::{self, Line};
+use super::names::Named;
+use crate::api::{Group, Problem};
+use crate::pages;
+
+struct Row {
+    queue: Named,
+    line: Line,
+    state: &'static str,
+    /// The visitor may send it back, or have it tried again.
+    may: bool,
+}
+
+#[derive(Template)]
+#[template(path = "console/waiting.html")]
+struct Waiting {
+    frame: Frame,
+    group: &'static str,
+    says: &'static str,
+    groups: [&'static str; 3],
+    rows: Vec<Row>,
+    first: bool,
+    next: Option<String>,
+}
+
+/// `/waiting`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    let query = asked.query()?;
+    let group = Group::of(query.get("group").unwrap_or("scheduled"))?;
+    let (api, after) = (&asked.console.api, query.get("after"));
+    let over = api
+        .over(&asked.visitor, group, after, listing::ROWS)
+        .await?;
+    let now = api.door().now();
+    let rows = over.messages.iter().map(|(message, queue)| Row {
+        queue: Named::new(queue),
+        line: Line::new(message, None, now),
+        state: listing::word(listing::state_of(message, now)),
+        may: match message.came_from() {
+            Some(_) => asked.visitor.may_to(Verb::Move, queue),
+            None => asked.visitor.may_to(Verb::Kick, queue),
+        },
+    });
+    let page = Waiting {
+        frame: asked.frame.of("Waiting", "waiting"),
+        group: group.word(),
+        says: match group {
+            Group::Scheduled => "Messages that are due later and were never taken, of all queues.",
+            Group::Retrying => {
+                "Messages that were taken before and rest until they are tried again."
+            }
+            Group::Dead => "Messages that are buried, and dead letters that nobody has taken.",
+        },
+        groups: Group::ALL.map(Group::word),
+        rows: rows.collect(),
+        first: after.is_some(),
+        next: over.next.clone(),
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
