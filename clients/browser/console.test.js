@@ -319,6 +319,104 @@ test("what holds for a queue, and a reload", async () => {
   assert.match(await note(), /was read again/);
 });
 
+test("a limit is changed, which counts at once, and undone by one click", async () => {
+  await beans.put("limits", "a");
+  await beans.put("limits", "b");
+  await go("/queues/limits");
+  await page.click("#setup summary");
+  await follow("#setup a");
+  assert.equal((await page.$$('input[aria-label="memory"]')).length, 0, "only the file says that");
+  await page.type("#has", "under a lease at most");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  const set = async (value) => {
+    await page.click('input[aria-label="in_flight_max"]', { count: 3 });
+    await page.keyboard.type(value);
+    await follow('button[aria-label="Set in_flight_max"]');
+  };
+  await set("1");
+  assert.match(await note(), /Changed: in_flight_max is 1 now\./);
+  // By the browser's clock, with UTC on hover.
+  const [said, title] = await page.$eval('tr:has([aria-label="Undo in_flight_max"]) .tag', (tag) => [tag.textContent, tag.title]);
+  assert.match(said, /^set \d\d:\d\d:\d\d$/);
+  assert.match(title, /^set \d\d:\d\d:\d\d UTC$/);
+  const taker = new Beanstalk(server.beanstalk);
+  await taker.ask("watch limits");
+  await taker.ask("ignore default");
+  assert.equal((await taker.ask("reserve-with-timeout 0")).word, "RESERVED");
+  assert.equal((await taker.ask("reserve-with-timeout 0")).word, "TIMED_OUT");
+  await set("many");
+  assert.match(await note(), /Not changed: in_flight_max takes/);
+  await follow('button[aria-label="Undo in_flight_max"]');
+  assert.match(await note(), /Undone: in_flight_max is 0 again\./);
+  assert.equal((await taker.ask("reserve-with-timeout 0")).word, "RESERVED");
+  taker.close();
+});
+
+test("of two people who change the settings the second is told", async () => {
+  await go("/queues/limits/settings");
+  const other = await browser.open();
+  await other.goto(`${server.site}/queues/limits/settings`);
+  const set = async (at, value) => {
+    await at.click('input[aria-label="take_rate"]', { count: 3 });
+    await at.keyboard.type(value);
+    await Promise.all([at.waitForNavigation(), at.click('button[aria-label="Set take_rate"]')]);
+    return at.$eval(".note", (p) => p.textContent);
+  };
+  assert.match(await set(other, "5/s"), /Changed/);
+  assert.match(await set(page, "50/s"), /Not changed: somebody changed the settings meanwhile\. take_rate is "5\/s"/);
+  await other.close();
+});
+
+test("what is scheduled, retried and dead over all queues", async () => {
+  await beans.ask("use tomorrow");
+  const { words } = await beans.ask("put 0 86400 60 1\r\nx");
+  await go("/waiting");
+  assert.match(await text(), new RegExp(`${words[1]}\\s+tomorrow`));
+  await go("/");
+  for (const n of [1, 2]) {
+    await api("/queues/fragile/messages", { messages: [{ body: `job ${n}` }] });
+    const { messages } = await api("/queues/fragile/reserve", { max: 10 });
+    for (const { lease } of messages) await page.evaluate((lease, error) => fetch(`/api/v1/leases/${lease}/fail`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ error }) }), lease, `HTTP 50${n} at once`);
+  }
+  await go("/waiting?group=dead");
+  assert.match(await text(), /HTTP 502 at once\s+from fragile/);
+  await go("/queues/dead");
+  await follow(named("Group by error"));
+  assert.match(await page.$eval("#errors", (table) => table.innerText), /HTTP # at once[^]*\b[23]\b/);
+  await follow("#errors a");
+  const before = await beans.stat("dead", "current-jobs-ready");
+  await page.click("td.pick input");
+  await follow('button[formaction$="/ask/redrive"]');
+  assert.match(await text(), /Redrive 1 message\?/);
+  await follow("main form button.main");
+  assert.match(await note(), /1 message sent back/);
+  assert.equal(await beans.stat("dead", "current-jobs-ready"), before - 1);
+});
+
+test("JSON is folded, a copy put, the body changed", async () => {
+  const id = await beans.put("shapes", '{"to":{"name":"ana","ids":[1,2,3]},"n":1.50}');
+  await go(`/messages/${id}`);
+  assert.match(await page.$eval(".tree", (tree) => tree.innerText), /"name": "ana"/);
+  await page.click(".tree details details summary");
+  assert.doesNotMatch(await page.$eval(".tree", (tree) => tree.innerText), /"name": "ana"/);
+  await follow(named("Put a copy"));
+  await follow("main form button.main");
+  assert.equal(await beans.stat("shapes", "current-jobs-ready"), 2);
+  await follow(named("Edit"));
+  await page.click("#body", { count: 3 });
+  await page.keyboard.type("other");
+  await follow("main form button.main");
+  assert.match(await note(), /Changed: it is message \d+ now\./);
+  assert.match(await text(), /Time line\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+put/);
+});
+
+test("an address that is nowhere has the console's frame", async () => {
+  const reply = await go("/nowhere");
+  assert.equal(reply.status(), 404);
+  assert.match(await text(), /This is not there/);
+  await follow(named("All queues"));
+});
+
 /** Asks the JSON API, from the browser's own page. */
 const api = (path, body) => page.evaluate(async (path, body) => {
   const reply = await fetch(`/api/v1${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
@@ -420,7 +518,8 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
     "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/cron", "/leases",
     "/batches", "/batches?only=done", `/batches/${batch}`, `/batches/${batch}/ask/forget`, "/workers", `/workers/${worker.hello.wid}/ask/quiet`, "/queues/orders",
-    "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
+    "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none",
+    "/waiting", "/waiting?group=dead", "/queues/limits/settings", `/messages/${id}/edit`, `/put?copy=${id}`, "/queues/fails?state=buried&group=1", "/nowhere"];
   for (const theme of ["light", "dark"]) {
     await page.setCookie({ name: "theme", value: theme, url: server.site });
     for (const path of paths) {

@@ -730,11 +730,10 @@ pub enum Command {
         /// making it.
         must_exist: bool,
     },
-    /// Replaces a queue's own settings. Refused with [`crate::Refusal::Conflict`] if they are not
-    /// `from`, and with [`crate::Refusal::QueueNotFound`] if there is no such queue.
+    /// Replaces a queue's own settings ([`crate::QueueSetup::own`]). Refused with
+    /// [`crate::Refusal::Conflict`] if they are not `from`. The queue must exist.
     Reconfigure {
         queue: Name,
-        /// What somebody has seen ([`crate::QueueSetup::own`]).
         from: Box<Overrides>,
         to: Box<Overrides>,
     },

@@ -1,5 +1,6 @@
 //! Acts on many messages of a queue.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::Uri;
 use quintet_door::{ACT_REST, ACT_STEP};
-use std::collections::HashMap;
-
 use quintet_engine::{
     Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome, Sweep, SweepAct,
 };
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Act, Acted, Errors, Kind};
+use super::types::{Act, Acted};
 use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
@@ -115,6 +116,30 @@ impl Api {
         kinds.sort_by(|a, b| (b.count, b.at, &b.kind).cmp(&(a.count, a.at, &a.kind)));
         Ok((kinds, looked, sweep.after))
     }
+}
+
+/// Messages that failed in the same way.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Kind {
+    /// The first line of their error, with each number as `#`; empty: nobody said why.
+    error: String,
+    messages: u64,
+    /// The id of the newest.
+    newest: u64,
+    /// How long ago that was buried, or became a dead letter.
+    newest_ms: u64,
+    /// The queue it came from as a dead letter.
+    from: Option<String>,
+}
+
+/// What failed, those of most messages first.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Errors {
+    errors: Vec<Kind>,
+    /// Messages that were counted.
+    messages: u64,
+    /// Go on with this; null: all were counted.
+    cursor: Option<String>,
 }
 
 /// Counts a queue's messages of one state by their errors, in which each number is `#`. A page counts

@@ -47,9 +47,10 @@ impl Api {
             if seen.is_some_and(|seen| version(&setup) != seen) {
                 return Err(Problem::settings_changed());
             }
+            let name = visitor.name();
             let to = self
                 .door
-                .change(&setup, changes, &visitor.name().unwrap_or_default());
+                .change(&setup, changes, name.as_deref().unwrap_or_default());
             let command = Command::Reconfigure {
                 queue: queue.clone(),
                 to: Box::new(to.map_err(Problem::no_change)?),

@@ -446,30 +446,6 @@ pub(super) struct Traced {
     pub(super) new_id: Option<u64>,
 }
 
-/// Messages that failed in the same way.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Kind {
-    /// The first line of their error, with each number as `#`; empty: nobody said why.
-    pub(super) error: String,
-    pub(super) messages: u64,
-    /// The id of the newest.
-    pub(super) newest: u64,
-    /// How long ago that was buried, or became a dead letter.
-    pub(super) newest_ms: u64,
-    /// The queue it came from as a dead letter.
-    pub(super) from: Option<String>,
-}
-
-/// What failed, those of most messages first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Errors {
-    pub(super) errors: Vec<Kind>,
-    /// Messages that were counted.
-    pub(super) messages: u64,
-    /// Go on with this; null: all were counted.
-    pub(super) cursor: Option<String>,
-}
-
 /// Messages of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {

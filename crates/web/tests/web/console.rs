@@ -14,6 +14,11 @@ fn queue(world: &World, name: &str) -> Value {
 fn every_page_forbids_scripts_of_others_and_says_that_it_is_operational() {
     let world = World::new();
     let id = put(&world, "work", "hello");
+    // Words of RQ stand where there are scripts.
+    for word in ["OPERATIONAL", "RQ pages", ">Scripts<"] {
+        assert!(!page(&world, "/").contains(word), "{word}");
+    }
+    world.queue("job", "echo done >&3");
     for path in [
         "/".to_owned(),
         "/put?queue=work".to_owned(),
@@ -166,7 +171,12 @@ fn a_message_is_shown_as_text_json_and_bytes() {
     let id = put(&world, "work", "{\"to\":[1,2]}");
     let shown = page(&world, &format!("/messages/{id}"));
     let quoted = shown.replace("&#34;", "\"");
-    assert!(quoted.contains("{\n  \"to\": [\n"), "{quoted}");
+    for line in [
+        "<summary>\"to\": [ <span class=\"soft\">2</span></summary>",
+        "<div><span class=\"n\">1</span>,</div>",
+    ] {
+        assert!(quoted.contains(line), "{quoted}");
+    }
     assert!(quoted.contains("{\"to\":[1,2]}</pre>"), "{quoted}");
     assert!(shown.contains("00000000  7b 22 74 6f"), "{shown}");
     let id = put(&world, "work", "");
@@ -174,6 +184,69 @@ fn a_message_is_shown_as_text_json_and_bytes() {
     for path in ["/messages/0", "/messages/x", "/messages/999999999"] {
         assert_eq!(world.get(path).status, 404, "{path}");
     }
+}
+
+#[test]
+fn a_message_is_copied_and_changed_by_forms_unless_somebody_else_was_first() {
+    let world = World::new();
+    let put = |message: Value| {
+        let body = json!({ "messages": [message] });
+        let reply = world.post_json("/api/v1/queues/work/messages", &body);
+        reply.json()["ids"][0].as_u64().expect("an id")
+    };
+    let id = put(json!({"body": "a\"b<\n", "key": "k", "rank": 7, "headers": {"h": "v"}}));
+    let copy = page(&world, &format!("/put?copy={id}"));
+    for field in [
+        "a&#34;b&#60;\n</textarea>",
+        "name=\"key\" value=\"k\"",
+        "name=\"rank\" inputmode=\"numeric\" value=\"7\"",
+        "value=\"h\"",
+        "value=\"v\"",
+    ] {
+        assert!(copy.contains(field), "{field}: {copy}");
+    }
+    // What is no text is typed as base64, and shown as hex at first.
+    let raw = put(json!({"body_base64": "AAH/"}));
+    let shown = page(&world, &format!("/messages/{raw}"));
+    assert!(shown.contains("id=\"way-hex\" checked"), "{shown}");
+    assert!(page(&world, &format!("/messages/{raw}/edit")).contains("AAH/"));
+    let form = page(&world, &format!("/messages/{id}/edit"));
+    let fields = |body: &str| {
+        let csrf = between(&form, "name=\"csrf\" value=\"", "\"");
+        let seen = between(&form, "name=\"seen\" value=\"", "\"");
+        format!("csrf={csrf}&seen={seen}&body={body}&as=text&rank=7&delay=")
+    };
+    let edit = format!("/messages/{id}/edit");
+    let same = world.post(&edit, &fields("a%22b%3C%0D%0A"));
+    assert_eq!(note(&world, &same), "Nothing was changed.");
+    let changed = world.post(&edit, &fields("new"));
+    let shown = page(&world, changed.leads_to());
+    assert!(
+        shown.contains("Changed: it is message") && shown.contains("new</pre>"),
+        "{shown}"
+    );
+    // It is gone; and of one that is there the second is told.
+    assert_eq!(world.post(&edit, &fields("x")).status, 404);
+    let id = put(json!({"body": "one"}));
+    let form = page(&world, &format!("/messages/{id}/edit"));
+    let csrf = between(&form, "name=\"csrf\" value=\"", "\"");
+    let stale = format!("csrf={csrf}&seen=0-1-2-3&body=two&as=text&rank=7&delay=");
+    assert_eq!(
+        world.post(&format!("/messages/{id}/edit"), &stale).status,
+        412
+    );
+}
+
+#[test]
+fn what_is_nowhere_is_a_page_for_browsers_and_a_line_for_tools() {
+    let world = World::new();
+    let line = world.get("/nowhere");
+    assert_eq!((line.status, line.text().contains("<html")), (404, false));
+    let page = world.ask("GET", "/nowhere", &[("accept", "text/html,*/*")], b"");
+    assert_eq!(page.status, 404);
+    assert!(
+        page.text().contains("This is not there") && page.text().contains("aria-label=\"Console\"")
+    );
 }
 
 #[test]

@@ -169,3 +169,9 @@ pub(crate) fn fair_op() -> impl Strategy<Value = Op> {
             1 => Just(Op::Restart),
         ]
 }
+
+/// A change of what a queue had of its own, which mostly is nothing.
+pub(super) fn reconfigure((queue, from, to): (Name, Option<Overrides>, Overrides)) -> Command {
+    let (from, to) = (Box::new(from.unwrap_or_default()), Box::new(to));
+    Command::Reconfigure { queue, from, to }
+}

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use quintet_engine::*;
 
 use super::batches::{batch, batch_pick, retry};
+use super::groups::reconfigure;
 
 /// One step. Messages are picked by an index into those that exist.
 #[derive(Clone, Debug)]
@@ -529,12 +530,7 @@ fn command() -> impl Strategy<Value = Command> {
                 Command::Configure { queue, overrides, must_exist }
             },
         ),
-        3 => (name(), prop::option::weighted(0.3, overrides()), overrides()).prop_map(
-            |(queue, from, to)| {
-                let from = Box::new(from.unwrap_or_default());
-                Command::Reconfigure { queue, from, to: Box::new(to) }
-            },
-        ),
+        3 => (name(), prop::option::weighted(0.3, overrides()), overrides()).prop_map(reconfigure),
         2 => (name(), name()).prop_map(|(parent, child)| Command::Join { parent, child }),
         1 => (name(), any::<bool>()).prop_map(|(queue, reserved)| Command::Flush { queue, reserved }),
         1 => Just(Command::FlushAll),
