@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_door::attention::{Found, Level, why_slow};
+use quintet_door::attention::why_slow;
 use quintet_door::{History, Rates, Recent, Series};
 use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
@@ -551,48 +551,6 @@ pub(super) struct Past {
     pub(super) out_per_s: Vec<Option<f64>>,
     /// The same by why they left: finished, removed, failed, dropped, expired, moved.
     pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
-}
-
-/// Why queues need attention, the worst first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Attention {
-    pub(super) findings: Vec<Finding>,
-}
-
-/// Why a queue needs attention.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Finding {
-    /// server, down, losing, failing, growing, dead_letters, stuck_leases, limit, paused or
-    /// no_consumers.
-    pub(super) rule: &'static str,
-    /// alarm or warning.
-    pub(super) level: &'static str,
-    /// null: it is about the server, or about several queues.
-    pub(super) queue: Option<String>,
-    /// A sentence.
-    pub(super) text: String,
-    /// The cause, as far as the numbers show it; may be empty.
-    pub(super) because: String,
-}
-
-impl Finding {
-    pub(super) fn of((queue, finding): Found) -> Self {
-        let queue = queue.map(|name| name.to_string());
-        let level = match finding.rule.level() {
-            Level::Alarm => "alarm",
-            Level::Warning => "warning",
-        };
-        Self {
-            rule: finding.rule.name(),
-            level,
-            text: match &queue {
-                Some(name) => format!("{name} {}", finding.says),
-                None => finding.says,
-            },
-            queue,
-            because: finding.because,
-        }
-    }
 }
 
 impl Leased {
