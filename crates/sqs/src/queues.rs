@@ -81,7 +81,11 @@ impl Sqs {
         let queue = Name::new(name.as_bytes());
         let mut overrides = queue::defaults(name, self.limits, &(self.file)(&queue));
         overrides.merge(&changes.settings);
-        overrides.tags = (!changes.tags.is_empty()).then_some(changes.tags);
+        let mut tags = changes.tags;
+        // Also tells that it was made here.
+        let now = self.door.wall().0.to_string();
+        tags.set(CHANGED, Some(now.as_bytes()));
+        overrides.tags = Some(tags);
         let create = Command::Create {
             queue,
             overrides: Box::new(overrides),

@@ -2,7 +2,9 @@
 
 use quintet_trust::{NewToken, Password};
 
-use crate::common::{Client, Data, Server, Start, await_that, http, page, text, whole_page};
+use crate::common::{
+    Client, Connection, Data, PATIENCE, Server, Start, await_that, http, page, text, whole_page,
+};
 
 /// Sends a form with the token of the page at `from`; answers the status.
 fn send(server: &Server, from: &str, path: &str) -> u16 {
@@ -419,9 +421,18 @@ fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
         !other.contains("id=\"elsewhere\"") && !other.contains("<dt>Keys</dt>"),
         "{other}"
     );
+    // What SQS made is marked in the list, and nothing else.
+    let (_, list) = page(&server, "/");
+    assert!(!list.contains("SQS"), "{list}");
+    let connection = Connection::tcp(server.address_of("sqs"), PATIENCE).expect("connected");
+    let create =
+        "content-type: application/x-amz-json-1.0\r\nx-amz-target: AmazonSQS.CreateQueue\r\n";
+    let body = br#"{"QueueName": "made.fifo", "Attributes": {"FifoQueue": "true"}}"#;
+    let made = http::ask(connection, "POST /", create, body).expect("a reply");
+    assert_eq!(made.status, 200, "{}", made.body);
     let (_, list) = page(&server, "/");
     assert!(
-        list.contains("<span class=\"tag\">SQS FIFO</span>")
+        list.matches("<span class=\"tag\">SQS FIFO</span>").count() == 1
             && list.contains("ApproximateNumberOfMessagesNotVisible"),
         "{list}"
     );

@@ -8,16 +8,67 @@ use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::Uri;
 use hyper::header::{ETAG, HeaderValue};
-use quintet_door::Change;
+use quintet_door::{Change, Setting};
 use quintet_engine::{Command, Name, QueueSetup, Refusal};
+use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{InForce, Setup};
 use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
+
+/// A setting of a queue that is in force.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct InForce {
+    /// As in a `[[queue]]` table.
+    key: String,
+    /// As such a table says it: a number, true or false, a text, a list.
+    #[schema(value_type = Value)]
+    value: Value,
+    /// `default`, `file`, or `queue`: set for this queue while the server ran.
+    source: &'static str,
+    /// The configuration file forbids changes over the API.
+    locked: bool,
+    /// Of the source `queue`: the user who set it, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_by: Option<String>,
+    /// When, ms since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_at_ms: Option<u64>,
+    /// What it does, with unit and range.
+    help: String,
+}
+
+impl InForce {
+    fn of(setting: Setting) -> Self {
+        // What TOML says of a number, a flag, a text or a list of them is JSON.
+        let value = serde_json::from_str(&setting.value);
+        Self {
+            key: setting.key,
+            value: value.unwrap_or(Value::String(setting.value)),
+            source: setting.source.name(),
+            locked: setting.locked,
+            set_at_ms: setting.set_by.as_ref().map(|by| by.at_ms),
+            set_by: setting.set_by.map(|by| by.name),
+            help: setting.help,
+        }
+    }
+}
+
+/// How a queue is set up.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Setup {
+    queue: String,
+    /// In the order of the documentation.
+    settings: Vec<InForce>,
+    /// The queue whose puts it gets copies of.
+    parent: Option<String>,
+    /// Queues that get copies of its puts.
+    children: Vec<String>,
+}
 
 /// How often a change is decided again that met another one.
 const TRIES: usize = 8;

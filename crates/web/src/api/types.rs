@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::attention::{Found, Level, why_slow};
-use quintet_door::{History, Rates, Recent, Series, Setting};
+use quintet_door::{History, Rates, Recent, Series};
 use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -432,40 +432,6 @@ pub(super) struct Queues {
     pub(super) cursor: Option<String>,
 }
 
-/// A setting of a queue that is in force.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct InForce {
-    /// As in a `[[queue]]` table.
-    pub(super) key: String,
-    /// As such a table says it: a number, true or false, a text, a list.
-    #[schema(value_type = Value)]
-    pub(super) value: Value,
-    /// `default`, `file`, or `queue`: set for this queue while the server ran.
-    pub(super) source: &'static str,
-    /// The configuration file forbids changes over the API.
-    pub(super) locked: bool,
-    /// Of the source `queue`: the user who set it, if that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) set_by: Option<String>,
-    /// When, ms since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) set_at_ms: Option<u64>,
-    /// What it does, with unit and range.
-    pub(super) help: String,
-}
-
-/// How a queue is set up.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Setup {
-    pub(super) queue: String,
-    /// In the order of the documentation.
-    pub(super) settings: Vec<InForce>,
-    /// The queue whose puts it gets copies of.
-    pub(super) parent: Option<String>,
-    /// Queues that get copies of its puts.
-    pub(super) children: Vec<String>,
-}
-
 /// A queue that is to get copies of another's puts.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -593,22 +559,6 @@ impl Finding {
             },
             queue,
             because: finding.because,
-        }
-    }
-}
-
-impl InForce {
-    pub(super) fn of(setting: Setting) -> Self {
-        // What TOML says of a number, a flag, a text or a list of them is JSON.
-        let value = serde_json::from_str(&setting.value);
-        Self {
-            key: setting.key,
-            value: value.unwrap_or(Value::String(setting.value)),
-            source: setting.source.name(),
-            locked: setting.locked,
-            set_at_ms: setting.set_by.as_ref().map(|by| by.at_ms),
-            set_by: setting.set_by.map(|by| by.name),
-            help: setting.help,
         }
     }
 }
