@@ -414,38 +414,6 @@ pub(super) struct Shown {
     pub(super) lease: Option<String>,
 }
 
-/// What is known of a message.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
-pub(super) struct Traced {
-    pub(super) id: u64,
-    /// As in a list of messages; `gone`: it is none of them.
-    pub(super) state: &'static str,
-    /// A sentence.
-    pub(super) text: String,
-    /// Where it is, was, or went to; null: that queue is gone.
-    pub(super) queue: Option<String>,
-    pub(super) created_ms: Option<u64>,
-    /// Leases so far.
-    pub(super) attempts: Option<u32>,
-    /// Tries that failed, as the queue's policy counts them.
-    pub(super) failures: Option<u32>,
-    /// Who works on it.
-    pub(super) holder: Option<String>,
-    /// When that lease ends; null: it has no end, or there is none.
-    pub(super) until_ms: Option<u64>,
-    /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
-    /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
-    /// enough), `replaced` (by a repeat), `failed`, `edited` (with a new body it has another id),
-    /// `moved` (to another shard, where it has another id).
-    pub(super) end: Option<&'static str>,
-    /// When it went.
-    pub(super) at_ms: Option<u64>,
-    /// Who did it, as far as it is known.
-    pub(super) by: Option<String>,
-    /// The id of the message that it is now, or that took its place.
-    pub(super) new_id: Option<u64>,
-}
-
 /// Messages of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {
