@@ -390,7 +390,7 @@ impl QueueSpec {
 }
 
 fn locked_of(value: &toml::Value) -> Result<u64, String> {
-    let wrong = || "takes a list of settings, such as [\"take_rate\"]".to_owned();
+    let wrong = || takes("a list of settings, such as [\"take_rate\"]", value);
     let mut locked = 0;
     for key in value.as_array().ok_or_else(wrong)? {
         let key = key.as_str().ok_or_else(wrong)?;
