@@ -143,6 +143,41 @@ fn one_less_than_each_threshold_is_quiet() {
     assert_eq!(grows(999, 1100, MINUTE), None);
     assert_eq!(grows(1000, 1099, MINUTE), None);
     assert_eq!(grows(1000, 1100, MINUTE - 1), None);
+    // A tenth more than went out, also where that is many.
+    let much = |came| {
+        judged(|stats, recent| {
+            stats.gauges.ready = 1000;
+            recent.came = came;
+            recent.left.finished = 10_000;
+        })
+    };
+    assert!(much(11_000).is_some());
+    assert_eq!(much(10_999), None);
+    // Nobody takes, somebody deletes.
+    let alone = judged(|stats, recent| {
+        stats.gauges.ready = 1000;
+        recent.came = 1100;
+        recent.left.removed = 1000;
+    });
+    assert_eq!(alone, None);
+    // Nothing is reserved, so no lease can end.
+    let idle = judged(|stats, recent| {
+        stats.gauges.ready = 9;
+        recent.no_end_ms = 10 * MINUTE;
+    });
+    assert_eq!(idle, None);
+    // A limit that holds nothing back, or not for long.
+    let limited = |ready, oldest_ms| {
+        judged(|stats, _| {
+            stats.gauges.ready = ready;
+            stats.gauges.waiters = 1;
+            stats.oldest_ms = oldest_ms;
+            stats.limited = true;
+        })
+    };
+    assert!(limited(1, 5 * MINUTE).is_some_and(|(rule, _)| rule == Rule::Limit));
+    assert_eq!(limited(0, 5 * MINUTE), None);
+    assert_eq!(limited(1, 5 * MINUTE - 1), None);
     // Messages that a bury or an expiry moves to another queue are not lost.
     assert_eq!(judged(|_, recent| recent.left.moved = 50), None);
     let timeouts = |timeouts, finished| {
@@ -184,6 +219,8 @@ fn a_queue_without_consumers_is_told_only_where_that_means_something() {
     assert_eq!(without(|stats, _| stats.gauges.reserved = 1), None);
     // A dead-letter queue: nothing was put there, all of it was moved there.
     assert_eq!(without(|stats, _| stats.totals.moved_in = 10), None);
+    let mixed = without(|stats, _| (stats.totals.moved_in, stats.totals.puts) = (10, 1));
+    assert!(mixed.is_some());
     let muted = Thresholds {
         muted: vec!["archive*".to_owned()],
         ..Thresholds::default()
@@ -192,6 +229,14 @@ fn a_queue_without_consumers_is_told_only_where_that_means_something() {
     stats.gauges.ready = 10;
     stats.oldest_ms = 5 * MINUTE;
     assert!(muted.judge(&stats, None).is_some());
+    let off = Thresholds {
+        unconsumed: 0,
+        ..Thresholds::default()
+    };
+    assert_eq!(off.judge(&stats, None), None);
+    let mut empty = stats.clone();
+    empty.gauges.ready = 0;
+    assert!(!muted.is_unconsumed(&empty, None));
     stats.name = Name::from("archive.2026");
     assert_eq!(muted.judge(&stats, None), None);
 }
@@ -215,7 +260,7 @@ fn a_rule_whose_threshold_is_zero_is_off() {
     stats.oldest_ms = 1 << 40;
     let mut recent = Recent {
         span_ms: MINUTE,
-        came: 1 << 20,
+        came: 1 << 22,
         failures: 1 << 20,
         timeouts: 1 << 20,
         dead: 1 << 20,

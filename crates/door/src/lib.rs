@@ -31,8 +31,8 @@ pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use told::{
-    AuditLine, Change, ClusterSeen, HookEvent, LogSeen, NoChange, NodeSeen, Parts, Reloads, SetBy,
-    Setting, Source,
+    AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, Reloads,
+    SetBy, Setting, Source,
 };
 pub use worker::WorkerAct;
 

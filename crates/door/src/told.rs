@@ -100,6 +100,15 @@ pub struct HookEvent {
     pub last_error: Option<String>,
 }
 
+/// What an act came to, beside that it was done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Did {
+    /// Messages it was done to.
+    pub messages: Option<u64>,
+    /// The id that its message has from then on.
+    pub new_id: Option<u64>,
+}
+
 /// A line of the audit: an administrative act, or a login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditLine {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use quintet_door::AuditLine;
+use quintet_door::{AuditLine, Did};
 use quintet_host::locked;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,12 @@ pub(crate) struct Act {
     /// Of an act in steps, how many more of them came since the line before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) steps: u64,
+    /// Messages it was done to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) messages: Option<u64>,
+    /// The id that its message has from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) new_id: Option<u64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -52,11 +58,20 @@ fn is_zero(number: &u64) -> bool {
 impl Act {
     /// What came of it, and of how many steps.
     fn told(&self) -> String {
-        match self.steps {
-            0 => self.result.clone(),
-            1 => format!("{} (1 step more)", self.result),
-            steps => format!("{} ({steps} steps more)", self.result),
+        let mut told = self.result.clone();
+        if let Some(messages) = self.messages {
+            let messages = quintet_door::words::of(messages, "message", "messages");
+            told.push_str(&format!(", {messages}"));
         }
+        if let Some(id) = self.new_id {
+            told.push_str(&format!(", now message {id}"));
+        }
+        match self.steps {
+            0 => {}
+            1 => told.push_str(" (1 step more)"),
+            steps => told.push_str(&format!(" ({steps} steps more)")),
+        }
+        told
     }
 
     fn is_step_of(&self, of: &Act) -> bool {
@@ -112,7 +127,20 @@ impl Audit {
         what: &str,
         result: &str,
     ) {
-        self.write(&Self::act(who, from, act, what, result));
+        self.note_did(who, from, act, what, result, Did::default());
+    }
+
+    /// The same of an act that came to something.
+    pub(crate) fn note_did(
+        &self,
+        who: &str,
+        from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        result: &str,
+        did: Did,
+    ) {
+        self.write(&Self::act(who, from, act, what, result, did));
     }
 
     /// The same of an act that is done in steps: those that follow one another
@@ -124,18 +152,26 @@ impl Audit {
         from: Option<IpAddr>,
         act: &str,
         what: &str,
-        result: &str,
+        (result, did): (&str, Did),
     ) {
-        let act = Self::act(who, from, act, what, result);
+        let act = Self::act(who, from, act, what, result, did);
         let mut steps = locked(&self.steps);
         if let Some(last) = steps
             .as_mut()
             .filter(|last| goes_on && act.is_step_of(last))
         {
             last.steps += 1;
+            last.messages = match (last.messages, act.messages) {
+                (Some(before), Some(more)) => Some(before + more),
+                (before, more) => before.or(more),
+            };
             return;
         }
-        let before = steps.replace(act.clone());
+        // The line that is written now tells of its own messages.
+        let before = steps.replace(Act {
+            messages: None,
+            ..act.clone()
+        });
         drop(steps);
         self.write_steps(before);
         self.write(&act);
@@ -161,7 +197,7 @@ impl Audit {
         }
     }
 
-    fn act(who: &str, from: Option<IpAddr>, act: &str, what: &str, result: &str) -> Act {
+    fn act(who: &str, from: Option<IpAddr>, act: &str, what: &str, result: &str, did: Did) -> Act {
         Act {
             at_ms: wall_ms(),
             who: who.to_owned(),
@@ -170,6 +206,8 @@ impl Audit {
             what: what.to_owned(),
             result: result.to_owned(),
             steps: 0,
+            messages: did.messages,
+            new_id: did.new_id,
         }
     }
 
@@ -312,7 +350,12 @@ mod tests {
     fn an_act_in_steps_is_a_line_and_the_number_of_the_others() {
         let dir = tempfile::tempdir().expect("a folder");
         let audit = Audit::new(dir.path());
-        let step = |goes_on, who: &str| audit.note_step(goes_on, who, None, "move", "a b", "ok");
+        let did = Did {
+            messages: Some(2),
+            new_id: None,
+        };
+        let step =
+            |goes_on, who: &str| audit.note_step(goes_on, who, None, "move", "a b", ("ok", did));
         step(false, "ann");
         (0..3).for_each(|_| step(true, "ann"));
         // Another's, and one that only says that it goes on.
@@ -325,11 +368,11 @@ mod tests {
         let told = |act: &Act| format!("{} {}", act.who, act.told());
         let told: Vec<String> = acts.iter().map(told).collect();
         let expected = [
-            "ann ok",
-            "ann ok (3 steps more)",
-            "bob ok",
-            "bob ok",
-            "bob ok (1 step more)",
+            "ann ok, 2 messages",
+            "ann ok, 6 messages (3 steps more)",
+            "bob ok, 2 messages",
+            "bob ok, 2 messages",
+            "bob ok, 2 messages (1 step more)",
         ];
         assert_eq!(told, expected);
     }

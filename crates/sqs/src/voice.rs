@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 use hyper::body::{Body as HyperBody, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
-use quintet_door::Door;
+use quintet_door::{Did, Door};
 use quintet_engine::{Caller, Name, Principal, QueueSettings};
 use quintet_web::{
     Answer, Answering, Client, Denied, Errand, Guard, Losses, Payer, Problem, Replied, Seat, Serve,
@@ -426,7 +426,8 @@ impl Sqs {
         answered.errand = errand;
         if let (Some(what), Some(gate)) = (noted, &self.guard.gate) {
             let status = answered.response.status().as_u16();
-            gate.note(principal, peer, &format!("sqs {name} {what}"), status);
+            let act = format!("sqs {name} {what}");
+            gate.note(principal, peer, &act, status, Did::default());
         }
         answered
     }

@@ -10,6 +10,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use hyper::{Method, Uri};
+use quintet_door::Did;
 use quintet_engine::{Party, Principal};
 use tokio::sync::{Notify, watch};
 
@@ -185,7 +186,7 @@ impl Clients {
             };
             if let Some((who, gate)) = logged_out {
                 let peer = client.peer.map(|peer| peer.ip().to_canonical());
-                gate.note(who, peer, "login ended", 401);
+                gate.note(who, peer, "login ended", 401, Did::default());
                 client.cut.notify_one();
             }
         }

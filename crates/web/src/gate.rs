@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
-use quintet_door::Share;
+use quintet_door::{Did, Share};
 use quintet_engine::{Name, Principal, Verb};
 
 use crate::reply::Problem;
@@ -63,7 +63,7 @@ pub trait Gate: Send + Sync {
     fn counts(&self, principal: Principal, proof: u64) -> bool;
 
     /// Writes down what a client has done to a queue or the server.
-    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16);
+    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16, did: Did);
 }
 
 /// A connection that counts, until it is dropped; `None`: it does not.

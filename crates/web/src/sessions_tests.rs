@@ -43,7 +43,7 @@ impl Gate for Everybody {
     fn may_read_metrics(&self, _: Principal) -> bool {
         true
     }
-    fn note(&self, _: Principal, _: Option<IpAddr>, _: &str, _: u16) {}
+    fn note(&self, _: Principal, _: Option<IpAddr>, _: &str, _: u16, _: quintet_door::Did) {}
     fn name_of(&self, _: Principal) -> Option<Arc<str>> {
         None
     }

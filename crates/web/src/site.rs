@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
-use quintet_door::{Door, Visit};
+use quintet_door::{Did, Door, Visit};
 use quintet_engine::{Command, Outcome, Principal};
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
@@ -264,7 +264,8 @@ impl Site {
         let noted = known.filter(|_| gate::is_administrative(request.method(), &path));
         if let (Err(_), Some((who, gate))) = (&looked, &noted) {
             let act = format!("{} {path}", request.method());
-            gate.note(*who, peer, &act, StatusCode::FORBIDDEN.as_u16());
+            let status = StatusCode::FORBIDDEN.as_u16();
+            gate.note(*who, peer, &act, status, Did::default());
         }
         looked?;
         if path == "/metrics" && request.method().is_safe() {
@@ -288,7 +289,8 @@ impl Site {
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {
                 if let Some(((who, gate), act)) = act {
-                    gate.note(who, peer, &act, response.status().as_u16());
+                    let did = response.extensions().get().copied().unwrap_or_default();
+                    gate.note(who, peer, &act, response.status().as_u16(), did);
                 }
                 Ok(response)
             }

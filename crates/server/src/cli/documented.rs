@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, Parser as _};
 use super::Cli;
 
 /// What the program says, and begins with its name.
-const SAID: &[&str] = &["quintet ready", "quintet 0.1.0"];
+const SAID: &[&str] = &["quintet ready", "quintet 0.2.0"];
 /// What a design, which says so, would have.
 const PLANNED: &[&str] = &["quintet rekey"];
 

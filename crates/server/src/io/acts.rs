@@ -97,7 +97,7 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
         shown = batch.to_string();
     }
     if let Some(id) = what.subject.message() {
-        shown = format!("{} {shown}", id.0);
+        shown = format!("{} {shown}", id.0).trim_end().to_owned();
     }
     let step = if let Command::Sweep(sweep) = command {
         Some(sweep.after.is_some())

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_door::{CronDone, CronNo, CronSeen, Reloads, TellWorkers};
+use quintet_door::{CronDone, CronNo, CronSeen, Did, Reloads, TellWorkers};
 use quintet_engine::{Caller, Party, PartyStats, Principal};
 use quintet_host::PartyKey;
 use quintet_wire::{CronAct, Given, HostAsk, WorkerSeen, WorkerState};
@@ -327,7 +327,7 @@ impl IoThread {
         conn.half_close = None;
         let given = Given::Host(text);
         if let Some(act) = conn.unfinished.take() {
-            server.audit_act(conn, &act, result_of(&given));
+            server.audit_act(conn, &act, result_of(&given), Did::default());
         }
         self.replies.push(DueReply {
             given,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quintet_door::Did;
 use quintet_engine::{Command, Outcome};
 use quintet_host::{Access, Decided};
 use quintet_wire::{Ask, Given, HostAsk};
@@ -74,7 +75,12 @@ impl IoThread {
                     match (act, self.replies.last().filter(|_| !later)) {
                         (Some(act), Some(reply)) if act.is_nothing(&reply.given) => {}
                         (Some(act), Some(reply)) => {
-                            server.audit_act(conn, &act, result_of(&reply.given));
+                            server.audit_act(
+                                conn,
+                                &act,
+                                result_of(&reply.given),
+                                did_of(&reply.given),
+                            );
                         }
                         (Some(act), None) => conn.unfinished = Some(Box::new(act)),
                         (None, _) => {}
@@ -216,6 +222,23 @@ pub(super) fn subject_of(ask: &HostAsk) -> String {
         | HostAsk::Crons
         | HostAsk::Foreign(_) => String::new(),
     }
+}
+
+/// What an act on queues came to, as the audit tells it.
+pub(super) fn did_of(given: &Given) -> Did {
+    let mut did = Did::default();
+    if let Given::Engine(outcome, _) = given {
+        if let Outcome::Put { id, .. } = outcome {
+            did.new_id = Some(id.0);
+        } else if let Outcome::Count(count) = outcome {
+            did.messages = Some(*count);
+        } else if let Outcome::Swept(swept) = outcome {
+            did.messages = Some(swept.matched);
+        } else if let Outcome::Dropped(dropped) = outcome {
+            did.messages = Some(dropped.messages);
+        }
+    }
+    did
 }
 
 /// What is written down of what came of an act.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quintet_door::Did;
 use quintet_engine::{Delivery, Outcome, Party, Principal, Verb};
 use quintet_hooks::Event;
 use quintet_host::{Need, PartyKey};
@@ -126,14 +127,14 @@ impl Server {
     }
 
     /// The same of an act on queues, which may be one of many steps.
-    pub(super) fn audit_act(&self, conn: &Conn, act: &Administers, result: &str) {
+    pub(super) fn audit_act(&self, conn: &Conn, act: &Administers, result: &str, did: Did) {
         let Administers { act, what, step } = act;
         let (who, from) = self.doer(conn);
         match step {
-            None => self.audit.note(&who, from, act, what, result),
+            None => self.audit.note_did(&who, from, act, what, result, did),
             Some(goes_on) => self
                 .audit
-                .note_step(*goes_on, &who, from, act, what, result),
+                .note_step(*goes_on, &who, from, act, what, (result, did)),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
+use quintet_door::Did;
 use quintet_engine::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_tls::{Reason, Scratch};
@@ -606,7 +607,7 @@ impl IoThread {
         self.server.dismiss(self.index, conn.origin);
         if let Some(act) = conn.unfinished.take() {
             // It goes its way, and nobody will hear how it ended.
-            self.server.audit_act(&conn, &act, "later");
+            self.server.audit_act(&conn, &act, "later", Did::default());
         }
         self.server.connection_memory.change(conn.charged, 0);
         match conn.secrecy {

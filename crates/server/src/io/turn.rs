@@ -16,7 +16,7 @@ use quintet_wire::{
 
 use super::conn::{Conn, DueReply, FREE_BYTES, Pause};
 use super::counts::{Family, Replies};
-use super::decide::{changes_server, result_of, subject_of};
+use super::decide::{changes_server, did_of, result_of, subject_of};
 use super::hooked::reply;
 use super::inbox::Feed;
 use super::secure::Secrecy;
@@ -464,7 +464,7 @@ impl IoThread {
                 if let Some(conn) = self.conns.get_mut(slot)
                     && let Some(act) = conn.unfinished.take()
                 {
-                    server.audit_act(conn, &act, result_of(&reply.given));
+                    server.audit_act(conn, &act, result_of(&reply.given), did_of(&reply.given));
                 }
                 self.replies.push(reply);
                 self.encode(slot, &server);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use quintet_door::Share;
+use quintet_door::{Did, Share};
 use quintet_engine::{Name, Principal, Verb};
 use quintet_web::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
 use quintet_wire::LoginRefused;
@@ -186,14 +186,14 @@ impl Gate for HttpGate {
         server.is_some_and(|server| server.trust.counts(principal, proof))
     }
 
-    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16) {
+    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16, did: Did) {
         if let Some(server) = self.server.upgrade() {
             let who = self.name_of(principal);
             let who = who.as_deref().unwrap_or_default();
             let act = act.escape_debug().to_string();
             server
                 .audit
-                .note(who, peer, "http", &act, &status.to_string());
+                .note_did(who, peer, "http", &act, &status.to_string(), did);
         }
     }
 }

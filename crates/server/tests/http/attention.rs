@@ -122,7 +122,8 @@ fn told(findings: &[Value]) -> Vec<(&str, &str)> {
         .iter()
         .map(|one| {
             let [queue, rule] = ["queue", "rule"].map(|key| one[key].as_str().unwrap_or_default());
-            (queue, rule)
+            // The first of several is alone until the others have waited as long.
+            (if rule == "no_consumers" { "" } else { queue }, rule)
         })
         .collect()
 }
@@ -174,7 +175,7 @@ fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
             .filter(|one| told(&last).contains(one))
             .collect();
         assert_eq!(told(&last), known.into_iter().copied().collect::<Vec<_>>());
-        last.len() == 10
+        last.len() == 10 && last[9]["queue"].is_null()
     });
     let many = last[9]["text"].as_str();
     assert_eq!(many, Some("20 queues have no consumers: 240 ready."));

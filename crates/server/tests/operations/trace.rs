@@ -172,3 +172,40 @@ fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
     server.printed(&["reload"]);
     assert_eq!(server.outputs(&["trace", &ids[1].to_string()]).2, 1);
 }
+
+#[test]
+fn the_audit_tells_how_many_messages_and_which_new_id() {
+    let server = Start {
+        listen: HTTP,
+        ..Start::default()
+    }
+    .serve();
+    let ids: Vec<u64> = (0..6).map(|_| put(&server, "work")).collect();
+    let anew = server.printed(&["edit", &ids[0].to_string(), "--body", "y"]);
+    let json = "content-type: application/json\r\n";
+    let edit = format!("PATCH /api/v1/messages/{}", ids[1]);
+    let edited = server.ask(&edit, json, "{\"body\": \"z\"}").json();
+    let purged = "POST /api/v1/queues/work/acts/purge";
+    assert_eq!(
+        server.ask(purged, json, "{\"max\": 2}").json()["messages"],
+        2
+    );
+    assert_eq!(
+        server.ask(purged, json, "{\"dry_run\": true}").json()["messages"],
+        4
+    );
+    server.printed(&["purge", "work", "--yes"]);
+    let audit = server.printed(&["audit"]);
+    for line in [
+        format!("edit {} ok, now message {}", ids[0], anew.trim()),
+        format!(
+            "http PATCH /api/v1/messages/{} 200, now message {}",
+            ids[1], edited["ids"][0]
+        ),
+        format!("http {purged} 200, 2 messages\n"),
+        format!("http {purged} 200\n"),
+        "work ok, 4 messages".to_owned(),
+    ] {
+        assert!(audit.contains(&line), "{line}: {audit}");
+    }
+}

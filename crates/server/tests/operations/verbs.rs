@@ -127,7 +127,7 @@ fn one_message_is_deleted_edited_and_found_again() {
         server
             .outputs(&["edit", "2", "--rank", "1"])
             .1
-            .contains("not found")
+            .contains("message 2 ")
     );
     let listed = server.printed(&["browse", "work"]);
     let rows: Vec<Vec<&str>> = listed

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::Uri;
-use quintet_door::{ACT_REST, ACT_STEP};
+use quintet_door::{ACT_REST, ACT_STEP, Did};
 use quintet_engine::{
     Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome, Sweep, SweepAct,
 };
@@ -258,5 +258,15 @@ pub(super) async fn act(
         }
     }
     let cursor = sweep.after.map(cursor_text);
-    Ok(reply::document(&Acted { messages, cursor }))
+    Ok(acted(&Acted { messages, cursor }, !given.dry_run))
+}
+
+/// The reply to an act on messages, whose number the audit tells if it was `done`.
+pub(super) fn acted(acted: &Acted, done: bool) -> Response {
+    let mut response = reply::document(acted);
+    response.extensions_mut().insert(Did {
+        messages: done.then_some(acted.messages),
+        new_id: None,
+    });
+    response
 }

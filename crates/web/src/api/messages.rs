@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
-use quintet_door::StoreError;
 use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
+use quintet_door::{Did, StoreError};
 use quintet_engine::{
     BatchId, Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId,
     Name, Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, Tie, When,
@@ -392,7 +392,12 @@ pub(super) async fn edit(
         id
     };
     let ids = vec![stored.0];
-    Ok(reply::document(&Stored { ids }))
+    let mut response = reply::document(&Stored { ids });
+    response.extensions_mut().insert(Did {
+        messages: None,
+        new_id: (stored != id).then_some(stored.0),
+    });
+    Ok(response)
 }
 
 /// Removes a message whatever its state; with `If-Match` only if it still is as

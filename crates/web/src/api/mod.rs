@@ -4,6 +4,7 @@
 //! it may do the shards know, as for every voice. A lease belongs to whoever
 //! has its token, not to a connection.
 
+mod attention;
 mod batches;
 mod bulk;
 mod cron;
@@ -296,7 +297,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi::document))
         .route("/events", get(events::stream))
-        .route("/attention", get(queues::attention))
+        .route("/attention", get(attention::attention))
         .route("/queues/{queue}/tail", get(tail::tail))
         .route("/queues", get(queues::list))
         .route("/queues/{queue}", get(queues::show).delete(queues::remove))

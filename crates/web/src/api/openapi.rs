@@ -7,8 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    batches, bulk, cron, events, leases, messages, names, over, queues, release, server, setup,
-    tail, trace, workers,
+    attention, batches, bulk, cron, events, leases, messages, names, over, queues, release, server,
+    setup, tail, trace, workers,
 };
 use crate::reply;
 
@@ -20,7 +20,7 @@ use crate::reply;
         license(name = "Apache-2.0 OR MIT")
     ),
     paths(
-        queues::attention,
+        attention::attention,
         tail::tail,
         queues::list,
         queues::show,

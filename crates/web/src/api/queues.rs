@@ -5,19 +5,15 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_door::attention::Findings;
 use quintet_engine::{Command, QueueStats, WallAhead};
 use serde_json::Value;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Attention, Child, Named, PastOfQueue, PauseFor, Queues};
+use super::types::{Child, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
 use crate::reply;
 use crate::visitor::Visitor;
-
-/// Findings of a list at most: some 300 KiB.
-const FINDINGS: usize = 1000;
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
@@ -51,34 +47,6 @@ pub(super) async fn list(
         cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
     };
     Ok(reply::document(&page))
-}
-
-/// Lists why queues need attention, the worst first, 1,000 at most. The console's first page shows
-/// the same. Rules and their settings: docs/attention.md.
-#[utoipa::path(get, path = "/api/v1/attention", operation_id = "show_attention", tag = "queues",
-    responses((status = 200, body = Attention), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn attention(
-    State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    read::Query::of(&uri, &[], &[])?;
-    let thresholds = api.door.thresholds();
-    let mut found = Findings::new(FINDINGS);
-    let mut next = Some((0, 0));
-    while let Some(from) = next.take() {
-        let page = api.queue_page(&visitor, from).await?;
-        for stats in page.queues {
-            let recent = api.door.recent(&stats);
-            if let Some(finding) = thresholds.judge(&stats, recent.as_ref()) {
-                found.add(&stats.name, finding);
-            }
-        }
-        next = page.next;
-    }
-    let found = found.ranked(api.door.unready()).into_iter();
-    let findings = found.map(types::Finding::of).collect();
-    Ok(reply::document(&Attention { findings }))
 }
 
 /// Numbers of a queue: what it holds, and what went through it.

@@ -17,7 +17,6 @@ use super::problem::Problem;
 use super::server::must_operate;
 use super::types::{Acted, Released};
 use super::{Api, bulk, read};
-use crate::reply;
 use crate::visitor::Visitor;
 
 /// Slices of a queue in one request.
@@ -112,7 +111,7 @@ pub(super) async fn of_queue(
         }
     }
     let cursor = sweep.after.map(bulk::cursor_text);
-    Ok(reply::document(&Acted { messages, cursor }))
+    Ok(bulk::acted(&Acted { messages, cursor }, true))
 }
 
 /// Ends the lease that was seen, and no later one.
@@ -159,5 +158,5 @@ pub(super) async fn of_connection(
         messages += count;
     }
     let cursor = None;
-    Ok(reply::document(&Acted { messages, cursor }))
+    Ok(bulk::acted(&Acted { messages, cursor }, true))
 }

@@ -6,14 +6,48 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use quintet_door::words;
 use quintet_engine::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb, WallAhead};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::holder::Holders;
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Shown, Traced};
+use super::types::Shown;
 use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
+
+/// What is known of a message.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Traced {
+    id: u64,
+    /// As in a list of messages; `gone`: it is none of them.
+    state: &'static str,
+    /// A sentence.
+    text: String,
+    /// Where it is, was, or went to; null: that queue is gone.
+    queue: Option<String>,
+    created_ms: Option<u64>,
+    /// Leases so far.
+    attempts: Option<u32>,
+    /// Tries that failed, as the queue's policy counts them.
+    failures: Option<u32>,
+    /// Who works on it.
+    holder: Option<String>,
+    /// When that lease ends; null: it has no end, or there is none.
+    until_ms: Option<u64>,
+    /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
+    /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
+    /// enough), `replaced` (by a repeat), `failed`, `edited` (with a new body it has another id),
+    /// `moved` (to another shard, where it has another id).
+    end: Option<&'static str>,
+    /// When it went.
+    at_ms: Option<u64>,
+    /// Who did it, as far as it is known.
+    by: Option<String>,
+    /// The id of the message that it is now, or that took its place.
+    new_id: Option<u64>,
+}
 
 /// What became of a message: where it is and who works on it, or how it went, when and by whom. Of
 /// messages that are gone the newest are known (`ends_max`).

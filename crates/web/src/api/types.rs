@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_door::attention::{Found, Level, why_slow};
+use quintet_door::attention::why_slow;
 use quintet_door::{History, Rates, Recent, Series};
 use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
@@ -414,38 +414,6 @@ pub(super) struct Shown {
     pub(super) lease: Option<String>,
 }
 
-/// What is known of a message.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
-pub(super) struct Traced {
-    pub(super) id: u64,
-    /// As in a list of messages; `gone`: it is none of them.
-    pub(super) state: &'static str,
-    /// A sentence.
-    pub(super) text: String,
-    /// Where it is, was, or went to; null: that queue is gone.
-    pub(super) queue: Option<String>,
-    pub(super) created_ms: Option<u64>,
-    /// Leases so far.
-    pub(super) attempts: Option<u32>,
-    /// Tries that failed, as the queue's policy counts them.
-    pub(super) failures: Option<u32>,
-    /// Who works on it.
-    pub(super) holder: Option<String>,
-    /// When that lease ends; null: it has no end, or there is none.
-    pub(super) until_ms: Option<u64>,
-    /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
-    /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
-    /// enough), `replaced` (by a repeat), `failed`, `edited` (with a new body it has another id),
-    /// `moved` (to another shard, where it has another id).
-    pub(super) end: Option<&'static str>,
-    /// When it went.
-    pub(super) at_ms: Option<u64>,
-    /// Who did it, as far as it is known.
-    pub(super) by: Option<String>,
-    /// The id of the message that it is now, or that took its place.
-    pub(super) new_id: Option<u64>,
-}
-
 /// Messages of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {
@@ -551,48 +519,6 @@ pub(super) struct Past {
     pub(super) out_per_s: Vec<Option<f64>>,
     /// The same by why they left: finished, removed, failed, dropped, expired, moved.
     pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
-}
-
-/// Why queues need attention, the worst first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Attention {
-    pub(super) findings: Vec<Finding>,
-}
-
-/// Why a queue needs attention.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Finding {
-    /// server, down, losing, failing, growing, dead_letters, stuck_leases, limit, paused or
-    /// no_consumers.
-    pub(super) rule: &'static str,
-    /// alarm or warning.
-    pub(super) level: &'static str,
-    /// null: it is about the server, or about several queues.
-    pub(super) queue: Option<String>,
-    /// A sentence.
-    pub(super) text: String,
-    /// The cause, as far as the numbers show it; may be empty.
-    pub(super) because: String,
-}
-
-impl Finding {
-    pub(super) fn of((queue, finding): Found) -> Self {
-        let queue = queue.map(|name| name.to_string());
-        let level = match finding.rule.level() {
-            Level::Alarm => "alarm",
-            Level::Warning => "warning",
-        };
-        Self {
-            rule: finding.rule.name(),
-            level,
-            text: match &queue {
-                Some(name) => format!("{name} {}", finding.says),
-                None => finding.says,
-            },
-            queue,
-            because: finding.because,
-        }
-    }
 }
 
 impl Leased {
