@@ -151,7 +151,7 @@ pub(super) async fn settings(
 /// configuration file until it is cleared; null clears. With `If-Match` only if the settings are as
 /// they were seen.
 #[utoipa::path(patch, path = "/api/v1/queues/{queue}/settings", operation_id = "change_settings", tag = "queues",
-    params(("queue" = String, Path), ("If-Match" = Option<String>, Header)), request_body = Object,
+    params(("queue" = String, Path), ("If-Match" = Option<String>, Header)), request_body(content = Object, description = "at least one setting"),
     responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn change(
@@ -168,6 +168,10 @@ pub(super) async fn change(
         (key, value)
     });
     let changes: Vec<Change> = changes.collect();
+    if changes.is_empty() {
+        let detail = "say what changes, such as {\"take_rate\": \"5/s\"}";
+        return Err(Problem::field("settings", detail));
+    }
     let setup = api
         .change(&visitor, &queue, &changes, seen.as_deref())
         .await?;
