@@ -291,7 +291,7 @@ impl LocalLog {
             let error = self.refused("begin", &name, 0, error);
             if matches!(error, LogError::NoSpace { .. }) {
                 if is_spare {
-                    self.give_back(made)?;
+                    self.spares.give(made);
                 } else if let Err(error) = self.storage.remove(&from) {
                     return Err(self.failure.record(LogError::io("remove", &from, 0, error)));
                 }
@@ -301,7 +301,7 @@ impl LocalLog {
         if is_spare && let Err(error) = self.storage.rename(&from, &name) {
             let error = self.refused("rename", &from, 0, error);
             if matches!(error, LogError::NoSpace { .. }) {
-                self.give_back(made)?;
+                self.spares.give(made);
             }
             return Err(error);
         }
@@ -323,15 +323,6 @@ impl LocalLog {
         self.current = Some(file);
         self.begin = false;
         Ok(())
-    }
-
-    /// Keeps a spare that could not be begun for the next try.
-    fn give_back(&self, spare: Spare) -> Result<(), LogError> {
-        let given = self.spares.give(spare);
-        given.map_err(|error| {
-            self.failure
-                .record(LogError::io("remove", "a spare", 0, error))
-        })
     }
 
     /// A full disk refuses and leaves the log as it was; everything else is final.
@@ -661,8 +652,7 @@ impl Retire {
             file,
             bytes: made,
         };
-        let given = self.spares.give(spare);
-        given.map_err(|error| fail("remove a spare beside", error))?;
+        self.spares.give(spare);
         Ok(bytes)
     }
 }

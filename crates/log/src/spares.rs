@@ -250,12 +250,9 @@ impl Spares {
     }
 
     /// Adds a spare whose name is durable.
-    ///
-    /// # Errors
-    /// One too many could not be removed.
-    pub(crate) fn give(&self, spare: Spare) -> std::io::Result<()> {
+    pub(crate) fn give(&self, spare: Spare) {
         self.0.low.store(false, Ordering::Release);
-        self.0.add(spare)
+        self.0.add(spare);
     }
 }
 
@@ -273,18 +270,21 @@ impl Keeper {
     }
 
     /// Adds a spare, and removes the shortest if there is one too many.
-    fn add(&self, spare: Spare) -> std::io::Result<()> {
+    fn add(&self, spare: Spare) {
         let shortest = {
             let mut ready = self.ready();
             ready.files.push(spare);
             if ready.files.len() <= self.want {
-                return Ok(());
+                return;
             }
             let files = ready.files.iter().enumerate();
             let shortest = files.min_by_key(|(_, spare)| spare.bytes);
             shortest.map(|(at, _)| at).map(|at| ready.files.remove(at))
         };
-        shortest.map_or(Ok(()), |spare| self.storage.remove(&spare.name))
+        if let Some(spare) = shortest {
+            // Best effort: the next start removes it.
+            self.storage.remove(&spare.name).ok();
+        }
     }
 
     fn ready(&self) -> MutexGuard<'_, Ready> {
@@ -315,9 +315,8 @@ impl Keeper {
             .rename(&tmp, &name)
             .and_then(|()| self.storage.sync_dir())
             .map_err(|error| failed("rename", &tmp, error))?;
-        let spare = Spare { name, file, bytes };
-        self.add(spare)
-            .map_err(|error| failed("remove", "a spare", error))
+        self.add(Spare { name, file, bytes });
+        Ok(())
     }
 
     /// One slice; true when it completed a spare.
@@ -364,8 +363,7 @@ impl Keeper {
             .map_err(|error| failed("sync the directory of", &name, error))?;
         let file = Arc::clone(&current.file);
         *filling = None;
-        self.add(Spare { name, file, bytes })
-            .map_err(|error| failed("remove", "a spare", error))?;
+        self.add(Spare { name, file, bytes });
         Ok(true)
     }
 }
