@@ -1,4 +1,4 @@
-//! What becomes of a queue's messages, for a client that follows it.
+//! The events of a queue's messages, for a client that follows it.
 
 use quintet_engine::{MessageId, Ms};
 

@@ -112,7 +112,7 @@ pub trait Door: Send + Sync {
         None
     }
 
-    /// What became of a queue's messages from event number `after` on, 0: from now on; the queue is
+    /// The events of a queue's messages from number `after` on, 0: from now on; the queue is
     /// followed as long as somebody asks. `None`: too many others are.
     fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
         let _ = (queue, after);
@@ -129,12 +129,12 @@ pub trait Door: Send + Sync {
         String::new()
     }
 
-    /// What of it is configured.
+    /// The parts of the server that are configured.
     fn parts(&self) -> Parts {
         Parts::default()
     }
 
-    /// What became of a message that is gone. `None`: that is not known.
+    /// The end of a message that is gone. `None`: that is not known.
     fn end_of(&self, id: MessageId) -> Option<Ending> {
         let _ = id;
         None

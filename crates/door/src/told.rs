@@ -18,7 +18,7 @@ pub struct Setting {
     pub set_by: Option<SetBy>,
 }
 
-/// Who set a setting, and when.
+/// The user that set a setting, and when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetBy {
     /// The user's name; empty: nobody in particular.
@@ -100,7 +100,7 @@ pub struct HookEvent {
     pub last_error: Option<String>,
 }
 
-/// What an act came to, beside that it was done.
+/// The result of an act, beside that it was done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Did {
     /// Messages it was done to.

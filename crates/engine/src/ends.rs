@@ -1,4 +1,4 @@
-//! What became of messages that are gone.
+//! The ends of messages that are gone.
 
 use crate::command::Caller;
 use crate::fact::Removal;
@@ -76,7 +76,7 @@ impl From<Removal> for Ended {
     }
 }
 
-/// What became of a message, as far as it is known ([`crate::Settings::ends_max`]).
+/// The end of a message, as far as it is known ([`crate::Settings::ends_max`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ending {
     /// Where it was, or went to; `None`: that queue is gone.
@@ -84,7 +84,7 @@ pub struct Ending {
     pub why: Ended,
     /// Engine time.
     pub at: Ms,
-    /// Who did it; `None`: nobody's command, or it was before the last start.
+    /// The caller that did it; `None`: nobody's command, or it was before the last start.
     pub by: Option<Caller>,
     /// Its id from then on.
     pub is_now: Option<MessageId>,

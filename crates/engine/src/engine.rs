@@ -698,12 +698,12 @@ impl Engine {
         self.store.replays_epoch(epoch);
     }
 
-    /// What is replayed from now on happened at this time.
+    /// Facts that are replayed from now on happened at this time.
     pub fn replays_time(&mut self, now: Ms) {
         self.store.happen(now);
     }
 
-    /// What became of a message that is gone, or was moved from another shard; `None`: it is not
+    /// The end of a message that is gone, or was moved from another shard; `None`: it is not
     /// known.
     pub fn end_of(&self, id: MessageId) -> Option<Ending> {
         self.store.end_of(id)

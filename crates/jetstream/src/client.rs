@@ -469,7 +469,7 @@ impl Stream for JetStream {
     }
 }
 
-/// What the leader says, asked over this connection. `None`: nobody leads, or nobody answers.
+/// The leader's answer, asked over this connection. `None`: nobody leads, or nobody answers.
 async fn ends(line: &Line, names: &Names) -> Option<Ends> {
     let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
     let info = api::info(&reply)?.ok()?;

@@ -218,7 +218,7 @@ fn with_body(message: &Message, what: &'static str) -> Happened {
     }
 }
 
-/// What a fact means to somebody who follows its queue.
+/// The event of a fact, for a client that follows its queue.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the rest happens to no message"

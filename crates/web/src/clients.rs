@@ -31,7 +31,7 @@ pub struct Clients {
     crowded: AtomicU64,
     /// The minute in which the log last said so, from 1.
     crowded_told: AtomicU64,
-    /// Who took what by the newest requests.
+    /// The takers of the newest requests.
     pub(crate) takers: Takers,
 }
 

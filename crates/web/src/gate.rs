@@ -69,7 +69,7 @@ pub trait Gate: Send + Sync {
 /// A connection that counts, until it is dropped; `None`: it does not.
 pub type Counted = Option<Box<dyn Send + Sync>>;
 
-/// Who a connection's client is, by whoever accepted the connection.
+/// The client of a connection, as the one who accepted it knows it.
 #[derive(Clone)]
 pub struct Known {
     pub principal: Principal,

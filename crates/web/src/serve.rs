@@ -161,7 +161,7 @@ pub struct Linked {
     pub peer: Option<SocketAddr>,
     /// Who the client is by a certificate that the node it came through has checked.
     pub identity: Option<Arc<Identity>>,
-    /// Who the client is as long as its requests show no login.
+    /// The client as long as its requests show no login.
     pub known: Option<Known>,
     /// Kept as long as the connection is there.
     pub counted: Counted,
@@ -529,7 +529,7 @@ struct From {
     peer: Option<SocketAddr>,
     /// Who its client is, if a certificate says so.
     identity: Option<Arc<Identity>>,
-    /// Who it is without a login.
+    /// The client without a login.
     known: Option<Known>,
     came: Came,
     /// As long as it is there, it counts.

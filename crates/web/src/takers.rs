@@ -11,7 +11,7 @@ const TAKERS_MAX: usize = 10_000;
 /// Bytes of a worker's name.
 pub(crate) const WORKER_MAX: usize = 255;
 
-/// Who sent a request that took messages.
+/// The sender of a request that took messages.
 #[derive(Clone, Default)]
 pub(crate) struct Taker {
     pub(crate) user: Option<Arc<str>>,

@@ -1,4 +1,4 @@
-//! What became of messages that are gone: the newest ends, in memory.
+//! The ends of messages that are gone: the newest, in memory.
 //!
 //! Follows from the facts, so what the log still tells is here again after a start; who did it is
 //! not in the log.
@@ -9,7 +9,7 @@ use crate::ends::{Ended, Ending};
 use crate::message::{At, Message, MessageId, QueueId};
 use crate::time::Ms;
 
-/// What is known of an end beside its id.
+/// An end without its id.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rest {
     at: Ms,
@@ -181,7 +181,7 @@ impl Ends {
 }
 
 impl Durable {
-    /// What became of a message that is gone; `None`: it is not known.
+    /// The end of a message that is gone; `None`: it is not known.
     pub(crate) fn end_of(&self, id: MessageId) -> Option<Ending> {
         let rest = self.ends.find(id)?;
         let renamed = rest.why.renames() && rest.more != 0;

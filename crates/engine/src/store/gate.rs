@@ -162,7 +162,7 @@ impl Engine {
 
 /// What changes without a fact.
 impl Store {
-    /// What is applied from now on happens at this time.
+    /// Facts that are applied from now on happen at this time.
     #[inline]
     pub(crate) fn happen(&mut self, now: Ms) {
         self.0.ends.happen(now);

@@ -1,4 +1,4 @@
-//! What became of messages that are gone.
+//! The ends of messages that are gone.
 
 use quintet_engine::*;
 use quintet_sim::world::{World, reserve};

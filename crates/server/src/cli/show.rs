@@ -244,7 +244,7 @@ fn state(queue: &Value) -> &'static str {
     }
 }
 
-/// What a queue has counted, as the control channel tells it.
+/// A queue's counters, as the control channel tells them.
 pub(super) fn totals(queue: &Value) -> QueueTotals {
     let names = QueueTotals::NAMES.iter();
     let told = names.map(|name| queue[format!("total_{name}")].as_u64().unwrap_or(0));

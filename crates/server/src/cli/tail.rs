@@ -79,7 +79,7 @@ impl Tail {
     }
 }
 
-/// What happened to a queue's messages since the request before; 0: this is the first one.
+/// The changes of a queue's messages since the request before; 0: this is the first one.
 ///
 /// # Errors
 /// The server's no, or it is gone.

@@ -63,7 +63,7 @@ pub(crate) fn changed(
     Ok(own)
 }
 
-/// Who set the setting of this key of a queue's own.
+/// The user that set the setting of this key of a queue's own.
 pub(super) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
     let tags = setup.own.tags.as_ref()?;
     let stamp = std::str::from_utf8(tags.get(&tag(key))?).ok()?;

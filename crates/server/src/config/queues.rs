@@ -8,7 +8,7 @@ use quintet_engine::{
 use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, word};
 use super::units::{parse_rate, show_bytes, show_duration, show_rate};
 
-/// What begins the names of tags that say who set a setting and when.
+/// The prefix of tags that say who set a setting and when.
 pub(super) const SET_BY: &[u8] = b"quintet:set:";
 
 /// One setting of a queue.

@@ -224,7 +224,7 @@ pub(super) fn subject_of(ask: &HostAsk) -> String {
     }
 }
 
-/// What an act on queues came to, as the audit tells it.
+/// The result of an act on queues, as the audit tells it.
 pub(super) fn did_of(given: &Given) -> Did {
     let mut did = Did::default();
     if let Given::Engine(outcome, _) = given {

@@ -1,4 +1,4 @@
-//! What became of message N.
+//! The end of message N.
 
 use quintet_engine::shard_of_queue;
 use serde_json::Value;

@@ -132,7 +132,7 @@ struct Kind {
     from: Option<String>,
 }
 
-/// What failed, those of most messages first.
+/// The errors, those of most messages first.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Errors {
     errors: Vec<Kind>,

@@ -1,4 +1,4 @@
-//! Who holds a lease, as far as it is known.
+//! The holder of a lease, as far as it is known.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ struct Connection {
 #[derive(Default)]
 pub(crate) struct Holders(HashMap<u64, Connection>);
 
-/// Who holds a lease.
+/// The holder of a lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holder {
     pub(crate) connection: Option<u64>,
@@ -85,7 +85,7 @@ impl Api {
         Ok(Holders(all.into_iter().map(|one| (one.id, one)).collect()))
     }
 
-    /// Who holds this lease.
+    /// The holder of this lease.
     pub(crate) fn holder(&self, visitor: &Visitor, lease: &Lease, all: &Holders) -> Holder {
         let bound = lease.bound == Bound::Connection && lease.party != Party(0);
         let mut holder = Holder {
@@ -158,7 +158,7 @@ impl Api {
         Ok(found.map(|(_, lease)| *lease))
     }
 
-    /// Who holds a reserved message, and for how long yet, in words.
+    /// The holder of a reserved message, and for how long yet, in words.
     pub(crate) async fn held_by(
         &self,
         visitor: &Visitor,

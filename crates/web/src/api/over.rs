@@ -133,7 +133,7 @@ pub(crate) struct Over {
     pub(crate) messages: Vec<(Message, Name)>,
     /// Where to go on; `None`: that was all.
     pub(crate) next: Option<String>,
-    /// What they hold of the memory.
+    /// Their share of the memory.
     _room: Vec<Share>,
 }
 

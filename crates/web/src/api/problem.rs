@@ -182,7 +182,7 @@ impl Problem {
         Self::refused(Refusal::NotFound)
     }
 
-    /// What became of a message is not known.
+    /// The end of a message is not known.
     pub(crate) fn no_trace(id: MessageId) -> Self {
         let detail = format!(
             "nothing is known of message {}: it was never there, or more messages than ends_max \

@@ -38,7 +38,7 @@ struct InForce {
     /// When, ms since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_at_ms: Option<u64>,
-    /// What it does, with unit and range.
+    /// Its effect, with unit and range.
     help: String,
 }
 
@@ -73,7 +73,7 @@ struct Setup {
 /// How often a change is decided again that met another one.
 const TRIES: usize = 8;
 
-/// What tells these settings from others.
+/// The version of these settings.
 pub(crate) fn version(setup: &QueueSetup) -> String {
     let mut hasher = DefaultHasher::new();
     format!("{:?}{:?}", setup.own, setup.settings).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What becomes of a queue's messages, for who follows it.
+//! The events of a queue's messages, for a client that follows it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::bytes_in_json::lossy;
 use crate::reply;
 use crate::visitor::Visitor;
 
-/// What became of a queue's messages.
+/// The events of a queue's messages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Tail {
     /// Oldest first.
@@ -63,7 +63,7 @@ impl Tail {
     }
 }
 
-/// What became of a queue's messages since event number `after`, the newest 1,024 at most; without
+/// The events of a queue's messages since number `after`, the newest 1,024 at most; without
 /// `after`, or with 0, only the number to go on with. Events are those decided since the first such
 /// request; the queue is followed for 30 s after the last one. The queue need not be there yet.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/tail", operation_id = "tail_queue", tag = "queues",

@@ -1,4 +1,4 @@
-//! What is known of a message by its id, also when it is gone.
+//! The trace of a message by its id, also when it is gone.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{Api, read};
 use crate::reply;
 use crate::visitor::Visitor;
 
-/// What is known of a message.
+/// The trace of a message.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Traced {
     id: u64,
@@ -32,7 +32,7 @@ pub(super) struct Traced {
     attempts: Option<u32>,
     /// Tries that failed, as the queue's policy counts them.
     failures: Option<u32>,
-    /// Who works on it.
+    /// Its holder.
     holder: Option<String>,
     /// When that lease ends; null: it has no end, or there is none.
     until_ms: Option<u64>,
@@ -43,13 +43,13 @@ pub(super) struct Traced {
     end: Option<&'static str>,
     /// When it went.
     at_ms: Option<u64>,
-    /// Who did it, as far as it is known.
+    /// The user or connection that did it, as far as it is known.
     by: Option<String>,
     /// The id of the message that it is now, or that took its place.
     new_id: Option<u64>,
 }
 
-/// What became of a message: where it is and who works on it, or how it went, when and by whom. Of
+/// The trace of a message: where it is and who works on it, or how it went, when and by whom. Of
 /// messages that are gone the newest are known (`ends_max`).
 #[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
     params(("id" = u64, Path)),
@@ -69,7 +69,7 @@ pub(super) async fn show(
 }
 
 impl Api {
-    /// What is known of one that is there.
+    /// The trace of one that is there.
     async fn live(&self, visitor: &Visitor, message: &Message, queue: &Name) -> Traced {
         let now = self.door.now();
         let ahead = WallAhead::between(now, self.door.wall());
@@ -100,7 +100,7 @@ impl Api {
         }
     }
 
-    /// What is known of one that is gone.
+    /// The trace of one that is gone.
     ///
     /// # Errors
     /// Nothing; or the visitor may not see the messages of its queue.
@@ -140,14 +140,14 @@ impl Api {
         })
     }
 
-    /// What became of a message that is gone, in a sentence; `None`: that is not known, or not to
+    /// The end of a message that is gone, in a sentence; `None`: that is not known, or not to
     /// this visitor.
     pub(crate) async fn how_it_went(&self, visitor: &Visitor, id: MessageId) -> Option<String> {
         Some(self.gone(visitor, id).await.ok()?.text)
     }
 }
 
-/// Who did it: a user, or a connection that is still there.
+/// The one that did it: a user, or a connection that is still there.
 fn who(visitor: &Visitor, caller: Caller, holders: &Holders) -> Option<String> {
     let known = visitor.known.as_ref().filter(|_| visitor.may_server());
     let user = known

@@ -179,7 +179,7 @@ pub(super) struct Reserve {
     /// The lease ends by itself after so many ms, 1 to a week; left out: as
     /// the message or its queue says.
     pub(super) lease_ms: Option<u64>,
-    /// What the worker calls itself, 1 to 255 bytes, for whoever looks at leases; left out: its
+    /// The worker's name, 1 to 255 bytes, for lists of leases; left out: its
     /// `User-Agent`.
     pub(super) worker: Option<String>,
 }

@@ -292,7 +292,7 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
     }
 }
 
-/// Who works on a message that is asked about.
+/// The holder of a message that is asked about.
 async fn worked_on(asked: &Asked, question: &Question) -> Option<StateRow> {
     let (api, id) = (&asked.console.api, question.ids.first()?);
     let (message, queue) = asked.message(&id.0.to_string()).await.ok()?;

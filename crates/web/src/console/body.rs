@@ -78,7 +78,7 @@ pub(super) enum Node {
     Open {
         key: String,
         bracket: char,
-        /// What is in it.
+        /// Its members.
         count: usize,
         open: bool,
     },

@@ -61,7 +61,7 @@ struct Shown {
     attributes: Vec<Attribute>,
     /// Where its trace is shown; empty: nobody said where traces are, or it has none.
     trace: String,
-    /// What became of it, oldest first: when, and what.
+    /// Its events, oldest first: when, and what.
     past: Vec<(String, Vec<Piece>)>,
     files: Vec<File>,
     from: Option<Named>,
@@ -165,7 +165,7 @@ fn trace_link(template: &str, parent: &[u8]) -> Option<String> {
     })
 }
 
-/// What is known of what became of a message, oldest first.
+/// The known events of a message, oldest first.
 fn past(asked: &Asked, message: &Message, state: ListState) -> Vec<(String, Vec<Piece>)> {
     let door = asked.console.api.door();
     let ahead = quintet_engine::WallAhead::between(door.now(), door.wall());

@@ -61,7 +61,7 @@ struct Settings {
     frame: Frame,
     /// Only those that somebody said.
     said: bool,
-    /// What they have to say.
+    /// Their text.
     has: String,
     all_count: usize,
     said_count: usize,

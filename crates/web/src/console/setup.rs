@@ -92,7 +92,7 @@ struct Changed {
     has: String,
     /// The visitor may change them.
     may: bool,
-    /// What the forms are about.
+    /// The subject of the forms.
     seen: String,
 }
 

@@ -77,7 +77,7 @@ impl Top {
     }
 }
 
-/// What a single look knows.
+/// The view of a single look.
 const PRINTED: [Column; 9] = [
     Column::Name,
     Column::Ready,

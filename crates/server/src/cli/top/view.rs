@@ -15,7 +15,7 @@ use super::screen::{Asks, Column, Page, Screen};
 /// Cells of a queue's name before columns are left out for it.
 const NAME_MIN: usize = 16;
 
-/// What follows the name of a paused queue.
+/// The mark behind the name of a paused queue.
 const PAUSED: &str = " (paused)";
 
 /// Findings above the queues.

@@ -52,7 +52,7 @@ impl Delete {
     }
 }
 
-/// What is known of a message, in a sentence; `None`: nothing, or it is not told that way.
+/// The trace of a message, in a sentence; `None`: there is none, or it is not told that way.
 fn known(at: &Where, client: &Client, id: u64) -> Option<String> {
     let told = client
         .is_near()
