@@ -13,6 +13,18 @@ pub struct Sample {
     pub rates: Rates,
 }
 
+impl Sample {
+    /// Of two queues together: the age of the older one.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            ready: self.ready.saturating_add(other.ready),
+            oldest_s: self.oldest_s.max(other.oldest_s),
+            rates: self.rates.plus(other.rates),
+        }
+    }
+}
+
 /// How fast messages come into a queue and leave it, each second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rates {
@@ -45,6 +57,11 @@ impl Rates {
         [self.into, self.out()].map(thousandths)
     }
 
+    /// Of delayed messages that became due, to thousandths.
+    pub fn due_rounded(self) -> f64 {
+        thousandths(self.due)
+    }
+
     /// Rates of leaving, to thousandths, in the order of [`Left::NAMES`].
     pub fn left_rounded(self) -> [f64; 6] {
         self.left.values().map(thousandths)
@@ -66,7 +83,7 @@ pub struct Series {
     pub samples: Vec<Option<Sample>>,
 }
 
-/// A queue's history, since the server started at most.
+/// A queue's history.
 #[derive(Clone, PartialEq, Debug)]
 pub struct History {
     /// The last hour, by the minute.

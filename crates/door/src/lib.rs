@@ -31,8 +31,8 @@ pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use told::{
-    AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, Reloads,
-    SetBy, Setting, Source,
+    AuditLine, Change, ClusterSeen, Did, HeldBack, HookEvent, LogSeen, NoChange, NodeSeen, Parts,
+    Reloads, SetBy, Setting, Source,
 };
 pub use worker::WorkerAct;
 
@@ -79,6 +79,12 @@ pub trait Door: Send + Sync {
         None
     }
 
+    /// Whom a `[[limit]]` held back: `most` of them at most, the latest first.
+    fn held_back(&self, most: usize) -> Vec<HeldBack> {
+        let _ = most;
+        Vec::new()
+    }
+
     /// What this server is in its cluster, for operators. `None`: it is alone.
     fn role(&self) -> Option<String> {
         None
@@ -91,11 +97,16 @@ pub trait Door: Send + Sync {
         None
     }
 
-    /// What became of a queue's numbers. `None`: it has not moved since the server started, or too
-    /// many others had.
+    /// What became of a queue's numbers. `None`: it has not moved for a day, or too many others
+    /// had.
     fn history(&self, queue: &Name) -> Option<History> {
         let _ = queue;
         None
+    }
+
+    /// Adds the last hour of a queue, by the minute, to that of others. `None`: nobody looked yet.
+    fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
+        let _ = (queue, sum);
     }
 
     /// How fast a queue's messages came and left over the last minute that is over. `None`: as of

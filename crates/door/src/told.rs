@@ -100,6 +100,19 @@ pub struct HookEvent {
     pub last_error: Option<String>,
 }
 
+/// An address or a user that a `[[limit]]` held back since it was last idle.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldBack {
+    /// `address 192.0.2.7`, `user ann`.
+    pub who: String,
+    /// The limits that it has reached now.
+    pub now: Vec<&'static str>,
+    /// Requests that had to wait, and what was refused.
+    pub times: u64,
+    /// How long ago that was last.
+    pub ago_ms: u64,
+}
+
 /// The result of an act, beside that it was done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Did {
@@ -107,6 +120,16 @@ pub struct Did {
     pub messages: Option<u64>,
     /// The id that its message has from then on.
     pub new_id: Option<u64>,
+}
+
+impl Did {
+    /// Done to so many messages.
+    pub fn to(messages: u64) -> Self {
+        Self {
+            messages: Some(messages),
+            new_id: None,
+        }
+    }
 }
 
 /// A line of the audit: an administrative act, or a login.

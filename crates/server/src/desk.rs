@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{
-    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, History,
-    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, SetBy,
+    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, HeldBack, History,
+    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
     Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_engine::{
@@ -93,6 +93,10 @@ impl Door for ServerDoor {
         self.0.core.epoch
     }
 
+    fn held_back(&self, most: usize) -> Vec<HeldBack> {
+        self.0.quotas.held_back(Instant::now(), most)
+    }
+
     fn unready(&self) -> Option<&'static str> {
         let server = &self.0;
         if server.draining.load(Ordering::Relaxed) {
@@ -147,6 +151,10 @@ impl Door for ServerDoor {
 
     fn history(&self, queue: &Name) -> Option<History> {
         self.0.looks.of(queue)
+    }
+
+    fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
+        self.0.looks.add_hour(queue, sum);
     }
 
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {

@@ -200,6 +200,11 @@ pub(crate) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     }
 }
 
+/// The queue that an act was done to, if its address does not say: among the extensions of a
+/// response.
+#[derive(Clone)]
+pub(crate) struct DoneTo(pub(crate) Name);
+
 /// True for what an operator does, and is written down.
 pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     let reads = *method == Method::GET || *method == Method::HEAD;

@@ -19,7 +19,7 @@ use crate::api;
 use crate::app::App;
 use crate::clients::Client;
 use crate::console;
-use crate::gate::{self, Known};
+use crate::gate::{self, DoneTo, Known};
 use crate::guard::{Denied, Guard};
 use crate::heard::heard;
 use crate::held;
@@ -288,7 +288,10 @@ impl Site {
         let mut router = self.router.clone();
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {
-                if let Some(((who, gate), act)) = act {
+                if let Some(((who, gate), mut act)) = act {
+                    if let Some(DoneTo(queue)) = response.extensions().get() {
+                        act = format!("{act} of {queue}");
+                    }
                     let did = response.extensions().get().copied().unwrap_or_default();
                     gate.note(who, peer, &act, response.status().as_u16(), did);
                 }

@@ -2,17 +2,24 @@
 
 mod rings;
 
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use quintet_door::{History, Rates, Recent, Visit};
+use quintet_door::{History, Rates, Recent, Series, Visit};
 use quintet_engine::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
 use quintet_host::locked;
 
 use crate::desk::ServerDoor;
 use crate::server::Server;
-use rings::{Histories, MINUTE};
+use rings::{Histories, MINUTE, kept};
+
+/// The file's name in the data directory.
+const FILE: &str = "history";
+/// Written at the end, and after so many minutes.
+const SAVED: u64 = 5;
 
 /// Between two pages of queues others have the shards and the processor for so many times as long
 /// as the page took.
@@ -43,6 +50,11 @@ impl Looks {
     /// A queue's history.
     pub(crate) fn of(&self, queue: &Name) -> Option<History> {
         locked(&self.inside).of(queue)
+    }
+
+    /// Adds a queue's last hour to that of others.
+    pub(crate) fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
+        locked(&self.inside).add_hour(queue, sum);
     }
 
     /// How fast it moved in the last minute.
@@ -87,6 +99,36 @@ impl Looks {
 impl Server {
     /// The thread of histories: runs until `stop`.
     pub(crate) fn run_history(self: &Arc<Self>, stop: &AtomicBool) {
+        let path = locked(&self.config).data.join(FILE);
+        let loaded = kept::load(
+            &self.looks.inside,
+            &path,
+            self.core.clock.now(),
+            self.histories_max(),
+        );
+        match loaded {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::warn!(
+                "the history of queues in {} is not used: {error}",
+                path.display()
+            ),
+            _ => {}
+        }
+        self.follow_history(stop, &path);
+        self.save_history(&path);
+    }
+
+    fn histories_max(&self) -> usize {
+        usize::try_from(locked(&self.config).history_queues).unwrap_or(usize::MAX)
+    }
+
+    fn save_history(&self, path: &Path) {
+        if let Err(error) = kept::save(&self.looks.inside, path) {
+            let path = path.display();
+            tracing::warn!("the history of queues cannot be written to {path}: {error}");
+        }
+    }
+
+    fn follow_history(self: &Arc<Self>, stop: &AtomicBool, path: &Path) {
         let door = ServerDoor(Arc::clone(self));
         // From where counters rise until the first minute is over.
         if !self.look_at_queues(&door) {
@@ -105,14 +147,16 @@ impl Server {
             if !self.look_at_queues(&door) {
                 return;
             }
+            if (next.0 / MINUTE).is_multiple_of(SAVED) {
+                self.save_history(path);
+            }
         }
     }
 
     /// Looks at all queues once, page by page. False: it is to end.
     fn look_at_queues(&self, door: &ServerDoor) -> bool {
         let visit = Visit::new(door);
-        let most = locked(&self.config).history_queues;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = self.histories_max();
         locked(&self.looks.inside).begin(self.core.clock.now());
         let mut next = Some((0, 0));
         while let Some(from) = next.take() {

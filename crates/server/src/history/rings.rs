@@ -4,6 +4,8 @@
 //! counters move; then it has rings, while there is room, until it has not moved for a day or is
 //! gone. Time is engine time, which no clock that is set moves back.
 
+pub(super) mod kept;
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -211,6 +213,8 @@ struct Rings {
     dead: VecDeque<(u64, u64)>,
     /// When a lease was last seen to end.
     ended: Ms,
+    /// The queue's birth.
+    created: Ms,
     moved: Ms,
     minutes: Ring<MINUTES>,
     quarters: Ring<QUARTERS>,
@@ -233,6 +237,8 @@ pub(crate) struct Histories {
     /// When the pass before began.
     before: Option<Ms>,
     began: Option<Ms>,
+    /// The minute up to which all queues were looked at.
+    whole: u64,
     left_out: u64,
     left_out_now: u64,
 }
@@ -246,6 +252,7 @@ impl Histories {
             pass: 0,
             before: None,
             began: None,
+            whole: 0,
             left_out: 0,
             left_out_now: 0,
         }
@@ -280,7 +287,15 @@ impl Histories {
         };
         let pass = self.pass;
         self.marks.insert(key, Mark { counted, pass });
-        let Some(last) = last else { return };
+        let Some(last) = last else {
+            // It is looked at for the first time, and may have rings from before a restart.
+            if let Some((of, rings)) = self.rings.get_mut(&queue.name)
+                && *of == key
+            {
+                rings.go_on(step, counted);
+            }
+            return;
+        };
         if self
             .rings
             .get(&queue.name)
@@ -301,6 +316,7 @@ impl Histories {
                 recent: VecDeque::from([last]),
                 dead: VecDeque::new(),
                 ended: last.at,
+                created: queue.created,
                 moved: now,
                 minutes: Ring::new(),
                 quarters: Ring::new(),
@@ -321,6 +337,13 @@ impl Histories {
             marks.contains_key(key) && now.since(rings.moved) < FORGOTTEN
         });
         self.left_out = self.left_out_now;
+        self.whole = self.began.map_or(0, |began| began.0 / MINUTE);
+    }
+
+    /// Takes rings of before a restart.
+    fn keep(&mut self, name: Name, rings: Rings) {
+        let key = self.hasher.hash_one((&name, rings.created));
+        self.rings.insert(name, (key, rings));
     }
 
     /// A queue's history.
@@ -330,6 +353,29 @@ impl Histories {
             minutes: rings.minutes.series(MINUTE),
             quarters: rings.quarters.series(QUARTER),
         })
+    }
+
+    /// Adds a queue's last hour to that of others.
+    pub(crate) fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
+        let Some((_, rings)) = self.rings.get(queue).filter(|_| self.whole > 0) else {
+            return;
+        };
+        let sum = sum.get_or_insert_with(|| Series {
+            step_ms: MINUTE,
+            end: Ms(self.whole * MINUTE),
+            samples: vec![None; MINUTES],
+        });
+        // Both from the newest on back.
+        let ring = &rings.minutes;
+        let steps = (0..=ring.newest).rev().zip(ring.samples.iter().rev());
+        for (step, sample) in steps {
+            let back = (sum.end.0 / MINUTE).checked_sub(step + 1);
+            let at = back.and_then(|back| usize::try_from(back).ok());
+            let at = at.and_then(|back| sum.samples.iter_mut().rev().nth(back));
+            if let (Some(at), Some(sample)) = (at, sample.get()) {
+                *at = Some(at.map_or(sample, |at| at.plus(sample)));
+            }
+        }
     }
 
     /// The newest counts of a queue with these numbers.
@@ -373,6 +419,8 @@ impl Histories {
     /// How fast a queue moved in the last minute that was looked at.
     pub(crate) fn rates(&self, queue: &Name) -> Option<Rates> {
         let (_, rings) = self.rings.get(queue)?;
+        // Nothing was looked at since a restart: the last minute is of before it.
+        rings.recent.back()?;
         Some(rings.minutes.samples.back()?.get()?.rates)
     }
 
@@ -396,9 +444,7 @@ impl Rings {
             oldest_s: small(queue.oldest_ms / 1000),
             rates: counted.rates(&self.counted),
         };
-        let before = self.minutes.newest;
-        let first = self.minutes.samples.is_empty();
-        if !self.minutes.push(step, Some(sample)) {
+        if !self.push(step, Some(sample)) {
             return;
         }
         if !counted.is_still(&self.counted) {
@@ -421,6 +467,23 @@ impl Rings {
             self.recent.pop_front();
         }
         self.counted = counted;
+    }
+
+    /// Goes on after a restart, which is a gap: the counters of before it are not compared with.
+    fn go_on(&mut self, step: u64, counted: Counted) {
+        self.push(step, None);
+        self.counted = counted;
+        self.ended = counted.at;
+        self.recent.push_back(counted);
+    }
+
+    /// Puts a minute, and the quarters that ended since the one before. False: it was put already.
+    fn push(&mut self, step: u64, sample: Option<Sample>) -> bool {
+        let before = self.minutes.newest;
+        let first = self.minutes.samples.is_empty();
+        if !self.minutes.push(step, sample) {
+            return false;
+        }
         // The quarters that ended since, unless there were no samples at all.
         let part = PART as u64;
         let ended = (step + 1) / part;
@@ -433,6 +496,7 @@ impl Rings {
             let parts = self.minutes.between(quarter * part, (quarter + 1) * part);
             self.quarters.push(quarter, together(parts));
         }
+        true
     }
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use quintet_engine::{QueueGauges, QueueTotals};
 
 use super::*;
@@ -194,4 +196,94 @@ fn it_is_known_how_long_no_lease_has_ended() {
     };
     assert_eq!(since(2, 30), Some(90_000));
     assert_eq!(since(3, 30), Some(0));
+}
+
+#[test]
+fn a_restart_is_a_gap_and_a_damaged_file_is_no_history() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history");
+    let name = Name::from("a\u{202e}\n");
+    let a = |puts| queue("a\u{202e}\n", puts, 0);
+    let mut all = Histories::new();
+    for minute in 0..=20 {
+        let mut buried = a(1 + minute * 60);
+        buried.totals.buries = minute / 20;
+        pass(&mut all, minute, &[buried, queue("gone", minute, 0)], 9);
+    }
+    let before = all.of(&name).expect("one");
+    let all = Mutex::new(all);
+    kept::save(&all, &path).expect("written");
+    // Another process: another hash, and counters that begin anew.
+    let load = |minute, most| {
+        let all = Mutex::new(Histories::new());
+        let loaded = kept::load(&all, &path, Ms(START + minute * MINUTE), most);
+        (all.into_inner().expect("whole"), loaded)
+    };
+    let (mut all, loaded) = load(25, 9);
+    loaded.expect("read");
+    assert_eq!(all.of(&name), Some(before));
+    assert_eq!(all.recent(&a(5), Ms(START + 25 * MINUTE)), None);
+    assert_eq!(all.rates(&name), None, "the last minute was not looked at");
+    pass(&mut all, 25, &[a(5)], 9);
+    assert_eq!((all.rates(&name), all.counts().0), (None, 1));
+    pass(&mut all, 30, &[a(65)], 9);
+    let history = all.of(&name).expect("one");
+    let there = history.minutes.samples.iter().map(Option::is_some);
+    let there: Vec<bool> = there.collect();
+    assert_eq!(there[..20], [true; 20]);
+    assert_eq!(there[20..], [[false; 9].as_slice(), &[true]].concat());
+    assert_eq!(history.minutes.end, Ms(START + 30 * MINUTE));
+    assert_eq!(history.quarters.samples.len(), 2);
+    let rate = all.rates(&name).expect("one").into;
+    assert!((rate - 0.2).abs() < 0.001, "{rate}");
+    let recent = all.recent(&a(65), Ms(START + 30 * MINUTE)).expect("some");
+    assert_eq!((recent.came, recent.dead), (60, 1));
+    // What is too old, later than now, more than may be.
+    assert_eq!(load(25 + 24 * 60, 9).0.counts().0, 0);
+    assert_eq!(load(19, 9).0.counts().0, 0);
+    assert_eq!(load(25, 1).0.counts().0, 1);
+    let whole = std::fs::read(&path).expect("read");
+    let damage = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("written");
+        let (all, loaded) = load(25, 9);
+        assert!(loaded.is_err());
+        assert_eq!(all.counts(), (0, 0));
+    };
+    (0..whole.len())
+        .step_by(97)
+        .for_each(|cut| damage(&whole[..cut]));
+    for at in (0..whole.len()).step_by(101) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        damage(&bytes);
+    }
+    // A right sum over what no server wrote.
+    let mut odd = whole[..300].to_vec();
+    odd.extend(crc32c::crc32c(&odd).to_le_bytes());
+    damage(&odd);
+}
+
+#[test]
+fn the_hour_of_all_queues_is_that_of_each_together() {
+    let mut all = Histories::new();
+    let mut sum = None;
+    all.add_hour(&Name::from("a"), &mut sum);
+    assert_eq!(sum, None);
+    // The second begins later, and stays behind in the last pass, which goes on.
+    for minute in 0..5 {
+        let both = [queue("a", minute * 60, 0), queue("b", 9, minute * 2)];
+        pass(&mut all, minute, &both[..1 + usize::from(minute > 1)], 9);
+    }
+    all.begin(Ms(START + 5 * MINUTE));
+    all.look(Ms(START + 5 * MINUTE), &[queue("a", 600, 0)], 9);
+    for name in ["a", "b", "none"] {
+        all.add_hour(&Name::from(name), &mut sum);
+    }
+    let sum = sum.expect("some");
+    assert_eq!((sum.end, sum.samples.len()), (Ms(START + 4 * MINUTE), 60));
+    let ready = sum.samples.iter().map(|sample| sample.map(|s| s.ready));
+    let ready: Vec<_> = ready.skip(55).collect();
+    assert_eq!(ready, [None, Some(60), Some(120), Some(183), Some(241)]);
+    let last = sum.samples[59].expect("one");
+    assert_eq!(last.rates.into, 1.0);
 }

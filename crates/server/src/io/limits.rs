@@ -157,6 +157,9 @@ impl IoThread {
             }
         }
         self.server.quotas.refuse(Limited::BytesInFlight, of);
+        if let Some(quota) = quota {
+            quota.holds_back(self.server.quotas.now_ns(Instant::now()));
+        }
         let (bytes, slot) = largest;
         if let Some(conn) = self.conns.get_mut(slot) {
             let peer = conn.peer_text();

@@ -92,6 +92,9 @@ impl Meter {
                 && let Some(rate) = quota.rate()
             {
                 let at = quota.requests().reserve(rate, now_ns);
+                if at > now_ns {
+                    quota.holds_back(now_ns);
+                }
                 if at > due.0 {
                     due = (at, of);
                 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use quintet_door::Share;
+use quintet_door::{HeldBack, Share};
 use quintet_engine::{Account, Principal};
 use quintet_host::locked;
 use quintet_trust::{LimitTable, Limits, Place, place_of};
@@ -205,10 +205,12 @@ impl Quotas {
         };
         let now_ns = self.now_ns(Instant::now());
         let entered = self.with(self.address(address), |quota| {
-            if quota.fails_too_often(now_ns) {
-                return Err(Limited::Failures);
-            }
-            quota.enter().ok_or(Limited::Connections)
+            let fails = quota.fails_too_often(now_ns).then_some(Limited::Failures);
+            let entered = match fails {
+                Some(limited) => Err(limited),
+                None => Arc::clone(&quota).enter().ok_or(Limited::Connections),
+            };
+            entered.inspect_err(|_| quota.holds_back(now_ns))
         });
         let entered = entered.transpose();
         if let Err(limited) = &entered {
@@ -228,7 +230,14 @@ impl Quotas {
         user: Principal,
         name: Option<Arc<str>>,
     ) -> Result<(), Limited> {
-        let entered = self.with(self.user(user, name), |quota| quota.enter());
+        let now_ns = self.now_ns(Instant::now());
+        let entered = self.with(self.user(user, name), |quota| {
+            let entered = Arc::clone(&quota).enter();
+            if entered.is_none() {
+                quota.holds_back(now_ns);
+            }
+            entered
+        });
         match entered {
             Some(None) => {
                 self.refuse(Limited::Connections, Of::User);
@@ -274,7 +283,14 @@ impl Quotas {
         let user = user.and_then(|(user, name)| self.user(user, name));
         let mut held = Vec::new();
         for (whose, of) in [(address, Of::Address), (user, Of::User)] {
-            match self.with(whose, |quota| quota.share_bytes(bytes)) {
+            let shared = self.with(whose, |quota| {
+                let share = quota.share_bytes(bytes);
+                if share.is_none() {
+                    quota.holds_back(self.now_ns(Instant::now()));
+                }
+                share
+            });
+            match shared {
                 None => {}
                 Some(Some(share)) => held.push(share),
                 Some(None) => {
@@ -294,6 +310,9 @@ impl Quotas {
                 return Ok(now_ns);
             };
             let at = quota.requests().reserve(rate, now_ns);
+            if at > now_ns {
+                quota.holds_back(now_ns);
+            }
             if self.until(at, now) > HTTP_WAIT_MAX {
                 quota.requests().give_back(rate);
                 return Err(at);
@@ -361,6 +380,35 @@ impl Quotas {
     /// Counts a request that has to wait.
     pub(crate) fn delay(&self, of: Of) {
         self.delayed[of as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whom a limit held back, `most` of them at most, the latest first.
+    pub(crate) fn held_back(&self, now: Instant, most: usize) -> Vec<HeldBack> {
+        let now_ns = self.now_ns(now);
+        let used = locked(&self.used);
+        let all = used
+            .by
+            .values()
+            .map(|(known, quota)| (known, quota, quota.held_back()));
+        let mut all: Vec<_> = all.filter(|(.., (times, _))| *times > 0).collect();
+        all.sort_unstable_by_key(|(.., (_, at_ns))| std::cmp::Reverse(*at_ns));
+        all.truncate(most);
+        let told = all
+            .into_iter()
+            .map(|(known, quota, (times, at_ns))| HeldBack {
+                who: match known {
+                    Known::Address(address) => format!("address {address}"),
+                    Known::User(name) => format!("user {name}"),
+                },
+                now: quota
+                    .reached(now_ns)
+                    .into_iter()
+                    .map(Limited::name)
+                    .collect(),
+                times,
+                ago_ms: now_ns.saturating_sub(at_ns) / 1_000_000,
+            });
+        told.collect()
     }
 
     /// What was refused, by limit and whose it is.

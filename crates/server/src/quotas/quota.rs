@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quintet_door::{ByteBudget, Share};
 use quintet_trust::{Bucket, Limits, Rate};
 
+use super::Limited;
+
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
 
@@ -19,6 +21,9 @@ pub(crate) struct Quota {
     failures: Bucket,
     failures_per_minute: AtomicU64,
     bytes: Arc<ByteBudget>,
+    /// How often one of them held somebody back, and when last, ns.
+    held_back: AtomicU64,
+    held_back_ns: AtomicU64,
 }
 
 impl Quota {
@@ -32,6 +37,8 @@ impl Quota {
             failures: Bucket::default(),
             failures_per_minute: AtomicU64::new(0),
             bytes: ByteBudget::new(u64::MAX),
+            held_back: AtomicU64::new(0),
+            held_back_ns: AtomicU64::new(0),
         };
         quota.set(limits);
         Arc::new(quota)
@@ -104,6 +111,38 @@ impl Quota {
 
     pub(super) fn has_connections(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    /// One of its limits held somebody back.
+    pub(crate) fn holds_back(&self, now_ns: u64) {
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        self.held_back_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// How often that was, and when last.
+    pub(super) fn held_back(&self) -> (u64, u64) {
+        let times = self.held_back.load(Ordering::Relaxed);
+        (times, self.held_back_ns.load(Ordering::Relaxed))
+    }
+
+    /// The limits that are reached.
+    pub(super) fn reached(&self, now_ns: u64) -> Vec<Limited> {
+        let most = self.connections_max.load(Ordering::Relaxed);
+        let rate = self.rate();
+        let all = [
+            (
+                most > 0 && self.connections.load(Ordering::Relaxed) >= most,
+                Limited::Connections,
+            ),
+            (
+                rate.is_some_and(|rate| self.requests.room(rate, now_ns) == 0),
+                Limited::Requests,
+            ),
+            (self.bytes.is_tight(), Limited::BytesInFlight),
+            (self.fails_too_often(now_ns), Limited::Failures),
+        ];
+        let reached = all.into_iter().filter(|(reached, _)| *reached);
+        reached.map(|(_, limited)| limited).collect()
     }
 
     /// One connection more, as long as that may be.

@@ -190,7 +190,8 @@ impl Gate for HttpGate {
         if let Some(server) = self.server.upgrade() {
             let who = self.name_of(principal);
             let who = who.as_deref().unwrap_or_default();
-            let act = act.escape_debug().to_string();
+            // Names of queues have their own escapes already.
+            let act = act.escape_debug().to_string().replace("\\\\", "\\");
             server
                 .audit
                 .note_did(who, peer, "http", &act, &status.to_string(), did);

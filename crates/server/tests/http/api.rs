@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::common::{Data, PATIENCE, Server, Start, faults, http, text};
+use crate::common::{Data, PATIENCE, Server, Start, eventually, faults, http, page, text};
 use serde_json::{Value, json};
 
 /// A reply's status, head and document.
@@ -478,6 +478,15 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
     faults.shift_clock((56_000 - now.as_millis() as i64).rem_euclid(60_000));
     let start = Start::default().listen(&["memcache=0", "http=0"]);
     let server = Server::start_under(&faults, &data, &start);
+    let late = |_| json!({ "body": "x", "delay_ms": 500 });
+    let storm: Vec<Value> = (0..600).map(late).collect();
+    for _ in 0..2 {
+        let messages = json!({ "messages": storm });
+        assert_eq!(
+            post(&server, "/queues/storm/messages", &messages).status,
+            201
+        );
+    }
     assert_eq!(get(&server, "/queues/work/history").status, 404);
     put(&server, "work", &["one"]);
     let before = get(&server, "/queues/work/history");
@@ -504,6 +513,26 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
     assert!(queue["in_per_s"].as_f64().unwrap() > 0.0, "{queue}");
     assert!(queue["out_per_s"].as_f64().is_some(), "{queue}");
     assert_eq!(get(&server, "/queues/work/history?cursor=1").status, 400);
+    // 1,200 delayed ones that came due are movement, though nothing came and nothing left.
+    let queue = get(&server, "/queues/storm").json;
+    assert!(queue["due_per_s"].as_f64().unwrap() > 0.0, "{queue}");
+    // All of it is there after a restart, apart from how fast they move now.
+    assert!(page(&server, "/queues/storm").1.contains(">came due</th>"));
+    assert!(page(&server, "/").1.contains("Last hour, all queues"));
+    let of = |server: &Server| get(server, "/queues/storm/history").json["minutes"].clone();
+    let past = of(&server);
+    assert!(server.stop().success());
+    let server = Server::start_under(&faults, &data, &start);
+    let again = eventually("its history", || {
+        Some(of(&server)).filter(|again| again["ready"] != json!([]))
+    });
+    assert_eq!(again["due_per_s"][0], past["due_per_s"][0], "{again}");
+    assert!(page(&server, "/queues/storm").1.contains(">came due</th>"));
+    assert!(server.stop().success());
+    // One that is damaged is not used, and nothing else is.
+    std::fs::write(data.join("history"), b"QNTHIST1 and more").unwrap();
+    let server = Server::start_under(&faults, &data, &start);
+    assert_eq!(of(&server)["ready"], json!([]));
 }
 
 #[test]

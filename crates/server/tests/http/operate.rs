@@ -249,3 +249,209 @@ fn cron_tables_are_shown_paused_and_run() {
     assert_eq!(post(&server, "/cron/x/do/explode", &form).0, 404);
     assert_eq!(server.number("ready"), 1);
 }
+
+#[test]
+fn the_audit_tells_how_many_and_of_which_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "");
+    let put = |queue: &str| text(&server.run(&["put", queue, "x"]).stdout);
+    let answer = |question: &str, path: &str, more: &str| {
+        let shown = shown(&server, question);
+        let mut form = format!("csrf={}{more}", token(&shown));
+        let tokens = shown.split("name=\"token\" value=\"").skip(1);
+        for token in tokens.filter_map(|rest| rest.split('"').next()) {
+            form += &format!("&token={token}");
+        }
+        assert_eq!(post(&server, path, &form).0, 303, "{path}");
+    };
+    let kept: Vec<String> = (0..4).map(|_| put("kept").trim().to_owned()).collect();
+    for queue in ["one", "one", "two", "three", "last", "last"] {
+        put(queue);
+    }
+    put("odd\u{202e}");
+    answer("/queues/one/ask/purge", "/queues/one/do/purge", "");
+    put("one");
+    answer("/bulk/purge?queue=one&queue=two", "/bulk/purge", "");
+    answer(
+        "/queues/last/ask/drop",
+        "/queues/last/do/drop",
+        "&name=last",
+    );
+    let asked = shown(&server, "/bulk/pause?queue=three&queue=kept");
+    let form = format!("csrf={}", token(&asked));
+    let queues = format!("{form}&queue=three&queue=kept");
+    assert_eq!(post(&server, "/bulk/pause", &queues).0, 303);
+    let delete = |id: &str| server.ask(&format!("DELETE /api/v1/messages/{id}"), "", "");
+    assert_eq!(delete(&kept[0]).status, 204);
+    assert_eq!(delete(&kept[0]).status, 404);
+    let odd = put("odd\u{202e}");
+    assert_eq!(delete(odd.trim()).status, 204);
+    let edit = format!("/messages/{}/edit", kept[1]);
+    let asked = shown(&server, &edit);
+    let (_, seen) = asked.split_once("name=\"seen\" value=\"").expect("it");
+    let seen = seen.split('"').next().expect("its end");
+    let changes = format!("{form}&seen={seen}&body=y&rank=0");
+    assert_eq!(post(&server, &edit, &changes).0, 303);
+    let late = text(&server.run(&["put", "kept", "x", "--delay", "1h"]).stdout);
+    let retry = format!("/messages/{}/do/retry", late.trim());
+    assert_eq!(post(&server, &retry, &form).0, 303);
+    let audit = server.printed(&["audit"]);
+    for line in [
+        "POST /queues/one/do/purge 303, 2 messages\n".to_owned(),
+        "act 2: purge one 200, 1 message\n".to_owned(),
+        "act 3: purge two 200, 1 message\n".to_owned(),
+        "POST /bulk/purge 303, 2 messages\n".to_owned(),
+        "POST /queues/last/do/drop 303, 2 messages\n".to_owned(),
+        "pause three 200\n".to_owned(),
+        format!("DELETE /api/v1/messages/{} of kept 204\n", kept[0]),
+        format!("DELETE /api/v1/messages/{} 404\n", kept[0]),
+        "of odd\\xe2\\x80\\xae 204\n".to_owned(),
+        format!("POST {edit} of kept 303, now message "),
+        format!("POST {retry} of kept 303\n"),
+    ] {
+        assert!(audit.contains(&line), "{line}: {audit}");
+    }
+}
+
+#[test]
+fn a_message_tells_its_attempts_and_where_its_trace_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "trace_url = 'https://traces.example/{trace_id}?at={span_id}'\n\
+                  [[queue]]\nname = 'work'\nretry_delay = '1h'\n";
+    let server = start(&dir, config);
+    let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    let ask = |head: &str, more: &str, body: &str| {
+        let reply = server.ask(head, &format!("{}{more}", http::JSON), body);
+        assert!(
+            (200..300).contains(&reply.status),
+            "{head}: {}",
+            reply.status
+        );
+        reply
+    };
+    let puts = "POST /api/v1/queues/work/messages";
+    let parent = format!("traceparent: 00-{trace}-{span}-01\r\n");
+    let id = ask(puts, &parent, "{\"messages\": [{\"body\": \"x\"}]}").json()["ids"][0].clone();
+    let odd = ask(
+        puts,
+        "traceparent: 00-0-0-01\r\n",
+        "{\"messages\": [{\"body\": \"x\"}]}",
+    );
+    let odd = shown(&server, &format!("/messages/{}", odd.json()["ids"][0]));
+    assert!(!odd.contains("Show its trace"), "{odd}");
+    let path = format!("/messages/{id}");
+    let first = shown(&server, &path);
+    let link = format!("href=\"https://traces.example/{trace}?at={span}\" rel=\"noreferrer\"");
+    assert!(first.contains(&link), "{first}");
+    assert!(!first.contains("attempt 1 by") && !first.contains("are kept"));
+    let reserve = "POST /api/v1/queues/work/reserve";
+    let take = "{\"worker\": \"w-7 <b>\", \"lease_ms\": 60000}";
+    let take = ask(reserve, "", take).json();
+    assert_eq!(take["messages"][0]["id"], id);
+    let held = shown(&server, &path);
+    let (_, line) = held.split_once("<h2>Time line</h2>").expect("it");
+    let (line, _) = line.split_once("</section>").expect("its end");
+    let at = |words: &str| {
+        line.find(words)
+            .unwrap_or_else(|| panic!("{words}: {line}"))
+    };
+    assert!(at("put") < at("attempt 1 by") && at("attempt 1 by") < at("its lease ends"));
+    assert!(line.contains("w-7 &#60;b&#62;"), "{line}");
+    assert!(!line.contains("are kept"), "nothing is over: {line}");
+    let lease = take["messages"][0]["lease"].as_str().expect("a lease");
+    let fail = format!("POST /api/v1/leases/{lease}/fail");
+    ask(&fail, "", "{\"error\": \"HTTP 503\\nmore\"}");
+    let failed = shown(&server, &path);
+    assert!(
+        failed.contains("failed the last time, after 1 attempt: HTTP 503</dd>"),
+        "{failed}"
+    );
+    assert!(failed.contains("only their number and the last error are kept"));
+    assert!(!failed.contains("attempt 1 by"), "{failed}");
+}
+
+#[test]
+fn bodies_are_searched_over_all_queues_a_part_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "");
+    let put = |queue: &str, bodies: &[&str]| {
+        let messages = bodies
+            .iter()
+            .map(|body| serde_json::json!({ "body": body }));
+        let path = format!("POST /api/v1/queues/{queue}/messages");
+        let body = serde_json::json!({ "messages": messages.collect::<Vec<_>>() }).to_string();
+        server.ask(&path, http::JSON, &body).json()["ids"][0].to_string()
+    };
+    let late = text(
+        &server
+            .run(&["put", "late", "a needle & <hay>", "--delay", "1h"])
+            .stdout,
+    );
+    for _ in 0..70 {
+        put("big", &["straw"; 1000]);
+    }
+    let last = put("big", &["a needle & <hay>"]);
+    put("small", &["straw"]);
+    let all = shown(&server, "/?name=needle+%26+%3C");
+    let query = "has=needle+%26+%3C";
+    assert!(
+        all.contains("waiting?group=all&has=needle+%26+%3C\">Search"),
+        "{all}"
+    );
+    let (mut found, mut path, mut pages) =
+        (String::new(), format!("/waiting?group=all&{query}"), 0);
+    loop {
+        let page = shown(&server, &path);
+        let rows = page.split_once("<tbody").map_or("", |(_, rows)| rows);
+        found += rows.split("</table>").next().expect("a part");
+        pages += 1;
+        let Some((_, next)) = page.split_once(&format!("{query}&after=")) else {
+            break;
+        };
+        let next = next.split('"').next().expect("its end");
+        path = format!("/waiting?group=all&{query}&after={next}");
+    }
+    let messages = |page: &str| page.matches("data-row").count();
+    assert!(pages > 1, "much is looked through in parts");
+    assert_eq!(messages(&found), 2, "{found}");
+    for id in [late.trim(), &last] {
+        assert!(found.contains(&format!("messages/{id}\"")), "{id}: {found}");
+    }
+    assert_eq!(messages(&shown(&server, "/waiting?has=needle")), 1);
+    assert_eq!(messages(&shown(&server, "/waiting?has=straw")), 0);
+    let small = "GET /api/v1/messages?group=all&contains=needle&max=2";
+    let listed = server.ask(small, "", "").json();
+    assert_eq!(listed["messages"][0]["queue"], "late", "{listed}");
+}
+
+#[test]
+fn whom_a_limit_holds_back_is_shown() {
+    let limit = "[[limit]]\naddress = '127.0.0.0/8'\nconnections_max = 2\n";
+    let server = Start::of(limit).listen(&["memcache=0", "http=0"]).serve();
+    let calm = shown(&server, "/connections");
+    assert!(!calm.contains("Held back by"), "{calm}");
+    let refused = "SERVER_ERROR too many connections from this address\r\n";
+    let (first, second) = crate::common::eventually("room for two", || {
+        let mut two = [(); 2].map(|()| server.client_of("memcache"));
+        let mut in_ = two.iter_mut().map(|client| {
+            client.try_send(b"get q\r\n");
+            client.exact(5) == b"END\r\n"
+        });
+        let both = in_.by_ref().filter(|is| *is).count() == 2;
+        let [first, second] = two;
+        both.then_some((first, second))
+    });
+    server.client_of("memcache").expect(refused.as_bytes());
+    drop(second);
+    let held = crate::common::eventually("room for a page", || {
+        let (status, shown) = page(&server, "/connections");
+        (status == 200).then_some(shown)
+    });
+    let (_, table) = held.split_once("id=\"held\"").expect("a table");
+    assert!(table.contains("address 127.0.0.1"), "{table}");
+    assert!(
+        table.contains("<span class=\"bad\">connections</span>"),
+        "{table}"
+    );
+    drop(first);
+}

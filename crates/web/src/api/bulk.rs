@@ -264,9 +264,8 @@ pub(super) async fn act(
 /// The reply to an act on messages, whose number the audit tells if it was `done`.
 pub(super) fn acted(acted: &Acted, done: bool) -> Response {
     let mut response = reply::document(acted);
-    response.extensions_mut().insert(Did {
-        messages: done.then_some(acted.messages),
-        new_id: None,
-    });
+    if done {
+        response.extensions_mut().insert(Did::to(acted.messages));
+    }
     response
 }

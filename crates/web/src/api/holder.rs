@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use quintet_engine::{
-    Bound, Cursor, Filter, Lease, ListState, Message, MessageId, Ms, Name, Party, State, Sweep,
+    Bound, Cursor, Filter, Lease, ListState, Message, MessageId, Name, Party, State, Sweep,
     SweepAct,
 };
 use serde::Deserialize;
@@ -158,23 +158,23 @@ impl Api {
         Ok(found.map(|(_, lease)| *lease))
     }
 
-    /// The holder of a reserved message, and for how long yet, in words.
+    /// The holder of a reserved message, and its lease.
     pub(crate) async fn held_by(
         &self,
         visitor: &Visitor,
         message: &Message,
         queue: &Name,
-    ) -> Option<(Holder, Option<Ms>)> {
+    ) -> Option<(Holder, Lease)> {
         if message.state != State::Reserved {
             return None;
         }
         let lease = self.lease_of(visitor, queue, message.id).await.ok()??;
         let all = self.holders(visitor).await.unwrap_or_default();
-        Some((self.holder(visitor, &lease, &all), lease.until))
+        Some((self.holder(visitor, &lease, &all), lease))
     }
 
     /// Why something is not done to a message: that it is reserved is said so.
-    pub(super) async fn why_not(
+    pub(crate) async fn why_not(
         &self,
         visitor: &Visitor,
         id: MessageId,

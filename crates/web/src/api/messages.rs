@@ -21,6 +21,7 @@ use super::problem::Problem;
 use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
 use super::{Api, bulk, read};
 use crate::download;
+use crate::gate::DoneTo;
 use crate::reply;
 use crate::visitor::Visitor;
 
@@ -223,6 +224,13 @@ impl Api {
         Ok((message.ok_or_else(Problem::not_found)?, queue))
     }
 
+    /// The queue that a message is in, for the audit. `None`: there is no such message, or it may
+    /// not be seen.
+    async fn queue_of(&self, visitor: &Visitor, id: MessageId) -> Option<Name> {
+        let seen = self.message(visitor, id).await;
+        seen.ok().map(|(_, queue)| queue)
+    }
+
     /// Does it, if the message still is as `version` says.
     ///
     /// # Errors
@@ -382,6 +390,7 @@ pub(super) async fn edit(
         ));
     }
     let command = Command::Edit(id, Box::new(edit));
+    let queue = api.queue_of(&visitor, id).await;
     let outcome = match api.guarded(&visitor, id, version, command).await {
         Ok(outcome) => outcome,
         Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
@@ -397,7 +406,7 @@ pub(super) async fn edit(
         messages: None,
         new_id: (stored != id).then_some(stored.0),
     });
-    Ok(response)
+    Ok(done_to(response, queue))
 }
 
 /// Removes a message whatever its state; with `If-Match` only if it still is as
@@ -412,11 +421,12 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
+    let queue = api.queue_of(&visitor, id).await;
     let by = By::Anyone;
     let command = Command::Delete { id, by };
     api.guarded(&visitor, id, read::if_match(&headers), command)
         .await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
 }
 
 /// Makes a buried or delayed message ready.
@@ -429,11 +439,11 @@ pub(super) async fn kick(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
+    let queue = api.queue_of(&visitor, id).await;
     match api.ask(&visitor, Command::KickId(id)).await {
-        Ok(_) => {}
-        Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
+        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
+        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
     }
-    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Sends a dead letter back to the queue it came from, where it is as new.
@@ -446,8 +456,9 @@ pub(super) async fn redrive(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
+    let queue = api.queue_of(&visitor, id).await;
     api.ask(&visitor, Command::Redrive(id)).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
 }
 
 /// Moves a message that is not reserved to the end of a queue.
@@ -463,9 +474,17 @@ pub(super) async fn transfer(
     let id = read::message(&id)?;
     let (Target { to }, _share) = read::body(&api.app, request).await?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", "a name has 1 to 65535 bytes"))?;
+    let queue = api.queue_of(&visitor, id).await;
     match api.ask(&visitor, Command::Move { id, to }).await {
-        Ok(_) => {}
-        Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
+        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
+        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
     }
-    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The reply to an act on a message, whose queue the audit tells.
+fn done_to(mut response: Response, queue: Option<Name>) -> Response {
+    if let Some(queue) = queue {
+        response.extensions_mut().insert(DoneTo(queue));
+    }
+    response
 }

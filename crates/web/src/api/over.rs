@@ -1,4 +1,4 @@
-//! Messages of all queues that are scheduled, retried or dead.
+//! Messages of all queues: all, or those that are scheduled, retried or dead.
 
 use std::sync::Arc;
 
@@ -31,16 +31,19 @@ pub(crate) enum Group {
     Retrying,
     /// Buried, or a dead letter that is ready.
     Dead,
+    /// In any state that waits.
+    All,
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 3] = [Self::Scheduled, Self::Retrying, Self::Dead];
+    pub(crate) const ALL: [Self; 4] = [Self::Scheduled, Self::Retrying, Self::Dead, Self::All];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
             Self::Retrying => "retrying",
             Self::Dead => "dead",
+            Self::All => "all",
         }
     }
 
@@ -48,7 +51,7 @@ impl Group {
     /// There is none of this name.
     pub(crate) fn of(word: &str) -> Result<Self, Problem> {
         let found = Self::ALL.into_iter().find(|group| group.word() == word);
-        found.ok_or_else(|| Problem::field("group", "scheduled, retrying or dead"))
+        found.ok_or_else(|| Problem::field("group", "scheduled, retrying, dead or all"))
     }
 
     /// Where it may have messages of a queue.
@@ -72,11 +75,29 @@ impl Group {
                 (buried, ListState::Buried, plain()),
                 (letters, ListState::Ready, dead),
             ],
+            Self::All => vec![
+                (
+                    gauges.ready + gauges.held_back > 0,
+                    ListState::Ready,
+                    plain(),
+                ),
+                (delayed, ListState::Delayed, plain()),
+                (gauges.reserved > 0, ListState::Reserved, plain()),
+                (buried, ListState::Buried, plain()),
+            ],
         };
         let some = all.into_iter().filter(|(some, ..)| *some);
         some.map(|(_, state, filter)| (state, filter)).collect()
     }
 }
+
+/// The states of all groups, as cursors number them.
+const STATES: [ListState; 4] = [
+    ListState::Ready,
+    ListState::Buried,
+    ListState::Delayed,
+    ListState::Reserved,
+];
 
 /// Where a list goes on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,9 +113,9 @@ impl At {
         let (shard, at) = self.page;
         let inside = self.inside.as_ref().map(|(queue, state, cursor)| {
             let hex = queue.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-            let buried = u8::from(*state == ListState::Buried);
+            let state = STATES.iter().position(|one| one == state).unwrap_or(0);
             format!(
-                "-{}-{buried}-{}",
+                "-{}-{state}-{}",
                 hex.collect::<String>(),
                 bulk::cursor_text(*cursor)
             )
@@ -102,7 +123,7 @@ impl At {
         format!("{shard}-{at}{}", inside.unwrap_or_default())
     }
 
-    fn of(text: &str, group: Group) -> Option<Self> {
+    fn of(text: &str) -> Option<Self> {
         let mut parts = text.splitn(5, '-');
         let page = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let Some(hex) = parts.next() else {
@@ -114,11 +135,7 @@ impl At {
             u8::from_str_radix(&pair, 16).ok()
         });
         let queue = Name::new(&bytes.collect::<Option<Vec<u8>>>()?);
-        let state = match (group, parts.next()?) {
-            (Group::Dead, "1") => ListState::Buried,
-            (Group::Dead, _) => ListState::Ready,
-            _ => ListState::Delayed,
-        };
+        let state = *STATES.get(parts.next()?.parse::<usize>().ok()?)?;
         let cursor = bulk::cursor(parts.next()?).ok()?;
         Some(Self {
             page,
@@ -138,21 +155,21 @@ pub(crate) struct Over {
 }
 
 impl Api {
-    /// Messages of all queues whose messages may be seen, `max` at most. A page that looked through
-    /// much ends earlier, even without a message.
+    /// Messages of all queues whose messages may be seen, `max` at most; with `has` those whose body
+    /// contains it. A page that looked through much ends earlier, even without a message.
     ///
     /// # Errors
     /// The shards' refusal; or there is no room; or `cursor` is none.
     pub(crate) async fn over(
         &self,
         visitor: &Visitor,
-        group: Group,
+        (group, has): (Group, &[u8]),
         cursor: Option<&str>,
         max: u32,
     ) -> Result<Over, Problem> {
         let at = cursor.map(|text| {
             let none = || Problem::field("cursor", "this is no cursor");
-            At::of(text, group).ok_or_else(none)
+            At::of(text).ok_or_else(none)
         });
         let mut at = at.transpose()?.unwrap_or_default();
         let mut found = Over::default();
@@ -176,7 +193,8 @@ impl Api {
                     lanes.drain(..from.unwrap_or(lanes.len()));
                 }
                 let mut after = resumes.map(|(.., cursor)| cursor);
-                for (state, filter) in lanes {
+                for (state, mut filter) in lanes {
+                    filter.body = (!has.is_empty()).then(|| has.into());
                     let mut sweep = Sweep {
                         queue: stats.name.clone(),
                         state,
@@ -237,10 +255,12 @@ impl Api {
 }
 
 /// Lists messages of all queues that are `scheduled` (not due yet, never taken), `retrying` (taken
-/// before, not due yet) or `dead` (buried, or a dead letter): queue by queue, and those of a queue in
-/// their order. A page may have fewer than `max`, even none, and a cursor.
+/// before, not due yet) or `dead` (buried, or a dead letter), or `all`: queue by queue, and those of a
+/// queue in their order. With `contains` those whose body contains it. A page may have fewer than
+/// `max`, even none, and a cursor.
 #[utoipa::path(get, path = "/api/v1/messages", operation_id = "list_over_queues", tag = "messages",
-    params(("group" = String, Query, description = "scheduled, retrying or dead"),
+    params(("group" = String, Query, description = "scheduled, retrying, dead or all"),
+        ("contains" = Option<String>, Query, description = "in the body"),
         ("max" = Option<u64>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
@@ -248,10 +268,13 @@ pub(super) async fn list(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let query = read::Query::of(&uri, &["group", "max", "cursor"], &[])?;
+    let query = read::Query::of(&uri, &["group", "contains", "max", "cursor"], &[])?;
     let group = Group::of(query.get("group").unwrap_or_default())?;
     let max = read::page_size(&query)?;
-    let over = api.over(&visitor, group, query.get("cursor"), max).await?;
+    let has = query.get("contains").unwrap_or_default().as_bytes();
+    let over = api
+        .over(&visitor, (group, has), query.get("cursor"), max)
+        .await?;
     let now = api.door.now();
     let messages = over.messages.iter();
     let page = Page {
@@ -283,7 +306,7 @@ mod tests {
                 page: (3, 512),
                 inside,
             };
-            assert_eq!(At::of(&at.text(), Group::Dead), Some(at));
+            assert_eq!(At::of(&at.text()), Some(at));
         }
         for none in [
             "",
@@ -291,9 +314,10 @@ mod tests {
             "x-1",
             "1-1-zz-1-0_1_1_1",
             "1-1-61-1",
+            "1-1-61-4-0_1_1_1",
             "1-1-é-1-0_1_1_1",
         ] {
-            assert_eq!(At::of(none, Group::Dead), None, "{none}");
+            assert_eq!(At::of(none), None, "{none}");
         }
     }
 }

@@ -75,7 +75,7 @@ impl Api {
         let ahead = WallAhead::between(now, self.door.wall());
         let shown = Shown::of(message, queue, now);
         let (holder, until) = match self.held_by(visitor, message, queue).await {
-            Some((holder, until)) => (Some(holder.text), until),
+            Some((holder, lease)) => (Some(holder.text), lease.until),
             None => (None, None),
         };
         let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");

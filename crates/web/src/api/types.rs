@@ -517,7 +517,9 @@ pub(super) struct Past {
     pub(super) in_per_s: Vec<Option<f64>>,
     /// Messages that left, each second.
     pub(super) out_per_s: Vec<Option<f64>>,
-    /// The same by why they left: finished, removed, failed, dropped, expired, moved.
+    /// Delayed messages that became due, each second.
+    pub(super) due_per_s: Vec<Option<f64>>,
+    /// Those that left by why: finished, removed, failed, dropped, expired, moved.
     pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
 }
 
@@ -575,6 +577,9 @@ impl Past {
             oldest_s: samples().map(|s| s.map(|s| s.oldest_s)).collect(),
             in_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[0])).collect(),
             out_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[1])).collect(),
+            due_per_s: samples()
+                .map(|s| s.map(|s| s.rates.due_rounded()))
+                .collect(),
             left_per_s: {
                 let names = Left::<f32>::NAMES.into_iter().enumerate();
                 let one = |at: usize| samples().map(move |s| s.map(|s| s.rates.left_rounded()[at]));
@@ -667,6 +672,7 @@ pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>, recent: Option<&Re
     map.insert("oldest_ms".into(), stats.oldest_ms.into());
     map.insert("paused".into(), stats.paused.into());
     map.insert("down".into(), stats.down.into());
+    map.insert("due_per_s".into(), rates.map(Rates::due_rounded).into());
     let rates = rates.map(Rates::rounded);
     map.insert("in_per_s".into(), rates.map(|[into, _]| into).into());
     map.insert("out_per_s".into(), rates.map(|[_, out]| out).into());

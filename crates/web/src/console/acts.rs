@@ -10,7 +10,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::{ACT_REST, ACT_STEP};
+use quintet_door::{ACT_REST, ACT_STEP, Did};
 use quintet_engine::{
     By, Command, Filter, How, MessageId, Ms, Name, Refusal, Sweep, SweepAct, When,
 };
@@ -18,9 +18,10 @@ use quintet_engine::{
 use super::ask::{self, Act, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Asked, queue_of, words};
+use super::{Asked, bulk, queue_of, words};
 use crate::api::{Path, Problem};
 use crate::form::Form;
+use crate::gate::DoneTo;
 use crate::visitor::Visitor;
 use crate::{pages, reply};
 
@@ -95,6 +96,13 @@ impl Jobs {
 }
 
 impl Job {
+    /// Writes down its end, where the line of the request cannot tell of it.
+    fn tell(&self, asked: &Asked, status: u16) {
+        let act = format!("act {}: {} {}", self.number, self.act.word(), self.queue);
+        let did = Did::to(self.done.load(Ordering::Relaxed));
+        asked.note(&act, status, did);
+    }
+
     /// What it came to so far.
     fn note(&self) -> String {
         let done = self.done.load(Ordering::Relaxed);
@@ -212,10 +220,17 @@ async fn answered(
         }
     }
     let job = console.jobs.begin(asked, &question);
-    let working = tokio::spawn(work(copy(asked), Arc::clone(&job), question, to));
-    let over = tokio::time::timeout(SHORT, working).await.is_ok();
+    let mut working = tokio::spawn(work(copy(asked), Arc::clone(&job), question, to));
+    let over = tokio::time::timeout(SHORT, &mut working).await.is_ok();
     let back = match (over, job.act) {
         (false, _) => {
+            // The request is written down before its number is known.
+            let (asked, theirs) = (copy(asked), Arc::clone(&job));
+            tokio::spawn(async move {
+                if let Ok(status) = working.await {
+                    theirs.tell(&asked, status);
+                }
+            });
             return Ok(reply::redirect(
                 &console.app.link(&format!("acts/{}", job.number)),
             ));
@@ -223,13 +238,17 @@ async fn answered(
         (true, Act::Drop) => String::new(),
         (true, _) => format!("queues/{part}"),
     };
-    Ok(console.app.redirect(&back, job.note()))
+    let mut response = console.app.redirect(&back, job.note());
+    let did = Did::to(job.done.load(Ordering::Relaxed));
+    response.extensions_mut().insert(did);
+    Ok(response)
 }
 
 /// The same request, for what goes on when it was answered.
 fn copy(asked: &Asked) -> Asked {
     Asked {
         console: Arc::clone(&asked.console),
+        from: asked.from,
         visitor: Visitor {
             // The connection may be asking for something else by then.
             client: None,
@@ -261,7 +280,8 @@ pub(super) async fn begin_all(asked: &Asked, questions: Vec<Question>) -> Came {
     let theirs = copy(asked);
     let working = tokio::spawn(async move {
         for (job, question) in begun {
-            work(copy(&theirs), job, question, None).await;
+            let status = work(copy(&theirs), Arc::clone(&job), question, None).await;
+            job.tell(&theirs, status);
         }
     });
     let over = tokio::time::timeout(SHORT, working).await.is_ok();
@@ -289,20 +309,30 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
     Ok(to)
 }
 
-/// Does it, slice by slice, to its end.
-async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>) {
+/// Does it, slice by slice, to its end; the status that the audit tells.
+async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>) -> u16 {
     let ended = match (question.act, question.ids.is_empty()) {
         // Before its turn came.
         _ if job.stop.load(Ordering::Relaxed) => Ok(()),
-        (Act::Drop, _) => asked
-            .ask(Command::Drop(question.queue.clone()))
-            .await
-            .map(|_| ()),
+        (Act::Drop, _) => drop_queue(&asked, &job).await,
         (_, true) => sweep(&asked, &job, &question, to).await,
         (_, false) => each(&asked, &job, &question, to).await,
     };
+    let status = ended
+        .as_ref()
+        .map_or_else(|problem| problem.status, |()| 200);
     // Nobody else sets it.
     let _first = job.end.set(ended.err().map(|problem| problem.detail));
+    status
+}
+
+async fn drop_queue(asked: &Asked, job: &Job) -> Result<(), Problem> {
+    // The engine does not count them, and who may not see them is told nothing.
+    let there = asked.stats(&job.queue).await;
+    let there = there.map_or(0, |stats| bulk::waiting(&stats) + stats.gauges.reserved);
+    asked.ask(Command::Drop(job.queue.clone())).await?;
+    job.done.store(there, Ordering::Relaxed);
+    Ok(())
 }
 
 async fn sweep(
@@ -386,12 +416,17 @@ pub(super) async fn on_message(
 ) -> Result<Response, Problem> {
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
-    let (message, _) = asked.message(&id).await?;
+    let (message, queue) = asked.message(&id).await?;
     let id = message.id;
     let (command, note) = one(id, &act, &given.form).ok_or_else(Problem::no_such_page)?;
-    asked.ask(command).await?;
+    if let Err(problem) = asked.ask(command).await {
+        return Err(asked.console.api.why_not(&asked.visitor, id, problem).await);
+    }
     let back = format!("messages/{}", id.0);
-    Ok(asked.console.app.back(&given.form, &back, note.to_owned()))
+    let app = &asked.console.app;
+    let mut response = app.back(&given.form, &back, note.to_owned());
+    response.extensions_mut().insert(DoneTo(queue));
+    Ok(response)
 }
 
 /// What is done to one message, and what is said of it.

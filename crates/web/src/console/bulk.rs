@@ -4,7 +4,8 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{Command, Filter, ListState, Name, Verb};
+use quintet_door::Did;
+use quintet_engine::{Command, Filter, ListState, Name, QueueStats, Verb};
 
 use super::acts;
 use super::ask::{self, Act, Question};
@@ -129,6 +130,12 @@ const STATES: [ListState; 5] = [
     ListState::Archived,
 ];
 
+/// How many messages a queue has, apart from those under a lease.
+pub(super) fn waiting(stats: &QueueStats) -> u64 {
+    let states = STATES.iter();
+    states.map(|state| number(&stats.gauges, *state)).sum()
+}
+
 /// The queues of a form, each once.
 fn queues(form: &Form) -> Result<Vec<Name>, Problem> {
     let mut all = Vec::new();
@@ -167,10 +174,7 @@ pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Respo
             Err(problem) if problem.status == 404 => continue,
             stats => stats?,
         };
-        let waiting = STATES
-            .iter()
-            .map(|state| number(&stats.gauges, *state))
-            .sum();
+        let waiting = waiting(&stats);
         let not = match bulk {
             _ if !asked.visitor.may_to(bulk.verb(), &queue) => "you may not do this to it",
             Bulk::Pause if stats.paused => "it is paused already",
@@ -261,7 +265,10 @@ async fn pause(asked: &Asked, bulk: Bulk, form: &Form) -> Result<String, Problem
     for queue in queues(form)? {
         let shown = queue.to_string();
         match asked.ask(Command::Pause { queue, for_ms }).await {
-            Ok(_) => done += 1,
+            Ok(_) => {
+                done += 1;
+                asked.note(&format!("{} {shown}", bulk.word()), 200, Did::default());
+            }
             Err(problem) => not.push(format!("{shown}: {}.", problem.detail)),
         }
     }
@@ -297,10 +304,10 @@ async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem>
     let many = sure(questions.len());
     let came = acts::begin_all(asked, questions).await;
     let failed = came.failed;
-    Ok(match (came.over, act == Act::Drop) {
+    let mut response = match (came.over, act == Act::Drop) {
         (false, _) => {
             let note = format!("{many}: it goes on, one behind the other.");
-            console.app.redirect("acts", note)
+            return Ok(console.app.redirect("acts", note));
         }
         (true, true) => console.app.redirect("", format!("{many} deleted.{failed}")),
         (true, false) => {
@@ -308,5 +315,7 @@ async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem>
             let note = format!("{messages} of {many} deleted.{failed}");
             console.app.redirect("", note)
         }
-    })
+    };
+    response.extensions_mut().insert(Did::to(came.messages));
+    Ok(response)
 }

@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
+use quintet_door::HeldBack;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
@@ -16,6 +17,8 @@ use crate::pages;
 
 /// Rows of a page.
 const ROWS: usize = 200;
+/// Rows of those that limits held back.
+const HELD_BACK: usize = 50;
 
 /// A connection, as the server tells of it.
 #[derive(Clone, Debug, Deserialize)]
@@ -93,6 +96,26 @@ struct Connections {
     rows: Vec<Row>,
     /// More than are shown.
     more: bool,
+    held_back: Vec<Held>,
+}
+
+/// Whom a `[[limit]]` held back.
+struct Held {
+    who: Vec<Piece>,
+    now: String,
+    times: String,
+    ago: String,
+}
+
+impl Held {
+    fn new(held: HeldBack) -> Self {
+        Self {
+            who: names::pieces(held.who.as_bytes()),
+            now: held.now.join(", ").replace('_', " "),
+            times: words::count(held.times),
+            ago: words::duration(held.ago_ms),
+        }
+    }
 }
 
 /// All connections. `None`: nobody tells of any.
@@ -159,6 +182,7 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Co
     clients.sort_by_key(|client| std::cmp::Reverse((client.leases > 0, client.idle_ms)));
     let more = clients.len() > ROWS;
     clients.truncate(ROWS);
+    let door = asked.console.api.door();
     Connections {
         frame: asked.frame.of("Connections", "connections"),
         facts,
@@ -168,6 +192,11 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Co
         peer: peer.to_owned(),
         rows: clients.into_iter().map(Row::new).collect(),
         more,
+        held_back: door
+            .held_back(HELD_BACK)
+            .into_iter()
+            .map(Held::new)
+            .collect(),
     }
 }
 

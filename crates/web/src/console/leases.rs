@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
+use quintet_door::Did;
 use quintet_engine::{
     Filter, Lease, ListState, Message, MessageId, Ms, Name, Sweep, SweepAct, Verb,
 };
@@ -244,7 +245,9 @@ pub(super) async fn release(asked: Asked, request: Request) -> Result<Response, 
         note += &format!(" {} over already.", words::of(over, "was", "were"));
     }
     note.extend(refused);
-    Ok(app.back(&given.form, "leases", note))
+    let mut response = app.back(&given.form, "leases", note);
+    response.extensions_mut().insert(Did::to(ended));
+    Ok(response)
 }
 
 fn shown(asked: &Asked, want: Want, found: Found) -> Leases {

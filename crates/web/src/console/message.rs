@@ -6,7 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::trace::TRACEPARENT;
-use quintet_engine::{ListState, Message, Ms};
+use quintet_engine::{Lease, ListState, Message, Ms};
 
 use super::batches::{self, Member};
 use super::body::{self, Node, SHOWN, WHOLE};
@@ -15,7 +15,7 @@ use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
 use super::{Asked, assets, listing, words};
-use crate::api::{Path, Problem, since};
+use crate::api::{Holder, Path, Problem, since};
 use crate::pages;
 
 /// A fact: its word, what it is, and what is said below.
@@ -63,6 +63,8 @@ struct Shown {
     trace: String,
     /// Its events, oldest first: when, and what.
     past: Vec<(String, Vec<Piece>)>,
+    /// It was tried before, of which not all is kept.
+    earlier: bool,
     files: Vec<File>,
     from: Option<Named>,
     batch: Option<Member>,
@@ -94,6 +96,8 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
     let head = head.map_err(|error| Problem::internal(error.to_string()))?;
     let state = listing::state_of(&message, now);
     let log = run::log(&asked, &message, &queue, state).await?;
+    let api = &asked.console.api;
+    let held = api.held_by(&asked.visitor, &message, &queue).await;
     let name = Named::new(&queue);
     let extra = message.extra.as_deref();
     let attributes = extra.map_or(&[][..], |extra| &extra.attrs).iter();
@@ -123,7 +127,8 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
         },
         tree,
         trace: trace.unwrap_or_default(),
-        past: past(&asked, &message, state),
+        earlier: message.reserves > 1 || (message.reserves == 1 && held.is_none()),
+        past: past(&asked, &message, state, held),
         text: body::text(&head),
         hex: body::hex(&head),
         facts: facts(&asked, &message, now),
@@ -166,7 +171,12 @@ fn trace_link(template: &str, parent: &[u8]) -> Option<String> {
 }
 
 /// The known events of a message, oldest first.
-fn past(asked: &Asked, message: &Message, state: ListState) -> Vec<(String, Vec<Piece>)> {
+fn past(
+    asked: &Asked,
+    message: &Message,
+    state: ListState,
+    held: Option<(Holder, Lease)>,
+) -> Vec<(String, Vec<Piece>)> {
     let door = asked.console.api.door();
     let ahead = quintet_engine::WallAhead::between(door.now(), door.wall());
     let mut all = vec![(message.created, "put".as_bytes().to_vec())];
@@ -198,8 +208,21 @@ fn past(asked: &Asked, message: &Message, state: ListState) -> Vec<(String, Vec<
             }
         }
     };
-    if message.reserves > 0 || says == "buried" {
-        then(at, &format!("{says}, after {attempts}"), why);
+    // The attempt that goes on is none of those that failed.
+    let over = match held {
+        Some(_) => tries(u64::from(message.reserves).saturating_sub(1)),
+        None => attempts,
+    };
+    if over != tries(0) || says == "buried" {
+        then(at, &format!("{says}, after {over}"), why);
+    }
+    if let Some((holder, lease)) = held {
+        let says = format!("attempt {} by {}", message.reserves, holder.text);
+        // A lease without an end does not say when it began.
+        then(lease.since.max(message.created), &says, b"");
+        if let Some(until) = lease.until {
+            then(until, "its lease ends", b"");
+        }
     }
     if let Some(due) = message.due().filter(|due| *due > door.now()) {
         then(due, "due", b"");

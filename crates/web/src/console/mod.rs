@@ -40,6 +40,7 @@ mod workers;
 pub use names::plain as shown_bytes;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -47,14 +48,17 @@ use axum::routing::{get, post};
 use axum::{Router, middleware};
 use hyper::Uri;
 use hyper::http::request::Parts;
+use quintet_door::Did;
 use quintet_engine::{
-    Command, Message, MessageId, Name, Outcome, Peek, QueuePage, QueueStats, Sweep, Swept,
+    Command, Message, MessageId, Name, Outcome, Peek, Principal, QueuePage, QueueStats, Sweep,
+    Swept,
 };
 
 use crate::api::{Api, Problem};
 use crate::app::App;
 use crate::elsewhere::Elsewhere;
 use crate::form::Form;
+use crate::payer::Payer;
 use crate::visitor::Visitor;
 pub(crate) use assets::asset;
 use frame::{Frame, Seal};
@@ -73,6 +77,8 @@ pub(crate) struct Console {
 struct Asked {
     console: Arc<Console>,
     visitor: Visitor,
+    /// Where it comes from, for the audit.
+    from: Option<IpAddr>,
     frame: Frame,
     uri: Uri,
 }
@@ -88,6 +94,7 @@ impl FromRequestParts<Arc<Console>> for Asked {
         Ok(Self {
             console: Arc::clone(state),
             visitor: extensions.get().cloned().unwrap_or_default(),
+            from: extensions.get::<Payer>().and_then(|payer| payer.peer),
             frame: extensions
                 .get()
                 .cloned()
@@ -100,6 +107,15 @@ impl FromRequestParts<Arc<Console>> for Asked {
 impl Asked {
     async fn ask(&self, command: Command) -> Result<Outcome, Problem> {
         Ok(self.console.api.ask(&self.visitor, command).await?.0)
+    }
+
+    /// Writes down a part of what a request did, or what it did after its reply.
+    fn note(&self, act: &str, status: u16, did: Did) {
+        let nobody = self.console.app.settings().gate.clone();
+        let nobody = nobody.map(|gate| (Principal::SERVER, gate));
+        if let Some((who, gate)) = self.visitor.known.clone().or(nobody) {
+            gate.note(who, self.from, act, status, did);
+        }
     }
 
     async fn stats(&self, queue: &Name) -> Result<QueueStats, Problem> {
@@ -115,8 +131,12 @@ impl Asked {
     async fn message(&self, id: &str) -> Result<(Message, Name), Problem> {
         let id = id.parse().ok().filter(|id| *id > 0);
         let id = MessageId(id.ok_or_else(Problem::no_such_page)?);
+        let (api, visitor) = (&self.console.api, &self.visitor);
         let peek = Command::Peek(Peek::Id(id));
-        let (outcome, queue) = self.console.api.ask(&self.visitor, peek).await?;
+        let (outcome, queue) = match api.ask(visitor, peek).await {
+            Ok(found) => found,
+            Err(problem) => return Err(api.why_not(visitor, id, problem).await),
+        };
         if let Outcome::Messages(messages) = outcome
             && let Some(message) = messages.into_iter().next()
         {

@@ -6,13 +6,13 @@ use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::attention::{Finding, Findings, Level, Rule, Thresholds};
-use quintet_door::{Door, Rates, Recent};
+use quintet_door::{Door, Rates, Recent, Series};
 use quintet_engine::{
     BatchAsk, BatchId, Command, Left, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
 };
 
 use super::frame::Frame;
-use super::graph::Spark;
+use super::graph::{Chart, Spark};
 use super::names::{self, Named};
 use super::tiles::{Tiles, tiles};
 use super::{Asked, past, words};
@@ -176,6 +176,8 @@ struct Found {
     sums: QueueGauges,
     oldest_ms: u64,
     rates: Rates,
+    /// The last hour of all of them.
+    hour: Option<Series>,
     puts: u64,
     left: Left<u64>,
 }
@@ -190,6 +192,7 @@ impl Found {
             sums: QueueGauges::default(),
             oldest_ms: 0,
             rates: Rates::default(),
+            hour: None,
             puts: 0,
             left: Left::default(),
         }
@@ -368,9 +371,12 @@ struct Overview {
     findings: Vec<FindingRow>,
     more_findings: u64,
     facts: Tiles,
+    charts: Vec<Chart>,
     only: Vec<Choice>,
     sorts: Vec<Choice>,
     name: String,
+    /// Where bodies are searched for the name.
+    bodies: String,
     rows: Vec<Row>,
     /// Some of them can be acted on.
     picks: bool,
@@ -397,6 +403,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
             if let Some(rates) = door.rates(&stats.name) {
                 found.rates = found.rates.plus(rates);
             }
+            door.add_hour(&stats.name, &mut found.hour);
             found.add(&want, &thresholds, stats, recent.as_ref());
         }
         match page.next {
@@ -501,9 +508,14 @@ fn shown(
         facts: tiles(now, minute, ever),
         only: only.collect(),
         sorts: sorts.collect(),
+        bodies: form_urlencoded::byte_serialize(want.name.as_bytes()).collect(),
         name: want.name.clone(),
         picks: rows.iter().any(|row| row.pick),
         all: counts[0],
+        charts: found
+            .hour
+            .map(|hour| past::charts(&*door, &hour, false))
+            .unwrap_or_default(),
         fit: words::of(found.fit, "queue", "queues"),
         first: want.after.is_some().then(|| want.link(("", ""))),
         next,

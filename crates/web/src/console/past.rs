@@ -45,13 +45,8 @@ fn tenths(rate: f32) -> u64 {
     format!("{:.0}", rate * 10.0).parse().unwrap_or(0)
 }
 
-/// The charts of a queue's page, over the last hour or day.
-pub(super) fn charts(door: &dyn Door, history: &History, day: bool) -> Vec<Chart> {
-    let series = if day {
-        &history.quarters
-    } else {
-        &history.minutes
-    };
+/// The charts of a page, over the last hour or day.
+pub(super) fn charts(door: &dyn Door, series: &Series, day: bool) -> Vec<Chart> {
     let ahead = WallAhead::between(door.now(), door.wall());
     // A window of the same length, also where less is known.
     let (steps, every_ms) = if day { (96, 6 * HOUR) } else { (60, HOUR / 4) };

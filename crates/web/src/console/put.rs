@@ -6,6 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
+use quintet_door::Did;
 use quintet_engine::{Body, Command, Edit, Message, Name, Outcome, Refusal, Verb, When};
 
 use super::frame::Frame;
@@ -13,6 +14,7 @@ use super::names::{self, Named};
 use super::{Asked, body, words};
 use crate::api::{Dedupe, NewMessage, Path, Problem, SMALL, version};
 use crate::form::Form;
+use crate::gate::DoneTo;
 use crate::pages;
 
 /// Attributes that the form has room for.
@@ -250,7 +252,7 @@ pub(super) async fn edit(
 ) -> Result<Response, Problem> {
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
-    let (message, _) = asked.message(&id).await?;
+    let (message, queue) = asked.message(&id).await?;
     let field = |name: &str| given.form.get(name).unwrap_or_default();
     let typed = field("body").replace("\r\n", "\n");
     let body = match given.form.get("as") == Some("base64") {
@@ -295,12 +297,20 @@ pub(super) async fn edit(
     let outcome = api
         .guarded(&asked.visitor, message.id, seen, command)
         .await?;
-    let (now, note) = if let Outcome::Put { id, .. } = outcome {
-        (id.0, format!("Changed: it is message {} now.", id.0))
+    let (now, new_id, note) = if let Outcome::Put { id, .. } = outcome {
+        let note = format!("Changed: it is message {} now.", id.0);
+        (id.0, Some(id.0), note)
     } else {
-        (now, "Changed.".to_owned())
+        (now, None, "Changed.".to_owned())
     };
-    Ok(app.redirect(&format!("messages/{now}"), note))
+    let mut response = app.redirect(&format!("messages/{now}"), note);
+    let extensions = response.extensions_mut();
+    extensions.insert(DoneTo(queue));
+    extensions.insert(Did {
+        messages: None,
+        new_id,
+    });
+    Ok(response)
 }
 
 /// Puts what the form says, and goes to the message.

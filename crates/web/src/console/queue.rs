@@ -197,7 +197,8 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         facts: facts(&stats, &given.settings, door.rates(&queue)),
         elsewhere: elsewhere.map(|called| elsewhere_of(&asked, called)),
         charts: history
-            .map(|history| past::charts(&*door, &history, day))
+            .map(|past| if day { past.quarters } else { past.minutes })
+            .map(|series| past::charts(&*door, &series, day))
             .unwrap_or_default(),
         day,
         tabs: tabs.collect(),

@@ -1,9 +1,10 @@
-//! Messages of all queues that are scheduled, retried or dead.
+//! Messages of all queues that are scheduled, retried or dead, and the search for what a body
+//! contains.
 
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::Verb;
+use quintet_engine::{Name, Verb};
 
 use super::Asked;
 use super::frame::Frame;
@@ -26,7 +27,10 @@ struct Waiting {
     frame: Frame,
     group: &'static str,
     says: &'static str,
-    groups: [&'static str; 3],
+    groups: [&'static str; 4],
+    /// What bodies contain, as it was typed, and as a part of an address.
+    has: String,
+    query: String,
     rows: Vec<Row>,
     first: bool,
     next: Option<String>,
@@ -36,9 +40,16 @@ struct Waiting {
 pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let query = asked.query()?;
     let group = Group::of(query.get("group").unwrap_or("scheduled"))?;
+    let has = query.get("has").unwrap_or_default().to_owned();
+    let bytes = Name::of_shown(&has);
     let (api, after) = (&asked.console.api, query.get("after"));
     let over = api
-        .over(&asked.visitor, group, after, listing::ROWS)
+        .over(
+            &asked.visitor,
+            (group, bytes.as_bytes()),
+            after,
+            listing::ROWS,
+        )
         .await?;
     let now = api.door().now();
     let rows = over.messages.iter().map(|(message, queue)| Row {
@@ -58,9 +69,18 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
             Group::Retrying => {
                 "Messages that were taken before and rest until they are tried again."
             }
+            Group::All => "Messages of all queues, in any state.",
             Group::Dead => "Messages that are buried, and dead letters that nobody has taken.",
         },
         groups: Group::ALL.map(Group::word),
+        query: match has.is_empty() {
+            true => String::new(),
+            false => {
+                let mut pairs = form_urlencoded::Serializer::new(String::new());
+                format!("&{}", pairs.append_pair("has", &has).finish())
+            }
+        },
+        has,
         rows: rows.collect(),
         first: after.is_some(),
         next: over.next.clone(),
