@@ -176,6 +176,11 @@ pub(super) fn chart(
             match value {
                 Some(value) => {
                     path.push_str(&format!("{pen}{} {}", x(step), y(*value)));
+                    let last = line.values.get(step + 1).is_none_or(Option::is_none);
+                    if pen == 'M' && last {
+                        // One between gaps is a dot.
+                        path.push_str("h0");
+                    }
                     pen = 'L';
                 }
                 None => pen = 'M',
@@ -262,6 +267,12 @@ mod tests {
         assert_eq!(chart.levels, ["75", "50", "25", "0"]);
         assert_eq!(chart.now, "30");
         assert_eq!(chart.rows[2].1, ["–"]);
+        let alone = Line {
+            name: "ready",
+            values: vec![None, Some(70), None, None, Some(70)],
+        };
+        let alone = super::chart("Ready", Unit::Count, &[alone], &times).expect("one");
+        assert_eq!(alone.paths, ["M150 8h0M600 8h0"]);
         assert_eq!(Unit::Seconds.top(2832), 3600);
         assert_eq!(Unit::Rate.text(612), "61.2");
         assert_eq!(Unit::Count.top(u64::MAX), u64::MAX);
