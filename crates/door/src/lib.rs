@@ -28,7 +28,7 @@ use quintet_engine::{
 pub use attention::{Finding, Level, Rule, Thresholds};
 pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
-pub use followed::{FOLLOWED_BODY, Followed, Happened};
+pub use followed::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use told::{
     AuditLine, Change, ClusterSeen, Did, HeldBack, HookEvent, LogSeen, NoChange, NodeSeen, Parts,
@@ -125,8 +125,8 @@ pub trait Door: Send + Sync {
 
     /// The events of a queue's messages from number `after` on, 0: from now on; the queue is
     /// followed as long as somebody asks. `None`: too many others are.
-    fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
-        let _ = (queue, after);
+    fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
+        let _ = (queue, after, contains);
         None
     }
 

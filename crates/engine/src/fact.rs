@@ -531,6 +531,9 @@ pub trait Journal {
     /// Records one fact. Infallible: a journal that cannot write ends the
     /// process, as nothing may be answered then.
     fn record(&mut self, fact: &Fact);
+
+    /// A fact of a queue that is in memory only, which nobody records. `name` is the queue's.
+    fn pass(&mut self, _fact: &Fact, _name: impl FnOnce() -> Name) {}
 }
 
 impl Journal for Vec<Fact> {

@@ -160,9 +160,10 @@ impl Committer {
             std::mem::swap(&mut shard.batch, taken);
             let Shard { engine, batch, .. } = &mut **shard;
             batch.observers = std::mem::take(&mut taken.observers);
-            for observer in &mut batch.observers {
+            batch.observers.retain_mut(|observer| {
                 observer.batch_over(engine, ticket);
-            }
+                !observer.is_done()
+            });
             self.own += (taken.records.len() - taken.snapshot) as u64 + 16;
             self.snapshot += taken.snapshot as u64;
             core.counts.took(taken);

@@ -1,18 +1,26 @@
 //! Who is told what is decided, beside the log.
 
-use quintet_engine::{Engine, Fact};
+use quintet_engine::{Engine, Fact, Name};
 
 use super::{Core, Work};
 
 /// Told of a shard's facts, under its lock: has to be short, and must not ask
 /// the shards.
 pub trait Observer: Send {
-    /// A fact was decided. Facts of queues that are in memory only are not told.
+    /// A fact was decided, of a queue that is in the log.
     fn decided(&mut self, fact: &Fact);
+
+    /// The same of a queue that is in memory only, of this name. It is in no batch.
+    fn passed(&mut self, _fact: &Fact, _name: &Name) {}
 
     /// The batch of this number is closed; what was decided since the one
     /// before is in it.
     fn batch_over(&mut self, engine: &Engine, batch: u64);
+
+    /// True behind a batch: it is dropped, and told nothing more.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Told the newest batch whose commands may be answered, rising, from any

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use quintet_engine::format::put_group;
-use quintet_engine::{Engine, Fact, Hold, Home, Journal};
+use quintet_engine::{Engine, Fact, Hold, Home, Journal, Name};
 
 use super::holders::{Holders, Work};
 use super::locked;
@@ -43,6 +43,15 @@ impl Journal for Batch {
         self.count += 1;
         for observer in &mut self.observers {
             observer.decided(fact);
+        }
+    }
+
+    fn pass(&mut self, fact: &Fact, name: impl FnOnce() -> Name) {
+        if !self.observers.is_empty() {
+            let name = name();
+            for observer in &mut self.observers {
+                observer.passed(fact, &name);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
@@ -37,6 +37,8 @@ const HELD_LOOK: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Desk {
     inside: Mutex<Inside>,
+    /// A command has been decided.
+    decided: Condvar,
 }
 
 #[derive(Default)]
@@ -46,6 +48,10 @@ struct Inside {
     /// In the order they were decided.
     /// What waits for what it needs, and since when.
     held: Vec<(Need, Told, Instant)>,
+    /// Commands that are being decided.
+    deciding: usize,
+    /// No command is begun any more.
+    closing: bool,
     /// Nobody is told anything any more.
     closed: bool,
 }
@@ -161,8 +167,8 @@ impl Door for ServerDoor {
         self.0.looks.recent(queue, self.now())
     }
 
-    fn follow(&self, queue: &Name, after: u64) -> Option<Followed> {
-        self.0.tails.follow(&self.0.core, queue, after)
+    fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
+        self.0.tails.follow(&self.0.core, queue, after, contains)
     }
 
     fn thresholds(&self) -> Thresholds {
@@ -357,26 +363,38 @@ impl Server {
             // Before it is decided: what it waits for may come at once.
             let stops = matches!(command, Command::StopWaiting);
             let takes = matches!(command, Command::Take(_));
-            let kept = if stops {
-                Some(reply)
-            } else {
-                match locked(&self.desk.inside).visitors.get_mut(&caller.party) {
-                    Some(visitor) => {
-                        visitor.waiting = Some(reply);
-                        visitor.takes = takes;
-                        None
-                    }
-                    None => Some(reply),
+            let mut inside = locked(&self.desk.inside);
+            if inside.closing {
+                drop(inside);
+                reply(Outcome::Refused(Refusal::Draining), Name::default());
+                next = if stops {
+                    None
+                } else {
+                    self.next_of(caller.party)
+                };
+                continue;
+            }
+            inside.deciding += 1;
+            let kept = match inside.visitors.get_mut(&caller.party) {
+                Some(visitor) if !stops => {
+                    visitor.waiting = Some(reply);
+                    visitor.takes = takes;
+                    None
                 }
+                _ => Some(reply),
             };
-            let Some((outcome, name, need)) = self.submit_at_desk(caller, command) else {
-                // A party that has left gets no answer.
+            drop(inside);
+            let decided = self.submit_at_desk(caller, command);
+            let mut inside = locked(&self.desk.inside);
+            inside.deciding -= 1;
+            self.desk.decided.notify_all();
+            let Some((outcome, name, need)) = decided else {
+                // A party that has left gets no answer. Without the lock.
+                drop(inside);
                 return;
             };
-            let reply = kept.or_else(|| {
-                let mut inside = locked(&self.desk.inside);
-                inside.visitors.get_mut(&caller.party)?.waiting.take()
-            });
+            let reply = kept.or_else(|| inside.visitors.get_mut(&caller.party)?.waiting.take());
+            drop(inside);
             if let Some(reply) = reply {
                 self.tell(need, Told::Outcome(reply, outcome, name));
             }
@@ -486,9 +504,10 @@ impl Server {
     pub(crate) fn run_desk(self: &Arc<Self>, mut poll: Poll) {
         let mut events = Events::with_capacity(4);
         let mut mail = Vec::new();
-        let mut stops = false;
-        while !stops {
-            if let Err(error) = poll.poll(&mut events, self.desk_timeout())
+        let mut stops = None;
+        while stops.is_none_or(|since: Instant| self.takes_wait(since)) {
+            let timeout = stops.map_or_else(|| self.desk_timeout(), |_| Some(HELD_LOOK));
+            if let Err(error) = poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
                 tracing::error!("cannot wait for deliveries: {error}");
@@ -498,7 +517,10 @@ impl Server {
             for item in mail.drain(..) {
                 match item {
                     Mail::Delivery(delivery, need) => self.deliver_at_desk(delivery, need),
-                    Mail::Stop => stops = true,
+                    Mail::Stop => {
+                        self.end_takes();
+                        stops = Some(Instant::now());
+                    }
                     // Connections are never placed here.
                     Mail::Socket(..)
                     | Mail::Login(..)
@@ -523,12 +545,35 @@ impl Server {
         // Without the lock. A reply that is dropped says that nobody knows what came of it.
         drop(held);
         for visitor in visitors.into_values() {
-            let waiting = visitor.waiting.filter(|_| visitor.takes);
-            let asked = visitor.queue.into_iter().map(|(_, _, reply)| reply);
-            for reply in waiting.into_iter().chain(asked) {
+            for (_, _, reply) in visitor.queue {
                 reply(Outcome::Refused(Refusal::Draining), Name::default());
             }
         }
+    }
+
+    /// Begins no command any more, and takes those that wait out of their lines. The engine
+    /// delivers to each either nothing or the messages that were on their way.
+    fn end_takes(self: &Arc<Self>) {
+        let mut inside = locked(&self.desk.inside);
+        inside.closing = true;
+        while inside.deciding > 0 {
+            let decided = self.desk.decided.wait(inside);
+            inside = decided.unwrap_or_else(PoisonError::into_inner);
+        }
+        let takes = inside.visitors.iter().filter(|(_, visitor)| visitor.takes);
+        let waiting: Vec<Party> = takes.map(|(party, _)| *party).collect();
+        drop(inside);
+        for party in waiting {
+            self.submit_at_desk(Caller::server(party), Command::StopWaiting);
+        }
+    }
+
+    /// True while a take waits for its delivery after [`Server::end_takes`].
+    fn takes_wait(&self, since: Instant) -> bool {
+        let inside = locked(&self.desk.inside);
+        let mut visitors = inside.visitors.values();
+        visitors.any(|visitor| visitor.takes && visitor.waiting.is_some())
+            && since.elapsed() < HELD_LOOK
     }
 
     /// What a party waited for has come.
@@ -541,12 +586,18 @@ impl Server {
             return;
         };
         let mut inside = locked(&self.desk.inside);
+        let closing = inside.closing;
         let told =
             match (inside.visitors.get_mut(&party), outcome) {
                 (Some(visitor), Outcome::Messages(messages)) if delivery.standing => Ok(
                     Told::Arrived(Arc::clone(&visitor.arrive), messages, delivery.queue),
                 ),
                 (Some(visitor), outcome) => match visitor.waiting.take() {
+                    Some(reply) if closing && outcome == Outcome::Empty => Ok(Told::Outcome(
+                        reply,
+                        Outcome::Refused(Refusal::Draining),
+                        Name::default(),
+                    )),
                     Some(reply) => Ok(Told::Outcome(reply, outcome, delivery.queue)),
                     None => Err(outcome),
                 },

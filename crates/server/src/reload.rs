@@ -38,7 +38,7 @@ impl Server {
         }
         drop(current);
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
-        let jobs = config.cron_jobs()?;
+        let jobs = config.cron_jobs().map_err(|wrong| wrong.to_string())?;
         self.trust
             .reload(&config, self.given.config.as_deref(), by)?;
         self.quotas.reload(limits);

@@ -178,6 +178,11 @@ impl Sqs {
         };
         // Armed before anything can fail, or the client go.
         let undo = Undo::new(&visit.asker.lost, visit.asker.caller, messages);
+        if !undo.messages().is_empty() {
+            let (party, agent) = (visit.asker.caller.party, visit.agent.as_deref());
+            let clients = &self.settings.clients;
+            clients.took(party, "sqs", visit.key.as_deref(), agent);
+        }
         let mut received = Vec::with_capacity(undo.messages().len());
         for message in undo.messages() {
             received.push(self.received(visit, &asked, message).await?);

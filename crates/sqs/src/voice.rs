@@ -70,7 +70,7 @@ pub type FileSettings = Arc<dyn Fn(&Name) -> QueueSettings + Send + Sync>;
 
 /// What one listener serves, and by which rules.
 pub struct Sqs {
-    settings: Settings,
+    pub(crate) settings: Settings,
     pub(crate) guard: Guard,
     pub(crate) options: Options,
     pub(crate) place: Place,
@@ -148,6 +148,8 @@ pub(crate) struct Visit {
     pub(crate) key: Option<String>,
     /// Names a send over its attempts, where its client does.
     pub(crate) call: Option<Call>,
+    /// As its client calls itself.
+    pub(crate) agent: Option<String>,
     pub(crate) stops: watch::Receiver<bool>,
     /// The place its connection has, which is another's while it waits.
     pub(crate) seat: Option<Arc<Seat>>,
@@ -387,6 +389,7 @@ impl Sqs {
             trace: text(&parts.headers, &TRACE).map(str::to_owned),
             key,
             call,
+            agent: text(&parts.headers, &hyper::header::USER_AGENT).map(str::to_owned),
             stops: self.stops.subscribe(),
             seat: parts.extensions.get::<Arc<Seat>>().cloned(),
         };

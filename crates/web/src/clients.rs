@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::cookie::Session;
 use crate::gate::Gate;
-use crate::takers::Takers;
+use crate::takers::{Taker, Takers, WORKER_MAX};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -150,6 +150,18 @@ fn ms_since(began: Instant) -> u64 {
 }
 
 impl Clients {
+    /// A request of another voice took messages, under leases that name this party. `agent` is its
+    /// `User-Agent`.
+    pub fn took(&self, party: Party, voice: &'static str, user: Option<&str>, agent: Option<&str>) {
+        let agent = agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len()));
+        let taker = Taker {
+            voice,
+            user: user.map(Arc::from),
+            worker: agent.map(Box::from),
+        };
+        self.takers.note(party, taker);
+    }
+
     /// Those that are there, the oldest first.
     pub fn list(&self) -> Vec<ClientNow> {
         let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();

@@ -14,6 +14,8 @@ pub(crate) const WORKER_MAX: usize = 255;
 /// The sender of a request that took messages.
 #[derive(Clone, Default)]
 pub(crate) struct Taker {
+    /// The protocol it came by.
+    pub(crate) voice: &'static str,
     pub(crate) user: Option<Arc<str>>,
     /// As its client says: the field `worker`, or its `User-Agent`.
     pub(crate) worker: Option<Box<str>>,
@@ -30,6 +32,10 @@ impl Takers {
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (order, known) = &mut *all;
+        if let Some(before) = known.get_mut(&party) {
+            *before = taker;
+            return;
+        }
         if order.len() >= TAKERS_MAX
             && let Some(oldest) = order.pop_front()
         {

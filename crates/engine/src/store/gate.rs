@@ -19,6 +19,7 @@ use crate::command::{Caller, Party};
 use crate::engine::{Cx, Engine, REAP_PER_FACT};
 use crate::fact::{Fact, Journal};
 use crate::message::{Home, Message, MessageId, QueueId};
+use crate::name::Name;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
 
@@ -82,6 +83,7 @@ impl Engine {
         match &fact {
             Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
                 let (at, to) = (*at, *to);
+                cx.journal.pass(&fact, || self.store.name_of(at.queue));
                 let store = &mut self.store.0;
                 let removed = store.apply(fact, self.home);
                 store.rehome(at.id, self.home);
@@ -109,7 +111,13 @@ impl Engine {
                     created: *created,
                 });
             }
-            _ if fact.queue().is_some_and(|queue| self.is_memory(queue)) => {}
+            _ if fact.queue().is_some_and(|queue| self.is_memory(queue)) => {
+                let name = || {
+                    fact.queue()
+                        .map_or_else(Name::default, |of| self.store.name_of(of))
+                };
+                cx.journal.pass(&fact, name);
+            }
             _ => cx.journal.record(&fact),
         }
         self.store.0.apply(fact, self.home)

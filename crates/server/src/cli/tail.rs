@@ -24,13 +24,14 @@ Examples:
 
 Prints what happens to messages from now on, as the server decides it, and takes nothing: put, reserved,
 finished, failed, timed_out, buried, expired, dropped, moved and others. The body is known of messages
-that were put since, the first 256 bytes of it. A queue with memory = true tells nothing.")]
+that were put since, and its first 256 bytes are printed. --contains looks into whole bodies of up to
+64 KiB, of the newest messages of a queue (4 MiB together), else into the first 256 bytes.")]
 pub(super) struct Tail {
     #[command(flatten)]
     at: Where,
     /// Name of the queue; it need not be there yet.
     queue: String,
-    /// Only messages whose body contains this text, in its first 256 bytes.
+    /// Only messages whose body contains this text; bodies over 64 KiB are not searched.
     #[arg(long, value_name = "TEXT")]
     contains: Option<String>,
     /// Time between two requests.
@@ -47,16 +48,14 @@ pub(super) struct Tail {
 impl Tail {
     pub(super) fn run(self) -> Result<ExitCode> {
         let mut next = 0;
-        events(&self.at, &self.queue, &mut next)?;
+        let contains = self.contains.as_deref().unwrap_or_default();
+        events(&self.at, &self.queue, &mut next, contains)?;
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
             // The server forgets who is silent for 30 s.
             sleep(Duration::from_millis(self.every.clamp(1, 20_000)));
             let mut out = stdout().lock();
-            for event in events(&self.at, &self.queue, &mut next)? {
-                if !self.fits(&event) {
-                    continue;
-                }
+            for event in events(&self.at, &self.queue, &mut next, contains)? {
                 match self.json {
                     true => writeln!(out, "{event}")?,
                     false => writeln!(out, "{}", line(&event))?,
@@ -70,21 +69,20 @@ impl Tail {
         }
         Ok(ExitCode::SUCCESS)
     }
-
-    fn fits(&self, event: &Value) -> bool {
-        let body = event["body_start"].as_str().unwrap_or_default();
-        self.contains
-            .as_deref()
-            .is_none_or(|text| body.contains(text))
-    }
 }
 
 /// The changes of a queue's messages since the request before; 0: this is the first one.
 ///
 /// # Errors
 /// The server's no, or it is gone.
-pub(super) fn events(at: &Where, queue: &str, next: &mut u64) -> Result<Vec<Value>> {
-    let path = format!("/queues/{}/tail?after={next}", part(queue));
+pub(super) fn events(
+    at: &Where,
+    queue: &str,
+    next: &mut u64,
+    contains: &str,
+) -> Result<Vec<Value>> {
+    let (queue, contains) = (part(queue), part(contains));
+    let path = format!("/queues/{queue}/tail?after={next}&contains={contains}");
     let mut page = at.api("GET", &path, None)?;
     *next = page["next"]
         .as_u64()

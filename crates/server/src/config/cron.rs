@@ -17,6 +17,7 @@ use quintet_wire::STREAM_OVER;
 use super::Config;
 use super::trust::{TrustField, TrustSpec};
 use super::units::parse_duration_ms;
+use super::wrong::Wrong;
 
 /// Bytes of a name at most: it is a label of metrics and a part of addresses.
 const NAME_MAX: usize = 255;
@@ -129,28 +130,28 @@ impl CronJob {
 }
 
 impl CronTable {
-    fn job(&self) -> Result<CronJob, String> {
+    fn job(&self) -> Result<CronJob, Wrong> {
+        let takes = |key: &str, given: &str, why: &str| {
+            Wrong::of_value(key, &toml::Value::String(given.to_owned()), why)
+        };
         if self.name.len() > NAME_MAX || self.name.chars().any(char::is_control) {
-            return Err(format!(
-                "name takes text of {NAME_MAX} bytes at most, without control characters"
-            ));
+            let why = format!("takes text of {NAME_MAX} bytes at most, without control characters");
+            return Err(takes("name", &self.name, &why));
         }
-        let cron = Cron::parse(&self.schedule).map_err(|why| format!("schedule {why}"))?;
+        let schedule = |why: &str| takes("schedule", &self.schedule, why);
+        let cron = Cron::parse(&self.schedule).map_err(|why| schedule(&why.to_string()))?;
         if cron.after_in(Ms(0), &Tz::UTC) == Ms::NEVER {
-            return Err(format!("schedule \"{}\" never comes", self.schedule));
+            return Err(schedule(&format!("\"{}\" never comes", self.schedule)));
         }
         let zone = match self.zone.as_str() {
             "" => Tz::UTC,
-            zone => Tz::from_str(zone).map_err(|_| {
-                format!(
-                    "there is no time zone \"{zone}\": it takes a name such as \"Europe/Berlin\""
-                )
-            })?,
+            zone => Tz::from_str(zone)
+                .map_err(|_| takes("zone", zone, "takes a name such as \"Europe/Berlin\""))?,
         };
         let once = match self.missed.as_str() {
             "" | "skip" => false,
             "once" => true,
-            _ => return Err("missed takes \"skip\" or \"once\"".to_owned()),
+            missed => return Err(takes("missed", missed, "takes \"skip\" or \"once\"")),
         };
         Ok(CronJob {
             name: self.name.clone(),
@@ -162,23 +163,29 @@ impl CronTable {
         })
     }
 
-    fn put(&self) -> Result<Put, String> {
+    fn put(&self) -> Result<Put, Wrong> {
         let queue = Name::from(self.queue.as_str());
         if !queue.is_possible() {
-            return Err("queue takes the name of a queue".to_owned());
+            let given = toml::Value::String(self.queue.clone());
+            return Err(Wrong::of_value(
+                "queue",
+                &given,
+                "takes the name of a queue",
+            ));
         }
         let body = self.body()?;
         if body.len() as u64 > STREAM_OVER {
-            return Err(format!(
+            let why = format!(
                 "the body has {} bytes; {STREAM_OVER} is the most",
                 body.len()
-            ));
+            );
+            return Err(Wrong::of_key("body", why));
         }
         let time = |key: &str, text: &str| match text {
             "" => Ok(None),
             text => parse_duration_ms(text)
                 .map(Some)
-                .map_err(|why| format!("{key} {why}")),
+                .map_err(|why| Wrong::of_key(key, format!("{key} {why}"))),
         };
         let rank = self.rank.map(u32::try_from).transpose();
         let more = PutMore {
@@ -186,7 +193,11 @@ impl CronTable {
             ..PutMore::default()
         };
         Ok(Put {
-            rank: rank.map_err(|_| "rank takes a whole number, 0 to 4294967295")?,
+            rank: rank.map_err(|_| {
+                let given = self.rank.unwrap_or_default();
+                let why = format!("rank takes a whole number, 0 to 4294967295; not {given}");
+                Wrong::of_key("rank", why)
+            })?,
             due: time("delay", &self.delay)?.map_or(When::Default, When::In),
             expires: time("ttl", &self.ttl)?.map_or(Expiry::Default, Expiry::In),
             ttr_ms: time("ttr", &self.ttr)?,
@@ -195,29 +206,37 @@ impl CronTable {
         })
     }
 
-    fn body(&self) -> Result<Vec<u8>, String> {
+    fn body(&self) -> Result<Vec<u8>, Wrong> {
         let said = [&self.body, &self.body_file, &self.body_base64];
         if said.iter().filter(|said| !said.is_empty()).count() > 1 {
-            return Err("takes one of body, body_file and body_base64".to_owned());
+            return Err("takes one of body, body_file and body_base64"
+                .to_owned()
+                .into());
         }
         if !self.body_file.is_empty() {
             let path = &self.body_file;
-            return read_body(path);
+            return read_body(path).map_err(|why| Wrong::of_key("body_file", why));
         }
         if !self.body_base64.is_empty() {
             let decoded = BASE64_STANDARD.decode(&self.body_base64);
-            return decoded.map_err(|why| format!("body_base64: {why}"));
+            return decoded.map_err(|why| {
+                let given = toml::Value::String(self.body_base64.clone());
+                Wrong::of_value("body_base64", &given, &format!("takes base64: {why}"))
+            });
         }
         Ok(self.body.clone().into_bytes())
     }
 
-    fn attrs(&self) -> Result<Vec<Attr>, String> {
+    fn attrs(&self) -> Result<Vec<Attr>, Wrong> {
+        let wrong = |why| Wrong::of_key("attributes", why);
         let read = |one: &String| match one.split_once('=') {
-            Some((FOLDER, _)) => Err(format!("the attribute {FOLDER} is the server's own")),
+            Some((FOLDER, _)) => Err(wrong(format!("the attribute {FOLDER} is the server's own"))),
             Some((name, value)) if !name.is_empty() => {
                 Ok((name.as_bytes().into(), value.as_bytes().into()))
             }
-            _ => Err("attributes takes a list of \"NAME=VALUE\"".to_owned()),
+            _ => Err(wrong(format!(
+                "attributes takes a list of \"NAME=VALUE\"; not \"{one}\""
+            ))),
         };
         self.attributes.iter().map(read).collect()
     }
@@ -247,35 +266,38 @@ impl Config {
     /// What the `[[cron]]` tables say. Reads the files of bodies.
     ///
     /// # Errors
-    /// The first that is wrong, in words.
-    pub(crate) fn cron_jobs(&self) -> Result<Vec<Arc<CronJob>>, String> {
+    /// The first that is wrong.
+    pub(crate) fn cron_jobs(&self) -> Result<Vec<Arc<CronJob>>, Wrong> {
         let count = self.crons.len() as u64;
         if count > self.crons_max {
             return Err(format!(
                 "crons_max = {}: there are {count} [[cron]] tables",
                 self.crons_max
-            ));
+            )
+            .into());
         }
         let settings = self.engine_settings();
         let mut names = HashSet::new();
         let mut jobs = Vec::new();
-        for table in &self.crons {
+        for (row, table) in self.crons.iter().enumerate() {
+            let wrong = |why: String| Wrong::from(why).of_row(row);
             if table.name.is_empty() {
-                return Err("a [[cron]] needs a name".to_owned());
+                return Err(wrong("a [[cron]] needs a name".to_owned()));
             }
             let place = format!("[[cron]] {}", table.name);
             if !names.insert(&table.name) {
-                return Err(format!("{place}: there are two of this name"));
+                return Err(wrong(format!("{place}: there are two of this name")));
             }
-            let job = table.job().map_err(|why| format!("in {place}: {why}"))?;
+            let job = table.job();
+            let job = job.map_err(|wrong| wrong.within(&place).of_row(row))?;
             let most = settings.resolve(job.put.queue.as_bytes()).message_bytes_max;
             let bytes = job.put.body.len();
             if bytes > most {
-                return Err(format!(
+                return Err(wrong(format!(
                     "in {place}: the body has {bytes} bytes; message_bytes_max of the queue {} is \
                      {most}",
                     job.put.queue
-                ));
+                )));
             }
             jobs.push(Arc::new(job));
         }
@@ -291,7 +313,7 @@ mod tests {
     fn jobs(text: &str) -> Result<Vec<Arc<CronJob>>, String> {
         from_text(text)
             .map_err(|why| format!("{why:#}"))
-            .and_then(|config| config.cron_jobs())
+            .and_then(|config| config.cron_jobs().map_err(|wrong| wrong.to_string()))
     }
 
     const GOOD: &str = "[[cron]]\nname = 'a'\nschedule = '0 3 * * *'\nqueue = 'w'\n";
@@ -332,7 +354,7 @@ mod tests {
             (GOOD.replace("'w'", "''"), "queue takes"),
             (
                 format!("{GOOD}zone = 'Mars/Base'"),
-                "no time zone \"Mars/Base\"",
+                "\"Europe/Berlin\"; not \"Mars/Base\"",
             ),
             (format!("{GOOD}missed = 'all'"), "missed takes"),
             (format!("{GOOD}delay = 'x'"), "delay "),

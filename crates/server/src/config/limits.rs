@@ -7,6 +7,8 @@ use quintet_trust::{Limit, LimitTable, Limits, Subject, User};
 
 use super::Config;
 use super::trust::{TrustField, TrustSpec, UserTable};
+use super::units::show_bytes;
+use super::wrong::Wrong;
 
 /// Every address or every user.
 const ALL: &str = "*";
@@ -105,7 +107,10 @@ impl LimitRow {
         }
         let bytes = self.limits.bytes_in_flight_max;
         if bytes.is_some_and(|bytes| (1..BYTES_LEAST).contains(&bytes)) {
-            return Err("[[limit]] bytes_in_flight_max takes 0 or 1MiB and more".to_owned());
+            let given = show_bytes(bytes.unwrap_or_default());
+            return Err(format!(
+                "[[limit]] bytes_in_flight_max takes 0 or 1MiB and more; not {given}"
+            ));
         }
         Ok(Limit {
             subject,
@@ -130,6 +135,15 @@ fn user(table: &UserTable) -> User {
 }
 
 impl Config {
+    /// The first limit that is wrong.
+    pub(super) fn checked_limits(&self) -> Result<(), Wrong> {
+        let mut rows = self.limits.iter().enumerate();
+        rows.try_for_each(|(row, limit)| match limit.limit() {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Wrong::from(why).of_row(row)),
+        })
+    }
+
     /// The limits of addresses and users.
     ///
     /// # Errors

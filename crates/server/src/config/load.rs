@@ -33,10 +33,11 @@ pub(crate) struct Given {
 /// Names the file, the key and what it takes.
 pub(crate) fn load(given: &Given) -> Result<Config> {
     let mut config = Config::default();
+    let mut file = String::new();
     if let Some(path) = &given.config {
-        let text = std::fs::read_to_string(path)
+        file = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        read(&text, &mut config).with_context(|| format!("in {}", path.display()))?;
+        read(&file, &mut config).with_context(|| format!("in {}", path.display()))?;
     }
     if let Some(data) = &given.data {
         config.data.clone_from(data);
@@ -74,7 +75,15 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
         let tls = config.tls_of(listen);
         tls.map_err(|why| anyhow!("the listener {name} at {address}: {why}"))?;
     }
-    config.cron_jobs().map_err(|wrong| anyhow!(wrong))?;
+    let rows = config.cron_jobs().map_err(|wrong| (wrong, "cron"));
+    let rows = rows.and_then(|_| config.checked_limits().map_err(|wrong| (wrong, "limit")));
+    if let Err((wrong, table)) = rows {
+        let error = wrong.on_line(&file, table);
+        return Err(match &given.config {
+            Some(path) => error.context(format!("in {}", path.display())),
+            None => error,
+        });
+    }
     let least = quintet_host::smallest(config.shards);
     if config.memory < least {
         bail!(
@@ -195,7 +204,7 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
                 return Err(Wrong::of_key("expire_to", why.to_owned()).within(&place));
             }
             config.rules.push((name.to_owned(), overrides));
-            let script = scripts::read(name, table).map_err(|why| format!("in {place}: {why}"))?;
+            let script = scripts::read(name, table).map_err(|wrong| wrong.within(&place))?;
             config.scripts.extend(script);
             Ok(())
         }),
@@ -241,7 +250,7 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
                 })?;
                 (spec.field)(config)
                     .set(value)
-                    .map_err(|why| wrong(format!("{key} {why}")))?;
+                    .map_err(|why| Wrong::of_value(key, value, &why).within("[cluster]"))?;
             }
             Ok(())
         }
@@ -254,7 +263,7 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
                     unknown("key", key, known.chain(TABLES.iter().copied()))
                 })?;
             let set = (spec.field)(config).set(value);
-            set.map_err(|why| format!("{key} {why}").into())
+            set.map_err(|why| Wrong::of_value(key, value, &why))
         }
     }
 }
@@ -301,7 +310,8 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
                 let known = known.chain(scripts::KEYS.iter().copied());
                 wrong(unknown("key", key, known))
             })?;
-        (spec.set)(&mut overrides, value).map_err(|why| wrong(format!("{key} {why}")))?;
+        (spec.set)(&mut overrides, value)
+            .map_err(|why| Wrong::of_value(key, value, &why).within(place))?;
     }
     Ok(overrides)
 }
@@ -316,7 +326,7 @@ fn listener(table: &toml::Table) -> Result<Listen, Wrong> {
     let mut listen = by_default(served);
     for (key, value) in table {
         if key != "voice" {
-            set(&mut listen, key, value).map_err(|why| Wrong::of_key(key, why).within(&place))?;
+            set(&mut listen, key, value).map_err(|wrong| wrong.within(&place))?;
         }
     }
     // What the voice itself refuses is better said now than at the first use.
@@ -329,8 +339,8 @@ fn listener(table: &toml::Table) -> Result<Listen, Wrong> {
 ///
 /// # Errors
 /// Names the key and what it takes.
-fn set(listen: &mut Listen, key: &str, value: &toml::Value) -> Result<(), String> {
-    let fail = |why: String| format!("{key} {why}");
+fn set(listen: &mut Listen, key: &str, value: &toml::Value) -> Result<(), Wrong> {
+    let fail = |why: String| Wrong::of_value(key, value, &why);
     let words = |value| text(value).map(str::to_owned).map_err(fail);
     match key {
         "address" => {
@@ -352,10 +362,12 @@ fn set(listen: &mut Listen, key: &str, value: &toml::Value) -> Result<(), String
             let spec = options.iter().find(|spec| spec.name == key);
             let spec = spec.ok_or_else(|| {
                 let known = options.iter().map(|spec| spec.name);
-                unknown("key", key, known.chain(LISTEN_KEYS.iter().copied()))
+                let known = known.chain(LISTEN_KEYS.iter().copied());
+                Wrong::of_key(key, unknown("key", key, known))
             })?;
-            let value = option_value(value, spec.default).map_err(fail)?;
-            listen.options.set(key, value)?;
+            let read = option_value(value, spec.default).map_err(fail)?;
+            let set = listen.options.set(key, read);
+            set.map_err(|why| Wrong::of_key(key, why))?;
         }
     }
     Ok(())

@@ -2,6 +2,8 @@
 
 use quintet_scripts::QueueConfig;
 
+use super::wrong::Wrong;
+
 /// The keys a `[[queue]]` has for its script, as RQ's.
 pub(super) const KEYS: &[&str] = &[
     "script",
@@ -18,7 +20,7 @@ pub(super) const KEYS: &[&str] = &[
 ///
 /// # Errors
 /// A sentence; patterns cannot have a script.
-pub(super) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig>, String> {
+pub(super) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig>, Wrong> {
     let said: toml::Table = table
         .iter()
         .filter(|(key, _)| KEYS.contains(&key.as_str()))
@@ -28,12 +30,51 @@ pub(super) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig
         return Ok(None);
     }
     if !said.contains_key("script") {
-        return Err("a queue without script has no use for its settings".to_owned());
+        return Err("a queue without script has no use for its settings"
+            .to_owned()
+            .into());
+    }
+    for (key, value) in &said {
+        if let Some(why) = wants(key, value) {
+            return Err(Wrong::of_value(key, value, why));
+        }
     }
     let json = serde_json::to_value(&said).map_err(|error| error.to_string())?;
     QueueConfig::from_json(&json, Some(name))
         .map(Some)
-        .map_err(|fault| fault.to_string())
+        .map_err(|fault| fault.to_string().into())
+}
+
+/// What a key takes, if this value is not of it. RQ's numbers may be texts.
+fn wants(key: &str, value: &toml::Value) -> Option<&'static str> {
+    let text = value.as_str();
+    let number = value.as_integer().or_else(|| text?.parse().ok());
+    let tables = |all: &Vec<toml::Value>| all.iter().all(toml::Value::is_table);
+    let (fits, wants) = match key {
+        "script" => (
+            text.is_some_and(|path| !path.is_empty()),
+            "takes a path, in quotes",
+        ),
+        "exec_prefix" => (text.is_some(), "takes text, in quotes"),
+        "num_workers" => (
+            number.is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) || text == Some(""),
+            "takes a whole number, 1 to 4294967295",
+        ),
+        "env_vars" => (
+            value.is_table(),
+            "takes names with texts, such as { A = \"1\" }",
+        ),
+        "schedule" => (
+            value.as_array().is_some_and(tables),
+            "takes a list such as [{ cron = \"*/5 * * * *\" }]",
+        ),
+        "strict_exit" => (
+            value.is_bool() || matches!(text, Some("true" | "false")),
+            "takes true or false",
+        ),
+        _ => (value.is_array(), "takes a list of numbers, such as [1, 2]"),
+    };
+    (!fits).then_some(wants)
 }
 
 /// The lines of a queue's script, as they can be read again.

@@ -140,7 +140,7 @@ pub(super) fn read<T: Default>(specs: &[TrustSpec<T>], table: &toml::Table) -> R
         })?;
         (spec.field)(&mut read)
             .set(value)
-            .map_err(|why| wrong(format!("{key} {why}")))?;
+            .map_err(|why| Wrong::of_value(key, value, &why))?;
     }
     Ok(read)
 }

@@ -1,18 +1,26 @@
 //! What is wrong with a configuration file, and on which line.
 
+use std::fmt;
+
 use anyhow::{Error, anyhow};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Something that cannot be as the file has it.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(crate) struct Wrong {
     /// Which of the tables of this name, from 0; of those written with two brackets.
     row: Option<usize>,
     /// The key within the table.
     key: Option<String>,
     /// A sentence; of a table it says which.
     why: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
 }
 
 impl From<String> for Wrong {
@@ -29,6 +37,20 @@ impl Wrong {
             key: Some(key.to_owned()),
             ..Self::from(why)
         }
+    }
+
+    /// About the value of this key, which the sentence shows unless it is a secret.
+    pub(super) fn of_value(key: &str, value: &toml::Value, why: &str) -> Self {
+        let given = shown(value);
+        let text = value.as_str().map(|text| format!("\"{text}\""));
+        let shows =
+            why.ends_with(&format!("not {value}")) || text.is_some_and(|text| why.contains(&text));
+        let secret = SECRETS.contains(&key) || given.contains('@');
+        let why = match shows || secret {
+            true => format!("{key} {why}"),
+            false => format!("{key} {why}; not {given}"),
+        };
+        Self::of_key(key, why)
     }
 
     /// About something in the table that is called so.
@@ -70,6 +92,22 @@ impl Wrong {
         }
         Some(1 + file.get(..at)?.matches('\n').count())
     }
+}
+
+/// Their values stay out of errors and logs, as do addresses with a password.
+const SECRETS: &[&str] = &["password", "tokens"];
+
+/// Characters of a value that an error shows.
+const SHOWN: usize = 100;
+
+/// A value as the file writes it, its beginning if it is long.
+fn shown(value: &toml::Value) -> String {
+    let text = value.to_string();
+    let mut begin: String = text.chars().take(SHOWN).collect();
+    if begin.len() < text.len() {
+        begin.push_str("...");
+    }
+    begin.replace(char::is_control, " ")
 }
 
 type Entry<'a, 'i> = (usize, &'a Spanned<DeValue<'i>>);
@@ -197,6 +235,97 @@ mod tests {
             };
             assert!(
                 error.starts_with(starts) && error.contains(says),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    /// Every setting, once with a value of a wrong type and once with a wrong text.
+    #[test]
+    fn each_wrong_value_is_shown_with_its_line_its_name_and_what_is_taken() {
+        use super::super::schema::SETTINGS;
+        use super::super::{cluster::CLUSTER, cron::CRON, limits::LIMIT, queues::QUEUE_SETTINGS};
+        use super::super::{scripts, trust};
+        let mut keys: Vec<(&str, &str)> = Vec::new();
+        keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
+        keys.extend(CLUSTER.iter().map(|spec| ("[cluster]", spec.key)));
+        let queue = "[[queue]]\nname = 'q'\nscript = '/x'";
+        keys.extend(QUEUE_SETTINGS.iter().map(|spec| (queue, spec.key)));
+        let of_scripts = scripts::KEYS.iter().filter(|key| **key != "script");
+        keys.extend(of_scripts.map(|key| (queue, *key)));
+        keys.push(("[[queue]]\nname = 'q'", "script"));
+        keys.extend(trust::USER.iter().map(|spec| ("[[user]]", spec.key)));
+        keys.extend(trust::GRANT.iter().map(|spec| ("[[grant]]", spec.key)));
+        keys.extend(CRON.iter().map(|spec| ("[[cron]]", spec.key)));
+        keys.extend(LIMIT.iter().map(|spec| ("[[limit]]", spec.key)));
+        for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
+            keys.push(("[[listen]]\nvoice = 'memcache'", key));
+        }
+        assert!(keys.len() > 100, "{}", keys.len());
+        for (table, key) in keys {
+            let secret = table == "[[user]]" && ["password", "tokens"].contains(&key);
+            let line = 1 + table.lines().count().max(1);
+            let mut refused = 0;
+            for value in ["-7.5", "\"no such, value\""] {
+                let error = match from_text(&format!("{table}\n{key} = {value}")) {
+                    Ok(_) => continue,
+                    Err(error) => format!("{error:#}"),
+                };
+                refused += 1;
+                let shows = error.contains(value);
+                assert!(
+                    error.starts_with(&format!("line {line}: "))
+                        && error.contains(&format!("{key} "))
+                        && shows != secret,
+                    "{table} {key} = {value}: {error}"
+                );
+            }
+            assert!(refused > 0, "{table} {key}");
+        }
+    }
+
+    #[test]
+    fn what_is_found_behind_the_reading_has_its_line_too() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("quintet.toml");
+        let cron = "[[cron]]\nname = 'a'\nschedule = '0 3 * * *'\nqueue = 'w'\n";
+        for (text, says) in [
+            (
+                format!("\n{cron}ttl = '1 fortnight'"),
+                "line 6: in [[cron]] a: ttl \"1 fortnight\"",
+            ),
+            (
+                format!("{cron}rank = 4294967296"),
+                "line 5: in [[cron]] a: rank takes a whole number, 0 to 4294967295; not 4294967296",
+            ),
+            (
+                format!("{cron}missed = 'all'"),
+                "line 5: in [[cron]] a: missed takes \"skip\" or \"once\"; not \"all\"",
+            ),
+            (
+                format!("{cron}zone = 'Mars'"),
+                "line 5: in [[cron]] a: zone takes a name such as \"Europe/Berlin\"; not \"Mars\"",
+            ),
+            (
+                "\n[[limit]]\naddress = '*'\nbytes_in_flight_max = '1KiB'".to_owned(),
+                "line 2: [[limit]] bytes_in_flight_max takes 0 or 1MiB and more; not 1KiB",
+            ),
+            (
+                "[cluster]\nnats = 'nats://a:hush@b'".to_owned(),
+                "line 2: in [cluster]: nats takes a list",
+            ),
+        ] {
+            std::fs::write(&path, &text).expect("written");
+            let given = super::super::Given {
+                config: Some(path.clone()),
+                ..Default::default()
+            };
+            let error = match super::super::load(&given) {
+                Ok(_) => panic!("accepted: {text}"),
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(
+                error.contains(says) && !error.contains("hush"),
                 "{text}: {error}"
             );
         }

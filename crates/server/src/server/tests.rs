@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quintet_door::{BodyBytes, Door as _, Visit, ask};
 use quintet_engine::{
-    BackTo, Body, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Put, Refusal,
-    Take, Wait,
+    BackTo, Body, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Party, Put,
+    Refusal, Take, Wait,
 };
 
 use super::*;
@@ -262,18 +262,78 @@ fn who_waits_when_the_server_stops_is_told_so() {
         move || {
             let party = door.enter(Box::new(|_, _| {}));
             tell.send(()).expect("told");
-            ask(
-                &door,
-                party,
-                Command::Take(take(&["never"], Wait::Forever, false)),
-            )
+            let take = Command::Take(take(&["never"], Wait::Forever, false));
+            ask(&door, party, take)
         }
     });
     told.recv().expect("started");
-    drop(door);
+    let draining = Outcome::Refused(Refusal::Draining);
+    let party = door.enter(Box::new(|_, _| {}));
     running.stop();
-    assert_eq!(
-        waits.join().expect("answered"),
-        Outcome::Refused(Refusal::Draining)
-    );
+    assert_eq!(waits.join().expect("answered"), draining);
+    // A command that comes later is not begun.
+    let late = Command::Take(take(&["never"], Wait::Forever, false));
+    assert_eq!(ask(&door, party, late), draining);
+    assert_eq!(ask(&door, Party::default(), put("never", b"x")), draining);
+}
+
+#[test]
+fn a_take_that_is_told_draining_took_nothing() {
+    for shards in [1, 1, 1, 4, 4, 4] {
+        let dir = tempfile::tempdir().expect("directory");
+        let running = Running::start(dir.path(), shards, SyncPolicy::Never);
+        let (tell, told) = channel();
+        let threads: Vec<_> = (0..4)
+            .map(|number| {
+                let (door, tell) = (running.door(), tell.clone());
+                std::thread::spawn(move || {
+                    let party = door.enter(Box::new(|_, _| {}));
+                    let (mut there, mut unknown) = (0, 0);
+                    loop {
+                        let outcome = if number % 2 == 0 {
+                            ask(&door, party, put("q", b"x"))
+                        } else {
+                            let queues = ["q", "q2", "q3", "q4"];
+                            ask(
+                                &door,
+                                party,
+                                Command::Take(take(&queues, Wait::Forever, false)),
+                            )
+                        };
+                        #[expect(clippy::wildcard_enum_match_arm, reason = "any other fails")]
+                        match outcome {
+                            Outcome::Put { .. } => there += 1,
+                            Outcome::Messages(_) => there -= 1,
+                            Outcome::Refused(Refusal::Unknown) => unknown += 1,
+                            Outcome::Refused(Refusal::Draining) => return (there, unknown),
+                            other => panic!("{other:?}"),
+                        }
+                        // Nobody listens after the first hundred.
+                        tell.send(()).ok();
+                    }
+                })
+            })
+            .collect();
+        assert_eq!(told.iter().take(100).count(), 100);
+        running.stop();
+        let done = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("ended"));
+        let (there, unknown) = done.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+        let running = Running::start(dir.path(), shards, SyncPolicy::Never);
+        let door = running.door();
+        let visit = Visit::new(&door);
+        let take = || Command::Take(take(&["q"], Wait::No, false));
+        let mut left = 0;
+        while let Outcome::Messages(_) = visit.ask(take()) {
+            left += 1;
+        }
+        drop(visit);
+        drop(door);
+        running.stop();
+        assert!(
+            i32::abs(left - there) <= unknown,
+            "{left} are there, {there} were told, {unknown} are unknown"
+        );
+    }
 }

@@ -143,3 +143,61 @@ fn the_console_shows_why_and_sends_back_what_is_selected() {
         "{message}"
     );
 }
+
+/// The ids that the three tabs tell page by page, two to a page.
+fn of_group(server: &Server, group: &str) -> Vec<u64> {
+    let (mut ids, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = get(server, &format!("/messages?group={group}&max=2{cursor}")).json;
+        let messages = page["messages"].as_array().expect("a list");
+        assert!(messages.len() <= 2, "{page}");
+        ids.extend(messages.iter().filter_map(|one| one["id"].as_u64()));
+        match page["cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return ids,
+        }
+    }
+}
+
+#[test]
+fn what_waits_is_listed_by_due_time_over_all_queues_and_shards() {
+    for shards in [1, 4] {
+        let config =
+            format!("shards = {shards}\n{FRAGILE}[[queue]]\nname = 'slow'\nretry_delay = '1h'\n");
+        let server = Start::of(&config).listen(&["http=0"]).serve();
+        let mut due = Vec::new();
+        for at in 0..20u64 {
+            // Due times that go up and down, over five queues.
+            let minutes = 10 + (at * 7) % 20;
+            let put = json!({ "messages": [{ "body": "x", "delay_ms": minutes * 60_000 }] });
+            let put = post(&server, &format!("/queues/q-{}/messages", at % 5), &put).json;
+            due.push((minutes, put["ids"][0].as_u64().expect("an id")));
+        }
+        due.sort_unstable();
+        let by_due: Vec<u64> = due.iter().map(|(_, id)| *id).collect();
+        assert_eq!(of_group(&server, "scheduled"), by_due, "{shards} shards");
+        fail(&server, "slow", "again");
+        fail(&server, "fragile", "never again");
+        let state = |group: &str| {
+            let page = get(&server, &format!("/messages?group={group}")).json;
+            let all = page["messages"].as_array().expect("a list").clone();
+            assert_eq!((all.len(), &page["cursor"]), (1, &Value::Null), "{page}");
+            all[0]["queue"].as_str().expect("a queue").to_owned()
+        };
+        assert_eq!(
+            (state("retrying"), state("dead")),
+            ("slow".into(), "dead".into())
+        );
+        assert_eq!(get(&server, "/messages?group=other").status, 400);
+        assert_eq!(
+            get(&server, "/messages?group=scheduled&cursor=x").status,
+            400
+        );
+        let (_, tab) = page(&server, "/waiting");
+        let first = by_due
+            .iter()
+            .map(|id| tab.find(&format!("/messages/{id}\"")));
+        let places: Vec<usize> = first.flatten().collect();
+        assert!(places.len() == 20 && places.is_sorted(), "{places:?}");
+    }
+}

@@ -297,3 +297,52 @@ fn leases_are_selected_and_ended_in_the_console() {
         "{page}"
     );
 }
+
+#[test]
+fn a_lease_is_released_by_the_last_digits_of_its_id_if_it_is_the_only_one() {
+    let server = start();
+    let ids = put(&server, "work", 110);
+    assert_eq!((ids[0], ids[109]), (1, 110));
+    for _ in &ids {
+        reserve(&server, "work", "", &json!({}));
+    }
+    let state = |id: u64| {
+        let message = api(&server, &format!("GET /messages/{id}"), "", &json!({})).1;
+        message["state"].as_str().unwrap_or("gone").to_owned()
+    };
+    // A whole id counts before one that ends so, and no id begins with 0.
+    server.printed(&["leases", "release", "5", "06"]);
+    let all = [5, 105, 6, 106].map(state);
+    assert_eq!(all, ["ready", "reserved", "reserved", "ready"]);
+    server.printed(&["delete", "5"]);
+    let (_, why, code) = server.outputs(&["leases", "release", "5"]);
+    assert!(
+        code == 1 && why.contains("several leases end in 5: "),
+        "{why}"
+    );
+    let (_, why, code) = server.outputs(&["leases", "release", "999"]);
+    assert!(
+        code == 1 && why.contains("no lease whose id ends so"),
+        "{why}"
+    );
+    assert_eq!(ready(&server, "work"), 1);
+}
+
+#[test]
+fn a_lease_of_sqs_names_the_client_that_received() {
+    let start = Start::default().config("[[queue]]\nname = 'work'\n");
+    let server = start
+        .listen(&["http=127.0.0.1:0", "sqs=127.0.0.1:0"])
+        .serve();
+    put(&server, "work", 1);
+    let head = "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.ReceiveMessage\r\n\
+                Content-Type: application/x-amz-json-1.0\r\nUser-Agent: Boto3/1.40 \"x\"\r\n";
+    let at = server.address_of("sqs");
+    let asked = json!({ "QueueUrl": format!("http://{at}/000000000000/work") });
+    let (status, told) = crate::rights::asked(at, head, &asked.to_string());
+    assert!(status == 200 && told["Messages"][0].is_object(), "{told}");
+    let told = server.printed(&["leases", "--json"]);
+    let lease: Value = serde_json::from_str(told.trim()).expect("a line");
+    assert_eq!(lease["worker"], "Boto3/1.40 \"x\"", "{lease}");
+    assert_eq!(lease["voice"], "sqs", "{lease}");
+}

@@ -49,7 +49,7 @@ fn memcache(server: &Server, name: &str) -> Client {
     client
 }
 
-fn asked(address: &str, head: &str, body: &str) -> (u16, Value) {
+pub(crate) fn asked(address: &str, head: &str, body: &str) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).expect("connected");
     let request = format!(
         "{head}Host: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",

@@ -128,3 +128,76 @@ fn as_many_queues_are_followed_as_may_be_and_a_line_is_for_people() {
         "{line}"
     );
 }
+
+#[test]
+fn tail_looks_into_whole_bodies_and_follows_queues_in_memory() {
+    let config = "[[queue]]\nname = 'fast'\nmemory = true\n";
+    let server = Start::default().config(config).listen(&["http=0"]).serve();
+    let ask = |queue: &str, contains: &str| {
+        let path = format!("GET /api/v1/queues/{queue}/tail?after=1{contains}");
+        server.ask(&path, "", "").json()
+    };
+    for queue in ["work", "fast"] {
+        assert_eq!(ask(queue, "")["next"], 1, "{queue} is followed");
+        let body = format!("{}needle", "x".repeat(60_000));
+        server.run(&["put", queue, &body]);
+        server.run(&["put", queue, "straw"]);
+        server.run(&["take", queue]);
+        let found = ask(queue, "&contains=needle");
+        let events = found["events"].as_array().expect("events");
+        let events: Vec<&Value> = events.iter().map(|event| &event["event"]).collect();
+        assert_eq!(events, ["put", "taken"], "{queue}: {found}");
+        let body = found["events"][1]["body_start"].as_str().expect("a body");
+        assert_eq!((body.len(), &found["next"]), (256, &4.into()), "{queue}");
+    }
+    // Into the log from memory.
+    server.run(&["put", "fast", "moves"]);
+    server.run(&["move", "fast", "work", "--yes"]);
+    let last = ask("fast", "")["events"]
+        .as_array()
+        .expect("events")
+        .last()
+        .cloned();
+    assert_eq!(last.expect("one")["event"], "moved");
+}
+
+#[test]
+fn tail_follows_over_https_and_says_where_to_go_with_tls() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
+    let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
+    std::fs::write(&cert, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key, private).expect("private");
+    let config = format!(
+        "tls_cert = '{}'\ntls_key = '{}'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n",
+        cert.display(),
+        key.display()
+    );
+    let server = Start::of(&config).serve_as_configured();
+    let at = server.address_of("http").replace("127.0.0.1", "localhost");
+    let tail = |scheme: &str| {
+        let server = format!("{scheme}://{at}");
+        let mut tail = quintet(&[
+            "tail", "work", "--every", "20ms", "--count", "1", "--server",
+        ]);
+        tail.arg(server).arg("--ca").arg(&cert);
+        tail.stdout(Stdio::piped()).stderr(Stdio::piped());
+        tail.spawn().expect("started")
+    };
+    let refused = tail("tls").wait_with_output().expect("ended");
+    let why = text(&refused.stderr);
+    assert!(
+        !refused.status.success() && why.contains("https://HOST:PORT"),
+        "{why}"
+    );
+    let (told, ended) = channel();
+    let tail = tail("https");
+    std::thread::spawn(move || told.send(tail.wait_with_output().expect("ended")));
+    let printed = eventually("a line", || {
+        server.run(&["put", "work", "hello"]);
+        ended.try_recv().ok()
+    });
+    assert!(text(&printed.stdout).ends_with("  hello\n"), "{printed:?}");
+}

@@ -143,6 +143,11 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
         "{after}"
     );
     assert_eq!(trace(&server, ids[1])["by"], Value::Null);
+    let told = says(&server, ids[1]);
+    assert!(
+        told.contains("the log does not keep it over a restart"),
+        "{told}"
+    );
 }
 
 #[test]

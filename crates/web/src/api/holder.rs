@@ -99,7 +99,7 @@ impl Api {
             holder.user = Some(connection.user.clone()).filter(|user| !user.is_empty());
             holder.worker.clone_from(&connection.worker);
         } else if let Some(taker) = self.app.settings().clients.takers.of(lease.party) {
-            holder.voice = Some("http".to_owned());
+            holder.voice = Some(taker.voice.to_owned());
             let user = taker.user.filter(|_| visitor.may_server());
             holder.user = user.map(|user| user.to_string());
             holder.worker = taker.worker.map(String::from);

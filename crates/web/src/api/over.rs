@@ -1,12 +1,15 @@
 //! Messages of all queues: all, or those that are scheduled, retried or dead.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
 use quintet_door::Share;
-use quintet_engine::{Cursor, Filter, ListState, Message, Name, QueueStats, Sweep, SweepAct, Verb};
+use quintet_engine::{
+    Cursor, Filter, ListState, Message, Name, Order, QueueStats, Sweep, SweepAct, Verb,
+};
 
 use super::problem::Problem;
 use super::types::{Page, Shown};
@@ -15,8 +18,9 @@ use super::{Api, bulk, read};
 use crate::reply;
 use crate::visitor::Visitor;
 
-/// Slices looked through for a page at most.
+/// Slices looked through for a page at most; for the next message of one queue [`SEEKS`].
 const SLICES: u32 = 64;
+const SEEKS: u32 = 4;
 /// Pages of queues looked through for a page of messages at most.
 const QUEUE_PAGES: u32 = 64;
 /// A page ends behind so many bytes of messages.
@@ -144,7 +148,18 @@ impl At {
     }
 }
 
-/// A page of them, queue by queue in the order the queues were made.
+/// The first message of a queue that is not on the page yet.
+struct Head {
+    queue: Name,
+    /// Its share of the memory with it; `None`: it was not found before this place.
+    message: Option<(Message, Option<Share>)>,
+}
+
+/// The heads by due time and id.
+type Heads = BTreeMap<Order, Head>;
+
+/// A page of them: by due time over all queues; the dead ones, and all, queue by queue in the
+/// order the queues were made.
 #[derive(Default)]
 pub(crate) struct Over {
     pub(crate) messages: Vec<(Message, Name)>,
@@ -167,6 +182,9 @@ impl Api {
         cursor: Option<&str>,
         max: u32,
     ) -> Result<Over, Problem> {
+        if matches!(group, Group::Scheduled | Group::Retrying) {
+            return self.by_due_time(visitor, (group, has), cursor, max).await;
+        }
         let at = cursor.map(|text| {
             let none = || Problem::field("cursor", "this is no cursor");
             At::of(text).ok_or_else(none)
@@ -252,11 +270,113 @@ impl Api {
         found.next = Some(at.text());
         Ok(found)
     }
+
+    /// [`Api::over`] of messages that are not due: queues are merged. No more heads are held than
+    /// the page has messages.
+    async fn by_due_time(
+        &self,
+        visitor: &Visitor,
+        asked: (Group, &[u8]),
+        cursor: Option<&str>,
+        max: u32,
+    ) -> Result<Over, Problem> {
+        let mut after = cursor.map(bulk::cursor).transpose()?;
+        let (mut heads, most) = (Heads::new(), max as usize);
+        let (mut from, mut cut) = (Some((0, 0)), false);
+        while let Some(page) = from {
+            let page = self.queue_page(visitor, page).await?;
+            for stats in &page.queues {
+                let some = stats.gauges.delayed > 0 && visitor.may_to(Verb::Peek, &stats.name);
+                if some {
+                    self.seek(visitor, asked, stats.name.clone(), after, &mut heads)
+                        .await?;
+                }
+                if heads.len() > most {
+                    heads.pop_last();
+                    cut = true;
+                }
+            }
+            from = page.next;
+        }
+        let (mut found, mut bytes) = (Over::default(), 0);
+        let mut last = None;
+        while let Some((order, head)) = heads.pop_first() {
+            let held_back = false;
+            after = Some(Cursor { held_back, order });
+            last = after;
+            let Some((message, room)) = head.message else {
+                // What stands behind it in its queue is not known yet.
+                break;
+            };
+            bytes += message.size();
+            found.messages.push((message, head.queue.clone()));
+            found._room.extend(room);
+            self.seek(visitor, asked, head.queue, after, &mut heads)
+                .await?;
+            if heads.is_empty() && !cut {
+                return Ok(found);
+            }
+            if found.messages.len() >= most || bytes >= BYTES {
+                break;
+            }
+        }
+        found.next = last.map(bulk::cursor_text);
+        Ok(found)
+    }
+
+    /// Adds the first message of a queue behind this place, if there is one.
+    async fn seek(
+        &self,
+        visitor: &Visitor,
+        (group, has): (Group, &[u8]),
+        queue: Name,
+        after: Option<Cursor>,
+        heads: &mut Heads,
+    ) -> Result<(), Problem> {
+        let mut sweep = Sweep {
+            queue,
+            state: ListState::Delayed,
+            filter: Filter {
+                tried: Some(group == Group::Retrying),
+                body: (!has.is_empty()).then(|| has.into()),
+                ..Filter::default()
+            },
+            act: SweepAct::Show,
+            after,
+            max: 1,
+        };
+        for _ in 0..SEEKS {
+            let (swept, room) = match self.swept(visitor, sweep.clone()).await {
+                // It was deleted since its numbers were told.
+                Err(problem) if problem.status == 404 => return Ok(()),
+                swept => swept?,
+            };
+            if let Some(message) = swept.messages.into_iter().next() {
+                let due = message
+                    .due()
+                    .map_or(0, |due| i64::try_from(due.0).unwrap_or(i64::MAX));
+                let order = (0, due, message.id);
+                let message = Some((message, room));
+                let queue = sweep.queue;
+                heads.insert(order, Head { queue, message });
+                return Ok(());
+            }
+            match swept.next {
+                Some(next) => sweep.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+        if let Some(next) = sweep.after {
+            let (queue, message) = (sweep.queue, None);
+            heads.insert(next.order, Head { queue, message });
+        }
+        Ok(())
+    }
 }
 
 /// Lists messages of all queues that are `scheduled` (not due yet, never taken), `retrying` (taken
-/// before, not due yet) or `dead` (buried, or a dead letter), or `all`: queue by queue, and those of a
-/// queue in their order. With `contains` those whose body contains it. A page may have fewer than
+/// before, not due yet), the next due first over all queues; or `dead` (buried, or a dead letter), or
+/// `all`, queue by queue. With `contains` those whose body contains it. A page may have fewer than
 /// `max`, even none, and a cursor.
 #[utoipa::path(get, path = "/api/v1/messages", operation_id = "list_over_queues", tag = "messages",
     params(("group" = String, Query, description = "scheduled, retrying, dead or all"),

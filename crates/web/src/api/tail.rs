@@ -67,7 +67,8 @@ impl Tail {
 /// `after`, or with 0, only the number to go on with. Events are those decided since the first such
 /// request; the queue is followed for 30 s after the last one. The queue need not be there yet.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/tail", operation_id = "tail_queue", tag = "queues",
-    params(("queue" = String, Path), ("after" = Option<u64>, Query, description = "`next` of the page before")),
+    params(("queue" = String, Path), ("after" = Option<u64>, Query, description = "`next` of the page before"),
+        ("contains" = Option<String>, Query, description = "only events of messages whose body contains this text; bodies up to 64 KiB are searched, the newest 4 MiB of them in each queue")),
     responses((status = 200, body = Tail), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn tail(
@@ -76,7 +77,7 @@ pub(super) async fn tail(
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let query = read::Query::of(&uri, &["after"], &[])?;
+    let query = read::Query::of(&uri, &["after", "contains"], &[])?;
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
     let queue = read::queue(&queue)?;
     // Bodies are told, so it takes the right to see messages.
@@ -92,7 +93,8 @@ pub(super) async fn tail(
         Err(problem) if problem.code != Refusal::QueueNotFound.code() => return Err(problem),
         Err(_) | Ok(_) => {}
     }
-    let followed = api.door.follow(&queue, after);
+    let contains = query.get("contains").unwrap_or_default().as_bytes();
+    let followed = api.door.follow(&queue, after, contains);
     let followed = followed.ok_or_else(Problem::too_many_tails)?;
     Ok(reply::document(&Tail::of(followed)))
 }

@@ -174,6 +174,11 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         Ended::Edited => "got another body",
         Ended::Moved | Ended::Sent => "was moved",
     };
+    let asked_for = matches!(end.why, Ended::Taken | Ended::Finished | Ended::Deleted);
+    let unknown = match asked_for && end.by.is_none() {
+        true => "; by whom is not known: the log does not keep it over a restart",
+        false => "",
+    };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
     let queue = match (&end.queue, end.why) {
         (None, _) => String::new(),
@@ -183,7 +188,7 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
     };
     let now = end.is_now.map(|id| format!("; it is message {} now", id.0));
     format!(
-        "message {} {did}{by}, {} ago{queue}{}",
+        "message {} {did}{by}, {} ago{queue}{}{unknown}",
         id.0,
         words::duration(ago),
         now.unwrap_or_default()

@@ -307,7 +307,7 @@ fn watch(
         }
         next = Instant::now() + every;
         let seen = match screen.page.clone() {
-            Page::Follow(queue) => tail::events(&server.at, &queue, &mut followed)
+            Page::Follow(queue) => tail::events(&server.at, &queue, &mut followed, "")
                 .map(|events| screen.followed(events.iter().map(tail::line))),
             Page::Dead(queue) => server.dead(&queue).map(|dead| screen.dead = Some(dead)),
             Page::Queue(queue) => server.look().map(|look| {

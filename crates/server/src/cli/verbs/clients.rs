@@ -44,7 +44,7 @@ enum LeaseAct {
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release --queue work\n  \
+    after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release 0042\n  quintet leases release --queue work\n  \
                   quintet leases release --connection 4294967299\n\n\
                   It counts as a release, by the queue's settings. A connection stays open, and may \
                   take the\nmessages again."
@@ -52,9 +52,9 @@ enum LeaseAct {
 struct ReleaseLeases {
     #[command(flatten)]
     at: Where,
-    /// Ids of reserved messages.
+    /// Ids of reserved messages, or the last digits of an id, if it is the only such lease.
     #[arg(required_unless_present_any = ["connection", "queue"])]
-    ids: Vec<u64>,
+    ids: Vec<String>,
     /// All leases of this connection.
     #[arg(long, value_name = "ID")]
     connection: Option<u64>,
@@ -67,12 +67,58 @@ struct ReleaseLeases {
 }
 
 impl ReleaseLeases {
+    /// By the whole id; if there is no such message, by its last digits.
+    fn release(&self, id: &str) -> Result<()> {
+        let by_id = |id: &str| {
+            let path = format!("/messages/{}/release", part(id));
+            self.at.api("POST", &path, None).map(drop)
+        };
+        let is_end = id.starts_with('0') && id.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_end {
+            let done = by_id(id);
+            let none = |error: &anyhow::Error| Refused::is(error, Refusal::NotFound);
+            if !done.as_ref().is_err_and(none) {
+                return done.with_context(|| format!("message {id}"));
+            }
+        }
+        let ends = self.ending_in(id)?;
+        match &ends[..] {
+            [] => bail!("there is no message {id}, and no lease whose id ends so"),
+            [one] => by_id(one).with_context(|| format!("message {one}")),
+            many => bail!("several leases end in {id}: {}", many.join(", ")),
+        }
+    }
+
+    /// Ids of reserved messages that end in these digits, five at most.
+    fn ending_in(&self, digits: &str) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for queue in held(&mut Client::connect(&self.at)?)? {
+            let mut cursor = Some(String::new());
+            while let Some(after) = cursor {
+                let path = format!("/queues/{}/leases?max=1000{after}", part(&queue));
+                let page = match self.at.api("GET", &path, None) {
+                    // It was deleted meanwhile.
+                    Err(error) if Refused::is(&error, Refusal::QueueNotFound) => break,
+                    page => page?,
+                };
+                let leases = page["leases"].as_array().into_iter().flatten();
+                let all = leases.map(|lease| lease["message"].to_string());
+                ids.extend(all.filter(|id| id.ends_with(digits)));
+                if ids.len() > 5 {
+                    ids.truncate(5);
+                    return Ok(ids);
+                }
+                let next = page["cursor"].as_str();
+                cursor = next.map(|next| format!("&cursor={}", part(next)));
+            }
+        }
+        Ok(ids)
+    }
+
     fn run(self) -> Result<ExitCode> {
         let mut released = 0;
         for id in &self.ids {
-            let path = format!("/messages/{id}/release");
-            let done = self.at.api("POST", &path, None);
-            done.with_context(|| format!("message {id}"))?;
+            self.release(id)?;
             released += 1;
         }
         if let Some(id) = self.connection {
@@ -112,12 +158,7 @@ impl Leases {
         let mut client = Client::connect(&self.at)?;
         let queues = match &self.queue {
             Some(queue) => vec![queue.clone()],
-            None => {
-                let all = client.queues()?.into_iter();
-                let held = all.filter(|queue| queue["reserved"].as_u64() != Some(0));
-                held.filter_map(|queue| queue["name"].as_str().map(str::to_owned))
-                    .collect()
-            }
+            None => held(&mut client)?,
         };
         let holders: HashMap<u64, Value> = clients(&mut client)?
             .into_iter()
@@ -160,6 +201,14 @@ impl Leases {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The queues that have reserved messages.
+fn held(client: &mut Client) -> Result<Vec<String>> {
+    let all = client.queues()?.into_iter();
+    let held = all.filter(|queue| queue["reserved"].as_u64() != Some(0));
+    let names = held.filter_map(|queue| queue["name"].as_str().map(str::to_owned));
+    Ok(names.collect())
 }
 
 /// The leases of a queue that were given over HTTP, by their messages: no connection holds them.
