@@ -1,6 +1,5 @@
 //! A client: what it asks next, of what it knows.
 
-use quintet_cluster::entry::PART_BYTES;
 use quintet_engine::{
     BackTo, Body, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Outcome, Put,
     Take, Wait, When,
@@ -33,14 +32,7 @@ pub(super) struct Asked {
 
 impl Client {
     /// What it asks next; so many times in 20 that is to store this body.
-    /// Where it may be `long`, some bodies take more than an entry.
-    pub(super) fn next(
-        &mut self,
-        random: &mut Random,
-        body: u64,
-        puts: u64,
-        long: bool,
-    ) -> (u8, Ask, Command) {
+    pub(super) fn next(&mut self, random: &mut Random, body: u64, puts: u64) -> (u8, Ask, Command) {
         if let Some(at) = random.below(3 * self.held.len() as u64 + 2).checked_sub(2)
             && let Some((body, id, queue)) = self.held.get(random.index(self.held.len()))
         {
@@ -55,10 +47,7 @@ impl Client {
         let queue = random.index(QUEUES.len());
         let number = u8::try_from(queue).unwrap_or(u8::MAX);
         if random.chance(puts, 20) {
-            let bytes = match long && random.chance(1, 12) {
-                true => PART_BYTES + random.index(PART_BYTES),
-                false => 8 + random.index(120),
-            };
+            let bytes = 8 + random.index(120);
             return (number, Ask::Put(body), put(queue, body, bytes));
         }
         let removes = random.chance(1, 4);

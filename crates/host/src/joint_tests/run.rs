@@ -75,8 +75,6 @@ pub(super) struct State {
     pub(super) there: BTreeSet<u64>,
     pub(super) number: u64,
     pub(super) calm: bool,
-    /// Some messages are longer than an entry.
-    pub(super) long: bool,
     /// Until then clients ask nothing.
     pub(super) lull: Moment,
     /// Clients ask nothing any more.
@@ -165,7 +163,6 @@ impl Run {
                 there: BTreeSet::new(),
                 number: 0,
                 calm,
-                long: seed % 8 == 6,
                 lull: Moment::ZERO,
                 still: false,
             }),

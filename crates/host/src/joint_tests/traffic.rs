@@ -53,10 +53,7 @@ impl Run {
             _ => 1,
         };
         let body = state.next();
-        let (queue, ask, command) = {
-            let long = state.long;
-            state.clients[number].next(&mut state.random, body, chance, long)
-        };
+        let (queue, ask, command) = state.clients[number].next(&mut state.random, body, chance);
         let call = state.history.asked(connection, queue, ask);
         let patience = 5 + state.random.below(40);
         state.clients[number].asks(call, queue, ask, patience);

@@ -41,6 +41,7 @@ use crate::config::Config;
 use crate::http::LinksByVoice;
 use crate::quotas::Quotas;
 use crate::server::{Order, Server};
+use copies::Copies;
 use doors::Doors;
 use duty::{Told, Work};
 use files::Files;
