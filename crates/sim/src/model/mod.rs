@@ -181,9 +181,10 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// True if the engine, having given `count`, may leave the group of this one, and did.
+    /// True if the engine, having given `count`, may leave the group of this one, and did. A
+    /// companion may have gone before it.
     fn leaves(&self, count: usize, next: MessageId) -> bool {
-        self.far.contains(&next) && self.given.get(count) != Some(&next)
+        self.far.contains(&next) && !self.given.iter().skip(count).any(|given| *given == next)
     }
 }
 
