@@ -134,16 +134,6 @@ pub(super) const WAITS: &[Planted] = &[
         tests: &[&["--lib", "idle_tests"]],
     },
     Planted {
-        name: "wait-carry-timer",
-        what: "the timer is not told of what carrying brings nearer",
-        edits: &[(
-            "crates/host/src/access/step.rs",
-            "            let next = self.core.lock(from, Work::Carry).engine.next_deadline();\n            self.core.timer.notify(next);\n",
-            "",
-        )],
-        tests: &[&["--lib", "idle_tests"]],
-    },
-    Planted {
         name: "wait-acked-settle",
         what: "nobody is told what was acknowledged",
         edits: &[(
