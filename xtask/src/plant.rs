@@ -5,6 +5,9 @@
 //! the copy is built and the tests named with it are run. One that passes them
 //! has survived, which is a defect of the tests.
 
+mod waits;
+
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -18,7 +21,7 @@ Usage: cargo xtask plant [--list] [--only NAME]...
 
 Plants defects in a copy of the tree, one after the other, and runs the tests
 that should notice. Fails if one survives. The first run builds everything in a
-folder of its own; plan for half an hour on two cores.
+folder of its own; plan for three quarters of an hour on two cores.
 
   --list       Say which there are
   --only NAME  This one; may be repeated
@@ -177,6 +180,10 @@ const PLANTED: &[Planted] = &[
     },
 ];
 
+fn all() -> impl Iterator<Item = &'static Planted> {
+    PLANTED.iter().chain(waits::WAITS)
+}
+
 /// # Errors
 /// One survives, does not fit the tree any more or does not build; the tests
 /// fail without any.
@@ -186,14 +193,14 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--list" => {
-                for one in PLANTED {
+                for one in all() {
                     println!("{:26} {}", one.name, one.what);
                 }
                 return Ok(());
             }
             "--only" => {
                 let name = arguments.next().context("--only takes a name")?;
-                let known = PLANTED.iter().any(|one| one.name == name);
+                let known = all().any(|one| one.name == name);
                 ensure!(known, "no \"{name}\"; see cargo xtask plant --list");
                 only.push(name.as_str());
             }
@@ -204,15 +211,14 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
             other => bail!("no option \"{other}\"\n\n{HELP}"),
         }
     }
-    let chosen = PLANTED
-        .iter()
-        .filter(|one| only.is_empty() || only.contains(&one.name));
+    let chosen = all().filter(|one| only.is_empty() || only.contains(&one.name));
     let chosen: Vec<&Planted> = chosen.collect();
     let place = target(root).join("planted");
     let tree = place.join("tree");
     copy(root, &tree)?;
     println!("xtask: plant: the tests pass without a defect");
-    for tests in chosen.iter().flat_map(|one| one.tests) {
+    let tests: BTreeSet<_> = chosen.iter().flat_map(|one| one.tests).collect();
+    for tests in tests {
         if let Some(by) = fails(&tree, &place, tests)? {
             bail!("{} fails without a planted defect: {by}", tests.join(" "));
         }
@@ -344,16 +350,17 @@ fn fails(tree: &Path, place: &Path, tests: &[&str]) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PLANTED, changed};
+    use super::{Planted, all, changed};
 
     #[test]
     fn each_planted_defect_still_fits_the_tree() {
-        for one in PLANTED {
+        let all: Vec<&Planted> = all().collect();
+        for one in &all {
             let files = changed(&crate::root(), one).expect("it fits");
             assert!(!files.is_empty() && !one.tests.is_empty(), "{}", one.name);
         }
-        for (at, one) in PLANTED.iter().enumerate() {
-            assert!(PLANTED[..at].iter().all(|other| other.name != one.name));
+        for (at, one) in all.iter().enumerate() {
+            assert!(all[..at].iter().all(|other| other.name != one.name));
         }
     }
 }

@@ -78,6 +78,13 @@ pub trait Duty: Send {
         true
     }
 
+    /// A log of version 1 does not say where it begins, and a damaged copy can begin anywhere:
+    /// whether every server's copy begins with this entry and lacks none, as far as was found out.
+    /// This member claims nothing before.
+    fn begins_everywhere(&mut self, _first: Seq) -> bool {
+        true
+    }
+
     /// Told every few seconds while it follows, and before it claims, with what the frames so far
     /// led to.
     fn look(&mut self, _state: &Self::State) {}
@@ -369,7 +376,10 @@ impl<D: Duty> Inner<D> {
             return true;
         };
         self.duty.look(&following.state);
+        let copy = &following.copy;
+        let is_told = !copy.has_begun() || copy.told_begins().is_some();
         self.duty.is_complete(&following.state)
+            && (is_told || self.duty.begins_everywhere(copy.beginning().seq))
     }
 
     /// Follows from the place behind what was read; from `first`, if nothing was.

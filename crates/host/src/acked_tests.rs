@@ -258,6 +258,9 @@ fn every_reply_waits_for_its_acknowledgement_also_a_lease_and_that_there_is_noth
         assert!(host.may_leave(need), "{need:?}");
     }
     assert!(host.rung.0.load(Ordering::SeqCst) > before);
+    // The log thread, which may wait for room, as well.
+    let acked = host.core.acked.as_ref().expect("others acknowledge");
+    assert!(acked.settled.wait_for(Duration::ZERO));
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use quintet_engine::{
     BackTo, Body, By, Caller, Command, DeadLetter, Expiry, Fact, Intents, LeaseAsk, LeaseOwner,
-    LeaseTime, Name, Outcome, Overrides, Party, Pattern, Put, Settings, Take, Wait, shard_of_queue,
+    LeaseTime, Ms, Name, Outcome, Overrides, Party, Pattern, Put, Settings, Take, Wait,
+    shard_of_queue,
 };
 use quintet_sim::disk::SimDisk;
 
@@ -148,6 +149,36 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
     core.want_intents(Intents::default());
     assert_seen_to(&core);
     assert_eq!(brought(&core), [b"tried"]);
+}
+
+/// What leaves for another shard leaves its queue empty, which is dropped after a time.
+#[test]
+fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
+    let rule = Overrides {
+        attempts_max: Some(1),
+        idle_ms: Some(1_000),
+        dead_letter: Some(DeadLetter::To(ELSEWHERE.into())),
+        ..Overrides::default()
+    };
+    let core = open(&settings(rule));
+    stored(&core, put("tried"));
+    let leased = Take {
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::Fixed(0),
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        ..take(WORK)
+    };
+    let outcome = ask(&core, Command::Take(leased));
+    assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}");
+    core.timer_turn(&mut core.clock.ahead());
+    assert!(core.timer.next() > core.clock.now(), "nothing is due");
+    core.visit(|access| access.disconnect(Party(1)));
+    let next = core.shards[0].lock(Work::Server).engine.next_deadline();
+    assert!(next < Ms::NEVER, "the queue is dropped some time");
+    assert_seen_to(&core);
 }
 
 #[test]

@@ -50,6 +50,8 @@ mod sync;
 mod tickets;
 mod timer;
 #[cfg(test)]
+mod waits_tests;
+#[cfg(test)]
 mod written_tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

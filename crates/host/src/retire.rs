@@ -346,7 +346,7 @@ impl Core {
     /// Gives a segment up that nothing lives in any more. First everything
     /// decided so far is made durable: the copies, and the snapshot that the
     /// next segment begins with.
-    fn retire(&self, segment: SegmentNumber) {
+    pub(crate) fn retire(&self, segment: SegmentNumber) {
         if !self.write_now() || !self.sync() {
             return;
         }

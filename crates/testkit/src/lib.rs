@@ -7,6 +7,7 @@
 mod client;
 mod connection;
 pub mod http;
+mod jobs;
 mod protocol;
 mod server;
 

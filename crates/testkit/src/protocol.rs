@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::connection::{Connection, wrong};
 use crate::http;
+use crate::jobs::{JobClient, Took};
 
 /// Ways to put and take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,11 +23,15 @@ pub enum Protocol {
     /// `quintet put` and `quintet take`.
     CommandLine,
     Http,
+    Sqs,
+    Faktory,
+    /// `/api/v1` on the listener of HTTP.
+    Api,
 }
 
 impl Protocol {
     /// Each of them, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Memcache,
         Self::Lineup,
         Self::Jobqueue,
@@ -34,9 +39,12 @@ impl Protocol {
         Self::Beanstalk,
         Self::CommandLine,
         Self::Http,
+        Self::Sqs,
+        Self::Faktory,
+        Self::Api,
     ];
 
-    /// As `--listen` takes it; the command line has no listener.
+    /// As `--listen` takes it; the command line and the API have no listener of their own.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memcache => "memcache",
@@ -46,6 +54,9 @@ impl Protocol {
             Self::Beanstalk => "beanstalk",
             Self::CommandLine => "control",
             Self::Http => "http",
+            Self::Sqs => "sqs",
+            Self::Faktory => "faktory",
+            Self::Api => "api",
         }
     }
 }
@@ -99,6 +110,8 @@ pub struct Taken {
     pub ttp: u32,
 }
 
+/// Leases of SQS and the API, seconds.
+const JOB_LEASE_S: u32 = 2;
 /// The replies of beanstalk to a request that is refused.
 const REFUSED: [&str; 3] = ["OUT_OF_MEMORY", "INTERNAL_ERROR", "DRAINING"];
 const ABSENT: [&str; 3] = ["NOT_FOUND", "OUT_OF_MEMORY", "INTERNAL_ERROR"];
@@ -110,6 +123,8 @@ pub struct QueueClient {
     patience: Duration,
     /// None on the command line.
     client: Option<Client>,
+    /// In its place, of SQS, Faktory and the API.
+    jobs: Option<JobClient>,
     /// A command that takes.
     child: Option<Child>,
     used: String,
@@ -121,8 +136,19 @@ impl QueueClient {
     /// # Errors
     /// Nobody listens.
     pub fn open(addresses: &Addresses, protocol: Protocol, patience: Duration) -> io::Result<Self> {
+        let listener = match protocol {
+            Protocol::Api => Protocol::Http,
+            other => other,
+        };
+        let jobs = match protocol {
+            Protocol::Sqs | Protocol::Faktory | Protocol::Api => {
+                let address = &addresses.of[listener as usize];
+                Some(JobClient::open(protocol, address, patience)?)
+            }
+            _ => None,
+        };
         let client = match protocol {
-            Protocol::CommandLine => None,
+            Protocol::CommandLine | Protocol::Sqs | Protocol::Faktory | Protocol::Api => None,
             _ => Some(Connection::tcp(&addresses.of[protocol as usize], patience)?.into()),
         };
         Ok(Self {
@@ -130,6 +156,7 @@ impl QueueClient {
             addresses: addresses.clone(),
             patience,
             client,
+            jobs,
             child: None,
             used: "default".into(),
             watched: "default".into(),
@@ -209,6 +236,10 @@ impl QueueClient {
             ttl,
             ..
         } = put;
+        if let Some(jobs) = &mut self.jobs {
+            let stored = jobs.put(queue, &crate::text(body), put.priority)?;
+            return Ok(stored.then_some(0));
+        }
         let priority = put.priority.unwrap_or(1024);
         let framed = |head: String| [head.as_bytes(), body, b"\r\n"].concat();
         let id = match self.protocol {
@@ -278,6 +309,7 @@ impl QueueClient {
                     other => return Err(wrong(&other)),
                 }
             }
+            Protocol::Sqs | Protocol::Faktory | Protocol::Api => None,
         };
         match id {
             Some(id) if id.is_empty() => Ok(Some(0)),
@@ -302,6 +334,17 @@ impl QueueClient {
     /// # Errors
     /// No reply that is one.
     pub fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<Taken>> {
+        if let Some(jobs) = &mut self.jobs {
+            self.told_empty = false;
+            return match jobs.take(queue, JOB_LEASE_S)? {
+                Took::Message(taken) => Ok(Some(taken)),
+                Took::Refused => Ok(None),
+                Took::Empty => {
+                    self.told_empty = true;
+                    Ok(None)
+                }
+            };
+        }
         let request = match self.protocol {
             Protocol::Memcache if removes => format!("get {queue}\r\n").into(),
             Protocol::Memcache => format!("get {queue}/open\r\n").into(),
@@ -316,7 +359,7 @@ impl QueueClient {
                 self.child = Some(self.command(&["take", queue]).spawn()?);
                 return self.taken();
             }
-            Protocol::Http => return Ok(None),
+            Protocol::Http | Protocol::Sqs | Protocol::Faktory | Protocol::Api => return Ok(None),
         };
         self.send(&request)?;
         self.taken()
@@ -342,7 +385,11 @@ impl QueueClient {
                 self.child = Some(child?);
                 return Ok(());
             }
-            Protocol::Lineup | Protocol::Http => return Err(io::ErrorKind::Unsupported.into()),
+            Protocol::Lineup
+            | Protocol::Http
+            | Protocol::Sqs
+            | Protocol::Faktory
+            | Protocol::Api => return Err(io::ErrorKind::Unsupported.into()),
         };
         self.send(&request)
     }
@@ -435,7 +482,7 @@ impl QueueClient {
                     _ => Err(failed(&output)),
                 }
             }
-            Protocol::Http => Ok(None),
+            Protocol::Http | Protocol::Sqs | Protocol::Faktory | Protocol::Api => Ok(None),
         }
     }
 
@@ -479,7 +526,7 @@ impl QueueClient {
     }
 
     /// Whether the reply to the last take said that there is nothing, and was no refusal; known of
-    /// memcache, beanstalk and jobqueue.
+    /// memcache, beanstalk, jobqueue, SQS, Faktory and the API.
     pub fn told_empty(&self) -> bool {
         self.told_empty
     }
@@ -489,6 +536,9 @@ impl QueueClient {
     /// # Errors
     /// No reply that is one.
     pub fn finish(&mut self, queue: &str, taken: &Taken) -> io::Result<bool> {
+        if let Some(jobs) = &mut self.jobs {
+            return jobs.finish(queue);
+        }
         match self.protocol {
             Protocol::Memcache => {
                 let request = format!("get {queue}/close\r\n");
@@ -557,6 +607,9 @@ impl QueueClient {
     /// # Errors
     /// No reply that is one.
     pub fn release(&mut self, queue: &str, taken: &Taken, delay_s: u32) -> io::Result<()> {
+        if let Some(jobs) = &mut self.jobs {
+            return jobs.release();
+        }
         let request = match self.protocol {
             Protocol::Memcache => format!("get {queue}/abort\r\n"),
             Protocol::Beanstalk => format!("release {} 7 {delay_s}\r\n", taken.lease),
@@ -564,6 +617,15 @@ impl QueueClient {
         };
         self.send(request.as_bytes())?;
         self.connection()?.line().map(drop)
+    }
+
+    /// The API: gives back all of a queue that is leased.
+    ///
+    /// # Errors
+    /// No reply that is one; another protocol.
+    pub fn release_all(&mut self, queue: &str) -> io::Result<()> {
+        let jobs = self.jobs.as_mut().ok_or(io::ErrorKind::Unsupported)?;
+        jobs.release_all(queue)
     }
 
     fn use_tube(&mut self, queue: &str) -> io::Result<()> {

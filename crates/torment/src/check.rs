@@ -6,12 +6,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use quintet_sim::Random;
 
-use crate::load::{LOOSE, Load, SCRIPTED, STRICT, one_of};
+use crate::load::{LOOSE, Load, OWN, SCRIPTED, STRICT, one_of};
 use crate::server;
 use crate::voices::{Addresses, Client, HTTP, LEASE_S};
 
 /// How long what is missing is still looked for.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Every queue that is emptied.
+fn all() -> impl Iterator<Item = &'static &'static str> {
+    STRICT.iter().chain(&LOOSE).chain(&OWN)
+}
 
 /// Compares; knows what scripts had run when they were last compared.
 #[derive(Default)]
@@ -38,7 +43,7 @@ impl Checker {
         let over = Duration::from_secs(LEASE_S + 1);
         loop {
             let mut taken = 0;
-            for queue in STRICT.iter().chain(&LOOSE) {
+            for queue in all() {
                 taken += match load.drain(one_of(nodes, random), queue, random) {
                     // The owner of a cluster changes when its machine is slow enough, too.
                     Err(_) if nodes.len() > 1 && began.elapsed() < server::PATIENCE => 1,
@@ -47,9 +52,7 @@ impl Checker {
             }
             let passed = began.elapsed();
             let ledger = load.ledger();
-            let missing: u64 = STRICT
-                .iter()
-                .chain(&LOOSE)
+            let missing: u64 = all()
                 .map(|queue| ledger.missing(queue))
                 .map(|(missing, unknown)| (missing.len() as u64).saturating_sub(unknown))
                 .sum();
@@ -59,7 +62,7 @@ impl Checker {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        for queue in STRICT.iter().chain(&LOOSE) {
+        for queue in all() {
             load.ledger().close(queue);
         }
         // One server is also tormented by cuts that undo what is not synced, and by other clocks.

@@ -8,6 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+/// Bits of an id below its shard's number.
+const SHARD_SHIFT: u32 = 55;
+
 /// A put that was acknowledged, of a message that anybody could take at once.
 struct Put {
     queue: &'static str,
@@ -17,6 +20,8 @@ struct Put {
     answered: Option<Instant>,
     /// It may be gone by itself.
     mortal: bool,
+    /// The message's id, where the protocol tells it.
+    id: Option<u64>,
 }
 
 /// A take that was answered with a message.
@@ -65,6 +70,7 @@ impl History {
             asked: Instant::now(),
             answered: None,
             mortal,
+            id: None,
         };
         self.puts.insert(number, put);
     }
@@ -73,6 +79,13 @@ impl History {
     pub(crate) fn stored(&mut self, number: u64) {
         if let Some(put) = self.puts.get_mut(&number) {
             put.answered = Some(Instant::now());
+        }
+    }
+
+    /// It was answered with this id.
+    pub(crate) fn has_id(&mut self, number: u64, id: u64) {
+        if let Some(put) = self.puts.get_mut(&number) {
+            put.id = Some(id);
         }
     }
 
@@ -112,6 +125,7 @@ impl History {
         let mut wrong = self.out_of_order();
         wrong.extend(self.shared(lease));
         wrong.extend(self.overlooked());
+        wrong.extend(self.misnumbered());
         *self = Self::default();
         wrong
     }
@@ -189,6 +203,37 @@ impl History {
                     let why = "it was given to somebody while another held it".to_owned();
                     wrong.push((number, why));
                 }
+            }
+        }
+        wrong
+    }
+
+    /// R7: an id is given once, and those of a shard rise.
+    fn misnumbered(&self) -> Vec<(u64, String)> {
+        let mut told: Vec<_> = (self.puts.iter())
+            .filter_map(|(number, put)| Some((put.answered?, put.asked, put.id?, *number)))
+            .collect();
+        told.sort_unstable();
+        let (mut wrong, mut given) = (Vec::new(), HashMap::new());
+        for (_, _, id, number) in &told {
+            if let Some(other) = given.insert(id, number) {
+                wrong.push((*number, format!("it has the id {id} of message {other}")));
+            }
+        }
+        // Of each shard, those that were answered before this one was asked for.
+        let mut asked: Vec<_> = told
+            .iter()
+            .map(|(_, asked, id, n)| (*asked, *id, *n))
+            .collect();
+        asked.sort_unstable();
+        let (mut newest, mut before) = (HashMap::<u64, u64>::new(), told.iter().peekable());
+        for (asked, id, number) in asked {
+            while let Some((_, _, id, _)) = before.next_if(|(answered, ..)| *answered < asked) {
+                let most = newest.entry(id >> SHARD_SHIFT).or_default();
+                *most = (*most).max(*id);
+            }
+            if let Some(most) = newest.get(&(id >> SHARD_SHIFT)).filter(|most| **most > id) {
+                wrong.push((number, format!("its id {id} was given after {most}")));
             }
         }
         wrong
@@ -345,6 +390,33 @@ mod tests {
         history.held(1, again, now());
         let wrong = history.close(Duration::ZERO);
         assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn ids_that_come_again_or_fall_in_a_shard_are_found() {
+        let ids = |ids: &[u64]| {
+            let mut history = History::default();
+            for (number, id) in (1..).zip(ids) {
+                stored(&mut history, number);
+                history.has_id(number, *id);
+                taken(&mut history, number);
+            }
+            wrong(history)
+        };
+        let other = 1 << super::SHARD_SHIFT;
+        assert_eq!(ids(&[1, 2, 3]), [0; 0]);
+        assert_eq!(ids(&[other + 5, 2, other + 6, 3]), [0; 0]);
+        assert_eq!(ids(&[1, 2, 2]), [3]);
+        assert_eq!(ids(&[1, 3, 2, 4]), [3]);
+        // Of two that were asked for at the same time either may be the first.
+        let mut history = History::default();
+        history.put(1, "q", RANK, false);
+        stored(&mut history, 2);
+        history.stored(1);
+        history.has_id(2, 8);
+        history.has_id(1, 7);
+        (1..=2).for_each(|number| drop(taken(&mut history, number)));
+        assert_eq!(wrong(history), [0; 0]);
     }
 
     #[test]

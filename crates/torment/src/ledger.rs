@@ -9,9 +9,10 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::history::History;
+use crate::voices::HTTP;
 
 /// The protocols, and RQ's scripts; the index of a count.
-pub(crate) const VOICES: [&str; 7] = [
+pub(crate) const VOICES: [&str; 10] = [
     "memcache",
     "lineup",
     "jobqueue",
@@ -19,6 +20,9 @@ pub(crate) const VOICES: [&str; 7] = [
     "beanstalk",
     "control",
     "http",
+    "sqs",
+    "faktory",
+    "api",
 ];
 
 /// What is known of a put.
@@ -472,7 +476,7 @@ impl Ledger {
         counts: &HashMap<String, u64>,
         failed: u64,
     ) {
-        let http = VOICES.len() - 1;
+        let http = HTTP;
         let done: Vec<u64> = self
             .messages
             .iter()

@@ -9,14 +9,16 @@ use quintet_sim::Random;
 
 use crate::ledger::{DELIVERED, Hook, KICKED, Ledger, PUT_OFF, Wishes, body};
 use crate::voices::{
-    Addresses, BEANSTALK, CONTROL, Client, HTTP, JOBQUEUE, LEASE_S, LINEUP, LINEUP_QUEUE, MEMCACHE,
-    PINPRIQ, Taken,
+    API, Addresses, BEANSTALK, CONTROL, Client, FAKTORY, HTTP, JOBQUEUE, LEASE_S, LINEUP,
+    LINEUP_QUEUE, MEMCACHE, PINPRIQ, SQS, Taken,
 };
 
 /// Queues in which every take is a lease: nothing may be missing in them.
 pub(crate) const STRICT: [&str; 4] = ["strict-a", "strict-b", "strict-c", "strict-d"];
 /// Queues in which some takes remove.
 pub(crate) const LOOSE: [&str; 4] = [LINEUP_QUEUE, "loose-a", "loose-b", "loose-c"];
+/// Queues of those whose messages others would find in JSON: SQS, and Faktory.
+pub(crate) const OWN: [&str; 2] = ["mail", "jobs"];
 /// What a hook moves to [`MOVED_TO`], unless it refuses it.
 pub(crate) const MOVED_FROM: &str = "moved";
 pub(crate) const MOVED_TO: &str = STRICT[3];
@@ -155,6 +157,8 @@ impl Load {
         let queue = match voice {
             LINEUP => LINEUP_QUEUE,
             HTTP => SCRIPTED,
+            SQS => OWN[0],
+            FAKTORY => OWN[1],
             PINPRIQ | CONTROL => LOOSE[random.index(LOOSE.len())],
             _ if random.chance(2, 3) => STRICT[random.index(STRICT.len())],
             _ => LOOSE[random.index(LOOSE.len())],
@@ -182,6 +186,8 @@ impl Load {
         random: &mut Random,
     ) -> io::Result<()> {
         let len = match random.below(100) {
+            // What is text from its first byte to its last.
+            _ if [SQS, FAKTORY, API].contains(&voice) => 0,
             0..3 if voice != PINPRIQ => 65_000 + random.index(400_000),
             0..20 => 2_000 + random.index(60_000),
             _ => random.index(2_000),
@@ -223,7 +229,7 @@ impl Load {
             // memcache and the command line know no ranks; pinpriq's groups have an order of
             // their own.
             let plain = wishes.delay_s == 0 && wishes.hook.is_none() && voice != PINPRIQ;
-            let rank = [rank, 0][usize::from([MEMCACHE, CONTROL].contains(&voice))];
+            let rank = [rank, 0][usize::from([MEMCACHE, CONTROL, SQS, FAKTORY].contains(&voice))];
             let rank = plain.then_some((voice, rank));
             ledger.history.put(number, queue, rank, wishes.ttl_s > 0);
             number
@@ -234,7 +240,13 @@ impl Load {
             self.put_sent_at(sent);
         }
         let stored = done.as_ref().ok().copied();
-        self.ledger().end_put_with(number, voice, stored, wishes);
+        let mut ledger = self.ledger();
+        ledger.end_put_with(number, voice, stored, wishes);
+        // A hook's answer is another message's put.
+        if let (Some(true), Some(id), None) = (stored, client.id(), wishes.hook) {
+            ledger.history.has_id(number, id);
+        }
+        drop(ledger);
         done.map(drop)
     }
 
@@ -268,7 +280,7 @@ impl Load {
             0 => {
                 let delay_s = random.below(2) as u32;
                 client.release(queue, &taken, delay_s)?;
-                if voice != JOBQUEUE {
+                if ![JOBQUEUE, SQS, FAKTORY].contains(&voice) {
                     self.ledger().history.held(number, asked, end);
                 }
                 if voice == BEANSTALK && delay_s > 0 {
@@ -290,9 +302,10 @@ impl Load {
         if done.is_ok() {
             self.ledger().history.held(number, asked, end);
         }
-        // memcache says END whether there was something to close or not; the
+        // memcache and SQS say so whether there was something to close or not; the
         // lease may have ended if the message came with a time to run.
-        let sure = voice != MEMCACHE || asked.elapsed() < Duration::from_millis(LEASE_S * 750);
+        let sure = ![MEMCACHE, SQS].contains(&voice)
+            || asked.elapsed() < Duration::from_millis(LEASE_S * 750);
         let verdict = done.as_ref().ok().map(|done| *done && sure);
         self.ledger().end_finish(number, voice, verdict);
         done.map(|_| true)
@@ -389,6 +402,10 @@ impl Load {
         random: &mut Random,
     ) -> io::Result<u64> {
         let voice = [MEMCACHE, BEANSTALK][random.index(2)];
+        if queue == OWN[1] {
+            // Leases of Faktory outlive their clients by a minute and more.
+            Client::open(addresses, API)?.release_all(queue)?;
+        }
         self.ledger().kick_all(queue);
         Client::open(addresses, BEANSTALK)?.kick_all(queue)?;
         let mut client = Client::open(addresses, voice)?;

@@ -112,8 +112,10 @@ pub(crate) fn listeners(address: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for (at, voice) in VOICES.iter().enumerate() {
         let options = match *voice {
-            "control" => continue,
+            // The API is served by the listener of HTTP.
+            "control" | "api" => continue,
             "beanstalk" => "max_job_size = \"1MiB\"\n",
+            "faktory" => "fetch_wait_ms = 100\n",
             "pinpriq" => "refused_push = \"close\"\n",
             _ => "",
         };

@@ -16,6 +16,9 @@ pub(crate) const PINPRIQ: usize = Protocol::Pinpriq as usize;
 pub(crate) const BEANSTALK: usize = Protocol::Beanstalk as usize;
 pub(crate) const CONTROL: usize = Protocol::CommandLine as usize;
 pub(crate) const HTTP: usize = Protocol::Http as usize;
+pub(crate) const SQS: usize = Protocol::Sqs as usize;
+pub(crate) const FAKTORY: usize = Protocol::Faktory as usize;
+pub(crate) const API: usize = Protocol::Api as usize;
 
 /// The queue of lineup's listener.
 pub(crate) const LINEUP_QUEUE: &str = "default";
@@ -25,7 +28,12 @@ pub(crate) const LEASE_S: u64 = 2;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection.
-pub(crate) struct Client(QueueClient);
+pub(crate) struct Client(QueueClient, Option<u64>);
+
+fn argument(body: &[u8]) -> Option<Vec<u8>> {
+    let job: serde_json::Value = serde_json::from_slice(body).ok()?;
+    Some(job["args"][0].as_str()?.as_bytes().to_vec())
+}
 
 impl Deref for Client {
     type Target = QueueClient;
@@ -43,7 +51,8 @@ impl DerefMut for Client {
 
 impl Client {
     pub(crate) fn open(addresses: &Addresses, voice: usize) -> io::Result<Self> {
-        QueueClient::open(addresses, Protocol::ALL[voice], PATIENCE).map(Self)
+        QueueClient::open(addresses, Protocol::ALL[voice], PATIENCE)
+            .map(|client| Self(client, None))
     }
 
     /// Puts; false: refused.
@@ -74,6 +83,22 @@ impl Client {
             },
             key,
         };
-        Ok(self.0.put(queue, body, put)?.is_some())
+        let id = self.0.put(queue, body, put)?;
+        self.1 = id.filter(|id| *id > 0);
+        Ok(id.is_some())
+    }
+
+    /// The id of the message that was put last, where the protocol tells it.
+    pub(crate) fn id(&self) -> Option<u64> {
+        self.1
+    }
+
+    /// As [`QueueClient::take`]; of a job of Faktory the message is its argument, whoever takes it.
+    pub(crate) fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<Taken>> {
+        let taken = self.0.take(queue, removes)?;
+        Ok(taken.map(|taken| Taken {
+            body: argument(&taken.body).unwrap_or(taken.body),
+            ..taken
+        }))
     }
 }

@@ -180,10 +180,9 @@ impl Clients {
         client.inspect(|client| client.cut.notify_one()).is_some()
     }
 
-    /// Closes the connections whose last request came with a session that has ended, and if
-    /// `logins` may have ended those of a login that counts no more.
-    pub fn close_logged_out(&self, logins: bool) {
-        let now = Instant::now();
+    /// Closes the connections whose last request came with a session that has ended by `now`, and
+    /// if `logins` may have ended those of a login that counts no more.
+    pub fn close_logged_out(&self, now: Instant, logins: bool) {
         let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
         for client in there {
             let logged_out = {

@@ -1,9 +1,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::header::COOKIE;
+use hyper::{Method, Uri};
 use quintet_engine::{Name, Verb};
 
 use super::*;
+use crate::clients::Clients;
 use crate::cookie::TOKEN;
 use crate::gate::{Counted, Pace};
 
@@ -78,6 +80,35 @@ fn a_session_lasts_its_time() {
     assert_eq!(sessions.find(&gate, token, at(59)), Some((ANN, 0)));
     assert_eq!(sessions.find(&gate, token, at(60)), None);
     assert_eq!(sessions.find(&gate, Token([0; TOKEN]), now), None);
+}
+
+/// A stream of events is a reply that has no end of its own.
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_session_opened_ends_when_its_time_is_over() {
+    let (now, sessions) = (Instant::now(), sessions(10));
+    let cookie = sessions.begin(ANN, 0, now).expect("random numbers");
+    let clients = Arc::new(Clients::default());
+    let gate: Arc<dyn Gate> = Arc::new(Everybody::default());
+    let [streams, other] = [(); 2].map(|()| {
+        let present = clients.come("http", &"here".into(), None, false);
+        present
+            .client()
+            .asks(&Method::GET, &Uri::from_static("/api/v1/events"));
+        present.client().is_of(Some(&(ANN, Arc::clone(&gate))), 0);
+        present
+    });
+    streams.client().is_in(sessions.of(shown(&cookie)));
+    let is_closed = async |seconds| {
+        clients.close_logged_out(now + Duration::from_secs(seconds), false);
+        tokio::select! {
+            biased;
+            () = streams.is_closed() => true,
+            () = other.is_closed() => panic!("it came with a login of its own"),
+            () = std::future::ready(()) => false,
+        }
+    };
+    assert!(!is_closed(59).await);
+    assert!(is_closed(60).await);
 }
 
 #[test]

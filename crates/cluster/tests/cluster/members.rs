@@ -62,6 +62,10 @@ struct App {
     beats: usize,
     /// What it has read it could not serve.
     lacks: bool,
+    /// The copies of the stream begin with different entries.
+    differ: bool,
+    /// The entry that they were last asked of.
+    asked_of: Option<Seq>,
     process: Option<Process>,
 }
 
@@ -93,6 +97,12 @@ impl Duty for Work {
 
     fn is_complete(&self, _: &Vec<Frame>) -> bool {
         !lock(&self.0).lacks
+    }
+
+    fn begins_everywhere(&mut self, first: Seq) -> bool {
+        let mut app = lock(&self.0);
+        app.asked_of = Some(first);
+        !app.differ
     }
 
     fn own(&mut self, owned: Owned<Vec<Frame>>) {

@@ -16,6 +16,39 @@ use crate::time::Ms;
 #[derive(Debug, Default)]
 pub struct Spill {
     plan: VecDeque<Share>,
+    /// What lanes take whose messages wait to be taken; they follow when all queues were looked at.
+    waiting: Vec<(u64, QueueId, Lane)>,
+    /// Bytes that nothing is planned for yet.
+    left: u64,
+    /// The queue that is looked at next.
+    next: usize,
+}
+
+impl Spill {
+    /// To free so many bytes of memory; nothing is planned yet.
+    pub fn of(bytes: u64) -> Self {
+        Self {
+            left: bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Plans for what waits, as all queues were looked at.
+    pub fn planned(mut self) -> Self {
+        // The longest give the most; a quarter of each stays.
+        self.waiting
+            .sort_unstable_by_key(|(all, ..)| std::cmp::Reverse(*all));
+        for (all, queue, lane) in std::mem::take(&mut self.waiting) {
+            if self.left == 0 {
+                break;
+            }
+            let share = (all - all / 4).min(self.left);
+            self.left -= share;
+            self.plan.push_back(Share::new(queue, lane, share));
+        }
+        self.plan.retain(|share| share.bytes > 0);
+        self
+    }
 }
 
 /// How much of a lane goes.
@@ -30,11 +63,11 @@ struct Share {
 }
 
 impl Engine {
-    /// Plans which messages leave so that `bytes` of memory come free: what is
-    /// buried and archived first, then the tails of the longest queues. The
-    /// head of each queue stays. Lanes of fewer than `lane_min` messages are
-    /// left alone, as each would be a block of its own.
-    pub fn plan_spill(&self, bytes: u64, lane_min: usize) -> Spill {
+    /// Plans which messages leave: looks at up to `max` more queues; false: all were looked at, and
+    /// the plan is made. What is buried and archived goes first, then the tails of the longest
+    /// queues. The head of each queue stays. Lanes of fewer than `lane_min` messages are left
+    /// alone, as each would be a block of its own.
+    pub fn plan_spill(&self, spill: &mut Spill, max: usize, lane_min: usize) -> bool {
         let per_message = |queue: &crate::store::Queue| {
             let count =
                 queue.waiting_in_memory() + (queue.buried.len() + queue.archived.len()) as u64;
@@ -49,18 +82,24 @@ impl Engine {
                 message.extra_bytes().saturating_sub(content)
             })
         };
-        let mut plan = VecDeque::new();
-        let mut left = bytes;
-        let mut waiting: Vec<(u64, QueueId, Lane, u64)> = Vec::new();
-        for queue in self.store.live_queues() {
-            if queue.live.settings.memory || !queue.live.recorded {
+        let Spill {
+            plan,
+            waiting,
+            left,
+            next,
+        } = spill;
+        let end = self.store.queues.len().min(next.saturating_add(max));
+        let slice = self.store.queues.get(*next..end).unwrap_or_default();
+        *next = end;
+        for queue in slice.iter().filter_map(|queue| queue.as_deref()) {
+            if queue.live.dropped || queue.live.settings.memory || !queue.live.recorded {
                 continue;
             }
             let each = per_message(queue);
             let mut idle = |lane: Lane, len: usize| {
                 if len >= lane_min {
-                    let share = (len as u64 * (each + beside(queue.id, lane))).min(left);
-                    left -= share;
+                    let share = (len as u64 * (each + beside(queue.id, lane))).min(*left);
+                    *left -= share;
                     plan.push_back(Share::new(queue.id, lane, share));
                 }
             };
@@ -74,22 +113,11 @@ impl Engine {
             for (lane, len) in lanes {
                 if len >= lane_min {
                     let all = len as u64 * (each + beside(queue.id, lane));
-                    waiting.push((all, queue.id, lane, each));
+                    waiting.push((all, queue.id, lane));
                 }
             }
         }
-        // The longest give the most; a quarter of each stays.
-        waiting.sort_unstable_by_key(|share| std::cmp::Reverse(share.0));
-        for (all, queue, lane, _) in waiting {
-            if left == 0 {
-                break;
-            }
-            let share = (all - all / 4).min(left);
-            left -= share;
-            plan.push_back(Share::new(queue, lane, share));
-        }
-        plan.retain(|share| share.bytes > 0);
-        Spill { plan }
+        end < self.store.queues.len()
     }
 
     /// Chooses up to `max` more; false: the plan is done. A chosen message

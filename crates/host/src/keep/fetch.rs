@@ -49,7 +49,7 @@ impl Core {
     }
 
     /// Reads until nothing is asked for any more.
-    pub(super) fn fetch_all(&self) {
+    pub(crate) fn fetch_all(&self) {
         loop {
             let wanted = std::mem::take(&mut *locked(&self.runs.wanted));
             if wanted.is_empty() {

@@ -119,7 +119,7 @@ pub(crate) struct Runs {
     next: AtomicU32,
     /// The first of them in this life.
     first: u32,
-    wanted: Mutex<Vec<(usize, Want)>>,
+    pub(crate) wanted: Mutex<Vec<(usize, Want)>>,
     /// Wakes the fetch thread.
     pub(crate) work: Signal,
     /// Wakes the keeper thread.

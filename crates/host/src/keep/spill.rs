@@ -15,6 +15,8 @@ use crate::{Core, Shard, Work, locked};
 const PICK_SLICE: usize = 256;
 /// Slots looked at in one hold of a shard's lock.
 const SLOT_SLICE: u32 = 1024;
+/// Queues looked at in one hold of a shard's lock.
+const QUEUE_SLICE: usize = 1024;
 /// Lanes shorter than this stay: a block of their own would cost as much
 /// memory as they do.
 const LANE_MIN: usize = 16;
@@ -58,10 +60,13 @@ impl Core {
             if over <= budget.least || stop.load(Ordering::SeqCst) {
                 break;
             }
-            let mut plan = self.shards[number]
+            let mut plan = Spill::of(over);
+            while self.shards[number]
                 .lock_last(Work::Spill)
                 .engine
-                .plan_spill(over, LANE_MIN);
+                .plan_spill(&mut plan, QUEUE_SLICE, LANE_MIN)
+            {}
+            let mut plan = plan.planned();
             match self.spill(number, &mut plan, budget.picks) {
                 Ok(0) => break,
                 Ok(_) => any = true,

@@ -3,12 +3,13 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Status};
+use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
 use quintet_engine::Settings;
 use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
 
+use super::copies::Copies;
 use super::lags::Lags;
 use super::mirror::Mirrors;
 use super::runs::Runs;
@@ -30,6 +31,7 @@ pub(super) struct Told {
     pub(super) runs: Runs,
     /// How soon this node, a standby, applies what is appended.
     pub(super) lags: Lags,
+    pub(super) copies: Copies,
 }
 
 #[derive(Default)]
@@ -132,6 +134,10 @@ impl Duty for Work {
 
     fn is_complete(&self, _state: &Replay) -> bool {
         self.told.runs.missing() == 0
+    }
+
+    fn begins_everywhere(&mut self, first: Seq) -> bool {
+        self.told.copies.begin_with(first)
     }
 
     fn look(&mut self, state: &Replay) {

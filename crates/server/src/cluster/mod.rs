@@ -2,6 +2,7 @@
 //! becomes the owner, or stops being it.
 
 mod checks;
+mod copies;
 mod detach;
 pub(crate) mod doors;
 mod duty;
@@ -40,6 +41,7 @@ use crate::config::Config;
 use crate::http::LinksByVoice;
 use crate::quotas::Quotas;
 use crate::server::{Order, Server};
+use copies::Copies;
 use doors::Doors;
 use duty::{Told, Work};
 use files::Files;
@@ -318,6 +320,7 @@ pub(crate) fn follow(
         mirrors: mirrors.clone(),
         runs,
         lags: Default::default(),
+        copies: Copies::new(&cluster.monitor, &stream.names().stream),
     });
     let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
     let work = Work::new(shards, config.engine_settings(), Arc::clone(&told));

@@ -197,6 +197,43 @@ pub(super) fn look(
     stores.collect()
 }
 
+/// Whether all servers' copies of `stream` begin with this entry and lack none.
+///
+/// # Errors
+/// Not so, or not known; by which server.
+pub(super) fn begin_with(addresses: &[String], stream: &str, first: Seq) -> Result<()> {
+    all_begin_with(addresses, &ask_all(addresses), stream, first)
+}
+
+fn all_begin_with(
+    addresses: &[String],
+    told: &[Result<Told>],
+    stream: &str,
+    first: Seq,
+) -> Result<()> {
+    let mut copies = 0;
+    for (address, told) in addresses.iter().zip(told) {
+        let told = told
+            .as_ref()
+            .map_err(|error| anyhow!("{address}: {error:#}"))?;
+        let Some((ends, deleted)) = copy(&told.streams, stream)? else {
+            ensure!(!told.has_ended(), "{address}: {}", told.health);
+            continue;
+        };
+        if let Some(damage) = damage(&ends, deleted, None) {
+            return Err(anyhow!("of {}: {damage}", told.server));
+        }
+        let (server, begins) = (&told.server, ends.first);
+        ensure!(
+            begins == first,
+            "the copy of {server} begins with entry {begins}, the one that was read with {first}"
+        );
+        copies += 1;
+    }
+    ensure!(copies > 0, "no server keeps {stream}");
+    Ok(())
+}
+
 fn ask(address: &str) -> Result<Told> {
     let about = monitored(address, "/varz")?;
     let server = about["server_name"].as_str().context("it has no name")?;
@@ -316,6 +353,52 @@ mod tests {
         // Of what was not read it may have been said that it begins there.
         let later = Ends::whole(Seq(3), Seq(10));
         assert_eq!(damage(&later, 0, Some((Seq(1), Seq(9)))), None);
+    }
+
+    #[test]
+    fn a_beginning_that_nobody_has_stated_is_that_of_all_servers() {
+        let addresses = ["n0:8222", "n1:8222", "n2:8222"].map(str::to_owned);
+        let whole = r#"{"messages": 8, "first_seq": 3, "last_seq": 10}"#;
+        let behind = r#"{"messages": 7, "first_seq": 3, "last_seq": 9}"#;
+        let asked = |third: Result<Value>, stream: &str| {
+            let all = [Ok(told(whole)), Ok(told(behind)), third];
+            let all: Vec<Result<Told>> = (0..)
+                .zip(all)
+                .map(|(at, streams)| {
+                    Ok(Told {
+                        server: format!("n{at}"),
+                        streams: streams?,
+                        health: String::new(),
+                    })
+                })
+                .collect();
+            let asked = all_begin_with(&addresses, &all, stream, Seq(3));
+            asked.map_err(|error| error.to_string())
+        };
+        let of = |third: &str| asked(Ok(told(third)), "Q_quintet_0");
+        assert_eq!(of(whole), Ok(()));
+        // One server more than there are replicas.
+        assert_eq!(asked(Ok(Value::Null), "Q_quintet_0"), Ok(()));
+        for (third, why) in [
+            (
+                r#"{"messages": 10, "first_seq": 1, "last_seq": 10}"#,
+                "of n2 begins with entry 1",
+            ),
+            (
+                r#"{"messages": 6, "first_seq": 5, "last_seq": 10}"#,
+                "of n2 begins with entry 5",
+            ),
+            (
+                r#"{"messages": 7, "first_seq": 3, "last_seq": 10}"#,
+                "1 are missing",
+            ),
+        ] {
+            let told = of(third).expect_err(third);
+            assert!(told.contains(why), "{told}");
+        }
+        let told = asked(Err(anyhow!("timed out")), "Q_quintet_0").expect_err("silent");
+        assert!(told.contains("n2:8222: timed out"), "{told}");
+        assert!(asked(Ok(Value::Null), "Q_another_0").is_err());
     }
 
     #[test]

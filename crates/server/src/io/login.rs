@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quintet_door::Did;
 use quintet_engine::{Delivery, Outcome, Party, Principal, Verb};
@@ -34,7 +34,7 @@ impl Server {
             if changed && let Some((_, io)) = self.mail.split_last() {
                 io.iter().for_each(|mailbox| mailbox.leave(Mail::Logins));
             }
-            self.http.clients.close_logged_out(changed);
+            self.http.clients.close_logged_out(Instant::now(), changed);
             seen = (table, live);
         }
     }

@@ -548,7 +548,7 @@ fn a_claim_is_taken_with_what_it_is_for() {
     let (now, nobody) = (Ms(1000), Caller::default());
     engines[0].submit(now, nobody, keyed(true), &mut log, &mut deliveries);
     let mut picked = Vec::new();
-    let mut spill = engines[0].plan_spill(u64::MAX, 1);
+    let mut spill = planned(&engines[0], usize::MAX);
     while engines[0].pick(&mut spill, 1, &mut picked) {}
     let queue = picked[0].message.queue;
     let written = Written {
@@ -574,6 +574,38 @@ fn a_claim_is_taken_with_what_it_is_for() {
     assert_eq!(to, [Party(1)]);
 }
 
+/// Everything is to leave memory; so many queues are looked at at a time.
+fn planned(engine: &Engine, slice: usize) -> Spill {
+    let mut spill = Spill::of(u64::MAX);
+    while engine.plan_spill(&mut spill, slice, 1) {}
+    spill.planned()
+}
+
+#[test]
+fn what_is_planned_to_leave_memory_does_not_depend_on_how_many_queues_are_looked_at_a_time() {
+    let mut engines = fresh(1);
+    let engine = &mut engines[0];
+    let (mut log, mut deliveries) = (Vec::<Fact>::new(), Vec::new());
+    for queue in 0..9 {
+        for _ in 0..=(queue * 5) % 7 {
+            let put = Command::Put(Put {
+                queue: format!("q{queue}").as_str().into(),
+                ..Put::default()
+            });
+            engine.submit(Ms(1000), Caller::default(), put, &mut log, &mut deliveries);
+        }
+    }
+    let whole = format!("{:?}", planned(engine, usize::MAX));
+    for slice in [1, 2, 4, 9, 10] {
+        let sliced = format!("{:?}", planned(engine, slice));
+        assert_eq!(sliced, whole, "{slice} at a time");
+    }
+    let mut picked = Vec::new();
+    let mut spill = planned(engine, 1);
+    while engine.pick(&mut spill, 1, &mut picked) {}
+    assert!(picked.len() > 9, "from more than one queue: {picked:?}");
+}
+
 /// A block could not be read, then it could: its run was written again, and
 /// what had left the queue's counts left them once more.
 #[test]
@@ -588,7 +620,7 @@ fn a_run_with_an_unreadable_block_may_be_written_again() {
     });
     engine.submit(now, nobody, put, &mut log, &mut deliveries);
     let mut picked = Vec::new();
-    let mut spill = engine.plan_spill(u64::MAX, 1);
+    let mut spill = planned(engine, usize::MAX);
     while engine.pick(&mut spill, 1, &mut picked) {}
     let (message, lane) = (picked[0].message.clone(), picked[0].lane);
     let written = Written {

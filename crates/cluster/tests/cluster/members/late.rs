@@ -87,6 +87,15 @@ impl Stream for Slow {
 }
 
 fn follower(slow: &Slow, world: &SimWorld) -> Arc<Member<Work>> {
+    member(slow, world, FOREVER, &Arc::default())
+}
+
+fn member(
+    slow: &Slow,
+    world: &SimWorld,
+    takeover_after: Duration,
+    app: &Arc<Mutex<App>>,
+) -> Arc<Member<Work>> {
     let made = Membership {
         stream: Arc::new(slow.clone()),
         mirror: Box::new(|| Ok(Arc::new(SimDisk::new(2)) as Arc<dyn Storage>)),
@@ -100,13 +109,46 @@ fn follower(slow: &Slow, world: &SimWorld) -> Arc<Member<Work>> {
         link: String::new(),
         limits: Limits::default(),
         timing: Timing {
-            takeover_after: FOREVER,
+            takeover_after,
             ..Timing::default()
         },
         world: Arc::new(world.clone()),
         fences: Fences::default(),
     };
-    Member::start(made, Work(Arc::new(Mutex::new(App::default())))).expect("a member")
+    Member::start(made, Work(Arc::clone(app))).expect("a member")
+}
+
+#[test]
+fn a_log_of_version_1_is_claimed_when_all_servers_begin_where_it_was_read() {
+    let (entries, _, [second, _]) = Old::log();
+    let slow = Slow {
+        stream: Old::stream(&entries),
+        ..Slow::default()
+    };
+    slow.stream.purge_below(second, Box::new(|_| ()));
+    let (world, app) = (SimWorld::new(), Arc::<Mutex<App>>::default());
+    lock(&app).differ = true;
+    let member = member(&slow, &world, Timing::default().takeover_after, &app);
+    let pass = || {
+        for _ in 0..60 {
+            while slow.tell() {}
+            world.pass(Duration::from_millis(500));
+        }
+        member.status().role
+    };
+    assert_eq!(pass(), Role::Standby, "another copy begins elsewhere");
+    assert_eq!(lock(&app).asked_of, Some(second));
+    let mut told = lock(&app);
+    told.differ = false;
+    // It is claimed too soon to be seen claiming.
+    told.claimed_at = Some(told.frames.len());
+    drop(told);
+    assert_eq!(pass(), Role::Owner);
+    // It says where the log begins: nobody is asked any more.
+    assert_eq!(
+        lock(&app).acks.as_ref().map(|acks| acks.begins()),
+        Some(second)
+    );
 }
 
 #[test]

@@ -80,7 +80,9 @@ impl Runs {
 
 impl World {
     pub(crate) fn pick(&mut self, bytes: u64) {
-        let mut spill = self.core.engine.plan_spill(bytes, 1);
+        let mut spill = Spill::of(bytes);
+        while self.core.engine.plan_spill(&mut spill, 2, 1) {}
+        let mut spill = spill.planned();
         while self.core.engine.pick(&mut spill, 2, &mut self.picked) {}
     }
 

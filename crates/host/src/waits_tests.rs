@@ -1,0 +1,231 @@
+//! The waits of ARCHITECTURE.md between the host's threads: each of these fails when the wake that
+//! ends the wait is left out, in the time of [`PATIENCE`] at most.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use quintet_engine::{Body, Caller, Command, Delivery, Outcome, Peek, Put, Refusal};
+use quintet_engine::{MessageId, Settings};
+use quintet_sim::disk::SimDisk;
+
+use super::keep::tests::{PATIENCE, ask, open_shards};
+use super::{Core, Decided, FrameBuf, FrameKind, Need, PartyKey, Post, SyncPolicy, Trail, locked};
+
+/// Counts what a thread that holds replies is told, and keeps its mail.
+#[derive(Default)]
+struct Rung {
+    written: AtomicU64,
+    durable: AtomicU64,
+    mail: Mutex<Vec<Delivery>>,
+}
+
+impl Post for Rung {
+    fn post(&self, delivery: Delivery, _: Need) {
+        locked(&self.mail).push(delivery);
+    }
+
+    fn wake(&self) {}
+
+    fn tell_written(&self) {
+        self.written.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn tell_durable(&self) {
+        self.durable.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A core whose thread 0 is `rung`.
+fn core(policy: SyncPolicy) -> (Core, Arc<Rung>) {
+    let mut core = open_shards(&SimDisk::new(1), &Settings::default(), 1);
+    let rung = Arc::new(Rung::default());
+    core.mail = vec![Arc::<Rung>::clone(&rung)];
+    core.policy = policy;
+    (core, rung)
+}
+
+fn caller() -> Caller {
+    let key = PartyKey {
+        thread: 0,
+        slot: 1,
+        generation: 1,
+    };
+    Caller {
+        party: key.party(),
+        ..Caller::default()
+    }
+}
+
+fn put(body: &str) -> Command {
+    Command::Put(Put {
+        queue: "q".into(),
+        body: Body::new(body.as_bytes()),
+        ..Put::default()
+    })
+}
+
+/// The number of the batch that a put is in, which nobody has written.
+fn recorded(core: &Core) -> u64 {
+    let mut trail = Trail::default();
+    let mut access = super::Access::new(core, core.clock.now(), &mut trail);
+    let decided = access.submit(caller(), put("x"));
+    drop(access);
+    assert!(matches!(decided, Decided::Now(Outcome::Put { .. }, ..)));
+    trail.recorded
+}
+
+fn awaited(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+    let began = Instant::now();
+    while !is_so() {
+        if began.elapsed() > PATIENCE {
+            return Err(what.to_owned());
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Runs `thread` beside `asks`, and stops it whatever comes of it.
+fn beside(
+    core: &Core,
+    thread: impl FnOnce(&AtomicBool) + Send,
+    asks: impl FnOnce() -> Result<(), String>,
+) {
+    let stop = AtomicBool::new(false);
+    let came = std::thread::scope(|scope| {
+        scope.spawn(|| thread(&stop));
+        let came = asks();
+        stop.store(true, Ordering::SeqCst);
+        core.stop_threads();
+        came
+    });
+    assert_eq!(came, Ok(()));
+}
+
+#[test]
+fn the_log_thread_tells_of_what_it_has_written_and_synced() {
+    let (core, rung) = core(SyncPolicy::Always);
+    beside(
+        &core,
+        |stop| core.run_log(stop),
+        || {
+            for number in 1..=3 {
+                core.write(recorded(&core));
+                for (told, what) in [(&rung.written, "written"), (&rung.durable, "durable")] {
+                    awaited(what, || told.load(Ordering::SeqCst) >= number)?;
+                }
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn the_sync_thread_tells_of_what_it_has_synced() {
+    for interval in [None, Some(Duration::from_secs(3600))] {
+        let (core, rung) = core(SyncPolicy::Never);
+        core.write(recorded(&core));
+        assert_eq!(rung.written.load(Ordering::SeqCst), 1, "written at once");
+        beside(
+            &core,
+            |stop| core.run_sync(interval, stop),
+            || {
+                core.sync_soon();
+                awaited("durable", || rung.durable.load(Ordering::SeqCst) > 0)
+            },
+        );
+    }
+}
+
+/// Whoever writes the open batch, for whatever reason, tells those who wait for it.
+#[test]
+fn everybody_who_writes_or_syncs_a_batch_tells_of_it() {
+    let of = |rung: &Rung| {
+        let read = |of: &AtomicU64| of.load(Ordering::SeqCst);
+        (read(&rung.written), read(&rung.durable))
+    };
+    // An I/O thread that syncs itself: the others are told.
+    let (core, rung) = core(SyncPolicy::Always);
+    recorded(&core);
+    assert!(core.sync_here(1));
+    assert_eq!(of(&rung), (1, 1));
+    // The thread that retires segments.
+    recorded(&core);
+    assert!(core.write_now());
+    assert_eq!(of(&rung), (2, 1));
+    // A chunk of a large body that ends the segment.
+    recorded(&core);
+    let mut frame = FrameBuf::new(FrameKind::Body);
+    frame.count = 1;
+    frame.payload_mut().resize(32 << 10, 7);
+    assert!(
+        locked(&core.committer)
+            .append_chunk(&core, &mut frame, false)
+            .is_ok()
+    );
+    assert_eq!(of(&rung), (3, 1));
+    // A segment that is given up, after all that was decided is durable.
+    recorded(&core);
+    let oldest = locked(&core.committer).log.segments()[0].number;
+    core.retire(oldest);
+    assert_eq!(of(&rung), (4, 2));
+}
+
+/// Messages in a run, and a look at one of them answered by the fetch thread alone.
+#[test]
+fn the_fetch_thread_is_woken_for_what_has_to_be_read_from_a_run() {
+    let (core, rung) = core(SyncPolicy::Always);
+    let id = spilled(&core);
+    beside(
+        &core,
+        |stop| core.run_fetch(stop),
+        || {
+            let look = Command::Peek(Peek::Id(id));
+            match core.visit(|access| access.submit(caller(), look)) {
+                Decided::Later => {}
+                Decided::Now(..) => return Err("it is in memory".to_owned()),
+            }
+            awaited("the look is answered", || !locked(&rung.mail).is_empty())
+        },
+    );
+}
+
+/// The id of a message in a run.
+fn spilled(core: &Core) -> MessageId {
+    let mut last = MessageId(0);
+    for _ in 0..50 {
+        let Outcome::Put { id, .. } = ask(core, put("long")) else {
+            panic!("it is stored");
+        };
+        last = id;
+    }
+    core.relieve(0, &AtomicBool::new(false));
+    last
+}
+
+/// A hook looks at a message in a run, and keeps its thread: what was read is handed to it, and at
+/// a stop, when nobody reads any more, it is told so.
+#[test]
+fn a_look_at_a_run_ends_with_what_was_read_and_with_the_server() {
+    for stops in [false, true] {
+        let (core, _) = core(SyncPolicy::Always);
+        let id = spilled(&core);
+        let (tell, told) = std::sync::mpsc::channel();
+        let core = Arc::new(core);
+        let looks = Arc::clone(&core);
+        // Detached: it never ends where its wake is left out.
+        std::thread::spawn(move || tell.send(looks.look(Command::Peek(Peek::Id(id))).0));
+        awaited("the look waits", || !locked(&core.runs.wanted).is_empty())
+            .expect("it is in a run");
+        match stops {
+            true => core.end_looks(),
+            false => core.fetch_all(),
+        }
+        let outcome = told.recv_timeout(PATIENCE).expect("the look ends");
+        match stops {
+            true => assert_eq!(outcome, Outcome::Refused(Refusal::Draining)),
+            false => assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}"),
+        }
+    }
+}

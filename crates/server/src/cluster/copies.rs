@@ -1,0 +1,89 @@
+//! Where all servers' copies of a log begin that does not say where it begins itself, as those of
+//! version 1 do not.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use quintet_cluster::Seq;
+use quintet_host::locked;
+
+use super::stores;
+
+/// How long an answer counts.
+const COUNTS: Duration = Duration::from_secs(2);
+/// How often it is said why such a log is not accepted.
+const SAID: Duration = Duration::from_secs(30);
+
+/// Asks the servers, in the background.
+pub(super) struct Copies {
+    monitor: Vec<String>,
+    stream: String,
+    asked: Arc<Mutex<Asked>>,
+}
+
+/// What they were asked last.
+#[derive(Default)]
+struct Asked {
+    /// They are being asked.
+    now: bool,
+    /// The entry they were asked of, and when they answered that all begin with it.
+    all: Option<(Seq, Instant)>,
+    said: Option<Instant>,
+}
+
+impl Copies {
+    /// Of this stream, on the servers with these monitoring addresses.
+    pub(super) fn new(monitor: &[String], stream: &str) -> Self {
+        Self {
+            monitor: monitor.to_vec(),
+            stream: stream.to_owned(),
+            asked: Arc::default(),
+        }
+    }
+
+    /// Whether all begin with this entry and lack none, as far as is known by now. Without
+    /// monitoring addresses nobody can tell: it is believed.
+    pub(super) fn begin_with(&self, first: Seq) -> bool {
+        let mut asked = locked(&self.asked);
+        if self.monitor.is_empty() {
+            if asked.said.replace(Instant::now()).is_none() {
+                tracing::warn!(
+                    "this log is of version 1 and does not say where it begins: without `monitor` \
+                     in [cluster] nobody can tell whether entry {first} is where it does"
+                );
+            }
+            return true;
+        }
+        let all = asked
+            .all
+            .filter(|(of, at)| *of == first && at.elapsed() < COUNTS);
+        if all.is_none() && !asked.now {
+            asked.now = true;
+            let (monitor, stream) = (self.monitor.clone(), self.stream.clone());
+            let told = Arc::clone(&self.asked);
+            std::thread::spawn(move || {
+                let came = stores::begin_with(&monitor, &stream, first);
+                locked(&told).came(first, came);
+            });
+        }
+        all.is_some()
+    }
+}
+
+impl Asked {
+    /// They have answered.
+    fn came(&mut self, first: Seq, came: Result<()>) {
+        let now = Instant::now();
+        self.now = false;
+        self.all = came.is_ok().then_some((first, now));
+        let Err(why) = came else { return };
+        if self.said.is_none_or(|said| now - said > SAID) {
+            self.said = Some(now);
+            tracing::error!(
+                "this log is of version 1 and does not say where it begins; it is accepted when all \
+                 servers have the same whole copy: {why:#}"
+            );
+        }
+    }
+}
