@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-use crate::common::{PATIENCE, Server, Start};
+use crate::common::{PATIENCE, Server, Start, eventually};
 
 /// Messages for a receiver that hangs: more than are looked at for others, and than there are
 /// workers.
@@ -57,15 +57,17 @@ fn a_receiver_that_hangs_stops_no_other_s_webhooks() {
         put(&server, &url(&hangs));
     }
     // It is being told.
-    let mut held = vec![hangs.accept().expect("a try").0];
+    for listener in [&hangs, &answers] {
+        listener.set_nonblocking(true).expect("set");
+    }
+    let mut held = vec![eventually("a try", || hangs.accept().ok()).0];
     put(&server, &url(&answers));
-    let (mut told, _) = answers.accept().expect("told");
+    let (mut told, _) = eventually("the other is told", || answers.accept().ok());
     told.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut byte = [0];
     told.read_exact(&mut byte).expect("a request");
     let reply = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
     told.write_all(reply.as_bytes()).expect("answered");
-    hangs.set_nonblocking(true).expect("set");
     while let Ok((stream, _)) = hangs.accept() {
         held.push(stream);
     }
