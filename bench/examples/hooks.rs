@@ -5,9 +5,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quintet_engine::{Body, Caller, Command, MessageId, Ms, Name, Outcome, Put};
 use quintet_hooks::trial::client;
 use quintet_hooks::{HookState, Host, Level, Limits, Program};
+use quintet_types::{Body, Caller, Command, MessageId, Ms, Name, Outcome, Put};
 
 const CALLS: u32 = 1_000_000;
 

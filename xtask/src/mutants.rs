@@ -32,7 +32,16 @@ struct Room {
     options: &'static [&'static str],
 }
 
-const ROOMS: [Room; 3] = [
+const ROOMS: [Room; 4] = [
+    Room {
+        name: "types",
+        files: "crates/types/src/**/*.rs",
+        options: &[
+            "--test-package=quintet-types",
+            "--test-package=quintet-engine",
+            "--test-package=quintet-sim",
+        ],
+    },
     Room {
         name: "engine",
         files: "crates/engine/src/**/*.rs",

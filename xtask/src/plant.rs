@@ -134,7 +134,7 @@ const PLANTED: &[Planted] = &[
         edits: &[(
             "crates/host/src/recover.rs",
             "        .flat_map(|shard| shard.engine.take_dead_runs())\n",
-            "        .flat_map(|_| Vec::<quintet_engine::RunId>::new())\n",
+            "        .flat_map(|_| Vec::<quintet_types::RunId>::new())\n",
         )],
         tests: &[&["--test=storage", "take_no_others_with_them"]],
     },

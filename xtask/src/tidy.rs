@@ -43,24 +43,18 @@ const LOOPED: &[(&str, &str)] = &[
 ];
 
 const ALLOWED: &[Edges] = &[
+    edges("crates/types", &[], Some(&["memchr", "smallvec"])),
     edges(
         "crates/engine",
-        &[],
-        Some(&[
-            "foldhash",
-            "hashbrown",
-            "memchr",
-            "sha2",
-            "siphasher",
-            "smallvec",
-        ]),
+        &["quintet-types"],
+        Some(&["foldhash", "hashbrown", "sha2", "siphasher", "smallvec"]),
     ),
     edges(
         "crates/wire",
-        &["quintet-engine"],
+        &["quintet-types"],
         Some(&["base64", "memchr", "sha2", "subtle"]),
     ),
-    edges("crates/door", &["quintet-engine"], Some(&["thiserror"])),
+    edges("crates/door", &["quintet-types"], Some(&["thiserror"])),
     edges("crates/log", &[], Some(&["crc32c", "rustix", "thiserror"])),
     edges(
         "crates/cluster",
@@ -76,10 +70,10 @@ const ALLOWED: &[Edges] = &[
     edges("crates/tls", &[], None),
     edges(
         "crates/host",
-        &["quintet-engine", "quintet-log"],
+        &["quintet-engine", "quintet-log", "quintet-types"],
         Some(&["anyhow", "rustix", "smallvec", "tracing"]),
     ),
-    edges("crates/hooks", &["quintet-engine"], None),
+    edges("crates/hooks", &["quintet-engine", "quintet-types"], None),
     edges(
         "crates/otlp",
         &[
@@ -87,12 +81,13 @@ const ALLOWED: &[Edges] = &[
             "quintet-engine",
             "quintet-host",
             "quintet-tls",
+            "quintet-types",
         ],
         None,
     ),
     edges(
         "crates/trust",
-        &["quintet-engine"],
+        &["quintet-types"],
         Some(&[
             "argon2",
             "ipnet",
@@ -104,12 +99,12 @@ const ALLOWED: &[Edges] = &[
         ]),
     ),
     edges("crates/import", &["quintet-scripts"], Some(&["serde_json"])),
-    edges("crates/scripts", &["quintet-door", "quintet-engine"], None),
+    edges("crates/scripts", &["quintet-door", "quintet-types"], None),
     edges(
         "crates/web",
         &[
             "quintet-door",
-            "quintet-engine",
+            "quintet-types",
             "quintet-scripts",
             "quintet-tls",
         ],
@@ -119,7 +114,7 @@ const ALLOWED: &[Edges] = &[
         "crates/sqs",
         &[
             "quintet-door",
-            "quintet-engine",
+            "quintet-types",
             "quintet-tls",
             "quintet-web",
         ],
@@ -143,6 +138,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-sqs",
             "quintet-trust",
             "quintet-tls",
+            "quintet-types",
             "quintet-web",
             "quintet-wire",
         ],
@@ -155,6 +151,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-door",
             "quintet-engine",
             "quintet-log",
+            "quintet-types",
         ],
         None,
     ),
@@ -172,6 +169,16 @@ const ALLOWED: &[Edges] = &[
 
 /// Words the pure crates may not use: they have no clock, thread or socket.
 const PURE: &[(&str, &[&str])] = &[
+    (
+        "types",
+        &[
+            "Instant::now",
+            "SystemTime",
+            "std::thread",
+            "std::net",
+            "std::fs",
+        ],
+    ),
     (
         "engine",
         &[
@@ -373,7 +380,7 @@ mod tests {
 
     #[test]
     fn only_listed_edges_pass() {
-        let fine = "[dependencies]\nquintet-engine = { workspace = true }\nmemchr = \"2\"\n\
+        let fine = "[dependencies]\nquintet-types = { workspace = true }\nmemchr = \"2\"\n\
                     [dev-dependencies]\nquintet-log = \"1\"\n";
         assert!(breaches("crates/wire", fine).is_empty());
         for (krate, line) in [

@@ -3,7 +3,7 @@
 //! A pure function of a queue's numbers: the console, the API, the metrics and `quintet top` show
 //! its result. docs/attention.md has each rule with its formula and its setting.
 
-use quintet_engine::{Name, Pattern, QueueStats};
+use quintet_types::{Name, Pattern, QueueStats};
 
 use crate::history::Recent;
 use crate::words::{count, duration, of};

@@ -1,6 +1,6 @@
 //! `[[cron]]` tables: what is told of them, and how they are steered.
 
-use quintet_engine::{MessageId, Refusal};
+use quintet_types::{MessageId, Refusal};
 
 /// Told of all tables.
 pub type TellCrons = Box<dyn FnOnce(Vec<CronSeen>) + Send>;

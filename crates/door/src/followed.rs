@@ -1,6 +1,6 @@
 //! The events of a queue's messages, for a client that follows it.
 
-use quintet_engine::{MessageId, Ms};
+use quintet_types::{MessageId, Ms};
 
 /// Bytes of a body that are kept with an event.
 pub const FOLLOWED_BODY: usize = 256;

@@ -1,6 +1,6 @@
 //! A queue's numbers over time, for pages and programs.
 
-use quintet_engine::{Left, Ms};
+use quintet_types::{Left, Ms};
 
 /// One step of a queue's history.
 #[derive(Clone, Copy, PartialEq, Debug)]

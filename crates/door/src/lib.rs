@@ -20,7 +20,7 @@ use std::io::{self, Read};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use quintet_engine::{
+use quintet_types::{
     Body, Caller, Command, Ending, Handed, Message, MessageId, Ms, Name, Outcome, Overrides, Party,
     Principal, QueueSetup, QueueStats, Refusal, WallAhead,
 };
@@ -50,7 +50,7 @@ pub const ACT_REST: Duration = Duration::from_millis(4);
 pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
 
 /// Told of messages for a party's standing take
-/// ([`quintet_engine::Command::Watch`]), with the queue the first came from;
+/// ([`quintet_types::Command::Watch`]), with the queue the first came from;
 /// the take is over then. Called from another thread, never twice at once; has
 /// to be short and must not submit.
 pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
@@ -70,7 +70,7 @@ pub trait Door: Send + Sync {
     }
 
     /// The time of this process, or of its owning what it serves: leases that are given now are
-    /// known by it ([`quintet_engine::LeaseRef`]).
+    /// known by it ([`quintet_types::LeaseRef`]).
     fn epoch(&self) -> u64;
 
     /// Why no new work should be sent here now, though what is here is served:

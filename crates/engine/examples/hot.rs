@@ -7,6 +7,7 @@
 use std::time::Instant;
 
 use quintet_engine::*;
+use quintet_types::*;
 
 /// Encodes every fact, as the server does.
 struct Bytes(Vec<u8>);

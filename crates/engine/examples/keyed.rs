@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quintet_engine::*;
+use quintet_types::*;
 
 /// Encodes every fact, as the server does.
 struct Bytes(Vec<u8>);

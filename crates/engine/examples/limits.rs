@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use quintet_engine::*;
+use quintet_types::*;
 
 const QUEUES: u32 = 99_000;
 const SUBSCRIPTIONS: u32 = 1_000;

@@ -24,16 +24,17 @@
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 
+use quintet_types::{
+    Answer, Delivery, End, Hold, MessageId, Ms, Outcome, Party, Pick, QueueId, Refusal, Take, Wait,
+    shard_of_queue,
+};
+
 use crate::claim::Claim;
-use crate::command::{End, Party, Pick, Take, Wait};
 use crate::decide::{COLD_WAIT_MS, Cold};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
-use crate::message::{MessageId, QueueId};
-use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
-use crate::shards::shard_of_queue;
+use crate::step::Asking;
 use crate::store::Hash;
-use crate::time::Ms;
 use crate::waiters::{Lines, Waiter};
 
 /// How often the best message may be snatched away before any will do.
@@ -455,7 +456,13 @@ impl Across {
         let (party, take) = (self.party, self.take.clone());
         if self.standing {
             engine.drop_dead_standing(party);
-            return engine.stand_or_change(party, take, Some(self.claim.clone()), reads);
+            return engine.stand_or_change(
+                Asking::SERVER,
+                party,
+                take,
+                Some(self.claim.clone()),
+                reads,
+            );
         }
         let waiter = Waiter {
             party,
@@ -466,7 +473,7 @@ impl Across {
             warn: self.warn,
             claim: (self.shards.len() > 1).then(|| self.claim.clone()),
         };
-        engine.stand_in_line(waiter, reads)
+        engine.stand_in_line(Asking::SERVER, waiter, reads)
     }
 
     fn next_line(&mut self, at: usize) -> Option<Answer> {

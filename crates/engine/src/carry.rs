@@ -7,17 +7,16 @@
 //! A crash in between leaves it sent, and carrying it again is safe, as what
 //! has arrived is no longer aside.
 
-use crate::batch::{BatchId, Tally};
-use crate::command::{Caller, Command, Put};
+use quintet_types::{
+    Answer, BatchId, Caller, Command, Delivery, Hold, MessageId, Ms, Name, Outcome, Put, Refusal,
+    State, Tally, Transfer, shard_of_id, shard_of_queue,
+};
+
 use crate::decide::put_of;
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Transfer};
-use crate::message::{MessageId, State};
-use crate::name::Name;
-use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
-use crate::shards::{shard_of_id, shard_of_queue};
+use crate::fact::{Fact, Journal};
+use crate::step::Asking;
 use crate::store::{Maker, Sent};
-use crate::time::Ms;
 
 /// One of the shards of a carry.
 #[derive(Debug)]
@@ -133,11 +132,11 @@ pub fn put_member<J: Journal>(
     }
     let mut cx = Cx::new(into.journal, deliveries);
     into.engine.sweep_expired(&mut cx);
-    into.engine.vouched = true;
+    cx.asking.vouched = true;
     let decided = into
         .engine
         .decide_or_ask(&mut cx, caller, &mut Command::Put(put));
-    into.engine.vouched = false;
+    cx.asking.vouched = false;
     // What has to make way for it is being read; asked again it is there.
     let answer = decided.unwrap_or_else(|_| refused(Refusal::Conflict));
     let mut unheard = Vec::new();
@@ -175,7 +174,7 @@ impl Engine {
         {
             return self.existing(name).map(drop);
         }
-        let queue = self.find_or_make(name)?;
+        let queue = self.find_or_make(Asking::SERVER, name)?;
         self.forget_unused(queue);
         Ok(())
     }

@@ -4,21 +4,19 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use crate::batch::BatchId;
-use crate::command::{BackTo, Caller, Command, Party, Principal};
-use crate::compound::{Intent, IntentKind, Intents};
+use quintet_types::{
+    Answer, BackTo, Bound, Caller, Command, Delivery, Ending, Hold, Home, Intent, IntentKind,
+    Intents, MessageId, Ms, Name, Outcome, Party, Permits, Principal, QueueId, Refusal, Return,
+    Settings, WallAhead,
+};
+
 use crate::decide::{Cold, Reading, durable};
-use crate::ends::Ending;
-use crate::fact::{Bound, Fact, Journal, Return};
-use crate::message::{Home, MessageId, QueueId};
-use crate::name::Name;
-use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
-use crate::permits::Permits;
+use crate::fact::{Fact, Journal};
+use crate::pace::Speed;
 use crate::referrers::Referrers;
-use crate::settings::Settings;
+use crate::step::Asking;
 use crate::store::{Hash, Rules, Store};
 use crate::take_tokens::TakeTokens;
-use crate::time::{Ms, WallAhead};
 use crate::waiters::Waiters;
 
 pub(crate) use crate::step::Cx;
@@ -65,15 +63,6 @@ pub struct Engine {
     pub(crate) intents: Intents,
     /// What principals may do; `None`: everything.
     pub(crate) permits: Option<Box<dyn Permits>>,
-    /// Whose command is being decided; else the server's.
-    pub(crate) asker: Principal,
-    /// What is done now was found good: no account refuses it, though others may
-    /// have used up its room since.
-    pub(crate) found_good: bool,
-    /// What is put now belongs to a batch that was asked before, or says what happened to one.
-    pub(crate) vouched: bool,
-    /// Batches that the step which is looked at is to make.
-    pub(crate) making: Vec<BatchId>,
     /// Messages that wait for such a decision.
     pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
     /// Those nobody was told of yet.
@@ -125,10 +114,6 @@ impl Engine {
             tables_swept: Ms(0),
             intents: Intents::default(),
             permits: None,
-            asker: Principal::SERVER,
-            found_good: false,
-            vouched: false,
-            making: Vec::new(),
             withheld: HashMap::default(),
             asked: Vec::new(),
             picks: 0,
@@ -180,7 +165,7 @@ impl Engine {
         }
         let (now, rules) = (self.now, Rules::of(&settings));
         if let Some(live) = self.store.live_mut(id) {
-            live.pace.settle(settings.take_speed(), now);
+            live.pace.settle(Speed::of_takes(&settings), now);
             live.settings = settings;
         }
         self.store.set_groups(id, rules);
@@ -245,11 +230,11 @@ impl Engine {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         let conflict = Outcome::Refused(Refusal::Conflict);
-        (self.found_good, self.vouched) = (true, true);
+        (cx.asking.found_good, cx.asking.vouched) = (true, true);
         let answer = self
             .decide_or_ask(&mut cx, caller, &mut command)
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
-        (self.found_good, self.vouched) = (false, false);
+        cx.asking = Asking::SERVER;
         self.sweep_expired(&mut cx);
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -265,10 +250,10 @@ impl Engine {
         caller: Caller,
         command: &mut Command,
     ) -> Result<Answer, Cold> {
-        self.asker = caller.principal;
+        cx.asking.principal = caller.principal;
         self.store.are_asked_by(caller);
         let decided = self.decide_for(cx, caller, command);
-        self.asker = Principal::SERVER;
+        cx.asking.principal = Principal::SERVER;
         self.store.are_asked_by(Caller::default());
         decided
     }
@@ -315,7 +300,7 @@ impl Engine {
                 uses,
                 watches,
             } => {
-                let referred = self.refer(party, queue, *uses, *watches);
+                let referred = self.refer(cx.asking, party, queue, *uses, *watches);
                 turn(referred.unwrap_or_else(Outcome::Refused))
             }
             Command::Peek(peek) => durable(self.peek(peek)),
@@ -642,25 +627,6 @@ impl Engine {
             })
     }
 
-    /// Bytes the live messages would take in the log, about.
-    pub fn live_bytes(&self) -> u64 {
-        const RECORD: u64 = 40;
-        let large: u64 = self
-            .store
-            .queues
-            .iter()
-            .flatten()
-            .map(|queue| queue.bytes)
-            .sum();
-        let sent: u64 = self
-            .store
-            .outbox
-            .iter()
-            .map(|sent| sent.message.body.len() + RECORD)
-            .sum();
-        large + sent + self.store.messages.len() as u64 * RECORD
-    }
-
     /// Tells how much room there is; puts and leases are refused accordingly.
     pub fn set_space(&mut self, space: Space) {
         self.space = space;
@@ -673,7 +639,7 @@ impl Engine {
     }
 
     /// How far the wall clock is ahead from now on. Asked only where a command
-    /// brings a time of the wall clock ([`crate::Expiry::AtWall`]).
+    /// brings a time of the wall clock ([`quintet_types::Expiry::AtWall`]).
     pub fn set_wall_ahead(&mut self, ahead: WallAhead) {
         self.wall_ahead = ahead;
     }

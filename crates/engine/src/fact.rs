@@ -4,16 +4,12 @@
 //! holds values that were resolved when it was decided, so applying it reads
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
-use crate::batch::{Batch, BatchId, Progress, Tally};
-use crate::codec::coded;
-use crate::cold::{Block, RunId};
-use crate::command::{BackTo, Party, Scope};
-use crate::message::{At, Attachment, Attr, Message, MessageId, QueueId};
-use crate::name::Name;
-use crate::settings::Overrides;
-use crate::stats::QueueTotals;
-use crate::time::Ms;
-use crate::track::Track;
+use quintet_types::{
+    At, Attachment, Attr, Batch, BatchId, Lease, Message, MessageId, Ms, Name, Overrides, Party,
+    Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally, Track, Transfer, coded,
+};
+
+use crate::cold::Block;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -306,7 +302,7 @@ pub enum Fact {
         until: Ms,
         /// What else ends it.
         scope: Scope,
-        /// Of a token ([`crate::PutMore::token_sum`]); 0: none.
+        /// Of a token ([`quintet_types::PutMore::token_sum`]); 0: none.
         sum: u64,
     },
 }
@@ -382,107 +378,6 @@ pub struct ShardCounts {
     pub expired: u64,
     /// Totals of the queues that are gone.
     pub gone: QueueTotals,
-}
-
-/// A lease on a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lease {
-    /// Who holds it; nobody ([`Party`] 0) for a lease from before a restart.
-    pub party: Party,
-    /// What ends it besides its holder and its time.
-    pub bound: Bound,
-    /// When it ends; `None`: it has no deadline.
-    pub until: Option<Ms>,
-    /// Its length, for touch; 0 without deadline.
-    pub span_ms: u64,
-    /// Where the message goes when it ends.
-    pub back_to: BackTo,
-    /// The process that gave it: that of the log where it stands. 0 in the fact that gives it.
-    pub epoch: u64,
-    /// When it began, as far as its deadline tells; 0: it had none. 0 in the fact that gives it.
-    pub since: Ms,
-}
-
-coded! {
-    /// What a lease depends on.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Bound, "lease" {
-        /// The connection that holds it.
-        Connection = 0,
-        /// The child process that holds it.
-        Process = 1,
-        /// Only its deadline: survives disconnect and restart.
-        Time = 2,
-    }
-}
-
-coded! {
-    /// Why a message is gone.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Removal, "removal" {
-        /// By a removing take.
-        Taken = 0,
-        /// By the holder of its lease.
-        Finished = 1,
-        /// By id.
-        Deleted = 2,
-        /// Its time ran out.
-        Expired = 3,
-        /// The queue was full.
-        Discarded = 4,
-        /// Its queue was dropped while it was reserved.
-        Doomed = 5,
-        /// It was archived long enough.
-        Retention = 6,
-        /// A put with its dedupe id took its place.
-        Replaced = 7,
-        /// It failed and says itself that it is not tried again.
-        Failed = 8,
-    }
-}
-
-coded! {
-    /// Why a reserved message went back.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Return, "return" {
-        /// Its holder gave it back.
-        Released = 0,
-        /// The lease ran out.
-        Timeout = 1,
-        /// The holder's connection or process is gone.
-        Lost = 2,
-        /// It was withheld, and nothing else became of it.
-        Withheld = 3,
-    }
-}
-
-coded! {
-    /// Why a message changed queues.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Transfer, "transfer" {
-        Command = 0,
-        /// By the dead-letter rule.
-        DeadLetter = 1,
-        /// Its time ran out and the queue says where such messages go.
-        Expired = 2,
-        /// By the dead-letter rule, as it failed too often.
-        Failures = 3,
-        /// A dead letter that begins anew: what was counted of it, and where it came from, is
-        /// forgotten.
-        Redriven = 4,
-    }
-}
-
-impl Transfer {
-    /// True if it went by the dead-letter rule.
-    pub fn is_dead_letter(self) -> bool {
-        matches!(self, Self::DeadLetter | Self::Failures)
-    }
-
-    /// True if the queue it comes to says anew how long it lives.
-    pub(crate) fn lives_anew(self) -> bool {
-        self.is_dead_letter() || self == Self::Redriven
-    }
 }
 
 coded! {

@@ -3,9 +3,7 @@
 //! messages. `docs/log-format.md` and `docs/run-format.md` describe the same;
 //! the facts themselves are in `codec`, frames and blocks in `quintet-log`.
 
-use crate::cold::Lane;
-use crate::message::QueueId;
-use crate::varint;
+use quintet_types::{Lane, QueueId, varint};
 
 /// Appends a group to the payload of a frame of facts: the shard's number, how
 /// long its records are, the records. Nothing if there are none.

@@ -3,8 +3,7 @@
 //! The virtual scheduling algorithm of ITU-T I.371 (GCRA): of all that was handed out only the
 //! moment is kept at which the last of it would have been, had each waited for its turn.
 
-use crate::settings::{QueueSettings, Rate};
-use crate::time::Ms;
+use quintet_types::{Ms, QueueSettings, Rate};
 
 /// Engine time is told by the millisecond: what is due within one may go at its beginning, or what
 /// is left of each would be lost, and no queue could hand out more than a thousand a second.
@@ -17,20 +16,20 @@ pub(crate) struct Speed {
     pub(crate) burst: u32,
 }
 
-impl QueueSettings {
+impl Speed {
     /// Of all that the queue hands out.
-    pub(crate) fn take_speed(&self) -> Speed {
-        Speed {
-            rate: self.take_rate,
-            burst: self.take_burst,
+    pub(crate) fn of_takes(settings: &QueueSettings) -> Self {
+        Self {
+            rate: settings.take_rate,
+            burst: settings.take_burst,
         }
     }
 
     /// Of what it hands out of one key.
-    pub(crate) fn key_take_speed(&self) -> Speed {
-        Speed {
-            rate: self.key_take_rate,
-            burst: self.key_take_burst,
+    pub(crate) fn of_keys(settings: &QueueSettings) -> Self {
+        Self {
+            rate: settings.key_take_rate,
+            burst: settings.key_take_burst,
         }
     }
 }

@@ -1,47 +1,11 @@
 //! Who may do what: asked here, known outside.
 
-use std::fmt;
-use std::sync::Arc;
+use quintet_types::{Account, Command, Name, Permits, Principal, Refusal, Verb};
 
-use crate::account::Account;
-use crate::command::{Command, Principal, Verb};
 use crate::decide::Cold;
 use crate::engine::Engine;
-use crate::name::Name;
-use crate::outcome::Refusal;
+use crate::step::Asking;
 use crate::store::Maker;
-
-/// What principals may do. A shard has one of its own and asks it under its
-/// lock, so it may remember answers. It has to answer the same for the same
-/// question, and is never asked about [`Principal::SERVER`].
-pub trait Permits: Send {
-    /// True if `principal` may do this to the messages of `queue`. Of a
-    /// [`Verb::Move`] it is where they come from; that they may go where they
-    /// go is asked as [`Verb::Put`].
-    fn may(&mut self, principal: Principal, verb: Verb, queue: &Name) -> bool;
-
-    /// True if `principal` may do this where no queue is named.
-    fn may_all(&mut self, principal: Principal, verb: Verb) -> bool;
-
-    /// Under which name queues that `principal` makes are remembered; `None`: under none.
-    fn maker(&mut self, principal: Principal) -> Option<Box<[u8]>> {
-        let _ = principal;
-        None
-    }
-
-    /// What the queues of a maker are counted in; `None`: nobody counts them.
-    fn account(&mut self, maker: &[u8]) -> Option<Arc<Account>> {
-        let _ = maker;
-        None
-    }
-}
-
-/// Nobody asks what is in it.
-impl fmt::Debug for dyn Permits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Permits")
-    }
-}
 
 impl Engine {
     /// Replaces what principals may do. `None`: everybody everything.
@@ -56,8 +20,8 @@ impl Engine {
     ///
     /// # Errors
     /// Whoever it is has made as many as may be.
-    pub(crate) fn making(&mut self) -> Result<Maker, Refusal> {
-        let asker = self.asker;
+    pub(crate) fn making(&mut self, asking: Asking) -> Result<Maker, Refusal> {
+        let asker = asking.principal;
         let Some(permits) = self.permits.as_mut().filter(|_| asker != Principal::SERVER) else {
             return Ok(Maker::default());
         };
@@ -65,8 +29,7 @@ impl Engine {
             return Ok(Maker::default());
         };
         let account = permits.account(&name);
-        let good = self.found_good;
-        let enter = |account: &Account| account.enter(good);
+        let enter = |account: &Account| account.enter(asking.found_good);
         match account.as_deref().is_none_or(enter) {
             true => Ok(Maker {
                 name: Some(name),

@@ -4,106 +4,18 @@
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::command::Party;
-use crate::engine::Engine;
-use crate::message::QueueId;
-use crate::name::Name;
-use crate::outcome::{Outcome, Refusal};
+use quintet_types::{Party, QueueId};
 
 /// What one party is to one queue.
 #[derive(Clone, Copy, Debug)]
-struct Reference {
-    queue: QueueId,
-    uses: bool,
-    watches: bool,
+pub(crate) struct Reference {
+    pub(crate) queue: QueueId,
+    pub(crate) uses: bool,
+    pub(crate) watches: bool,
 }
 
 /// All references, by party. The queues count theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Referrers {
-    parties: HashMap<Party, SmallVec<[Reference; 2]>, foldhash::fast::RandomState>,
-}
-
-impl Engine {
-    /// Sets what the party is to a queue; see [`crate::Command::Refer`].
-    pub(crate) fn refer(
-        &mut self,
-        party: Party,
-        name: &Name,
-        uses: Option<bool>,
-        watches: Option<bool>,
-    ) -> Result<Outcome, Refusal> {
-        let queue = match self.store.find(name) {
-            Some(queue) => queue,
-            None if uses == Some(true) || watches == Some(true) => self.find_or_make(name)?,
-            None => return Ok(Outcome::Done),
-        };
-        let mine = self.referrers.parties.entry(party).or_default();
-        let at = mine.iter().position(|mine| mine.queue == queue);
-        let at = at.unwrap_or_else(|| {
-            mine.push(Reference {
-                queue,
-                uses: false,
-                watches: false,
-            });
-            mine.len() - 1
-        });
-        let before = mine[at];
-        let after = Reference {
-            queue,
-            uses: uses.unwrap_or(before.uses),
-            watches: watches.unwrap_or(before.watches),
-        };
-        mine[at] = after;
-        if !after.uses && !after.watches {
-            mine.swap_remove(at);
-        }
-        if mine.is_empty() {
-            self.referrers.parties.remove(&party);
-        }
-        self.count_reference(before, false);
-        self.count_reference(after, true);
-        self.forget_unused(queue);
-        Ok(Outcome::Done)
-    }
-
-    /// The party is gone, and its references with it.
-    pub(crate) fn forget_references(&mut self, party: Party) {
-        for gone in self.referrers.parties.remove(&party).unwrap_or_default() {
-            self.count_reference(gone, false);
-            self.forget_unused(gone.queue);
-        }
-    }
-
-    /// A queue was dropped and made again under another number.
-    pub(crate) fn move_references(&mut self, old: QueueId, new: QueueId) {
-        let mut moved = Vec::new();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "all get the same, and are only counted"
-        )]
-        for mine in self.referrers.parties.values_mut() {
-            for reference in mine.iter_mut().filter(|mine| mine.queue == old) {
-                reference.queue = new;
-                moved.push(*reference);
-            }
-        }
-        for reference in moved {
-            self.count_reference(reference, true);
-        }
-    }
-
-    fn count_reference(&mut self, reference: Reference, more: bool) {
-        self.store.recount(reference.queue, |live| {
-            for (count, one) in [
-                (&mut live.users, reference.uses),
-                (&mut live.watchers, reference.watches),
-            ] {
-                *count = match more {
-                    true => *count + u32::from(one),
-                    false => count.saturating_sub(u32::from(one)),
-                };
-            }
-        });
-    }
+    pub(crate) parties: HashMap<Party, SmallVec<[Reference; 2]>, foldhash::fast::RandomState>,
 }

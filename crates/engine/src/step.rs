@@ -2,18 +2,42 @@
 
 use smallvec::SmallVec;
 
-use crate::command::MESSAGES_PER_STEP;
-use crate::message::QueueId;
-use crate::outcome::Delivery;
+use quintet_types::{Delivery, MESSAGES_PER_STEP, Principal, QueueId};
 
 /// Messages and blocks entered into key groups in one step, where those of a
 /// queue are built.
 const GROUPED_PER_STEP: usize = 4096;
 
+/// On whose behalf something is decided, and what of it was asked before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    /// Whose command it is.
+    pub(crate) principal: Principal,
+    /// It was found good: no account refuses it, though others may have used up its room since.
+    pub(crate) found_good: bool,
+    /// What is put belongs to a batch that was asked before, or says what happened to one.
+    pub(crate) vouched: bool,
+}
+
+impl Asking {
+    /// The server itself, of its own accord.
+    pub(crate) const SERVER: Self = Self::by(Principal::SERVER);
+
+    /// A command of this principal, of which nothing was asked yet.
+    pub(crate) const fn by(principal: Principal) -> Self {
+        Self {
+            principal,
+            found_good: false,
+            vouched: false,
+        }
+    }
+}
+
 /// A step's surroundings: the journal, and where deliveries go.
 pub(crate) struct Cx<'a, J> {
     pub(crate) journal: &'a mut J,
     pub(crate) deliveries: &'a mut Vec<Delivery>,
+    pub(crate) asking: Asking,
     /// A fact of the command that is being decided was recorded. What time
     /// alone changes on its way (expiry) is none of its facts.
     pub(crate) began: bool,
@@ -34,6 +58,7 @@ impl<'a, J> Cx<'a, J> {
         Self {
             journal,
             deliveries,
+            asking: Asking::SERVER,
             began: false,
             expired: 0,
             tail: None,

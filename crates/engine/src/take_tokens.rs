@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::message::{MessageId, QueueId};
-use crate::time::Ms;
+use quintet_types::{MessageId, Ms, QueueId};
 
 /// For how long a token is known, ms (`protocols/sqs.md`, A10).
 pub(crate) const KNOWN_MS: u64 = 5 * 60 * 1000;
@@ -19,7 +18,7 @@ const BYTES_MAX: usize = 8 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) id: MessageId,
-    /// Which of the message's leases ([`crate::Message::reserves`]).
+    /// Which of the message's leases ([`quintet_types::Message::reserves`]).
     pub(crate) number: u32,
     /// Its end. One that ends at another time was changed since.
     pub(crate) until: Option<Ms>,
@@ -29,7 +28,7 @@ pub(crate) struct Given {
 pub(crate) struct Taken {
     /// Unknown from then on.
     ends: Ms,
-    /// See [`crate::Take::token_sum`].
+    /// See [`quintet_types::Take::token_sum`].
     pub(crate) sum: u64,
     /// The leases.
     pub(crate) given: Box<[Given]>,

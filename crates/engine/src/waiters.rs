@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use quintet_types::{Ms, Name, Party, Pick, QueueId, Take};
+
 use crate::claim::Claim;
-use crate::command::{Party, Pick, Take};
-use crate::message::QueueId;
-use crate::name::Name;
 use crate::store::{Store, WaitsTo};
-use crate::time::Ms;
 
 /// Numbers of queues, sorted, each once.
 pub(crate) type Lines = SmallVec<[QueueId; 1]>;
@@ -269,12 +267,12 @@ impl Waiters {
 
 #[cfg(test)]
 mod tests {
-    use crate::command::{Caller, Command, Party, Take, Wait};
     use crate::engine::Engine;
-    use crate::name::Name;
-    use crate::outcome::{Answer, Outcome};
-    use crate::settings::Settings;
-    use crate::time::Ms;
+    use quintet_types::Ms;
+    use quintet_types::Name;
+    use quintet_types::Settings;
+    use quintet_types::{Answer, Outcome};
+    use quintet_types::{Caller, Command, Party, Take, Wait};
 
     const QUEUES: u64 = 1000;
 
@@ -323,7 +321,7 @@ mod tests {
         // It keeps its place in the line of a queue that it comes back to.
         ask(&mut engine, 2, stand(&take));
         watch_queue(&mut engine, 1, "q7", true);
-        let put = |queue: &str| crate::command::Put {
+        let put = |queue: &str| quintet_types::Put {
             queue: queue.into(),
             ..Default::default()
         };

@@ -2,6 +2,7 @@
 //! for every kind of content. A program of its own, as it looks at its process.
 
 use quintet_engine::*;
+use quintet_types::*;
 
 /// Facts go nowhere, so that they take nothing.
 struct Nowhere;

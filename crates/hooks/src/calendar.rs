@@ -1,6 +1,6 @@
 //! Dates of the Gregorian calendar, in UTC.
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 /// A day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

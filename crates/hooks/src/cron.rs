@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, LocalResult, Offset, TimeDelta, TimeZone, Utc};
 use croner::parser::CronParser;
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 /// `minute hour day month weekday`.
 #[derive(Clone, Debug)]

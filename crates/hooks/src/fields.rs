@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
-use quintet_engine::{
+use quintet_types::{
     BatchId, Body, Callback, Dedupe, Expiry, MESSAGE_NAME_BYTES_MAX, Message, Ms, Name, NewBatch,
     OnRepeat, Put, Scope, State, Tie, When,
 };
@@ -73,7 +73,7 @@ fn number(value: u64) -> Value {
     Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-fn attrs(lua: &Lua, of: &[quintet_engine::Attr]) -> LuaResult<Value> {
+fn attrs(lua: &Lua, of: &[quintet_types::Attr]) -> LuaResult<Value> {
     let table = lua.create_table()?;
     for (name, value) in of {
         table.raw_set(lua.create_string(name)?, lua.create_string(value)?)?;
@@ -141,7 +141,7 @@ pub(crate) fn of_message(
     field: &[u8],
 ) -> LuaResult<Option<Value>> {
     let extra = message.extra.as_deref();
-    let rare = |get: fn(&quintet_engine::Extra) -> u32| number(extra.map_or(0, get).into());
+    let rare = |get: fn(&quintet_types::Extra) -> u32| number(extra.map_or(0, get).into());
     Ok(Some(match field {
         b"id" => number(message.id.0),
         b"queue" => text(lua, queue.as_bytes())?,

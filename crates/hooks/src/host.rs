@@ -1,6 +1,6 @@
 //! What hooks need of the server.
 
-use quintet_engine::{Caller, Command, Ms, Name, Outcome};
+use quintet_types::{Caller, Command, Ms, Name, Outcome};
 
 /// How important a line of the log is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,6 +17,7 @@ mod event;
 mod fields;
 mod host;
 mod limits;
+mod load;
 mod meter;
 mod occasions;
 mod pattern;
@@ -34,6 +35,7 @@ mod submit;
 mod takes;
 pub mod trial;
 mod verdict;
+mod waiting;
 
 pub use cron::Cron;
 pub use error::HookError;

@@ -2,7 +2,7 @@
 //! commands that hooks have added.
 
 use mlua::Value;
-use quintet_engine::{BackTo, Effect, How, Intent, IntentKind, Intents, Ms, Party, When};
+use quintet_types::{BackTo, Effect, How, Intent, IntentKind, Intents, Ms, Party, When};
 
 use crate::error::HookError;
 use crate::event::Event;
@@ -146,12 +146,12 @@ impl HookState {
         if self.settle_up(who, event, result).is_none() {
             // What happens by itself. If it is not withheld any more there is
             // nothing left to conclude.
-            let conclude = quintet_engine::Compound {
+            let conclude = quintet_types::Compound {
                 effects: vec![Effect::Conclude(id)],
                 ..Default::default()
             };
             self.enter(who);
-            self.plain(quintet_engine::Command::Compound(Box::new(conclude)));
+            self.plain(quintet_types::Command::Compound(Box::new(conclude)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quintet_engine::{Command, MessageId, Name, Outcome, Put, Refusal};
+use quintet_types::{Command, MessageId, Name, Outcome, Put, Refusal};
 
 use crate::error::HookError;
 use crate::event::Event;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 /// Time between two lines of the same error, ms.
 const EVERY_MS: u64 = 5_000;

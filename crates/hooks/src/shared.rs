@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 use crate::error::HookError;
 use crate::event::Event;

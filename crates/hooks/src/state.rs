@@ -8,7 +8,7 @@ use mlua::{
     AnyUserData, ChunkMode, Error, IntoLuaMulti, Lua, MetaMethod, String as LuaString, UserData,
     UserDataMethods, Value,
 };
-use quintet_engine::{Ms, Party};
+use quintet_types::{Ms, Party};
 
 use crate::api::{self, Env};
 use crate::error::HookError;
@@ -21,8 +21,8 @@ use crate::sandbox;
 use crate::shared::locked;
 use crate::step::{Step, Work};
 use crate::subject::{Msg, Subject};
-use crate::takes::Waiting;
 use crate::verdict::Returned;
+use crate::waiting::Waiting;
 
 /// The hooks of one thread. Global variables of a file are this state's own:
 /// what threads share is in tables and counters.

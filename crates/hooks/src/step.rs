@@ -1,6 +1,6 @@
 //! What a call has read and asked for so far.
 
-use quintet_engine::{Caller, Compound, Effect, Guard, Message, MessageId, Name, Put, Seen};
+use quintet_types::{Caller, Compound, Effect, Guard, Message, MessageId, Name, Put, Seen};
 
 use crate::host::Host;
 use crate::limits::Limits;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mlua::{Error, Lua, MetaMethod, Result, String as LuaString, UserData, UserDataMethods, Value};
-use quintet_engine::{Body, Message, MessageId, Ms, Name, Put};
+use quintet_types::{Body, Message, MessageId, Ms, Name, Put};
 
 use crate::fields;
 use crate::shared::locked;

@@ -1,6 +1,6 @@
 //! A command and the events around it.
 
-use quintet_engine::{
+use quintet_types::{
     ByName, Command, How, MessageId, Name, NamedAct, Outcome, Party, Put, Refusal, Subject,
 };
 

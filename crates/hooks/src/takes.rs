@@ -4,12 +4,10 @@
 //! leases it to the caller's connection instead, and the hook's answer ends
 //! that lease. So a message is never lost between the two steps.
 
-use quintet_engine::{
-    BackTo, Command, Effect, Handed, How, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome,
-    Party, Put, Refusal, State, Take, Wait, When,
+use quintet_types::{
+    Command, Effect, Handed, How, Message, Name, Outcome, Party, Put, Refusal, State, Take, Wait,
+    When,
 };
-
-use smallvec::SmallVec;
 
 use crate::error::HookError;
 use crate::event::Event;
@@ -18,33 +16,7 @@ use crate::state::HookState;
 use crate::subject::{Stored, Subject, body_of};
 use crate::submit::{Decided, Missed};
 use crate::verdict::{self, TakeVerdict, TakenVerdict};
-
-/// What is known of a take until its message comes.
-#[derive(Clone)]
-pub(crate) struct Waiting {
-    /// As it was asked, with the queues a hook chose.
-    take: Take,
-    /// The queues of a standing take as they were asked.
-    named: SmallVec<[Name; 1]>,
-    /// Its message is leased in place of being removed.
-    leased: bool,
-}
-
-impl Waiting {
-    /// What the shards are asked for.
-    fn asked(&self) -> Take {
-        let mut take = self.take.clone();
-        if self.leased {
-            take.lease = Some(LeaseAsk {
-                owner: LeaseOwner::Connection,
-                time: LeaseTime::Fixed(0),
-                back_to: BackTo::Place,
-                held_max: take.refuse_if_held,
-            });
-        }
-        take
-    }
-}
+use crate::waiting::Waiting;
 
 impl HookState {
     /// Submits a take, or a standing take.
@@ -308,7 +280,7 @@ impl HookState {
         for message in messages {
             self.plain(Command::Settle {
                 id: message.id,
-                by: quintet_engine::By::Owner,
+                by: quintet_types::By::Owner,
                 how: how.clone(),
             });
         }

@@ -1,7 +1,7 @@
 //! What a function's return values say.
 
 use mlua::{Table, Value};
-use quintet_engine::{Name, Put};
+use quintet_types::{Name, Put};
 
 use crate::event::Event;
 use crate::fields::{got, name, number_or_opaque, put_from, span};
@@ -241,7 +241,7 @@ pub(crate) fn of_empty(
         Value::Nil => Ok(Vec::new()),
         Value::Boolean(false) => Err(reason(&second)?),
         Value::String(body) => Ok(vec![Put {
-            body: quintet_engine::Body::new(&body.as_bytes()),
+            body: quintet_types::Body::new(&body.as_bytes()),
             ..base
         }]),
         Value::Table(table) => Ok(messages(&table, &base)?),

@@ -9,8 +9,9 @@ mod tests;
 
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{
-    Across, Answer, Caller, Command, Hold, Message, Name, Outcome, Party, Put, Refusal, ShardStats,
+use quintet_engine::Across;
+use quintet_types::{
+    Answer, Caller, Command, Hold, Message, Name, Outcome, Party, Put, Refusal, ShardStats,
     StatsReply, Subject,
 };
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quintet_engine::Hold;
 use quintet_log::{Log, LogError, Position, Shared};
+use quintet_types::Hold;
 
 use super::tickets::Progress;
 use super::{Core, Need, Post, Shard, Signal, Work, locked};

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use quintet_cluster::{ClusterId, Fences, Limits, Moment, StreamStore, Ticks, World};
-use quintet_engine::{
-    BackTo, Body, Caller, Command, Delivery, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Party, Put,
-    Refusal, Settings, Space, Take,
-};
+use quintet_engine::Space;
 use quintet_log::{LogStore as _, Options, Storage};
 use quintet_sim::cluster::{Faults, Link, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
+use quintet_types::{
+    BackTo, Body, Caller, Command, Delivery, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Party, Put,
+    Refusal, Settings, Take,
+};
 
 use crate::commit::Ending;
 use crate::{

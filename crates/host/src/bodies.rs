@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_engine::format::put_chunk_head;
-use quintet_engine::{ChunkPlace, LargeBody};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Placed};
+use quintet_types::{ChunkPlace, LargeBody};
 
 use super::{Core, locked};
 

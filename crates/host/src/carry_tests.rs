@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use quintet_engine::{
-    Answer, BackTo, Body, Caller, Command, DeadLetter, LeaseAsk, LeaseOwner, LeaseTime, Ms, Name,
-    Outcome, Overrides, Party, Pattern, Peek, Put, Settings, Side, Take, carry, shard_of_queue,
-};
+use quintet_engine::{Side, carry};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Stamp};
+use quintet_types::{
+    Answer, BackTo, Body, Caller, Command, DeadLetter, LeaseAsk, LeaseOwner, LeaseTime, Ms, Name,
+    Outcome, Overrides, Party, Pattern, Peek, Put, Settings, Take, shard_of_queue,
+};
 
 use super::Shard;
 use super::recover::{Layout, Opened, open_dir};

@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quintet_engine::{Ms, WallAhead};
+use quintet_types::{Ms, WallAhead};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Shortest time between two looks at the wall clock, ms.

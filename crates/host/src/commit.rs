@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Home, Space};
+use quintet_engine::Space;
 use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
+use quintet_types::Home;
 use smallvec::SmallVec;
 
 use super::shard::{Batch, Shard, fill};

@@ -1,16 +1,16 @@
 //! What a data directory holds, for the commands that look at it without being
 //! its server.
 
+use quintet_engine::read_message;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use quintet_engine::{
-    Body, Engine, Fact, Home, Message, Ms, Name, QueueId, Removal, RunId, Settings,
-};
+use quintet_engine::{Engine, Fact};
 use quintet_log::run::{Run, RunName, RunNumber};
 use quintet_log::{Disk, Epoch, Finding, LocalLog, Options, ReplayFrame, Storage};
+use quintet_types::{Body, Home, Message, Ms, Name, QueueId, Removal, RunId, Settings};
 
 use super::Shard;
 use super::recover::{Replay, begin_epoch, shards_of};
@@ -120,7 +120,7 @@ impl Contents {
     pub fn living(&self, run: RunName, ordinal: u32, payload: &[u8]) -> Option<Message> {
         let engine = self.engine(run)?;
         let alive = engine.is_alive_in(RunId(run.number.0), ordinal);
-        alive.then(|| Message::decode(payload).ok()).flatten()
+        alive.then(|| read_message(payload).ok()).flatten()
     }
 
     /// The name of a message's queue.

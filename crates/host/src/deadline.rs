@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 use super::primitives::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError};
 

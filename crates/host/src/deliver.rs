@@ -1,6 +1,6 @@
 //! Delivering: what is brought to those who waited, and when they may be told.
 
-use quintet_engine::Delivery;
+use quintet_types::Delivery;
 
 use super::{Core, Need, PartyKey, Shard, Trail, locked};
 

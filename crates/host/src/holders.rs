@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quintet_engine::Verb;
+use quintet_types::Verb;
 
 /// The work that a shard is locked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use quintet_engine::{
-    BackTo, Body, By, Caller, Command, DeadLetter, Expiry, Fact, Intents, LeaseAsk, LeaseOwner,
+use quintet_engine::Fact;
+use quintet_sim::disk::SimDisk;
+use quintet_types::{
+    BackTo, Body, By, Caller, Command, DeadLetter, Expiry, Intents, LeaseAsk, LeaseOwner,
     LeaseTime, Ms, Name, Outcome, Overrides, Party, Pattern, Put, Settings, Take, Wait,
     shard_of_queue,
 };
-use quintet_sim::disk::SimDisk;
 
 use super::clock::{ByHand, Clock};
 use super::keep::tests::{PATIENCE, ask, open_shards};
@@ -42,7 +43,7 @@ fn put(body: &str) -> Put {
     }
 }
 
-fn stored(core: &Core, put: Put) -> quintet_engine::MessageId {
+fn stored(core: &Core, put: Put) -> quintet_types::MessageId {
     let outcome = ask(core, Command::Put(put));
     let Outcome::Put { id, .. } = outcome else {
         panic!("{outcome:?}");

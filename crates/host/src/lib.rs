@@ -58,11 +58,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quintet_engine::{
-    ColdStats, Ending, Hold, Intent, Intents, LargeBody, MessageId, Party, PartyStats, Settings,
-};
 use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
+use quintet_types::{
+    ColdStats, Ending, Hold, Intent, Intents, LargeBody, MessageId, Party, PartyStats, Settings,
+};
 
 use access::Inside;
 pub use access::{Access, Decided, Trail};
@@ -408,12 +408,12 @@ impl Core {
 
     /// Which shard a queue lives in.
     pub(crate) fn shard_of_queue(&self, name: &[u8]) -> usize {
-        quintet_engine::shard_of_queue(name, self.shards.len())
+        quintet_types::shard_of_queue(name, self.shards.len())
     }
 
     /// Which shard gave an id.
     pub(crate) fn shard_of_id(&self, id: MessageId) -> usize {
-        quintet_engine::shard_of_id(id, self.shards.len())
+        quintet_types::shard_of_id(id, self.shards.len())
     }
 
     /// True while the disk is full and puts are refused.

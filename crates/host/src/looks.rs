@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use quintet_engine::{Caller, Command, Delivery, Name, Outcome, Party, Refusal};
+use quintet_types::{Caller, Command, Delivery, Name, Outcome, Party, Refusal};
 
 use super::{Core, Decided, Need, PartyKey, SLOTS_MAX, locked};
 

@@ -1,6 +1,7 @@
 //! Who is told what is decided, beside the log.
 
-use quintet_engine::{Engine, Fact, Name};
+use quintet_engine::{Engine, Fact};
+use quintet_types::Name;
 
 use super::{Core, Work};
 

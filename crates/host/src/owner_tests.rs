@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_engine::{Body, Caller, Command, Put, Settings};
 use quintet_log::LogError;
 use quintet_sim::disk::{Fault, SimDisk};
+use quintet_types::{Body, Caller, Command, Put, Settings};
 
 use super::keep::tests::open_owned;
 use super::{Access, Core, Owner, Trail};

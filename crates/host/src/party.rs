@@ -1,6 +1,6 @@
 //! How a connection's party number says where to find it.
 
-use quintet_engine::Party;
+use quintet_types::Party;
 
 /// The I/O thread, the slot there and the slot's generation, so that a
 /// delivery finds its connection without a map and never another one.

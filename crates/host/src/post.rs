@@ -1,6 +1,6 @@
 //! What the host has to say to threads that have parties.
 
-use quintet_engine::Delivery;
+use quintet_types::Delivery;
 
 use super::Need;
 

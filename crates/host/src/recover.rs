@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use quintet_engine::format::{chunk, next_group};
-use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, RunId, Settings, WallAhead};
+use quintet_engine::{Engine, Fact};
 use quintet_log::run::{Run, RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalStore, Log, LogStore, Options, Recovery, ReplayFrame,
     Spares, Stamp, Storage,
 };
+use quintet_types::{ChunkPlace, Home, LargeBody, Ms, RunId, Settings, WallAhead};
 
 use super::bodies::Bodies;
 use super::clock::STEP_MS;

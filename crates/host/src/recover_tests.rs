@@ -1,8 +1,9 @@
 //! Replay, frame by frame: what a snapshot's counters say of the frames before it.
 
+use quintet_engine::Fact;
 use quintet_engine::format::put_group;
-use quintet_engine::{Fact, Ms, QueueId, QueueTotals, Settings};
 use quintet_log::{Epoch, FrameKind, Position, ReplayFrame, SegmentNumber};
+use quintet_types::{Ms, QueueId, QueueTotals, Settings};
 
 use crate::Replay;
 

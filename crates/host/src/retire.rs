@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{ChunkPlace, Home, LargeBody, Space};
+use quintet_engine::Space;
 use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
+use quintet_types::{ChunkPlace, Home, LargeBody};
 
 use super::bodies::chunk_place;
 use super::commit::{Committed, Ending};

@@ -17,7 +17,7 @@ mod primitives {
     pub(crate) use std::sync::PoisonError;
 }
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 

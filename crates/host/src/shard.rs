@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use quintet_engine::format::put_group;
-use quintet_engine::{Engine, Fact, Hold, Home, Journal, Name};
+use quintet_engine::{Engine, Fact, Journal};
+use quintet_types::{Hold, Home, Name};
 
 use super::holders::{Holders, Work};
 use super::locked;
@@ -270,7 +271,7 @@ impl Shard {
 mod tests {
     use std::time::Instant;
 
-    use quintet_engine::Settings;
+    use quintet_types::Settings;
 
     use super::*;
 

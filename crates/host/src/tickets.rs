@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_engine::MessageId;
+use quintet_types::MessageId;
 
 use super::observe::Settled;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quintet_engine::WallAhead;
+use quintet_types::WallAhead;
 
 use super::{Core, Work};
 

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{Body, Caller, Command, Delivery, Outcome, Peek, Put, Refusal};
-use quintet_engine::{MessageId, Settings};
 use quintet_sim::disk::SimDisk;
+use quintet_types::{
+    Body, Caller, Command, Delivery, MessageId, Outcome, Peek, Put, Refusal, Settings,
+};
 
 use super::keep::tests::{PATIENCE, ask, open_shards};
 use super::{Core, Decided, FrameBuf, FrameKind, Need, PartyKey, Post, SyncPolicy, Trail, locked};

@@ -5,12 +5,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{
+use quintet_sim::Random;
+use quintet_sim::disk::{Keep, SimDisk};
+use quintet_types::{
     BackTo, Body, Command, Compound, Effect, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome,
     Overrides, Pattern, Put, Settings, Take,
 };
-use quintet_sim::Random;
-use quintet_sim::disk::{Keep, SimDisk};
 
 use super::keep::tests::{SEGMENT, ask, open_with};
 use super::{Core, Work, locked};

@@ -13,7 +13,7 @@ use crate::{
     extent::{Extent, Extents},
     failure::Failure,
     files::Files,
-    recovery,
+    recovery::{self, Segment},
     segment::{SEGMENT_HEADER_BYTES, SegmentHeader, begun_name, segment_name},
     spares::Spare,
     storage::write_all,
@@ -96,15 +96,6 @@ pub struct LocalLog {
     begun_durable: u64,
     /// The name of the oldest segment is durable.
     rooted: bool,
-}
-
-pub(crate) struct Segment {
-    pub(crate) header: SegmentHeader,
-    /// Where its last frame ends.
-    pub(crate) end: Position,
-    pub(crate) modified_ms: u64,
-    /// How many segments had been begun with this one; 0: it was there when the log was opened.
-    pub(crate) turn: u64,
 }
 
 #[derive(Clone)]

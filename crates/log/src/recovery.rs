@@ -9,7 +9,6 @@ use crate::{
     StorageFile,
     extent::Extent,
     frame::FrameHeader,
-    local::Segment,
     scan::{Scan, Step, Stop, Window},
     segment::{
         HEADER_LEN, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, is_tmp_name,
@@ -81,6 +80,16 @@ struct Strays {
     files: Vec<SegmentFile>,
     /// What is wrong with the header of the first.
     why: String,
+}
+
+/// A segment that is part of the log.
+pub(crate) struct Segment {
+    pub(crate) header: SegmentHeader,
+    /// Where its last frame ends.
+    pub(crate) end: Position,
+    pub(crate) modified_ms: u64,
+    /// How many segments had been begun with this one; 0: it was there when the log was opened.
+    pub(crate) turn: u64,
 }
 
 impl Segment {

@@ -58,10 +58,6 @@ pub trait StorageFile: Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
     /// How many names the file has.
     fn links(&self) -> io::Result<u64>;
-    /// The real file, where there is one, for handing to the kernel (`sendfile`).
-    fn as_file(&self) -> Option<&File> {
-        None
-    }
 }
 
 /// Writes all of `bytes`: one system call unless the kernel stops short.
@@ -266,9 +262,5 @@ impl StorageFile for DiskFile {
 
     fn links(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.nlink())
-    }
-
-    fn as_file(&self) -> Option<&File> {
-        Some(&self.0)
     }
 }

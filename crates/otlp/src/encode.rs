@@ -89,7 +89,7 @@ pub(crate) fn request(name: &str, instance: &str, spans: &[Span]) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use quintet_engine::{MessageId, Name};
+    use quintet_types::{MessageId, Name};
 
     use super::*;
 

@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent};
-use quintet_engine::{At, Engine, Fact, Message, MessageId, QueueId, Removal, Return, Transfer};
+use quintet_engine::{Engine, Fact};
 use quintet_host::Observer;
+use quintet_types::{At, Message, MessageId, QueueId, Removal, Return, Transfer};
 
 use crate::span::{Kind, Span, Spans};
 
@@ -229,7 +230,7 @@ impl Followed {
             id: [0; 8],
             parent: self.parent,
             state: Arc::clone(&self.state),
-            queue: quintet_engine::Name::default(),
+            queue: quintet_types::Name::default(),
             message,
             start_ns: self.since_ns.min(now_ns),
             end_ns: now_ns,
@@ -317,8 +318,8 @@ impl Observer for Follower {
 mod tests {
     use std::sync::mpsc::Receiver;
 
-    use quintet_engine::{By, Command, How, Put, PutMore, When};
     use quintet_sim::world::{World, plain, reserve};
+    use quintet_types::{By, Command, How, Put, PutMore, When};
 
     use super::*;
 

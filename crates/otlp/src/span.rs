@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quintet_engine::{MessageId, Name};
+use quintet_types::{MessageId, Name};
 
 /// What a span tells of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

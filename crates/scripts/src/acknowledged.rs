@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use quintet_engine::{Ms, QueueStats};
+use quintet_types::{Ms, QueueStats};
 
 /// Queues whose count is kept; beyond that all are counted anew.
 pub(crate) const COUNTS_MAX: usize = 100_000;

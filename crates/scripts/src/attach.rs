@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use quintet_engine::{Attachment, Command, Edit, Message};
+use quintet_types::{Attachment, Command, Edit, Message};
 
 use crate::admin::Admin;
 use crate::config::check_queue_name;

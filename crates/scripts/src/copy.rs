@@ -4,7 +4,7 @@
 use std::fmt;
 
 use quintet_door::BodyBytes;
-use quintet_engine::{AttrChange, Body, By, Command, Edit, Message, Name};
+use quintet_types::{AttrChange, Body, By, Command, Edit, Message, Name};
 
 use crate::admin::Admin;
 use crate::config::check_queue_name;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Local, TimeZone};
 use croner::Cron;
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 /// Reads the five fields of cron, or a word such as `@daily`.
 pub(crate) fn parse(cron: &str) -> Result<Cron, String> {

@@ -6,7 +6,7 @@
 //! ends by itself when the message is kicked and fails anew, or moves to
 //! another queue.
 
-use quintet_engine::{Command, Edit, ListState, Ms, Name, Outcome, Peek, QueueStats, Refusal};
+use quintet_types::{Command, Edit, ListState, Ms, Name, Outcome, Peek, QueueStats, Refusal};
 
 use crate::acknowledged::{AsOf, COUNTS_MAX, Count};
 use crate::admin::Admin;

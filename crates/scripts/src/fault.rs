@@ -1,6 +1,6 @@
 //! Why something asked of RQ was not done.
 
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 
 /// The normal "no" of the RQ voice. Its text is RQ's own, as it stands behind
 /// `fail ` on the command line and in `["fail", text]` over HTTP.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use md5::{Digest, Md5};
-use quintet_engine::Attachment;
+use quintet_types::Attachment;
 
 use crate::fault::Fault;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
 use quintet_door::{Door, ask};
-use quintet_engine::{
+use quintet_types::{
     BackTo, Caller, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Outcome, Party,
     Refusal,
 };

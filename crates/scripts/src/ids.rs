@@ -2,7 +2,7 @@
 //! was made (UTC) and its number in the engine.
 
 use chrono::{DateTime, NaiveDate, Timelike, Utc};
-use quintet_engine::{Message, MessageId, Ms};
+use quintet_types::{Message, MessageId, Ms};
 
 /// The short id of a message.
 pub(crate) fn short_id(message: &Message) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quintet_engine::{Attachment, Message};
+use quintet_types::{Attachment, Message};
 
 use crate::fault::Fault;
 use crate::files::{new_file, summed};

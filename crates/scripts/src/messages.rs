@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use quintet_door::{BodyBytes, Visit, ask_named};
-use quintet_engine::{
+use quintet_types::{
     At, Attr, Body, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put, PutMore,
     State, When,
 };

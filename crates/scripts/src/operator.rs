@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Command, Name};
+use quintet_types::{Command, Name};
 use serde_json::Value;
 
 use crate::admin::{Admin, AdminOp};

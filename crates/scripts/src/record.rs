@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use quintet_engine::{AttrChange, Message, Ms, State};
+use quintet_types::{AttrChange, Message, Ms, State};
 use serde_json::{Map, Value, json};
 
 /// How often a message may be sent again, if it does not say (RQ's default).
@@ -187,7 +187,7 @@ pub(crate) fn to_json(message: &Message, around: Around<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use quintet_engine::{At, Body, Extra, MessageId, Ms};
+    use quintet_types::{At, Body, Extra, MessageId, Ms};
 
     use super::*;
 

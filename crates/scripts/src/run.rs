@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quintet_door::BodyBytes;
-use quintet_engine::{By, Command, Edit, How, Message, Outcome, When};
+use quintet_types::{By, Command, Edit, How, Message, Outcome, When};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
 

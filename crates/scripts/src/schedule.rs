@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 use crate::admin::Admin;
 use crate::config::Schedule;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
-use quintet_engine::Message;
+use quintet_types::Message;
 
 use crate::config::QueueConfig;
 use crate::ids::short_id;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use quintet_door::{Door, Visit};
-use quintet_engine::{
+use quintet_types::{
     Command, ListState, Message, Name, Outcome, Overrides, Peek, QueueGauges, QueueStats, StatsOf,
     StatsReply,
 };

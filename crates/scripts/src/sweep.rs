@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use quintet_door::{Visit, ask_named};
-use quintet_engine::{By, Command, Message, Outcome, Peek};
+use quintet_types::{By, Command, Message, Outcome, Peek};
 
 use crate::copy::COPYING;
 use crate::ids::parse_short;
@@ -117,7 +117,7 @@ impl Rq {
                     && (at == queue || self.paths.dir(&at, own) == own_dir(queue, own))
             }),
             // Not there; anything but a clear answer keeps the folder.
-            (Outcome::Refused(quintet_engine::Refusal::NotFound), _) => false,
+            (Outcome::Refused(quintet_types::Refusal::NotFound), _) => false,
             _ => true,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quintet_engine::{
+use quintet_types::{
     Command, Edit, ListState, Message, MessageId, Ms, Name, Outcome, Peek, Take, When,
 };
 

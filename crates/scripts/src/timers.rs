@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 use serde_json::Value;
 
 use crate::admin::Admin;

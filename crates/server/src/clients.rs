@@ -1,7 +1,7 @@
 //! The connections there are: each thread tells of its own, one after the
 //! other, so that none waits for another.
 
-use quintet_engine::{Name, Party};
+use quintet_types::{Name, Party};
 use serde::Serialize;
 
 /// What one is told of it.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
 use mio::Registry;
-use quintet_engine::Principal;
+use quintet_types::Principal;
 use quintet_web::{Known, Limits, Linked, Links, Serve, Settings, Site, Socket, Web};
 
 use crate::config::RESERVE;

@@ -16,12 +16,12 @@ use quintet_door::{
     HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
     Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
 };
-use quintet_engine::{
+use quintet_hooks::{Decided as Hooked, Who};
+use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
+use quintet_types::{
     Body, Caller, Command, Delivery, Ending, Handed, LargeBody, Message, MessageId, Ms, Name,
     Outcome, Overrides, Party, Principal, QueueSetup, QueueStats, Refusal,
 };
-use quintet_hooks::{Decided as Hooked, Who};
-use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
 use quintet_wire::{STREAM_OVER, WorkerState};
 
 use crate::audit;

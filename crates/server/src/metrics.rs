@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_door::Exposition;
-use quintet_engine::ShardStats;
 use quintet_host::{Distribution, Holder};
+use quintet_types::ShardStats;
 
 use crate::server::Server;
 use crate::stats::Process;
@@ -636,8 +636,8 @@ fn write(metric: &Metric, points: impl FnOnce() -> Points, text: &mut Text) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use quintet_engine::{QueueGauges, QueueTotals};
     use quintet_host::Histogram;
+    use quintet_types::{QueueGauges, QueueTotals};
     use quintet_wire::ServerStats;
 
     use super::*;

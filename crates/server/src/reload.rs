@@ -1,7 +1,7 @@
 //! The configuration is read again while the server runs.
 
-use quintet_engine::Principal;
 use quintet_host::locked;
+use quintet_types::Principal;
 
 use crate::config::{Listen, load};
 use crate::cron::forgotten;

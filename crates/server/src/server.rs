@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_door::{ByteBudget, Reloads};
-use quintet_engine::{Principal, Settings};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy};
 use quintet_log::{DirLock, LogError};
 use quintet_otlp::Counts;
 use quintet_tls::Secure;
+use quintet_types::{Principal, Settings};
 use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::audit::Audit;

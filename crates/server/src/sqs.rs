@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::{Door, Visit};
-use quintet_engine::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
 use quintet_host::locked;
 use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
+use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
 use quintet_web::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 use ring::rand::SecureRandom as _;

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_door::Exposition;
-use quintet_engine::{
-    Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
-};
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, Distribution, TIMES, locked};
+use quintet_types::{
+    Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
+};
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};

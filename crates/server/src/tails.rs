@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use memchr::memmem;
 use quintet_door::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
-use quintet_engine::{
-    Body, Engine, Fact, Message, MessageId, Ms, Name, QueueId, Removal, Return, Transfer,
-};
+use quintet_engine::{Engine, Fact};
 use quintet_host::{Core, Observer, locked};
+use quintet_types::{Body, Message, MessageId, Ms, Name, QueueId, Removal, Return, Transfer};
 
 /// Queues that are followed at once.
 const QUEUES: usize = 16;
@@ -419,7 +418,7 @@ mod tests {
         let inner = Arc::new(Inner::default());
         inner.any.store(true, Ordering::SeqCst);
         let mut watch = Watch::of(&inner);
-        let engine = Engine::new(0, 1, quintet_engine::Settings::default());
+        let engine = Engine::new(0, 1, quintet_types::Settings::default());
         let mut ends = |asked: Instant| {
             let tail = Tail {
                 asked,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use quintet_engine::{Command, StatsOf};
+use quintet_types::{Command, StatsOf};
 
 use crate::notify;
 use crate::server::Server;

@@ -3,9 +3,8 @@
 //!
 //! `cargo run --release -p quintet-sim --example memory`
 
-use quintet_engine::{
-    Body, Caller, Command, Engine, Fact, Journal, Ms, Put, Settings, StatsOf, StatsReply,
-};
+use quintet_engine::{Engine, Fact, Journal};
+use quintet_types::{Body, Caller, Command, Ms, Put, Settings, StatsOf, StatsReply};
 
 const MESSAGES: u64 = 1_000_000;
 const BODY: [u8; 100] = [7; 100];
@@ -51,7 +50,7 @@ fn main() -> std::io::Result<()> {
     }
     let grown = resident()? - before;
     println!("{} bytes per message of {}", grown / MESSAGES, BODY.len());
-    if let quintet_engine::Answer::Now(quintet_engine::Outcome::Stats(stats), _) =
+    if let quintet_types::Answer::Now(quintet_types::Outcome::Stats(stats), _) =
         ask(Command::Stats(StatsOf::Shard))
         && let StatsReply::Shard(shard) = *stats
     {

@@ -10,8 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quintet_door::{Arrive, Door, OnOutcome, Recent, StoreError};
-use quintet_engine::{
-    Answer, Body, Caller, Command, Delivery, Fact, Ms, Name, Outcome, Party, QueueStats, Refusal,
+use quintet_engine::Fact;
+use quintet_types::{
+    Answer, Body, Caller, Command, Delivery, Ms, Name, Outcome, Party, QueueStats, Refusal,
     Settings, WallAhead,
 };
 

@@ -1,6 +1,7 @@
 //! What must hold for the record codec, whatever the bytes.
 
-use quintet_engine::{Fact, FactError, LargeBody};
+use quintet_engine::{Fact, FactError};
+use quintet_types::LargeBody;
 
 /// Reads one record, with large bodies by name only.
 ///

@@ -2,6 +2,7 @@
 //! ask of it. Every test of an engine that is not the host's stands on it.
 
 use quintet_engine::*;
+use quintet_types::*;
 
 /// An engine, its journal, and a clock that only this moves.
 #[derive(Debug)]

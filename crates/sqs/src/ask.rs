@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quintet_door::Door;
-use quintet_engine::{
+use quintet_types::{
     Body, Caller, Command, Name, Outcome, Party, QueueSetup, QueueStats, Refusal, StatsOf,
     StatsReply,
 };

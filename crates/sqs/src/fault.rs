@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 
 macro_rules! shapes {
     ($($(#[$doc:meta])* $shape:ident $name:literal $code:literal $status:literal;)*) => {

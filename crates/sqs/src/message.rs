@@ -1,6 +1,6 @@
 //! Messages on their way in: what they may hold.
 
-use quintet_engine::Attr;
+use quintet_types::Attr;
 
 use crate::digest;
 use crate::fault::{Fault, Shape};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quintet_engine::{
+use quintet_types::{
     Command, Filter, ListState, Message, Name, Outcome, Overrides, Refusal, Sweep, SweepAct, Tags,
     Verb,
 };

@@ -1,7 +1,7 @@
 //! Attributes of queues: what may be set, and how it is kept in settings and
 //! tags of the engine, which knows nothing of SQS.
 
-use quintet_engine::{AT_ONCE_MS, DeadLetter, Groups, Name, Overrides, QueueSettings, Tags};
+use quintet_types::{AT_ONCE_MS, DeadLetter, Groups, Name, Overrides, QueueSettings, Tags};
 use serde_json::Value;
 
 use crate::fault::{Fault, Shape};

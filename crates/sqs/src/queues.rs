@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use quintet_engine::{
+use quintet_types::{
     Command, Edit, Filter, ListState, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal,
     StatsOf, StatsReply, Sweep, SweepAct, Tags, WallAhead, When,
 };

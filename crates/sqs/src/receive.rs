@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quintet_engine::{
+use quintet_types::{
     BackTo, Command, End, Handed, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Take,
     Wait, WallAhead,
 };
@@ -314,7 +314,7 @@ impl Sqs {
     }
 
     /// When the message was leased for the first time, engine time.
-    fn first(&self, message: &Message) -> quintet_engine::Ms {
+    fn first(&self, message: &Message) -> quintet_types::Ms {
         let first = message.extra.as_ref().map(|extra| extra.first_leased);
         first
             .filter(|first| first.0 > 0)

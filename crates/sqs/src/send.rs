@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_engine::{
+use quintet_types::{
     Command, Dedupe, Expiry, Name, OnRepeat, Outcome, Put, PutMore, QueueSetup, Scope, Tags, When,
 };
 use ring::digest;
@@ -250,7 +250,7 @@ impl Sqs {
             more,
             ..Put::new(
                 Name::new(name.as_bytes()),
-                quintet_engine::Body::new(sent.body.as_bytes()),
+                quintet_types::Body::new(sent.body.as_bytes()),
             )
         };
         Ok(Ok(Going { put, told }))
@@ -346,7 +346,7 @@ async fn put_all(asker: &Asker, mut puts: Vec<Put>, in_batch: bool) -> Result<St
 
 /// A refusal in the words of the queue: how long a message may be there.
 async fn of_queue(asker: &Asker, queue: &Name, fault: Fault, in_batch: bool) -> Fault {
-    if fault.text != quintet_engine::Refusal::MessageTooLarge.text() {
+    if fault.text != quintet_types::Refusal::MessageTooLarge.text() {
         return fault;
     }
     match asker.as_server().setup(queue).await {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_engine::{By, Command, How, LeaseRef, MessageId, Name, Outcome, Refusal, When};
+use quintet_types::{By, Command, How, LeaseRef, MessageId, Name, Outcome, Refusal, When};
 
 use crate::ask::{Coming, said};
 use crate::batch;

@@ -1,7 +1,7 @@
 //! What the console tells of a queue that SQS's clients reach, or that they made: which number is
 //! which attribute stands in docs/voices/sqs.md.
 
-use quintet_engine::{DeadLetter, Name, QueueSetup, QueueStats};
+use quintet_types::{DeadLetter, Name, QueueSetup, QueueStats};
 use quintet_web::{Called, CalledAs, Elsewhere};
 
 use crate::names::{self, Place};
@@ -168,7 +168,7 @@ impl Elsewhere for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quintet_engine::{QueueSettings, Tags};
+    use quintet_types::{QueueSettings, Tags};
     use std::time::Duration;
 
     fn shown(open: bool) -> Shown {

@@ -317,11 +317,6 @@ impl Says {
     }
 }
 
-/// The id of the key that a request names, whatever its signature is.
-pub fn key_id(came: &Came<'_>) -> Option<String> {
-    Says::read(came).ok().map(|says| says.id)
-}
-
 /// Looks at a request's signature, when the wall clock shows `now`. Answers the
 /// id and the secret of the key it was made with.
 ///

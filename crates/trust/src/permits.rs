@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use quintet_engine::{Account, Name, Permits, Principal, Verb};
+use quintet_types::{Account, Name, Permits, Principal, Verb};
 
 use crate::rights::{Needs, Right, Rights, needs};
 use crate::table::Table;

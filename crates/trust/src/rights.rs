@@ -1,6 +1,6 @@
 //! Rights, and which of them a command needs.
 
-use quintet_engine::Verb;
+use quintet_types::Verb;
 
 macro_rules! rights {
     ($($right:ident = $name:literal, $about:literal;)*) => {

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher as _};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use quintet_engine::{Name, Pattern, Principal, Verb};
+use quintet_types::{Name, Pattern, Principal, Verb};
 
 use crate::credential::{Password, Token, TokenId};
 use crate::rights::{Right, Rights, needs};

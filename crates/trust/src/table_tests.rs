@@ -4,7 +4,7 @@ use super::*;
 use crate::credential::{NewToken, Token};
 use crate::permits::ShardPermits;
 use crate::rights::Needs;
-use quintet_engine::Permits as _;
+use quintet_types::Permits as _;
 
 fn user(name: &str, groups: &[&str]) -> User {
     User {

@@ -1,6 +1,6 @@
 //! Users and grants, as they are configured.
 
-use quintet_engine::Pattern;
+use quintet_types::Pattern;
 
 use crate::credential::{Password, Secret, Token};
 use crate::rights::Rights;

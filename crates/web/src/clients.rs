@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use hyper::{Method, Uri};
 use quintet_door::Did;
-use quintet_engine::{Party, Principal};
+use quintet_types::{Party, Principal};
 use tokio::sync::{Notify, watch};
 
 use crate::cookie::Session;

@@ -2,7 +2,7 @@
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
-use quintet_engine::Principal;
+use quintet_types::Principal;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
 

@@ -8,13 +8,13 @@ use hyper::header::{
     CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
 };
 use quintet_door::Door;
-use quintet_engine::MessageId;
+use quintet_types::MessageId;
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
 /// The reply that streams it. A browser keeps it and never shows it.
-pub(crate) fn response(door: Arc<dyn Door>, id: MessageId, body: quintet_engine::Body) -> Response {
+pub(crate) fn response(door: Arc<dyn Door>, id: MessageId, body: quintet_types::Body) -> Response {
     let len = body.len();
     let stream = futures_util::stream::unfold(0, move |from: u64| {
         let (door, body) = (Arc::clone(&door), body.clone());

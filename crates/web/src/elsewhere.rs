@@ -1,6 +1,6 @@
 //! What another way in calls a queue, told in the console beside the queue's own words.
 
-use quintet_engine::{Name, QueueSetup, QueueStats};
+use quintet_types::{Name, QueueSetup, QueueStats};
 
 /// Told by whoever knows such a way in.
 pub trait Elsewhere: Send + Sync {

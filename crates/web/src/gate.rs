@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use quintet_door::{Did, Share};
-use quintet_engine::{Name, Principal, Verb};
+use quintet_types::{Name, Principal, Verb};
 
 use crate::reply::Problem;
 

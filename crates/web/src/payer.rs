@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use quintet_door::Share;
-use quintet_engine::Principal;
+use quintet_types::Principal;
 
 use crate::gate::{Full, Gate};
 use crate::reply::Problem;

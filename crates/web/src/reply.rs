@@ -9,7 +9,7 @@ use hyper::header::{
     REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, StatusCode};
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 use serde::Serialize;
 use serde_json::{Value, json};
 

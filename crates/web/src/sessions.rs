@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use quintet_engine::Principal;
+use quintet_types::Principal;
 use tokio::sync::oneshot;
 
 use crate::cookie::{HOST_NAME, NAME, Session, Token};

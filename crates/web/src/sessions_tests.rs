@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::header::COOKIE;
 use hyper::{Method, Uri};
-use quintet_engine::{Name, Verb};
+use quintet_types::{Name, Verb};
 
 use super::*;
 use crate::clients::Clients;

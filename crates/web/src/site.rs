@@ -11,9 +11,9 @@ use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_door::{Did, Door, Visit};
-use quintet_engine::{Command, Outcome, Principal};
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
+use quintet_types::{Command, Outcome, Principal};
 
 use crate::api;
 use crate::app::App;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quintet_engine::Party;
+use quintet_types::Party;
 
 /// Requests that are remembered, the newest; each takes some 300 bytes, 800 at most.
 const TAKERS_MAX: usize = 10_000;

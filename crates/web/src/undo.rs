@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quintet_door::Door;
-use quintet_engine::{Caller, Handed, Message};
+use quintet_types::{Caller, Handed, Message};
 use tokio::sync::mpsc;
 
 /// The way back for such messages. A thread of its own gives them back, as a callback that is

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hyper::Method;
-use quintet_engine::{Name, Principal, Verb};
+use quintet_types::{Name, Principal, Verb};
 
 use crate::clients::Client;
 use crate::cookie::Token;

@@ -2,7 +2,7 @@
 //! requests: a short one is held in the input until it is whole, a long one
 //! goes to the log as it comes.
 
-use quintet_engine::{Body, LargeBody, Name, Refusal};
+use quintet_types::{Body, LargeBody, Name, Refusal};
 
 use crate::session::{STREAM_OVER, Step};
 

@@ -1,6 +1,6 @@
 //! Where replies are written.
 
-use quintet_engine::{Body, LargeBody};
+use quintet_types::{Body, LargeBody};
 
 /// Reply bytes, with large bodies by reference: they leave from the log to the
 /// socket without passing through here.
@@ -72,20 +72,10 @@ impl Output {
         &self.bytes
     }
 
-    /// For voices that write with `std::fmt` or append in place.
-    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
-    }
-
     /// The large bodies, each with the offset in [`Output::bytes`] it stands
     /// before, in order.
     pub fn large(&self) -> &[(usize, LargeBody)] {
         &self.large
-    }
-
-    /// Takes the large bodies out.
-    pub fn take_large(&mut self) -> Vec<(usize, LargeBody)> {
-        std::mem::take(&mut self.large)
     }
 
     /// Forgets the first `bytes` bytes and `large` large bodies, which have

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use quintet_engine::Command;
+use quintet_types::Command;
 
 use crate::session::{Ask, Next, Step};
 

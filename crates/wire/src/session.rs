@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use quintet_engine::{Command, LargeBody, Ms, Name, Outcome};
+use quintet_types::{Command, LargeBody, Ms, Name, Outcome};
 
 use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
@@ -54,7 +54,7 @@ pub trait Session: Send {
     /// A large body announced by [`Step::Stream`] has been stored (`Ok`), or
     /// could not be (`Err`: its bytes were read and dropped). The next
     /// `decode` sees the bytes behind it.
-    fn streamed(&mut self, body: Result<LargeBody, quintet_engine::Refusal>);
+    fn streamed(&mut self, body: Result<LargeBody, quintet_types::Refusal>);
 
     /// The client has closed its sending side and no complete request is left.
     /// Answers what becomes of a take that waits and of the connection.
@@ -323,7 +323,7 @@ pub struct ServerStats {
     /// The last error of each event of hooks that had one.
     pub errors: Vec<(String, String)>,
     /// The shards summed.
-    pub shard: quintet_engine::ShardStats,
+    pub shard: quintet_types::ShardStats,
 }
 
 impl ServerStats {

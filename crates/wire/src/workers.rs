@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 /// A worker that says nothing for so long is gone.
 pub const WORKER_SILENCE_MS: u64 = 60_000;

@@ -6,9 +6,7 @@ use super::FactError;
 use super::message::{read_retry, write_retry};
 use super::read::Reader;
 use super::write::Writer;
-use crate::batch::{Batch, BatchId, Callback, NewBatch, Progress, Tally};
-use crate::name::Name;
-use crate::time::Ms;
+use quintet_types::{Batch, BatchId, Callback, Ms, Name, NewBatch, Progress, Tally};
 
 /// Layout in `docs/log-format.md`, "Batches".
 pub(super) fn write(w: &mut Writer<'_>, batch: &Batch) {

@@ -3,8 +3,9 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
+use quintet_types::Ms;
+
 use crate::fact::Change;
-use crate::time::Ms;
 
 pub(super) fn write_change(w: &mut Writer<'_>, change: &Change) {
     let bits = u8::from(change.rank.is_some())

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use super::read::Reader;
 use super::write::Writer;
 use super::{FactError, LargeBodies};
-use crate::batch::{BatchId, Tie};
-use crate::body::{Body, ChunkPlace, LargeBody};
-use crate::cold::RunId;
-use crate::message::{Extra, Home, Message, MessageId, State};
-use crate::retry_own::{Backoff, Retry};
-use crate::time::Ms;
+use quintet_types::{
+    Backoff, BatchId, Body, ChunkPlace, Extra, Home, LargeBody, Message, MessageId, Ms, Retry,
+    RunId, State, Tie,
+};
 
 /// Which optional parts follow.
 mod has {

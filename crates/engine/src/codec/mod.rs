@@ -1,6 +1,13 @@
 //! Facts as bytes. The layout is described in `docs/log-format.md`, section
 //! "Records"; change the two together and raise the format version.
 
+use quintet_types::{
+    At, BackTo, BatchId, Bound, Coded, LargeBody, Lease, Message, MessageId, Ms, Name, Party,
+    QueueId, QueueTotals, Return, RunId,
+};
+
+use crate::fact::{Fact, MarkId, Pause, ShardCounts};
+
 mod batch;
 mod change;
 mod message;
@@ -11,22 +18,11 @@ mod table;
 mod track;
 mod write;
 
-use crate::batch::BatchId;
-use crate::body::LargeBody;
-use crate::cold::RunId;
-use crate::command::{BackTo, Party};
-use crate::fact::{Bound, Fact, Lease, MarkId, Pause, Return, ShardCounts};
-use crate::message::{At, Message, MessageId, QueueId};
-use crate::name::Name;
-use crate::stats::QueueTotals;
-use crate::time::Ms;
-
 use read::{Reader, of_byte};
 use write::Writer;
 
 use change::{read_change, write_change};
 pub use table::FactKind;
-pub(crate) use table::{Coded, coded};
 
 /// Resolves a large body by its id and length: its chunks came before the fact.
 pub type LargeBodies<'a> = dyn FnMut(u64, u64) -> LargeBody + 'a;
@@ -374,12 +370,16 @@ impl Fact {
     }
 }
 
-/// A message alone, as runs hold it.
-pub(crate) fn write_message(message: &Message, out: &mut Vec<u8>) {
+/// Appends the message alone, as runs hold it.
+pub fn write_message(message: &Message, out: &mut Vec<u8>) {
     message::write(&mut Writer(out), message);
 }
 
-pub(crate) fn read_message(bytes: &mut &[u8]) -> Result<Message, FactError> {
+/// Reads the bytes that [`write_message`] wrote.
+///
+/// # Errors
+/// They are no such record, or the body would have to be in the log.
+pub fn read_message(bytes: &[u8]) -> Result<Message, FactError> {
     let mut r = Reader(bytes);
     let mut strays = false;
     let message = message::read(&mut r, &mut |id, len| {

@@ -3,11 +3,10 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
-use crate::command::{OnRepeat, Scope};
-use crate::name::Name;
-use crate::retry::RetryOn;
-use crate::settings::{DeadLetter, Groups, Overrides, Rate, WhenFull, each_override};
-use crate::tags::Tags;
+use quintet_types::{
+    DeadLetter, Groups, Name, OnRepeat, Overrides, Rate, RetryOn, Scope, Tags, WhenFull,
+    each_override,
+};
 
 /// A value that can stand in the list.
 trait Field: Sized {
@@ -100,7 +99,7 @@ impl Field for RetryOn {
         w.number(u64::from(self.bits()));
     }
     fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        RetryOn::of_bits(r.small("setting")?)
+        RetryOn::of_bits(r.small("setting")?).ok_or(FactError::BadField("setting"))
     }
 }
 

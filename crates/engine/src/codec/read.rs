@@ -1,9 +1,7 @@
 //! Primitive fields, incoming. Nothing is allocated before its bytes are seen.
 
 use super::{Coded, FactError};
-use crate::message::{Attachment, Attr};
-use crate::time::Ms;
-use crate::varint;
+use quintet_types::{Attachment, Attr, Ms, varint};
 
 /// The value that this byte stands for.
 pub(super) fn of_byte<C: Coded>(byte: u8) -> Result<C, FactError> {

@@ -3,9 +3,9 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
-use crate::cold::{Block, Order};
-use crate::message::{MessageId, QueueId};
-use crate::time::Ms;
+use quintet_types::{MessageId, Ms, Order, QueueId};
+
+use crate::cold::Block;
 
 pub(super) fn write_block(w: &mut Writer<'_>, block: &Block) {
     let small = [block.number, block.ordinal, block.count, block.queue.0].map(u64::from);

@@ -3,55 +3,9 @@
 //! compiler then asks for its fields in `encode` and `decode`, the round-trip
 //! test for a generator, the test of `docs/log-format.md` for its line there.
 
+use quintet_types::coded;
+
 use crate::fact::Fact;
-
-/// An enum of which a record holds one byte.
-pub(crate) trait Coded: Copy + 'static {
-    /// As errors name the field.
-    const FIELD: &'static str;
-
-    fn byte(self) -> u8;
-
-    fn of(byte: u8) -> Option<Self>;
-}
-
-/// Declares an enum whose variants have bytes for ever: a byte that was once
-/// written must not get another meaning.
-macro_rules! coded {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident, $field:literal {
-            $($(#[$variant_meta:meta])* $variant:ident = $byte:literal,)*
-        }
-    ) => {
-        $(#[$meta])*
-        #[repr(u8)]
-        pub enum $name {
-            $($(#[$variant_meta])* $variant = $byte,)*
-        }
-
-        impl $name {
-            /// All there are.
-            pub const ALL: &'static [$name] = &[$($name::$variant),*];
-        }
-
-        impl $crate::codec::Coded for $name {
-            const FIELD: &'static str = $field;
-
-            fn byte(self) -> u8 {
-                self as u8
-            }
-
-            fn of(byte: u8) -> Option<Self> {
-                match byte {
-                    $($byte => Some($name::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-pub(crate) use coded;
 
 macro_rules! facts {
     ($($variant:ident = $byte:literal,)*) => {
@@ -124,6 +78,8 @@ facts! {
 
 #[cfg(test)]
 mod tests {
+    use quintet_types::Coded;
+
     use super::*;
 
     #[test]

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
-use crate::name::Name;
-use crate::time::Ms;
-use crate::track::Track;
+use quintet_types::{Ms, Name, Track};
 
 /// Layout in `docs/log-format.md`, "Tracked messages".
 pub(super) fn write(w: &mut Writer<'_>, track: &Track) {

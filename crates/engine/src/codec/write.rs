@@ -1,9 +1,7 @@
 //! Primitive fields, outgoing.
 
 use super::Coded;
-use crate::message::{Attachment, Attr};
-use crate::time::Ms;
-use crate::varint;
+use quintet_types::{Attachment, Attr, Ms, varint};
 
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 

@@ -1,21 +1,19 @@
 //! Acts on stored messages and on queues.
 
-use crate::command::{AttrChange, Edit, ListState, Party};
+use quintet_types::{
+    At, Attr, AttrChange, Body, Bound, Dropped, Edit, Lane, ListState, Message, MessageId, Ms,
+    Name, Order, Outcome, Overrides, Party, Pattern, QueueId, Refusal, Removal, State,
+    TAGS_BYTES_MAX, Transfer,
+};
+
+use crate::engine::{Cx, Engine, Space};
+use crate::fact::{Change, Fact, Journal, Pause};
+use crate::store::{Ascending, Maker, Queue, queue_weight};
+
 use std::collections::BTreeMap;
 use std::ops::Bound as Edge;
 
 use super::cold::{Cold, MANY, Stop};
-use crate::body::Body;
-use crate::cold::{Lane, Order};
-use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Bound, Change, Fact, Journal, Pause, Removal, Transfer};
-use crate::message::{At, Attr, Message, MessageId, QueueId, State};
-use crate::name::Name;
-use crate::outcome::{Dropped, Outcome, Refusal};
-use crate::settings::{Overrides, Pattern};
-use crate::store::{Ascending, Maker, Queue, queue_weight};
-use crate::tags::TAGS_BYTES_MAX;
-use crate::time::Ms;
 
 /// Queues that get copies of another's puts, at most: each put costs as many.
 const CHILDREN_MAX: usize = 1024;
@@ -349,7 +347,7 @@ impl Engine {
         if *overrides != Overrides::default() {
             return self.configure_queue(cx, queue, Some(overrides));
         }
-        let id = self.find_or_make(queue)?;
+        let id = self.find_or_make(cx.asking, queue)?;
         self.record_queue(cx, id);
         Ok(Outcome::Done)
     }
@@ -360,7 +358,7 @@ impl Engine {
         queue: &Name,
         overrides: Option<&Overrides>,
     ) -> Result<Outcome, Refusal> {
-        let id = self.find_or_make(queue)?;
+        let id = self.find_or_make(cx.asking, queue)?;
         let mut all = self.store.seated(id).overrides.clone();
         match overrides {
             None => all = Overrides::default(),
@@ -448,8 +446,8 @@ impl Engine {
         {
             return Ok(Outcome::Done);
         }
-        let parent = self.find_or_make(parent)?;
-        let child = match self.find_or_make(child) {
+        let parent = self.find_or_make(cx.asking, parent)?;
+        let child = match self.find_or_make(cx.asking, child) {
             Ok(child) => child,
             Err(refusal) => {
                 self.forget_unused(parent);
@@ -608,7 +606,7 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
-    /// A slice of [`crate::Command::DropQueues`]: no more is looked at than one
+    /// A slice of [`quintet_types::Command::DropQueues`]: no more is looked at than one
     /// step may take, and messages are only detached.
     pub(crate) fn drop_queues<J: Journal>(
         &mut self,

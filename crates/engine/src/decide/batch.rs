@@ -1,17 +1,15 @@
 //! Batches: making them, counting their members, saying what has happened.
 
 use super::Stop;
-use crate::batch::{
-    BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Callback, Event, NewBatch, Progress, Role, Said,
-    Tally, Tie,
+use quintet_types::{
+    BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Body, Callback, Caller, Effect, Event, NewBatch,
+    Outcome, Principal, Progress, Put, PutMore, Refusal, Removal, Return, Role, Said, Tally, Tie,
+    Verb, shard_of_id,
 };
-use crate::body::Body;
-use crate::command::{Caller, Principal, Put, PutMore, Verb};
-use crate::compound::Effect;
+
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal, Removal, Return};
-use crate::outcome::{Outcome, Refusal};
-use crate::shards::shard_of_id;
+use crate::fact::{Fact, Journal};
+use crate::step::Asking;
 use crate::store::Batches;
 
 /// How often it is tried to put a callback that found no room, ms.
@@ -124,30 +122,32 @@ impl Engine {
     /// One may not be seen.
     pub(crate) fn may_tie<'a>(
         &mut self,
+        asking: Asking,
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<(), Refusal> {
-        if self.permits.is_none() || self.vouched {
+        if self.permits.is_none() || asking.vouched {
             return Ok(());
         }
         for put in puts {
             let tie = put.more.as_ref().and_then(|more| more.batch);
             if let Some(tie) = tie.filter(|tie| self.store.batches.get(tie.batch).is_some()) {
-                self.batch_of(self.asker, tie.batch)?;
+                self.batch_of(asking.principal, tie.batch)?;
             }
         }
         Ok(())
     }
 
-    /// [`Engine::may_join`] of a put whose rights were looked at.
+    /// [`Engine::may_join`] of a put whose rights were looked at; `making`: batches that its step
+    /// makes.
     ///
     /// # Errors
     /// Its batch takes no members, or is not one of this shard.
-    pub(crate) fn is_open(&self, tie: Tie) -> Result<(), Refusal> {
+    pub(crate) fn is_open(&self, making: &[BatchId], tie: Tie) -> Result<(), Refusal> {
         if !self.is_our_batch(tie.batch) {
             // Whoever routes puts locks the batch's shard too, and vouches for it.
             return Err(Refusal::Conflict);
         }
-        if self.making.contains(&tie.batch) && tie.is_member() {
+        if making.contains(&tie.batch) && tie.is_member() {
             return Ok(());
         }
         let batch = self
@@ -163,35 +163,35 @@ impl Engine {
     }
 
     /// Whether the batches that a step makes can be made, and those that it commits are there. Its
-    /// puts may join them from then on, as they will be there ([`Engine::is_open`]).
-    pub(super) fn may_batch(&mut self, effects: &[Effect]) -> Result<(), Refusal> {
+    /// puts may join them from then on, as they will be there ([`Engine::is_open`]). Answers those that it makes.
+    pub(super) fn may_batch(&mut self, effects: &[Effect]) -> Result<Vec<BatchId>, Refusal> {
         const WHO: Principal = Principal::SERVER;
-        let mut told = 0;
+        let (mut making, mut told) = (Vec::new(), 0);
         for effect in effects {
             if let Effect::MakeBatch { id, new } = effect {
                 // Its id was given here, in this epoch, and to nothing else.
                 let given = self.is_our_batch(*id)
                     && (id.0 ^ self.store.id_bits) < self.store.next_id
                     && self.store.batches.get(*id).is_none();
-                if !given || self.making.contains(id) {
+                if !given || making.contains(id) {
                     return Err(Refusal::Conflict);
                 }
-                self.may_make(WHO, new, (self.making.len(), told))?;
-                if let Some(parent) = new.parent.filter(|parent| !self.making.contains(parent)) {
+                self.may_make(WHO, new, (making.len(), told))?;
+                if let Some(parent) = new.parent.filter(|parent| !making.contains(parent)) {
                     self.may_join(WHO, parent)?;
                 }
                 told += Batches::told_of(new.bytes());
-                self.making.push(*id);
+                making.push(*id);
             }
         }
         for effect in effects {
             if let Effect::CommitBatch(id) = effect
-                && !self.making.contains(id)
+                && !making.contains(id)
             {
                 self.batch_of(WHO, *id)?;
             }
         }
-        Ok(())
+        Ok(making)
     }
 
     /// Makes the batches that a step makes, which were found good, and takes them out of it.
@@ -453,7 +453,7 @@ impl Engine {
     fn call_back_due<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         // Whatever was decided, this follows by itself.
         let began = cx.began;
-        let asker = std::mem::replace(&mut self.asker, Principal::SERVER);
+        let asker = std::mem::replace(&mut cx.asking.principal, Principal::SERVER);
         for _ in 0..STEPS {
             let Some((id, event)) = self.call_here() else {
                 break;
@@ -465,7 +465,7 @@ impl Engine {
                 Some(Err(stop)) => self.put_off(id, &stop),
             }
         }
-        self.asker = asker;
+        cx.asking.principal = asker;
         cx.began = began;
     }
 
@@ -486,9 +486,9 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         mut put: Put,
     ) -> Result<(), Stop> {
-        let vouched = std::mem::replace(&mut self.vouched, true);
+        let vouched = std::mem::replace(&mut cx.asking.vouched, true);
         let stored = self.put(cx, &mut put);
-        self.vouched = vouched;
+        cx.asking.vouched = vouched;
         stored.map(|_| ())
     }
 

@@ -4,11 +4,10 @@ use smallvec::SmallVec;
 
 use super::Cold;
 use super::lease::is_over;
-use crate::command::{LeaseAsk, Party};
+use quintet_types::{Answer, Hold, LeaseAsk, MessageId, Outcome, Party, Refusal, State};
+
 use crate::engine::{Engine, Space};
 use crate::fact::Journal;
-use crate::message::{MessageId, State};
-use crate::outcome::{Answer, Hold, Outcome, Refusal};
 use crate::step::Cx;
 use crate::store::Safe;
 

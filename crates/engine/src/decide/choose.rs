@@ -5,11 +5,11 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use super::Cold;
-use crate::cold::{BlockAt, Lane, Order};
-use crate::command::{End, Pick, Take};
+use quintet_types::{End, Lane, MessageId, Order, Pick, QueueId, Take};
+
+use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
-use crate::message::{MessageId, QueueId};
 use crate::store::Walk;
 
 /// Expired messages one step removes at most, on the way of takes and before

@@ -3,24 +3,23 @@
 //! The engine never reads a run. What it needs it asks for ([`Want`]); a
 //! command that cannot be decided without it is parked and decided, in the
 //! order the commands came, when it was supplied. Its answer is a
-//! [`crate::Delivery`], like that of a take that waited.
+//! [`quintet_types::Delivery`], like that of a take that waited.
 
 use std::sync::Arc;
 
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 
-use crate::batch::BatchId;
-use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want, is_apart};
-use crate::command::{Caller, Command, MESSAGES_PER_STEP, Party, Wait};
-use crate::compound::Effect;
+use quintet_types::{
+    Answer, BatchId, Caller, ColdStats, Command, Delivery, Effect, Hold, Lane, MESSAGES_PER_STEP,
+    MessageId, Ms, Order, Outcome, Party, QueueId, Refusal, Wait,
+};
+
+use crate::cold::{BlockAt, Found, Want, is_apart};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
-use crate::message::{MessageId, QueueId};
-use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::store::Hash;
 use crate::store::cold::QueueCold;
-use crate::time::Ms;
 
 /// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
 /// second half of them last for eight milliseconds, longer than a read takes.
@@ -339,8 +338,8 @@ impl Engine {
     }
 
     /// Stored blocks these living entries are in.
-    fn blocks_of_entries(&self, places: &[(crate::cold::RunId, u32)]) -> Vec<BlockAt> {
-        let block_of = |&(run, ordinal): &(crate::cold::RunId, u32)| {
+    fn blocks_of_entries(&self, places: &[(quintet_types::RunId, u32)]) -> Vec<BlockAt> {
+        let block_of = |&(run, ordinal): &(quintet_types::RunId, u32)| {
             let (first, block) = self.store.cold.runs.get(&run)?.block_of(ordinal)?;
             let ordinal = (block.is_stored() && block.is_alive(ordinal)).then_some(first)?;
             Some(BlockAt { run, ordinal })
@@ -351,7 +350,7 @@ impl Engine {
     }
 
     /// Asks for the stored blocks these living entries are in.
-    fn want_entries(&mut self, places: &[(crate::cold::RunId, u32)]) -> bool {
+    fn want_entries(&mut self, places: &[(quintet_types::RunId, u32)]) -> bool {
         let mut any = false;
         for &(run, ordinal) in places {
             let found = self.store.cold.runs.get(&run).and_then(|table| {

@@ -1,12 +1,14 @@
 //! Several things in one step, tables, and what waits for a hook's decision.
 
 use super::{Cold, Stop};
-use crate::command::{By, Caller, Command, How, Party, Principal, Put};
-use crate::compound::{Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk};
+use quintet_types::{
+    Answer, By, Caller, Command, Compound, Delivery, Effect, Guard, Hold, How, Intent, IntentKind,
+    Intents, MessageId, Outcome, Party, Put, Refusal, Return, Seen, State, TableAsk, Transfer,
+};
+
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal, Return, Transfer};
-use crate::message::{MessageId, State};
-use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
+use crate::fact::{Fact, Journal};
+use crate::step::Asking;
 use crate::store::{table_cost, table_told};
 
 /// The longest key of a table.
@@ -22,7 +24,7 @@ impl Engine {
         compound: &mut Compound,
     ) -> Result<Answer, Cold> {
         let no = |refusal| Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
-        match self.is_possible(caller.party, compound) {
+        match self.is_possible(cx.asking, caller.party, compound) {
             Ok(()) => {}
             Err(Stop::Refused(refusal)) => return no(refusal),
             Err(Stop::Cold(cold)) => return Err(cold),
@@ -54,9 +56,9 @@ impl Engine {
             }
             answered = Some(answer);
         }
-        let before = std::mem::replace(&mut self.found_good, true);
+        let before = std::mem::replace(&mut cx.asking.found_good, true);
         let ids = self.bring_about(cx, std::mem::take(effects));
-        self.found_good = before;
+        cx.asking.found_good = before;
         if let Some(command) = then.take()
             && after
         {
@@ -82,7 +84,7 @@ impl Engine {
     /// also if something first has to be read from a run, which is asked for.
     pub fn may_compound<J: Journal>(
         &mut self,
-        now: crate::time::Ms,
+        now: quintet_types::Ms,
         caller: Caller,
         compound: &Compound,
         journal: &mut J,
@@ -92,9 +94,11 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        (self.asker, self.vouched) = (caller.principal, true);
-        let possible = self.is_possible(caller.party, compound);
-        (self.asker, self.vouched) = (Principal::SERVER, false);
+        let asking = Asking {
+            vouched: true,
+            ..Asking::by(caller.principal)
+        };
+        let possible = self.is_possible(asking, caller.party, compound);
         match possible {
             Ok(()) => Ok(()),
             Err(Stop::Refused(refusal)) => Err(refusal),
@@ -104,13 +108,12 @@ impl Engine {
 
     /// Finds every refusal but those of the command itself, and what has to be
     /// read for its guards and effects, all at once.
-    fn is_possible(&mut self, party: Party, compound: &Compound) -> Result<(), Stop> {
-        let possible = self.is_each_possible(party, compound);
-        self.making.clear();
-        possible
-    }
-
-    fn is_each_possible(&mut self, party: Party, compound: &Compound) -> Result<(), Stop> {
+    fn is_possible(
+        &mut self,
+        asking: Asking,
+        party: Party,
+        compound: &Compound,
+    ) -> Result<(), Stop> {
         let guarded = compound.guards.iter().filter_map(|guard| match guard {
             Guard::Message { id, .. } => Some(*id),
             Guard::Table { .. } => None,
@@ -165,19 +168,19 @@ impl Engine {
             }
         }
         self.have_room(&compound.effects)?;
-        self.may_batch(&compound.effects)?;
+        let making = self.may_batch(&compound.effects)?;
         let asked: &[Put] = match compound.then.as_deref() {
             Some(Command::Put(put)) => std::slice::from_ref(put),
             Some(Command::PutMany(puts)) => puts,
             _ => &[],
         };
-        self.may_tie(asked)?;
-        if self.vouched || !self.making.is_empty() {
+        self.may_tie(asking, asked)?;
+        if asking.vouched || !making.is_empty() {
             // When others have done their part, or what it is put into is made, it must not have
             // to wait.
             self.room_is_here(asked)?;
         }
-        let made = self.find_good(asked.iter().chain(stored()))?;
+        let made = self.find_good(asking, &making, asked.iter().chain(stored()))?;
         for queue in made {
             self.forget_unused(queue);
         }
@@ -299,7 +302,7 @@ impl Engine {
                 Effect::Put(put) => {
                     // Found good; one that an earlier part made a repeat, or
                     // whose name cannot be made any more, is id 0.
-                    let Ok(queue) = self.find_or_make(&put.queue) else {
+                    let Ok(queue) = self.find_or_make(cx.asking, &put.queue) else {
                         ids.push(MessageId(0));
                         continue;
                     };
@@ -313,7 +316,7 @@ impl Engine {
                         (
                             How::Release {
                                 rank: None,
-                                due: crate::command::When::Now,
+                                due: quintet_types::When::Now,
                                 ..
                             },
                             Some(_),
@@ -415,7 +418,7 @@ impl Engine {
     /// longer wanted have what happens by itself.
     pub fn set_intents<J: Journal>(
         &mut self,
-        now: crate::time::Ms,
+        now: quintet_types::Ms,
         intents: Intents,
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,

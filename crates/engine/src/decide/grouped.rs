@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 use super::Cold;
 use super::choose::{Best, Candidate, EXPIRED_PER_STEP, Walking};
-use crate::cold::{BlockAt, Lane, Order};
-use crate::command::{End, GroupLimit, Take};
+use quintet_types::{End, GroupLimit, Lane, MessageId, Order, QueueId, Take};
+
+use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
-use crate::message::{MessageId, QueueId};
 use crate::store::{Head, KeyGroups, Safe, Walk};
 
 /// Blocks of a queue that are read ahead for messages of quiet keys.

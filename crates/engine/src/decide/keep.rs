@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 use std::ops::Bound as Edge;
 
-use crate::cold::{Block, BlockAt, EntryFacts, Lane, Order, Picked, Rewritten, RunId, Written};
+use quintet_types::{Delivery, Home, Lane, MessageId, Ms, Order, QueueId, RunId};
+
+use crate::cold::{Block, BlockAt, EntryFacts, Picked, Rewritten, Written};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
-use crate::message::{Home, Message, MessageId, QueueId};
-use crate::outcome::Delivery;
 use crate::store::cold::{Shelf, lane_of};
-use crate::time::Ms;
 
 /// A choice of messages that leave memory, made a slice at a time.
 #[derive(Debug, Default)]
@@ -447,19 +446,4 @@ impl Share {
 /// How many entries a block that somebody wrote has.
 fn entry_count(entries: usize) -> u32 {
     u32::try_from(entries).expect("blocks count their entries in 32 bits")
-}
-
-impl Message {
-    /// The message as a record, for a run.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        crate::codec::write_message(self, out);
-    }
-
-    /// Reads what [`Message::encode`] wrote.
-    ///
-    /// # Errors
-    /// It is no such record, or its body would have to be in the log.
-    pub fn decode(mut bytes: &[u8]) -> Result<Self, crate::codec::FactError> {
-        crate::codec::read_message(&mut bytes)
-    }
 }

@@ -1,13 +1,13 @@
 //! Leases that takes give, and give again to one that is sent again.
 
-use crate::command::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Party, Take};
+use quintet_types::{
+    AT_ONCE_MS, BackTo, Bound, Handed, Lease, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId,
+    Ms, Outcome, Party, QueueId, Refusal, Return, State, Take,
+};
+
 use crate::engine::{Cx, Engine};
-use crate::fact::{Bound, Fact, Journal, Lease, Return};
-use crate::message::{Message, MessageId, QueueId, State};
-use crate::outcome::{Handed, Outcome, Refusal};
-use crate::settings::AT_ONCE_MS;
+use crate::fact::{Fact, Journal};
 use crate::take_tokens::Given;
-use crate::time::Ms;
 
 impl Engine {
     pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Lease {

@@ -24,6 +24,7 @@ mod make;
 mod named;
 mod progress;
 mod put;
+mod refer;
 mod room;
 mod settle;
 mod show;

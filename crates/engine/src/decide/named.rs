@@ -1,11 +1,14 @@
 //! What is done to messages by their own names.
 
 use super::Stop;
-use crate::command::{By, ByName, MESSAGE_NAME_BYTES_MAX, NamedAct, Party, Put};
+use quintet_types::{
+    By, ByName, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAct, Outcome, Party, Principal, Put,
+    Refusal,
+};
+
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
-use crate::message::MessageId;
-use crate::outcome::{Outcome, Refusal};
+
 use smallvec::SmallVec;
 
 /// Reserved messages of one name that are looked at in one step. Whoever gives more of them the
@@ -30,9 +33,9 @@ impl Engine {
         by_name: &ByName,
     ) -> Result<Outcome, Stop> {
         if by_name.act == NamedAct::Track {
-            return self.tracked(by_name);
+            return self.tracked(cx.asking.principal, by_name);
         }
-        let Some(id) = self.named(party, by_name) else {
+        let Some(id) = self.named(cx.asking.principal, party, by_name) else {
             return self.say_of_track(cx, by_name);
         };
         match &by_name.act {
@@ -66,7 +69,7 @@ impl Engine {
 
     /// The reserved message it is about. Where no queue is named, those of queues that its caller
     /// may not do this to are none.
-    fn named(&mut self, party: Party, by_name: &ByName) -> Option<MessageId> {
+    fn named(&mut self, asker: Principal, party: Party, by_name: &ByName) -> Option<MessageId> {
         let queue = match &by_name.queue {
             Some(name) => Some(self.store.find(name)?),
             None => None,
@@ -82,7 +85,7 @@ impl Engine {
                 return false;
             }
             let name = self.store.name_of(own);
-            queue.is_some() || self.may(self.asker, by_name.act.verb(), &name)
+            queue.is_some() || self.may(asker, by_name.act.verb(), &name)
         })
     }
 }

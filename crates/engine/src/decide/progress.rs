@@ -1,10 +1,9 @@
 //! How far the work on a message has come, as its holder says.
 
-use crate::command::{By, ERROR_BYTES_MAX, PROGRESS, Party};
+use quintet_types::{By, ERROR_BYTES_MAX, MessageId, Outcome, PROGRESS, Party, Refusal, State};
+
 use crate::engine::{Cx, Engine};
 use crate::fact::{Change, Fact, Journal};
-use crate::message::{MessageId, State};
-use crate::outcome::{Outcome, Refusal};
 
 use super::admin::merged;
 

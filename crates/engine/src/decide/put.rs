@@ -1,21 +1,22 @@
 //! Putting.
 
 use hashbrown::{HashMap, HashSet};
+use quintet_types::{
+    BatchId, Delivery, Expiry, Extra, Home, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past,
+    Principal, Put, PutMore, QueueId, Refusal, Removal, Scope, State, Tally, When,
+};
+
+use crate::engine::{Cx, Engine, Space};
+use crate::fact::{Fact, Journal, Mark};
+use crate::step::Asking;
+use crate::store::{Hash, MarkKey};
+
 use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use super::Stop;
 use super::cold::Cold;
 use super::named::has_bad_name;
-use crate::batch::Tally;
-use crate::command::{Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When};
-use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal, Mark, Removal};
-use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
-use crate::name::Name;
-use crate::outcome::{Delivery, Outcome, Refusal};
-use crate::store::{Hash, MarkKey};
-use crate::time::Ms;
 
 /// For how long an idempotency token is remembered: longer than any client
 /// keeps trying, short enough that a busy server holds few.
@@ -73,9 +74,9 @@ impl Engine {
         put: &mut Put,
     ) -> Result<Outcome, Stop> {
         if put.more.is_some() {
-            self.may_tie([&*put])?;
+            self.may_tie(cx.asking, [&*put])?;
         }
-        let queue = self.queue_of(put)?;
+        let queue = self.queue_of(cx.asking, put)?;
         match self.make_room_for(cx, queue, put) {
             Ok(Repeat::Of(id)) => {
                 self.count_live(queue, |totals| totals.repeats += 1);
@@ -105,14 +106,14 @@ impl Engine {
         queue: QueueId,
         put: &Put,
     ) -> Result<Repeat, Stop> {
-        let repeat = self.may_put(queue, put, 0, 0)?;
+        let repeat = self.may_put((cx.asking, &[]), queue, put, (0, 0))?;
         if !matches!(repeat, Repeat::Of(_)) {
             let own = match self.is_fanout_only(queue) {
                 true => 0,
                 false => repeat.marks(),
             };
             let copies = self.copies_of(queue, put).into_iter();
-            let copies = copies.map(|child| self.may_put(child, put, 0, 0));
+            let copies = copies.map(|child| self.may_put((cx.asking, &[]), child, put, (0, 0)));
             let marks = own + copies.flatten().map(|copy| copy.marks()).sum::<usize>();
             self.may_leave(marks)?;
         }
@@ -138,7 +139,7 @@ impl Engine {
         Ok(repeat)
     }
 
-    /// Whether [`crate::Command::PutMany`] of these would be refused, for a
+    /// Whether [`quintet_types::Command::PutMany`] of these would be refused, for a
     /// list that goes on in other shards. Their batches are not looked at: that they take
     /// members was asked where they are ([`Engine::may_join`]).
     ///
@@ -156,11 +157,11 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        self.asker = asker;
-        self.vouched = true;
-        let found = self.find_good(puts);
-        self.vouched = false;
-        self.asker = Principal::SERVER;
+        let asking = Asking {
+            vouched: true,
+            ..Asking::by(asker)
+        };
+        let found = self.find_good(asking, &[], puts);
         let queues = found?;
         let room = self.room_is_here(puts);
         for queue in queues {
@@ -176,12 +177,12 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
-        self.may_tie(&*puts)?;
+        self.may_tie(cx.asking, &*puts)?;
         if !self.store.cold.is_empty() {
             // Whether a repeat may take the place of the first is known before what is full.
             self.replaced_are_here(&*puts)?;
         }
-        let queues = self.find_good(&*puts)?;
+        let queues = self.find_good(cx.asking, &[], &*puts)?;
         if let Err(cold) = self.room_is_here(&*puts) {
             for queue in queues {
                 self.forget_unused(queue);
@@ -227,6 +228,8 @@ impl Engine {
     /// that do not exist.
     pub(crate) fn find_good<'a>(
         &mut self,
+        asking: Asking,
+        making: &[BatchId],
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<SmallVec<[QueueId; 8]>, Refusal> {
         let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
@@ -235,10 +238,10 @@ impl Engine {
         let mut own: HashSet<MarkKey, Hash> = HashSet::default();
         let mut added: HashSet<MarkKey, Hash> = HashSet::default();
         for put in puts {
-            let checked = self.queue_of(put).and_then(|queue| {
+            let checked = self.queue_of(asking, put).and_then(|queue| {
                 queues.push(queue);
                 let before = asked.get(&queue).copied().unwrap_or_default();
-                if let Repeat::Of(_) = self.may_put(queue, put, before.0, before.1)? {
+                if let Repeat::Of(_) = self.may_put((asking, making), queue, put, before)? {
                     return Ok(());
                 }
                 let only = self.is_fanout_only(queue);
@@ -255,7 +258,7 @@ impl Engine {
                     added.extend(self.added_by(queue, put));
                 }
                 for child in self.copies_of(queue, put) {
-                    let copy = self.may_put(child, put, 0, 0);
+                    let copy = self.may_put((asking, making), child, put, (0, 0));
                     if matches!(copy, Ok(Repeat::New(_) | Repeat::Instead(..))) {
                         added.extend(self.added_by(child, put));
                     }
@@ -367,7 +370,13 @@ impl Engine {
 
     /// Checks everything but room in the queue. `count` and `bytes` are those
     /// of puts of the same step that came before.
-    fn may_put(&self, id: QueueId, put: &Put, count: u64, bytes: u64) -> Result<Repeat, Refusal> {
+    fn may_put(
+        &self,
+        (asking, making): (Asking, &[BatchId]),
+        id: QueueId,
+        put: &Put,
+        (count, bytes): (u64, u64),
+    ) -> Result<Repeat, Refusal> {
         let queue = self.store.seated(id);
         let settings = &queue.live.settings;
         if self.draining {
@@ -386,8 +395,8 @@ impl Engine {
             return Err(Refusal::BadMessageName);
         }
         let tie = put.more.as_ref().and_then(|more| more.batch);
-        if let Some(tie) = tie.filter(|_| !self.vouched) {
-            self.is_open(tie)?;
+        if let Some(tie) = tie.filter(|_| !asking.vouched) {
+            self.is_open(making, tie)?;
         }
         let repeat = self.repeat_of(id, put)?;
         if let Repeat::Of(_) = repeat {
@@ -397,7 +406,7 @@ impl Engine {
             return Err(Refusal::NoSpace);
         }
         if let Some(account) = &queue.live.account
-            && !self.found_good
+            && !asking.found_good
             && !account.has_room(bytes + put.size())
         {
             return Err(Refusal::UserBytes);
@@ -523,7 +532,7 @@ impl Engine {
             }
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
-            let fits = match self.may_put(child, &copy, 0, 0) {
+            let fits = match self.may_put((cx.asking, &[]), child, &copy, (0, 0)) {
                 Ok(Repeat::Of(_)) | Err(_) => false,
                 Ok(repeat) => {
                     let fits = self.may_leave(repeat.marks()).is_ok();
@@ -743,17 +752,17 @@ impl Engine {
     pub(crate) fn count_live(
         &mut self,
         queue: QueueId,
-        add: impl Fn(&mut crate::stats::QueueTotals),
+        add: impl Fn(&mut quintet_types::QueueTotals),
     ) {
         self.store.count_live(queue, add);
     }
 
     /// Where a message is put to, made if need be.
     #[inline]
-    fn queue_of(&mut self, put: &Put) -> Result<QueueId, Refusal> {
+    fn queue_of(&mut self, asking: Asking, put: &Put) -> Result<QueueId, Refusal> {
         match put.must_exist {
             true => self.there(&put.queue),
-            false => self.find_or_make(&put.queue),
+            false => self.find_or_make(asking, &put.queue),
         }
     }
 
@@ -774,7 +783,7 @@ impl Engine {
 
 impl Engine {
     /// The end of a span of time that begins now; never too early, as far as
-    /// the clock can tell ([`crate::Settings::clock_grain_ms`]).
+    /// the clock can tell ([`quintet_types::Settings::clock_grain_ms`]).
     pub(crate) fn after(&self, ms: u64) -> Ms {
         match ms {
             0 => self.now,

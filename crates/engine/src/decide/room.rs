@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::{Bound as Edge, ControlFlow};
 
 use super::cold::{Cold, MANY};
-use crate::cold::{BlockAt, Lane, Order};
-use crate::command::Put;
+use quintet_types::{
+    Lane, Message, MessageId, Ms, Order, Put, QueueId, Refusal, Removal, WhenFull,
+};
+
+use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Removal};
-use crate::message::{Message, MessageId, QueueId};
-use crate::outcome::Refusal;
-use crate::settings::WhenFull;
+use crate::fact::{Fact, Journal};
 use crate::store::Queue;
-use crate::time::Ms;
 
 /// Who makes way for a put.
 enum Victim {
@@ -114,7 +113,7 @@ impl Engine {
         })
     }
 
-    /// Drops older messages of a full queue that may do so, [`crate::MESSAGES_PER_STEP`] at most in one
+    /// Drops older messages of a full queue that may do so, [`quintet_types::MESSAGES_PER_STEP`] at most in one
     /// step: a queue that is far over its limit takes the put and shrinks.
     ///
     /// # Errors

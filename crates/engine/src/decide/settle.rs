@@ -2,17 +2,14 @@
 
 use super::Stop;
 use super::admin::merged;
-use crate::command::{BackTo, By, ERROR_BYTES_MAX, How, Party};
-use crate::compound::IntentKind;
+use quintet_types::{
+    BackTo, Bound, By, DeadLetter, ERROR_BYTES_MAX, How, IntentKind, Lease, Message, MessageId, Ms,
+    Name, Outcome, Party, QueueId, Refusal, Removal, Retry, Return, State, Transfer,
+};
+
 use crate::engine::{Cx, Engine};
-use crate::fact::{Bound, Change, Fact, Journal, Lease, Removal, Return, Transfer};
-use crate::message::{Message, MessageId, QueueId, State};
-use crate::name::Name;
-use crate::outcome::{Outcome, Refusal};
-use crate::retry_own::Retry;
-use crate::settings::DeadLetter;
+use crate::fact::{Change, Fact, Journal};
 use crate::store::Maker;
-use crate::time::Ms;
 
 /// How a message goes back.
 struct Back<'a> {
@@ -51,13 +48,6 @@ impl Back<'_> {
             to: None,
             failed: None,
         }
-    }
-}
-
-impl How {
-    /// True if the message goes back to its queue, which only one under a lease can.
-    pub(crate) fn gives_back(&self) -> bool {
-        matches!(self, How::Release { .. } | How::Fail { .. })
     }
 }
 

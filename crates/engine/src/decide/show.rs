@@ -5,16 +5,13 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use super::Stop;
-use crate::cold::Lane;
-use crate::command::{ListState, Party, Peek, StatsOf};
-use crate::engine::Engine;
-use crate::message::{Message, QueueId, State};
-use crate::name::Name;
-use crate::outcome::{Outcome, Refusal};
-use crate::settings::DeadLetter;
-use crate::stats::{
-    MessageStats, NamePage, PartyStats, QueuePage, QueueSetup, QueueStats, ShardStats, StatsReply,
+use quintet_types::{
+    DeadLetter, Lane, ListState, Message, MessageStats, Name, NamePage, Outcome, Party, PartyStats,
+    Peek, QueueId, QueuePage, QueueSetup, QueueStats, Refusal, ShardStats, State, StatsOf,
+    StatsReply,
 };
+
+use crate::engine::Engine;
 use crate::store::Queue;
 
 /// Queues looked at, and messages that become ready, for the shard's numbers.
@@ -231,7 +228,7 @@ impl Engine {
         let due = self
             .store
             .alarms
-            .range(..=(self.now, crate::QueueId(u32::MAX)));
+            .range(..=(self.now, quintet_types::QueueId(u32::MAX)));
         let due: SmallVec<[_; 8]> = due.take(ALARMS).copied().collect();
         let mut moved = 0;
         for (_, queue) in due {
@@ -285,7 +282,7 @@ impl Engine {
             .filter(|pause| pause.until.is_none_or(|until| until > self.now));
         QueueStats {
             name: queue.name.clone(),
-            own: queue.overrides != crate::settings::Overrides::default(),
+            own: queue.overrides != quintet_types::Overrides::default(),
             created: queue.created,
             gauges: queue.gauges(),
             totals: queue.totals,

@@ -3,13 +3,13 @@
 use std::ops::Bound as Edge;
 
 use super::cold::{Cold, Stop};
-use crate::cold::Lane;
-use crate::command::{Caller, Cursor, Filter, How, ListState, Sweep, SweepAct, Verb};
+use quintet_types::{
+    Caller, Cursor, Filter, How, Lane, ListState, Message, MessageId, Name, Outcome, QueueId,
+    Refusal, State, Sweep, SweepAct, Swept, Transfer, Verb,
+};
+
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Transfer};
-use crate::message::{Message, MessageId, QueueId, State};
-use crate::name::Name;
-use crate::outcome::{Outcome, Refusal, Swept};
+use crate::fact::{Fact, Journal};
 
 /// Messages looked at in one step: some hundred us.
 const LOOKS: usize = 1024;

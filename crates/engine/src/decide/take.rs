@@ -4,15 +4,17 @@ use std::ops::Bound as Edge;
 
 use smallvec::SmallVec;
 
+use quintet_types::{
+    Answer, Delivery, Handed, Hold, LeaseAsk, Message, MessageId, Ms, Name, Outcome, Party, Pick,
+    QueueId, Refusal, Removal, Take, Wait,
+};
+
 use crate::claim::Claim;
-use crate::command::{LeaseAsk, Party, Pick, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal, Removal};
-use crate::message::{Message, MessageId, QueueId};
-use crate::name::Name;
-use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
+use crate::fact::{Fact, Journal};
+use crate::pace::Speed;
+use crate::step::Asking;
 use crate::store::Walk;
-use crate::time::Ms;
 use crate::waiters::{Lines, Waiter};
 
 use super::choose::Walked;
@@ -37,7 +39,7 @@ impl Engine {
         }
         Ok(match self.take_now(cx, party, take, &queues)? {
             Some((outcome, hold)) => Answer::Now(outcome, hold),
-            None => self.found_nothing(party, take, &queues),
+            None => self.found_nothing(cx.asking, party, take, &queues),
         })
     }
 
@@ -58,7 +60,13 @@ impl Engine {
     }
 
     /// A take that found nothing waits, if it may.
-    fn found_nothing(&mut self, party: Party, take: &mut Take, queues: &[QueueId]) -> Answer {
+    fn found_nothing(
+        &mut self,
+        asking: Asking,
+        party: Party,
+        take: &mut Take,
+        queues: &[QueueId],
+    ) -> Answer {
         self.count_misses(queues);
         let warn = self.warning(party, take);
         if warn.is_some_and(|at| at <= self.now) {
@@ -82,7 +90,7 @@ impl Engine {
             warn,
             claim: None,
         };
-        match self.stand_in_line(waiter, false) {
+        match self.stand_in_line(asking, waiter, false) {
             Ok(()) => Answer::Later,
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
         }
@@ -139,7 +147,7 @@ impl Engine {
             }
             return done;
         }
-        match self.find_or_make(name) {
+        match self.find_or_make(cx.asking, name) {
             Ok(queue) => {
                 self.waiters.renamed(number, name, true);
                 if self.waiters.enter_one(number, queue, &mut self.store) {
@@ -162,7 +170,7 @@ impl Engine {
             self.deliver(cx, party, true, false, outcome, hold);
             return Answer::Now(Outcome::Done, Hold::Turn);
         }
-        match self.stand_or_change(party, take, None, taken.is_err()) {
+        match self.stand_or_change(cx.asking, party, take, None, taken.is_err()) {
             Ok(()) => Answer::Now(Outcome::Done, Hold::Turn),
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
         }
@@ -173,6 +181,7 @@ impl Engine {
     /// `reads`: something is being read for it.
     pub(crate) fn stand_or_change(
         &mut self,
+        asking: Asking,
         party: Party,
         mut take: Take,
         claim: Option<Claim>,
@@ -188,9 +197,9 @@ impl Engine {
                 warn: None,
                 claim,
             };
-            return self.stand_in_line(waiter, reads);
+            return self.stand_in_line(asking, waiter, reads);
         };
-        match self.lines_of(&mut take) {
+        match self.lines_of(asking, &mut take) {
             Ok(queues) => {
                 for queue in self.waiters.change(number, take, queues, &mut self.store) {
                     self.forget_unused(queue);
@@ -285,11 +294,16 @@ impl Engine {
     /// Enters a waiter at the end of the lines of those of its queues that are
     /// this shard's; makes those that do not exist. `reads`: something is being
     /// read for it.
-    pub(crate) fn stand_in_line(&mut self, mut waiter: Waiter, reads: bool) -> Result<(), Refusal> {
+    pub(crate) fn stand_in_line(
+        &mut self,
+        asking: Asking,
+        mut waiter: Waiter,
+        reads: bool,
+    ) -> Result<(), Refusal> {
         if self.waiters.len() >= self.settings.waiters_max as usize {
             return Err(Refusal::TooManyWaiters);
         }
-        waiter.queues = self.lines_of(&mut waiter.take)?;
+        waiter.queues = self.lines_of(asking, &mut waiter.take)?;
         let number = self.waiters.add(waiter, &mut self.store);
         if reads {
             self.reading.stall(number);
@@ -301,7 +315,7 @@ impl Engine {
     /// not exist. The take has no names afterwards, as they may be many: what
     /// waits goes by its lines, which change. One that asks them in their order
     /// keeps them, as lines are sorted.
-    fn lines_of(&mut self, take: &mut Take) -> Result<Lines, Refusal> {
+    fn lines_of(&mut self, asking: Asking, take: &mut Take) -> Result<Lines, Refusal> {
         let mut queues = Lines::new();
         let names = std::mem::take(&mut take.queues);
         if take.pick == Pick::InOrder {
@@ -318,7 +332,7 @@ impl Engine {
                 }
                 continue;
             }
-            match self.find_or_make(&name) {
+            match self.find_or_make(asking, &name) {
                 Ok(queue) => queues.push(queue),
                 Err(refusal) => {
                     for queue in queues {
@@ -440,7 +454,7 @@ impl Engine {
         if let Some(live) = self.store.live_mut(at.queue) {
             live.used = now;
             live.age_ms = waited;
-            live.pace.handed(live.settings.take_speed(), now);
+            live.pace.handed(Speed::of_takes(&live.settings), now);
             if live.pace.rings().is_some() {
                 self.store.rearm(at.queue);
             }

@@ -4,14 +4,13 @@ use smallvec::SmallVec;
 
 use super::choose::EXPIRED_PER_STEP;
 use super::cold::MANY;
-use crate::cold::Lane;
-use crate::compound::IntentKind;
+use quintet_types::{
+    IntentKind, Lane, MessageId, Ms, Name, Outcome, QueueId, Refusal, Removal, Return, State,
+};
+
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Removal, Return};
-use crate::message::{MessageId, QueueId, State};
-use crate::name::Name;
-use crate::outcome::{Outcome, Refusal};
-use crate::time::Ms;
+use crate::fact::{Fact, Journal};
+use crate::pace::Speed;
 
 /// Steps of each kind per tick: bounds how long a tick holds the shard.
 const STEPS: usize = 512;
@@ -79,7 +78,7 @@ impl Engine {
             let now = self.now;
             if let Some(live) = self.store.live_mut(id) {
                 live.more = false;
-                live.pace.settle(live.settings.take_speed(), now);
+                live.pace.settle(Speed::of_takes(&live.settings), now);
             }
             let moved = self.store.promote(id, self.now);
             self.store.ring_groups(id, self.now);

@@ -1,14 +1,14 @@
 //! Tracked messages: noting what becomes of them, and answering who asks.
 
 use super::Stop;
-use crate::command::{ByName, NamedAct, Verb};
+use quintet_types::{
+    ByName, Message, MessageId, Name, NamedAct, Outcome, Principal, Refusal, Removal, State,
+    TRACK_NOTE_BYTES_MAX, Track, TrackState, Verb,
+};
+
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Removal};
-use crate::message::{Message, MessageId, State};
-use crate::name::Name;
-use crate::outcome::{Outcome, Refusal};
+use crate::fact::{Fact, Journal};
 use crate::store::Tracks;
-use crate::track::{TRACK_NOTE_BYTES_MAX, Track, TrackState};
 
 /// Those that are forgotten in one tick.
 const STEPS: usize = 256;
@@ -165,7 +165,7 @@ impl Engine {
                 return Err(Refusal::NotFound.into());
             }
         };
-        let (id, mut track) = self.track_named(by_name, by_name.act.verb())?;
+        let (id, mut track) = self.track_named(cx.asking.principal, by_name, by_name.act.verb())?;
         if let Some(slot) = self.look_up(id)? {
             if self.store.messages.at(slot).state == State::Reserved {
                 return Err(Refusal::NotFound.into());
@@ -184,20 +184,24 @@ impl Engine {
 
     /// What became of the tracked message of this name that was put last. Where no queue is named,
     /// those of queues that the asker may not look into are none.
-    pub(crate) fn tracked(&mut self, by_name: &ByName) -> Result<Outcome, Stop> {
-        let (_, track) = self.track_named(by_name, Verb::Peek)?;
+    pub(crate) fn tracked(&mut self, asker: Principal, by_name: &ByName) -> Result<Outcome, Stop> {
+        let (_, track) = self.track_named(asker, by_name, Verb::Peek)?;
         Ok(Outcome::Tracked(Box::new(track)))
     }
 
-    fn track_named(&mut self, by_name: &ByName, verb: Verb) -> Result<(MessageId, Track), Refusal> {
+    fn track_named(
+        &mut self,
+        asker: Principal,
+        by_name: &ByName,
+        verb: Verb,
+    ) -> Result<(MessageId, Track), Refusal> {
         let (now, named) = (self.now, by_name.queue.as_ref());
         let found = self.store.tracks.named(&by_name.name).take(NAMESAKES_MAX);
         let found = found.filter(|(_, track)| track.until > now);
         let found = found.filter(|(_, track)| named.is_none_or(|queue| *queue == track.queue));
         let found: Vec<_> = found.map(|(id, track)| (id, track.clone())).collect();
-        let may = |engine: &mut Self, queue: &Name| {
-            named.is_some() || engine.may(engine.asker, verb, queue)
-        };
+        let may =
+            |engine: &mut Self, queue: &Name| named.is_some() || engine.may(asker, verb, queue);
         let found = found.into_iter().find(|(_, track)| may(self, &track.queue));
         found.ok_or(Refusal::NotFound)
     }

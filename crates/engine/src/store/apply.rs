@@ -4,16 +4,15 @@
 //! message that is not here is no error: replay may begin after the segment
 //! with the put, and the message's later image brings it in.
 
-use super::departure::fail;
+use super::departure::{depart, fail};
 use super::keyed::KEY;
 use super::{Durable, Memory, Queue};
-use crate::command::{BackTo, Party};
-use crate::ends::Ended;
-use crate::fact::{Bound, Change, Fact, Lease, MarkId, Removal, Return, Transfer};
-use crate::message::{At, Home, Message, MessageId, QueueId, State};
-use crate::name::Name;
-use crate::stats::QueueTotals;
-use crate::time::Ms;
+use quintet_types::{
+    At, BackTo, Bound, Ended, Home, Lease, Message, MessageId, Ms, Name, Party, QueueId,
+    QueueTotals, Removal, Return, State, Transfer,
+};
+
+use crate::fact::{Change, Fact, MarkId};
 
 impl Durable {
     /// Applies one fact. `home` is the segment of the log that holds it.
@@ -505,7 +504,7 @@ impl Durable {
             return;
         }
         self.restate(at.id, |message, since| {
-            message.depart(from.as_ref(), why, now);
+            depart(message, from.as_ref(), why, now);
             message.extra_mut().was_leased(since);
             message.queue = to;
             message.place = place;

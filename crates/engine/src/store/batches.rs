@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Durable;
-use crate::batch::{Batch, BatchId, Progress, Tally, Tie};
+use quintet_types::{Batch, BatchId, Message, MessageId, Ms, Progress, Tally, Tie};
+
 use crate::fact::Fact;
-use crate::message::{Message, MessageId};
-use crate::time::Ms;
 
 /// What a batch takes in memory beside its bytes, about.
 const IN_MEMORY: u64 = 512;

@@ -1,55 +1,49 @@
 //! How a message changes that goes to another queue.
 
-use crate::batch::Role;
-use crate::fact::Transfer;
-use crate::message::{Extra, Message, State};
-use crate::name::Name;
-use crate::time::Ms;
+use quintet_types::{Extra, Message, Ms, Name, Role, State, Transfer};
 
-impl Message {
-    /// Makes it what arrives in another queue: ready, and, unless somebody
-    /// asked for the move, with the reason in its attributes.
-    pub(super) fn depart(&mut self, from: Option<&Name>, why: Transfer, now: Ms) {
-        self.state = State::Ready;
-        let attempts = self.reserves;
-        let extra = self.extra_mut();
-        (extra.due, extra.delay_ms) = (None, 0);
-        extra.changed = now;
-        let is_dead_letter = |name: &[u8]| name.starts_with(DEAD_LETTER);
-        if why == Transfer::Redriven {
-            extra.expires = None;
-            extra.failures = 0;
-            extra.attrs.retain(|(name, _)| !is_dead_letter(name));
-            self.reserves = 0;
-            return;
-        }
-        let reason: &[u8] = match why {
-            Transfer::Command | Transfer::Redriven => return,
-            Transfer::DeadLetter => b"attempts",
-            Transfer::Expired => b"expired",
-            Transfer::Failures => b"failures",
-        };
-        if why.is_dead_letter() {
-            fail(extra);
-        }
+/// Makes it what arrives in another queue: ready, and, unless somebody
+/// asked for the move, with the reason in its attributes.
+pub(super) fn depart(message: &mut Message, from: Option<&Name>, why: Transfer, now: Ms) {
+    message.state = State::Ready;
+    let attempts = message.reserves;
+    let extra = message.extra_mut();
+    (extra.due, extra.delay_ms) = (None, 0);
+    extra.changed = now;
+    let is_dead_letter = |name: &[u8]| name.starts_with(DEAD_LETTER);
+    if why == Transfer::Redriven {
         extra.expires = None;
+        extra.failures = 0;
         extra.attrs.retain(|(name, _)| !is_dead_letter(name));
-        if extra.failures > 0 {
-            let failures = std::mem::take(&mut extra.failures).to_string();
-            set_attr(extra, b"dead_letter_failures", failures.as_bytes());
-            if !extra.status.is_empty() {
-                let error = std::mem::take(&mut extra.status);
-                set_attr(extra, b"dead_letter_error", &error);
-            }
-        }
-        set_attr(extra, b"dead_letter_reason", reason);
-        let attempts = attempts.to_string();
-        set_attr(extra, b"dead_letter_attempts", attempts.as_bytes());
-        if let Some(from) = from {
-            set_attr(extra, b"dead_letter_queue", from.as_bytes());
-        }
-        self.reserves = 0;
+        message.reserves = 0;
+        return;
     }
+    let reason: &[u8] = match why {
+        Transfer::Command | Transfer::Redriven => return,
+        Transfer::DeadLetter => b"attempts",
+        Transfer::Expired => b"expired",
+        Transfer::Failures => b"failures",
+    };
+    if why.is_dead_letter() {
+        fail(extra);
+    }
+    extra.expires = None;
+    extra.attrs.retain(|(name, _)| !is_dead_letter(name));
+    if extra.failures > 0 {
+        let failures = std::mem::take(&mut extra.failures).to_string();
+        set_attr(extra, b"dead_letter_failures", failures.as_bytes());
+        if !extra.status.is_empty() {
+            let error = std::mem::take(&mut extra.status);
+            set_attr(extra, b"dead_letter_error", &error);
+        }
+    }
+    set_attr(extra, b"dead_letter_reason", reason);
+    let attempts = attempts.to_string();
+    set_attr(extra, b"dead_letter_attempts", attempts.as_bytes());
+    if let Some(from) = from {
+        set_attr(extra, b"dead_letter_queue", from.as_bytes());
+    }
+    message.reserves = 0;
 }
 
 /// Its try failed, as its batch counts it.

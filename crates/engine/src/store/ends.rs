@@ -4,10 +4,7 @@
 //! not in the log.
 
 use super::Durable;
-use crate::command::{Caller, Party, Principal};
-use crate::ends::{Ended, Ending};
-use crate::message::{At, Message, MessageId, QueueId};
-use crate::time::Ms;
+use quintet_types::{At, Caller, Ended, Ending, Message, MessageId, Ms, Party, Principal, QueueId};
 
 /// An end without its id.
 #[derive(Clone, Copy, Debug, Default)]

@@ -12,16 +12,14 @@ use std::sync::Arc;
 
 use super::queue::{Live, WaitsTo};
 use super::{CopiedOut, Durable, Queue, Rules};
-use crate::account::Account;
-use crate::batch::BatchId;
-use crate::cold::{BlockAt, RunId};
-use crate::command::{Caller, Party};
+use quintet_types::{
+    Account, BatchId, Caller, Home, Message, MessageId, Ms, Name, Party, QueueId, QueueTotals,
+    RunId,
+};
+
+use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine, REAP_PER_FACT};
 use crate::fact::{Fact, Journal};
-use crate::message::{Home, Message, MessageId, QueueId};
-use crate::name::Name;
-use crate::stats::QueueTotals;
-use crate::time::Ms;
 
 /// The durable state of a shard, as others than this folder have it.
 #[derive(Debug)]

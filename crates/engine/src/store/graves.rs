@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
 use super::{Ascending, Durable, KeyGroups, MarkKey, Order};
-use crate::ends::Ended;
-use crate::message::{MessageId, QueueId, State};
-use crate::time::Ms;
+use quintet_types::{Ended, MessageId, Ms, QueueId, State};
 
 #[derive(Debug)]
 enum Grave {

@@ -1,12 +1,9 @@
 //! Writing durable state again, so that old segments of the log can go.
 
 use super::{Durable, MarkKey, Memory, Queue};
-use crate::body::{Body, LargeBody};
+use quintet_types::{Body, Home, LargeBody, Name, Overrides, QueueId, QueueTotals};
+
 use crate::fact::Fact;
-use crate::message::{Home, QueueId};
-use crate::name::Name;
-use crate::settings::Overrides;
-use crate::stats::QueueTotals;
 
 /// What a slice of copying out came to.
 #[derive(Debug, Default)]

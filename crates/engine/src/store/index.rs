@@ -8,12 +8,9 @@ use super::key_groups::Standing;
 use super::keyed::{KEY, Keyed};
 use super::named;
 use super::queue::GroupOrder;
-use crate::body::Body;
-use crate::cold::{Lane, URGENT_BELOW};
-use crate::fact::Lease;
-use crate::message::{Home, Message, MessageId, QueueId, State};
-use crate::stats::QueueGauges;
-use crate::time::Ms;
+use quintet_types::{Body, Home, Lane, Lease, Message, MessageId, Ms, QueueGauges, QueueId, State};
+
+use crate::cold::URGENT_BELOW;
 
 /// Messages of a queue that become ready in one step.
 const PROMOTED_AT_ONCE: usize = 128;

@@ -7,9 +7,9 @@ use super::Durable;
 use super::cold::{Shelf, is_copy_of};
 use super::key_groups::{Building, KeyGroups, Rules, Standing, Survey};
 use super::queue::Queue;
-use crate::cold::{BlockAt, Lane};
-use crate::message::{Message, MessageId, QueueId};
-use crate::time::Ms;
+use quintet_types::{Lane, Message, MessageId, Ms, QueueId};
+
+use crate::cold::BlockAt;
 
 /// What a key of a queue takes in memory, bytes: its place among the keys, and the first node of
 /// the map of its messages.

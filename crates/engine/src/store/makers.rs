@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::{Durable, Queue};
-use crate::account::Account;
-use crate::message::QueueId;
+use quintet_types::{Account, QueueId};
 
 /// Whose a queue that is being made will be.
 #[derive(Debug, Default)]

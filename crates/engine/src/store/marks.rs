@@ -9,17 +9,15 @@ use std::ops::Bound;
 use siphasher::sip128::SipHasher24;
 
 use super::{Durable, MarkKey, Memory};
-use crate::command::Scope;
-use crate::fact::{Mark, MarkId};
-use crate::message::{MessageId, QueueId, State};
-use crate::time::Ms;
+use quintet_types::{MessageId, Ms, QueueId, Scope, State};
 
-/// The most bytes of memory that a deduplication record takes, if its id is a hash.
-pub const MARK_BYTES: u64 = TREE + 2 * INDEX;
+use crate::fact::{Mark, MarkId};
+
 /// Of a mark: an entry of a tree, which is two thirds full.
 const TREE: u64 = 104;
 /// Of its end or its message: an entry of an index.
 const INDEX: u64 = 64;
+const _: () = assert!(quintet_types::MARK_BYTES == TREE + 2 * INDEX);
 
 /// Bytes of memory that a mark and its places in the indexes take, about.
 fn memory_of(key: &MarkKey, memory: &Memory) -> u64 {

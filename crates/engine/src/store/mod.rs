@@ -41,7 +41,6 @@ pub(crate) use ids::Ids;
 pub use image::CopiedOut;
 pub(crate) use key_groups::{Head, KeyGroups, Rules, Safe, Walk};
 pub(crate) use makers::Maker;
-pub use marks::MARK_BYTES;
 pub(crate) use outbox::{Outbox, Sent};
 pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
@@ -50,12 +49,11 @@ pub(crate) use tables::{cost as table_cost, told as table_told};
 pub(crate) use tracks::Tracks;
 pub(crate) use weight::of_queue as queue_weight;
 
-use crate::command::{Party, Scope};
-use crate::fact::{Lease, Mark, MarkId, ShardCounts};
-use crate::message::{Home, Message, MessageId, QueueId, State};
-use crate::name::Name;
-use crate::shards::SHARD_SHIFT;
-use crate::time::Ms;
+use quintet_types::{
+    Home, Lease, Message, MessageId, Ms, Name, Party, QueueId, SHARD_SHIFT, Scope, State,
+};
+
+use crate::fact::{Mark, MarkId, ShardCounts};
 
 pub(crate) type Hash = foldhash::fast::RandomState;
 
@@ -66,7 +64,7 @@ pub(crate) struct Memory {
     pub(crate) until: Ms,
     pub(crate) home: Home,
     pub(crate) scope: Scope,
-    /// See [`crate::PutMore::token_sum`].
+    /// See [`quintet_types::PutMore::token_sum`].
     pub(crate) sum: u64,
     /// Its queue's when it was remembered ([`Queue::era_of`]): a flush since then took what waited,
     /// or the mark.

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Durable;
-use crate::fact::Lease;
-use crate::message::{Message, MessageId};
-use crate::time::Ms;
+use quintet_types::{Lease, Message, MessageId, Ms};
 
 /// Name, since when its lease has run, message.
 pub(super) type Named = BTreeSet<(Arc<[u8]>, Ms, MessageId)>;

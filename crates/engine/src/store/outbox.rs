@@ -9,11 +9,10 @@ use std::collections::VecDeque;
 
 use super::Durable;
 use super::cold::run_of_body;
-use crate::body::Body;
-use crate::fact::{Fact, Transfer};
-use crate::message::{At, Home, Message, MessageId};
-use crate::name::Name;
-use crate::time::Ms;
+use super::departure::depart;
+use quintet_types::{At, Body, Home, Message, MessageId, Ms, Name, Transfer};
+
+use crate::fact::Fact;
 
 /// A message and the name of the queue it goes to.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ impl Durable {
         let Some(mut message) = self.take_out(slot) else {
             return;
         };
-        message.depart(from.as_ref(), why, now);
+        depart(&mut message, from.as_ref(), why, now);
         message.extra_mut().was_leased(since);
         self.set_aside(Sent { message, to, why });
     }

@@ -8,18 +8,14 @@ use hashbrown::HashMap;
 
 use super::cold::{Cold, QueueCold, Shelf};
 use super::{Ascending, Durable, KeyGroups};
-use crate::account::Account;
-use crate::cold::Lane;
-use crate::command::Scope;
-use crate::fact::Pause;
-use crate::message::{MessageId, QueueId};
-use crate::name::Name;
-use crate::pace::Pace;
-use crate::settings::{Overrides, QueueSettings};
-use crate::stats::QueueTotals;
-use crate::time::Ms;
+use quintet_types::{
+    Account, Lane, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope,
+};
 
-pub(crate) use crate::cold::Order;
+use crate::fact::Pause;
+use crate::pace::{Pace, Speed};
+
+pub(crate) use quintet_types::Order;
 
 /// Order inside a key group (`protocols/pinpriq.md`, ruling 2): selectable
 /// ones by rank, then held-back ones; newest first.
@@ -270,7 +266,7 @@ impl Queue {
         full || self
             .live
             .pace
-            .next(self.live.settings.take_speed(), now)
+            .next(Speed::of_takes(&self.live.settings), now)
             .is_some()
     }
 
@@ -279,7 +275,7 @@ impl Queue {
         let settings = &self.live.settings;
         let max = settings.in_flight_max;
         let reserved = self.reserved.len() as u64 + if leased { more } else { 0 };
-        let speed = settings.take_speed();
+        let speed = Speed::of_takes(settings);
         let pace = self.live.pace.after(speed, now, more);
         max > 0 && reserved >= max || pace.next(speed, now).is_some()
     }

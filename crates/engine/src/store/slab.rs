@@ -1,6 +1,6 @@
 //! Messages by slot number, in chunks that never move.
 
-use crate::message::Message;
+use quintet_types::Message;
 
 const CHUNK: usize = CHUNK_SLOTS as usize;
 const CHUNK_SLOTS: u32 = 1024;
@@ -94,10 +94,11 @@ impl Slab {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Fact;
     use crate::engine::Engine;
-    use crate::settings::Settings;
-    use crate::time::Ms;
-    use crate::{Caller, Command, Delivery, Fact, Name, Put};
+    use quintet_types::Ms;
+    use quintet_types::Settings;
+    use quintet_types::{Caller, Command, Delivery, Name, Put};
 
     #[test]
     fn the_room_of_a_backlog_that_is_gone_goes_back_in_pieces() {
@@ -110,10 +111,10 @@ mod tests {
         };
         let count = 20 * CHUNK_SLOTS;
         let put = Command::PutMany(vec![put; count as usize]);
-        let take = crate::Take {
+        let take = quintet_types::Take {
             queues: [queue].into_iter().collect(),
             messages_max: count,
-            ..crate::Take::default()
+            ..quintet_types::Take::default()
         };
         for command in [put, Command::Take(take)] {
             engine.submit(Ms(1), Caller::default(), command, &mut log, &mut deliveries);

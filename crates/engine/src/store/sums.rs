@@ -3,9 +3,7 @@
 
 use super::cold::Shelved;
 use super::{Durable, Queue};
-use crate::cold::Lane;
-use crate::message::QueueId;
-use crate::stats::{QueueGauges, QueueTotals};
+use quintet_types::{Lane, QueueGauges, QueueId, QueueTotals};
 
 /// What every change of a queue's numbers is counted in as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

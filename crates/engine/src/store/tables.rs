@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::Durable;
-use crate::compound::TableEntry;
+use quintet_types::{Ms, Name, TableEntry};
+
 use crate::fact::Fact;
-use crate::name::Name;
-use crate::time::Ms;
 
 /// What an entry takes beside its bytes, about: a node's share and the boxes.
 const PER_ENTRY: u64 = 96;

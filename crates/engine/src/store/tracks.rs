@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quintet_types::{MessageId, Ms, Track};
+
 use crate::fact::Fact;
-use crate::message::MessageId;
-use crate::time::Ms;
-use crate::track::Track;
 
 /// What one takes in memory beside its bytes, about: the record and its places in three maps.
 const IN_MEMORY: u64 = 240;

@@ -2,7 +2,7 @@
 //! everything.
 
 use super::Durable;
-use crate::message::{Message, State};
+use quintet_types::{Message, State};
 
 macro_rules! ensure {
     ($condition:expr, $($text:tt)*) => {
@@ -114,7 +114,7 @@ impl Durable {
                     .held
                     .get(&lease.party)
                     .is_some_and(|held| held.contains(&id));
-                let free = lease.bound == crate::fact::Bound::Time;
+                let free = lease.bound == quintet_types::Bound::Time;
                 ensure!(held || free, "{id:?} is not among its party's");
             }
         }
@@ -157,7 +157,7 @@ impl Durable {
                         );
                         let here = ids.iter().filter(|id| {
                             self.message(**id).is_some_and(|m| {
-                                m.home == crate::message::Home::of_run(run)
+                                m.home == quintet_types::Home::of_run(run)
                                     && block.is_alive(m.ordinal)
                             })
                         });

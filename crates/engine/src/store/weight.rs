@@ -7,10 +7,9 @@
 //! its first message, which must not fail.
 
 use super::{Durable, Queue};
+use quintet_types::{Name, Overrides, QueueId};
+
 use crate::fact::Fact;
-use crate::message::QueueId;
-use crate::name::Name;
-use crate::settings::Overrides;
 
 /// The records of a queue without its name and its settings: that it was made
 /// (21), is paused (26), and its counters (18 totals, 27 beside them), at ten

@@ -1,7 +1,7 @@
 //! Waits end without anybody who ends them from outside: each of these commands waits in the
 //! engine, and the engine itself asks for the step that decides it.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, plain, ranked, text};
 

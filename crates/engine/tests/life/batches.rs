@@ -2,6 +2,7 @@
 
 use quintet_engine::*;
 use quintet_sim::world::World;
+use quintet_types::*;
 
 /// `a` lives in the first shard of two, `b` in the second.
 const QUEUES: [&str; 2] = ["a", "b"];

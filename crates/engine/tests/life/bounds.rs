@@ -1,6 +1,6 @@
 //! What one step costs at most, whatever there is.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, plain, ranked, reserve, waiting};
 

@@ -1,6 +1,6 @@
 //! Messages that are buried stay for as long as their queue, or they themselves, say.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::cold::Runs;
 use crate::world::{World, ranked, reserve};

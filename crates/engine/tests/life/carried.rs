@@ -2,6 +2,7 @@
 
 use quintet_engine::*;
 use quintet_sim::world::World;
+use quintet_types::*;
 
 const SHARDS: u8 = 2;
 

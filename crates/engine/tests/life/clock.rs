@@ -1,6 +1,6 @@
 //! Ends of spans of time by a clock that may be late.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::timed;
 use crate::world::{World, plain, ranked, reserve};

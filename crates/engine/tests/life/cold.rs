@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, open, plain, ranked, reserve, text, waiting};
 

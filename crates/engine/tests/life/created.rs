@@ -1,8 +1,8 @@
 //! Queues that are made, or found, by a command of their own: those that must exist, what they say
 //! of puts, and their tags.
 
-use quintet_engine::*;
 use quintet_sim::world::{World, plain, waiting};
+use quintet_types::*;
 
 fn create(w: &mut World, queue: &str, overrides: Overrides) -> Option<Outcome> {
     let (queue, overrides) = (queue.into(), Box::new(overrides));

@@ -1,6 +1,6 @@
 //! What hooks decide: compounds, tables, and messages withheld for them.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, plain, reserve, text, waiting};
 

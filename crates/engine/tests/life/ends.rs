@@ -2,6 +2,7 @@
 
 use quintet_engine::*;
 use quintet_sim::world::{World, reserve};
+use quintet_types::*;
 
 fn remembering(max: u32) -> World {
     World::with(Settings {

@@ -1,6 +1,6 @@
 //! Disagreements the naive model found, each with the rule it broke.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, open, plain, ranked, reserve, waiting};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quintet_engine::*;
 use quintet_sim::world::{World, plain, reserve, text, waiting};
+use quintet_types::*;
 
 fn world(overrides: Overrides) -> World {
     let mut w = World::new();

@@ -1,7 +1,7 @@
 //! Queues that hand out no more, or no faster, than they are told.
 
-use quintet_engine::*;
 use quintet_sim::world::{World, plain, reserve, waiting};
+use quintet_types::*;
 
 fn world(overrides: Overrides) -> World {
     let mut w = World::new();

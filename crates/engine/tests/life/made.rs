@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::World;
 

@@ -25,8 +25,8 @@ mod swept;
 mod told;
 mod unique;
 
-use quintet_engine::*;
 use quintet_sim::world;
+use quintet_types::*;
 
 use world::{World, open, plain, ranked, reserve, waiting};
 

@@ -1,7 +1,7 @@
 //! Messages by their own names, and how they say themselves what becomes of them.
 
-use quintet_engine::*;
 use quintet_sim::world::{World, plain, reserve, text};
+use quintet_types::*;
 
 fn put(w: &mut World, queue: &str, body: &str, more: PutMore) -> MessageId {
     w.put_as(Put {

@@ -1,6 +1,6 @@
 //! What is listed comes in pages of about 1 MiB, whatever it consists of.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, ranked};
 

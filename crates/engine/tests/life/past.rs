@@ -1,6 +1,6 @@
 //! Messages that were stored elsewhere before.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, ranked};
 

@@ -1,7 +1,7 @@
 //! A flush that takes what is reserved as well.
 
-use quintet_engine::*;
 use quintet_sim::world::{World, open, reserve, waiting};
+use quintet_types::*;
 
 fn purge(w: &mut World, queue: &str) -> u64 {
     let (queue, reserved) = (queue.into(), true);

@@ -1,7 +1,7 @@
 //! Messages whose tries fail: they rest, longer each time, and are tried often enough.
 
-use quintet_engine::*;
 use quintet_sim::world::{World, plain, reserve};
+use quintet_types::*;
 
 fn world(policy: Overrides) -> World {
     let mut w = World::new();

@@ -1,8 +1,8 @@
 //! Leases that are settled, extended and ended by whoever shows them, leases that are over as they
 //! are given, and what is remembered of a message's first.
 
-use quintet_engine::*;
 use quintet_sim::world::{World, plain, reserve, waiting};
+use quintet_types::*;
 
 /// A lease of time alone.
 fn for_ms(queue: &str, time: LeaseTime) -> Take {

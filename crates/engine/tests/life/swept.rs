@@ -1,6 +1,6 @@
 //! Many messages at once: which fit, in slices, and what is done to them.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::World;
 

@@ -1,7 +1,7 @@
 //! What each segment of the log begins with: names and settings of queues, and
 //! tables. It has a bound, and what nobody needs is forgotten.
 
-use quintet_engine::*;
+use quintet_types::*;
 
 use crate::world::{World, plain, waiting};
 

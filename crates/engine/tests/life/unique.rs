@@ -2,6 +2,7 @@
 
 use quintet_engine::*;
 use quintet_sim::world::{World, plain, reserve};
+use quintet_types::*;
 
 fn unique(id: &str, scope: Scope, on_repeat: OnRepeat) -> Put {
     let dedupe = Dedupe {

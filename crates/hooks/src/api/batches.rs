@@ -4,7 +4,7 @@
 //! is there when the step is taken. One whose step is not taken never was: its id is used up.
 
 use mlua::{Lua, Result, Table, Value};
-use quintet_engine::{
+use quintet_types::{
     Batch, BatchAsk, By, ByName, Caller, Command, Effect, NamedAct, Outcome, Track,
 };
 

@@ -201,7 +201,7 @@ fn telling(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
     time.set("now", now)?;
     let text = env.function(lua, "quintet.time.iso", |_, env, at: Option<Value>| {
         Ok(iso(match at {
-            Some(at) => quintet_engine::Ms(span("milliseconds", &at)?),
+            Some(at) => quintet_types::Ms(span("milliseconds", &at)?),
             None => locked(&env.work).host.now(),
         }))
     })?;

@@ -1,7 +1,7 @@
 //! Messages and queues.
 
 use mlua::{Lua, Result, Table, Value};
-use quintet_engine::{
+use quintet_types::{
     Command, Effect, How, ListState, Message, MessageId, Name, Outcome, Peek, Put, QueueGauges,
     QueueTotals, StatsOf, StatsReply,
 };

@@ -1,7 +1,7 @@
 //! Durable tables and counters.
 
 use mlua::{Lua, Result, Table, Value};
-use quintet_engine::{Command, Effect, Guard, Name, Outcome, TableAsk, TableEntry};
+use quintet_types::{Command, Effect, Guard, Name, Outcome, TableAsk, TableEntry};
 
 use super::{Env, failed, json, option_ms};
 use crate::fields::{got, name, opaque};

@@ -6,9 +6,9 @@ mod tests_in_lua;
 
 use std::sync::{Arc, Mutex};
 
-use quintet_engine::{
-    Answer, Caller, Command, Delivery, Engine, Fact, Intent, Ms, Name, Outcome, Party, Settings,
-    WallAhead,
+use quintet_engine::{Engine, Fact};
+use quintet_types::{
+    Answer, Caller, Command, Delivery, Intent, Ms, Name, Outcome, Party, Settings, WallAhead,
 };
 
 use crate::error::HookError;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use quintet_engine::{
+use quintet_types::{
     Body, Caller, Command, Expiry, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MessageId, Ms,
     Name, Outcome, Overrides, Party, Peek, Put, Settings, StatsOf, StatsReply, Take, When,
 };
@@ -69,14 +69,14 @@ pub fn run_once(
                 &mut trial,
                 Command::Settle {
                     id,
-                    by: quintet_engine::By::Owner,
+                    by: quintet_types::By::Owner,
                     how,
                 },
             )
         }
         Event::Error => {
             let id = MessageId(1);
-            let by = quintet_engine::By::Anyone;
+            let by = quintet_types::By::Anyone;
             submit(&mut trial, Command::Delete { id, by })
         }
         Event::Expire => {
@@ -106,7 +106,7 @@ pub fn run_once(
                 &mut trial,
                 Command::Settle {
                     id,
-                    by: quintet_engine::By::Owner,
+                    by: quintet_types::By::Owner,
                     how,
                 },
             )

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use mlua::{ChunkMode, Error, Function, Lua, Table, Value};
-use quintet_engine::{
+use quintet_types::{
     By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Ms, Name, Outcome, Peek,
     Settings, Take, Wait, When,
 };
@@ -14,9 +14,10 @@ use crate::error::HookError;
 use crate::fields::{self, put_from, span};
 use crate::host::Host;
 use crate::limits::Limits;
+use crate::load::without_preamble;
 use crate::meter::Meter;
 use crate::occasions::HookReply;
-use crate::program::{Program, without_preamble};
+use crate::program::Program;
 use crate::sandbox;
 use crate::shared::{Shared, locked};
 use crate::submit::Decided;
@@ -211,7 +212,7 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
     set(
         "configure",
         lua.create_function(move |_, (queue, options): (String, Table)| {
-            let mut overrides = quintet_engine::Overrides::default();
+            let mut overrides = quintet_types::Overrides::default();
             for pair in options.pairs::<String, Value>() {
                 let (name, value) = pair?;
                 let number = span(&name, &value).map_err(Error::runtime)?;

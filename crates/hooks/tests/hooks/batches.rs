@@ -1,8 +1,9 @@
 //! Batches that hooks make and look at, and what became of tracked messages.
 
-use quintet_engine::{Engine, Fact, Home, Settings};
+use quintet_engine::{Engine, Fact};
 use quintet_hooks::HookReply;
 use quintet_hooks::trial::{Trial, client};
+use quintet_types::{Home, Settings};
 
 use super::{log, put, take, trial};
 

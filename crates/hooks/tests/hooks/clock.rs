@@ -1,9 +1,9 @@
 //! What time does to hooks: timers while clocks are set, and errors that come
 //! again and again.
 
-use quintet_engine::{Body, Command, Name, Put, WallAhead};
 use quintet_hooks::Level;
 use quintet_hooks::trial::{Trial, client};
+use quintet_types::{Body, Command, Name, Put, WallAhead};
 
 use crate::{take, trial};
 

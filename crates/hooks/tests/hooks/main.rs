@@ -8,13 +8,14 @@ mod unique;
 
 use std::sync::Arc;
 
-use quintet_engine::{
-    Body, By, Caller, Command, Compound, Effect, Engine, Home, How, LeaseAsk, LeaseOwner,
-    LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
-};
+use quintet_engine::Engine;
 use quintet_hooks::trial::{Trial, World, client};
 use quintet_hooks::{
     Decided, Event, Events, HookReply, HookState, Host, Level, Limits, Program, Shared,
+};
+use quintet_types::{
+    Body, By, Caller, Command, Compound, Effect, Home, How, LeaseAsk, LeaseOwner, LeaseTime,
+    MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
 };
 
 fn trial(text: &str) -> Trial {
@@ -764,10 +765,10 @@ fn a_reserve_by_id_goes_through_after_take() {
 }
 
 fn reserve_count(t: &mut Trial) -> u64 {
-    let stats = t.submit(&client(1), Command::Stats(quintet_engine::StatsOf::Shard));
+    let stats = t.submit(&client(1), Command::Stats(quintet_types::StatsOf::Shard));
     match stats {
         Decided::Now(Outcome::Stats(stats), _) => match *stats {
-            quintet_engine::StatsReply::Shard(shard) => shard.gauges.reserved,
+            quintet_types::StatsReply::Shard(shard) => shard.gauges.reserved,
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quintet_engine::{
+use quintet_types::{
     BatchId, Caller, Command, Compound, Effect, Guard, Hold, MessageId, Name, Outcome, Put, Refusal,
 };
 

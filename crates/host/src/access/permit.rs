@@ -2,17 +2,18 @@
 //!
 //! Queues that a command names are looked at here; of one that names a message
 //! the engine looks at the message's queue, in the step that decides it
-//! ([`quintet_engine::Permits`]).
+//! ([`quintet_types::Permits`]).
 
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{
+use quintet_types::{
     Caller, Command, DeadLetter, Name, Outcome, Overrides, Permits, Principal, Refusal, StatsReply,
     Subject, Verb,
 };
 
-use super::{Access, Decided};
 use crate::{Core, Need, Work};
+
+use super::{Access, Decided};
 
 impl Core {
     /// Replaces what principals may do: `make` is called for each shard, and
@@ -166,7 +167,7 @@ fn is_list(command: &Command) -> bool {
     matches!(
         command,
         Command::Stats(
-            quintet_engine::StatsOf::Queues { .. } | quintet_engine::StatsOf::Names { .. }
-        ) | Command::Batch(quintet_engine::BatchAsk::List { .. })
+            quintet_types::StatsOf::Queues { .. } | quintet_types::StatsOf::Names { .. }
+        ) | Command::Batch(quintet_types::BatchAsk::List { .. })
     )
 }

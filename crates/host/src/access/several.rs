@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quintet_engine::{
-    Across, Answer, BatchId, Best, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put,
-    Refusal, Take, Wait,
+use quintet_engine::{Across, Best};
+use quintet_types::{
+    Answer, BatchId, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put, Refusal, Take,
+    Wait,
 };
 
 use super::{Access, Decided};

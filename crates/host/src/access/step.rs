@@ -3,10 +3,8 @@
 //! command would else have to see to: what was recorded is noted, what was sent
 //! to another shard is carried there, and the timer knows the next deadline.
 
-use quintet_engine::{
-    Answer, BatchId, Caller, Delivery, Engine, Hold, Ms, Put, Side, Verb, carry, carry_owed,
-    put_member,
-};
+use quintet_engine::{Engine, Side, carry, carry_owed, put_member};
+use quintet_types::{Answer, BatchId, Caller, Delivery, Hold, Ms, Put, Verb};
 use smallvec::SmallVec;
 
 use crate::shard::Batch;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quintet_engine::{
+use quintet_types::{
     BackTo, BatchAsk, Body, By, ByName, Callback, Compound, Effect, Filter, Guard, How, LeaseAsk,
     LeaseOwner, LeaseTime, ListState, MessageId, NamedAct, NewBatch, Overrides, Pattern, Pick, Put,
     PutMore, Refusal, Said, Settings, StatsOf, Sweep, SweepAct, TableAsk, Take, Tie, shard_of_id,

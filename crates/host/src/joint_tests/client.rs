@@ -1,11 +1,11 @@
 //! A client: what it asks next, of what it knows.
 
-use quintet_engine::{
+use quintet_sim::Random;
+use quintet_sim::history::{Answer, Ask, CallId};
+use quintet_types::{
     BackTo, Body, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Outcome, Put,
     Take, Wait, When,
 };
-use quintet_sim::Random;
-use quintet_sim::history::{Answer, Ask, CallId};
 
 /// Queues there are; of some in every shard.
 pub(super) const QUEUES: [&str; 3] = ["a", "b", "c"];

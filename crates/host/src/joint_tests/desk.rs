@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use quintet_cluster::World as _;
-use quintet_engine::{Caller, Command, Party};
+use quintet_types::{Caller, Command, Party};
 
 use super::node::{Node, Serving, TIMER, Told, Without};
 use crate::sync::Turn;

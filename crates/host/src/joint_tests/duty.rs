@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quintet_cluster::{Duty, Fences, Limits, Member, Membership, Owned, Status, Timing, Writer};
-use quintet_engine::Settings;
 use quintet_log::{FRAME_HEADER_BYTES, LogError, Options, Position, ReplayFrame, Storage};
 use quintet_sim::Random;
 use quintet_sim::cluster::{Clocks, Connection, Process};
 use quintet_sim::disk::SimDisk;
+use quintet_types::Settings;
 
 use super::node::{Ground, Node, Without};
 use super::oracle::{CLUSTER, SHARDS, image};

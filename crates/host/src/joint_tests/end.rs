@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_cluster::Role;
-use quintet_engine::Wait;
 use quintet_sim::history::{Answer, Ask};
+use quintet_types::Wait;
 
 use super::client::{QUEUES, take};
 use super::oracle;

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use quintet_cluster::{Moment, Owned, Status};
-use quintet_engine::{Delivery, Ms, Outcome, WallAhead};
 use quintet_log::{LogError, Position, Storage};
 use quintet_sim::Random;
 use quintet_sim::cluster::{Clocks, Link, Process, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
+use quintet_types::{Delivery, Ms, Outcome, WallAhead};
 
 use super::oracle::{Oracle, SHARDS, image};
 use crate::clock::ByHand;

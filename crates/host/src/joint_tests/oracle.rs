@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use quintet_cluster::entry::Entry;
 use quintet_cluster::reader::{Read, Reader};
 use quintet_cluster::{ClusterId, PADDING, Seq};
-use quintet_engine::{Engine, Fact, LargeBody, Settings};
+use quintet_engine::{Engine, Fact};
 use quintet_log::{Position, ReplayFrame};
 use quintet_sim::cluster::SimStream;
+use quintet_types::{LargeBody, Settings};
 
 use crate::Replay;
 

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quintet_engine::{
-    Body, Command, Dedupe, Expiry, Name, Outcome, Put, PutMore, Take, Wait, When,
-};
+use quintet_types::{Body, Command, Dedupe, Expiry, Name, Outcome, Put, PutMore, Take, Wait, When};
 
 use super::node::{Node, Without};
 use super::run::{CALM, Run};

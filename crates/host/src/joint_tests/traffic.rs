@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quintet_cluster::World as _;
-use quintet_engine::{Command, Outcome};
 use quintet_sim::history::{Answer, Ask, CallId};
+use quintet_types::{Command, Outcome};
 
 use super::node::Node;
 use super::run::{Run, State};

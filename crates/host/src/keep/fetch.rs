@@ -1,11 +1,13 @@
 //! Reading from runs what engines ask for.
 
+use quintet_engine::read_message;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_engine::format::key_hash;
-use quintet_engine::{BlockAt, Found, Message, MessageId, RunId, Want};
+use quintet_engine::{BlockAt, Found, Want};
 use quintet_log::LogError;
 use quintet_log::run::Run;
+use quintet_types::{Message, MessageId, RunId};
 
 use crate::{Core, Shard, Work, locked};
 
@@ -121,7 +123,7 @@ impl Core {
         };
         let mut messages = Vec::with_capacity(block.count() as usize);
         for entry in block.entries() {
-            match Message::decode(entry.payload) {
+            match read_message(entry.payload) {
                 Ok(message) if message.id == MessageId(entry.id) => {
                     messages.push((entry.ordinal, message));
                 }

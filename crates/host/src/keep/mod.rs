@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{ChunkPlace, ColdStats, Home, RunId, Want};
+use quintet_engine::Want;
 use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
+use quintet_types::{ChunkPlace, ColdStats, Home, RunId};
 
 use super::{Core, Signal, Work, locked};
 

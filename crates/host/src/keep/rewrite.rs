@@ -1,13 +1,16 @@
 //! Runs in which little lives are written again.
 
+use quintet_engine::read_message;
+use quintet_engine::write_message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_engine::format::lane_tag;
-use quintet_engine::{Body, EntryFacts, Lane, Message, QueueId, Rewritten, RunId};
+use quintet_engine::{EntryFacts, Rewritten};
 use quintet_log::LogError;
 use quintet_log::run::{Block, Place, Run, RunWriter};
+use quintet_types::{Body, Lane, Message, QueueId, RunId};
 
 use crate::{Core, Work, locked};
 
@@ -132,7 +135,7 @@ impl Core {
                 let read = run.read_block(block.number).ok()?;
                 let mut found: Vec<(u32, Message)> = Vec::new();
                 for entry in read.entries() {
-                    found.push((entry.ordinal, Message::decode(entry.payload).ok()?));
+                    found.push((entry.ordinal, read_message(entry.payload).ok()?));
                 }
                 let shard = self.shards[number].lock_last(Work::Rewrite);
                 found.retain(|(ordinal, _)| shard.engine.is_alive_in(from, *ordinal));
@@ -178,7 +181,7 @@ impl Core {
                 continue;
             };
             payload.clear();
-            match Message::decode(entry.payload) {
+            match read_message(entry.payload) {
                 Ok(Message {
                     body: Body::Small(_),
                     ..
@@ -193,7 +196,7 @@ impl Core {
                         offset: 0,
                         why: "a large body cannot be read".to_owned(),
                     })?);
-                    message.encode(&mut payload);
+                    write_message(&message, &mut payload);
                 }
                 Err(_) => continue,
             }

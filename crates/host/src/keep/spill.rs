@@ -1,12 +1,14 @@
 //! Messages out of memory.
 
+use quintet_engine::write_message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_engine::format::{key_hash, lane_tag};
-use quintet_engine::{Body, ChunkPlace, Home, LargeBody, MessageId, Picked, RunId, Spill, Written};
+use quintet_engine::{Picked, Spill, Written};
 use quintet_log::LogError;
 use quintet_log::run::{Run, RunWriter};
+use quintet_types::{Body, ChunkPlace, Home, LargeBody, MessageId, RunId};
 
 use super::PACE;
 use crate::{Core, Shard, Work, locked};
@@ -243,7 +245,7 @@ impl Core {
             let message = &picked.message;
             payload.clear();
             match &message.body {
-                Body::Small(_) => message.encode(&mut payload),
+                Body::Small(_) => write_message(message, &mut payload),
                 Body::Large(body) => {
                     let body = match self.copy_body(&mut writer, RunId(name.number.0), body)? {
                         Some(body) => body,
@@ -254,7 +256,7 @@ impl Core {
                     };
                     let mut moved = message.clone();
                     moved.body = Body::Large(body);
-                    moved.encode(&mut payload);
+                    write_message(&moved, &mut payload);
                 }
             }
             if payload.len() > quintet_log::run::ENTRY_BYTES_MAX {

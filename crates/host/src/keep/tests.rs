@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{
-    Body, By, Caller, Command, Delivery, How, ListState, MessageId, Name, Outcome, Party, Put,
-    Settings, Take,
-};
 use quintet_log::Storage;
 use quintet_log::run::list_runs;
 use quintet_sim::Random;
 use quintet_sim::disk::{Fault, Keep, SimDisk};
+use quintet_types::{
+    Body, By, Caller, Command, Delivery, How, ListState, MessageId, Name, Outcome, Party, Put,
+    Settings, Take,
+};
 
 use super::Budget;
 use crate::commit::Ending;

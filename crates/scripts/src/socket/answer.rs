@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use crate::admin::{Admin, AdminOp};

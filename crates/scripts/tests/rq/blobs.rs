@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quintet_engine::Settings;
 use quintet_scripts::{Blobs, Method, NewMessage};
 use quintet_sim::door::SimDoor;
+use quintet_types::Settings;
 use tempfile::TempDir;
 
 use crate::common::{World, eventually, options};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quintet_door::Visit;
-use quintet_engine::{Body, Command, Name, Outcome, Put, Settings};
 use quintet_scripts::{Fault, Limits, Method, NewMessage, Options, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
+use quintet_types::{Body, Command, Name, Outcome, Put, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

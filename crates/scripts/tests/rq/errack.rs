@@ -4,12 +4,12 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quintet_engine::{
+use quintet_scripts::{AdminOp, Fault};
+use quintet_sim::door::SimDoor;
+use quintet_types::{
     Attachment, Body, By, Command, MessageId, Ms, Name, Outcome, Past, Put, PutMore, Settings,
     State,
 };
-use quintet_scripts::{AdminOp, Fault};
-use quintet_sim::door::SimDoor;
 use serde_json::json;
 
 use crate::common::{World, eventually, options};

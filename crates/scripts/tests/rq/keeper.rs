@@ -6,11 +6,11 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quintet_engine::{
-    Command, Ms, Name, Outcome, Put, PutMore, Settings, StatsOf, StatsReply, WallAhead,
-};
 use quintet_scripts::{AdminOp, Method, NewMessage, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
+use quintet_types::{
+    Command, Ms, Name, Outcome, Put, PutMore, Settings, StatsOf, StatsReply, WallAhead,
+};
 use serde_json::json;
 
 use crate::common::{World, eventually, options, write_script};
@@ -59,9 +59,9 @@ fn folders_without_a_message_are_swept() {
         .next()
         .and_then(|text| text.parse().ok())
         .expect("a number");
-    let by = quintet_engine::By::Anyone;
+    let by = quintet_types::By::Anyone;
     world.ask(Command::Delete {
-        id: quintet_engine::MessageId(number),
+        id: quintet_types::MessageId(number),
         by,
     });
     eventually("both are gone", || {
@@ -94,7 +94,7 @@ fn files_stay_with_a_message_that_moves() {
         .next()
         .and_then(|text| text.parse().ok())
         .expect("a number");
-    let (id, to) = (quintet_engine::MessageId(number), Name::from("two"));
+    let (id, to) = (quintet_types::MessageId(number), Name::from("two"));
     world.ask(Command::Move { id, to });
     world.rq.admin("two", AdminOp::Resume).expect("resumed");
     let moved = eventually("it is done", || {

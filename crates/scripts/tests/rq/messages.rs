@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use md5::{Digest, Md5};
-use quintet_engine::{
+use quintet_scripts::{AdminOp, Fault, Method, NewMessage};
+use quintet_types::{
     Attachment, Command, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome, Put, PutMore, Take,
 };
-use quintet_scripts::{AdminOp, Fault, Method, NewMessage};
 use serde_json::json;
 
 use crate::common::{World, eventually};
@@ -443,7 +443,7 @@ fn a_wire_taker_has_what_the_script_did_not_get() {
     let lease = LeaseAsk {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(0),
-        back_to: quintet_engine::BackTo::Place,
+        back_to: quintet_types::BackTo::Place,
         held_max: 0,
     };
     let take = Take {

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use quintet_engine::Settings;
 use quintet_scripts::{Method, NewMessage, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
+use quintet_types::Settings;
 use serde_json::json;
 
 use crate::common::{PATIENCE, World, eventually, options, write_script};

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_engine::{Attr, Body, Expiry, Message, Ms, Name, Past, Put, PutMore, State, When};
+use quintet_types::{Attr, Body, Expiry, Message, Ms, Name, Past, Put, PutMore, State, When};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::request::name;

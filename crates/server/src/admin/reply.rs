@@ -1,7 +1,7 @@
 //! Replies of the control channel.
 
 use quintet_door::Setting;
-use quintet_engine::{
+use quintet_types::{
     Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
     TableEntry,
 };

@@ -1,11 +1,11 @@
 //! Requests of the control channel.
 
-use quintet_engine::{
+use quintet_scripts::FOLDER;
+use quintet_types::{
     Attr, BatchAsk, BatchId, Body, By, ByName, Command, Dedupe, Edit, Expiry, Groups, ListState,
     MessageId, Name, NamedAct, OnRepeat, Overrides, Pattern, Peek, Put, PutMore, Scope, StatsOf,
     Take, Tie, Wait, When,
 };
-use quintet_scripts::FOLDER;
 use quintet_wire::{Ask, CronAct, HostAsk, Login, WorkerState};
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -344,7 +344,7 @@ fn take(of: &Value) -> Result<Take, String> {
 
 fn peek(of: &Value) -> Result<Peek, String> {
     if let Some(id) = number(of, "id") {
-        return Ok(Peek::Id(quintet_engine::MessageId(id)));
+        return Ok(Peek::Id(quintet_types::MessageId(id)));
     }
     let queue = queue(of)?;
     match of.get("state").and_then(Value::as_str).unwrap_or("ready") {

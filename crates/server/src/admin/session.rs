@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quintet_engine::{Body, Command, Edit, LargeBody, MessageId, Outcome, Put, Refusal};
+use quintet_types::{Body, Command, Edit, LargeBody, MessageId, Outcome, Put, Refusal};
 use quintet_wire::{
     Ask, Env, Given, HalfClose, Logins, Next, Output, STREAM_OVER, Said, Session, Step,
 };

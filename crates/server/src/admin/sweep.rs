@@ -1,6 +1,6 @@
 //! Acts on many messages, as the control channel says them.
 
-use quintet_engine::{
+use quintet_types::{
     Body, Bound, Command, Cursor, Filter, Lease, MessageId, Name, Sweep, SweepAct, Swept,
 };
 use quintet_wire::Output;
@@ -127,7 +127,7 @@ pub(super) fn write(swept: &Swept, queue: &Name, bodies: Bodies, output: &mut Ou
         let mut value = reply::message(message, queue);
         let follows = bodies.of(&message.body).map_or(0, |body| body.len());
         value["follows"] = follows.into();
-        if message.state == quintet_engine::State::Reserved
+        if message.state == quintet_types::State::Reserved
             && let Some(lease) = leases.next()
         {
             value["lease"] = lease_told(lease);

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, anyhow, bail};
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::Where;
@@ -15,7 +15,7 @@ use crate::config::ADMIN_SOCKET;
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct Refused {
-    /// `quintet_engine::Refusal::code`; empty where there is none.
+    /// `quintet_types::Refusal::code`; empty where there is none.
     pub(super) code: String,
     pub(super) text: String,
 }

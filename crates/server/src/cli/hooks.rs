@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use quintet_engine::Ms;
 use quintet_hooks::trial::{run_once, run_tests};
 use quintet_hooks::{Event, Limits, Program};
+use quintet_types::Ms;
 
 /// What to do with hooks.
 #[derive(clap::Subcommand)]

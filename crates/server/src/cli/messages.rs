@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_engine::{OnRepeat, Refusal, Scope};
+use quintet_types::{OnRepeat, Refusal, Scope};
 use serde_json::{Map, Value, json};
 
 use super::Where;

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use quintet_engine::Body;
 use quintet_host::{Contents, Lost};
 use quintet_log::run::{Run, RunDamage, RunFinding, RunName, RunPart, list_runs};
 use quintet_log::{Disk, LogError};
+use quintet_types::Body;
 use serde_json::{Value, json};
 
 /// All that was found.

@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use quintet_engine::{Name, Pattern, QueueTotals};
+use quintet_types::{Name, Pattern, QueueTotals};
 use serde_json::{Value, json};
 
 use super::Where;

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write, stdout};
 
-use quintet_engine::Name;
+use quintet_types::Name;
 use quintet_web::shown_bytes;
 use ratatui::text::Span;
 

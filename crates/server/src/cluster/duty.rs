@@ -4,17 +4,18 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
-use quintet_engine::Settings;
 use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
+use quintet_types::Settings;
+
+use crate::server::{Order, Server};
 
 use super::copies::Copies;
 use super::lags::Lags;
 use super::mirror::Mirrors;
 use super::runs::Runs;
 use super::{Serving, say, step_down};
-use crate::server::{Order, Server};
 
 /// What the member tells the rest of the process.
 pub(super) struct Told {

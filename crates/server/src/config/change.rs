@@ -1,7 +1,7 @@
 //! Changes to the settings of one queue while the server runs, and who made them.
 
 use quintet_door::{Change, NoChange, SetBy};
-use quintet_engine::{Overrides, QueueSetup, Tags};
+use quintet_types::{Overrides, QueueSetup, Tags};
 
 use super::queues::{QUEUE_SETTINGS, QueueSpec, SET_BY};
 use super::wrong::unknown;

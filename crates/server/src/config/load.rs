@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use quintet_engine::{Name, Overrides};
 use quintet_scripts::rules::toml_error;
+use quintet_types::{Name, Overrides};
 use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;

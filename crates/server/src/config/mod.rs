@@ -26,9 +26,9 @@ mod wrong;
 use std::path::PathBuf;
 
 use quintet_door::Thresholds;
-use quintet_engine::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_hooks::Events;
 use quintet_scripts::QueueConfig;
+use quintet_types::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_wire::Options;
 
 pub(crate) use address::Address;
@@ -379,7 +379,7 @@ impl Config {
             (0, most) => most / 4,
             (bytes, _) => bytes,
         };
-        (bytes / quintet_engine::MARK_BYTES / self.shards.max(1)).max(1)
+        (bytes / quintet_types::MARK_BYTES / self.shards.max(1)).max(1)
     }
 
     /// Bytes all connections together may hold.

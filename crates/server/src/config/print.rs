@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quintet_engine::QueueSettings;
+use quintet_types::QueueSettings;
 use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;

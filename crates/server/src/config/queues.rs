@@ -1,6 +1,6 @@
 //! The settings of queues: `[defaults]` and `[[queue]]`.
 
-use quintet_engine::{
+use quintet_types::{
     DeadLetter, Groups, Name, OnRepeat, Overrides, QueueSettings, Rate, RetryOn, Scope,
     TAGS_BYTES_MAX, Tags, WhenFull,
 };

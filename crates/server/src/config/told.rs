@@ -1,7 +1,7 @@
 //! Settings in force and where each comes from, for those who operate.
 
 use quintet_door::{Setting, Source};
-use quintet_engine::{QueueSettings, QueueSetup};
+use quintet_types::{QueueSettings, QueueSetup};
 
 use super::change::{FIXED, set_by};
 use super::cluster::CLUSTER;
@@ -158,7 +158,7 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
-    use quintet_engine::Overrides;
+    use quintet_types::Overrides;
 
     use super::super::load::from_text;
     use super::*;

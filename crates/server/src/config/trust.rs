@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
-use quintet_engine::Pattern;
 use quintet_trust::{Grant, Holder, Password, Right, Secret, Token, TokenId, User};
+use quintet_types::Pattern;
 
 use super::schema::{bytes, number, text};
 use super::wrong::{Wrong, unknown};

@@ -1,6 +1,6 @@
 //! Sizes and durations as people write them.
 
-use quintet_engine::Rate;
+use quintet_types::Rate;
 
 /// Reads a number of bytes: `4096`, `"64MiB"`, `"1GB"`.
 ///

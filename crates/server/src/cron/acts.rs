@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use quintet_door::{CronAct, CronDone, CronNo, TellCron, TellCrons, Visit};
-use quintet_engine::{Ms, Refusal};
 use quintet_host::locked;
+use quintet_types::{Ms, Refusal};
 
 use super::{Crons, Order};
 use crate::config::CronJob;

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow};
 use quintet_door::{CronAct, CronSeen, LastRun, TellCron, TellCrons};
-use quintet_engine::Ms;
 use quintet_host::{Signal, locked};
+use quintet_types::Ms;
 
 use crate::config::{Config, CronJob};
 use crate::metrics::Point;

@@ -3,8 +3,8 @@
 
 use chrono_tz::Tz;
 use quintet_door::CronAct;
-use quintet_engine::Ms;
 use quintet_hooks::Cron;
+use quintet_types::Ms;
 use serde::{Deserialize, Serialize};
 
 /// A run that is later than this, ms, was missed: the server was down, the

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
 use quintet_door::Visit;
-use quintet_engine::{
+use quintet_host::locked;
+use quintet_types::{
     Command, Compound, Effect, Guard, MessageId, Ms, Name, Outcome, Put, Refusal, TableAsk,
     TableEntry,
 };
-use quintet_host::locked;
 
 use super::plan::{Look, Mark};
 use super::{Known, forgotten, when};

@@ -9,11 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use quintet_door::{History, Rates, Recent, Series, Visit};
-use quintet_engine::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
 use quintet_host::locked;
+use quintet_types::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
 
 use crate::desk::ServerDoor;
 use crate::server::Server;
+
 use rings::{Histories, MINUTE, kept};
 
 /// The file's name in the data directory.

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
 use quintet_door::{History, Rates, Recent, Sample, Series};
-use quintet_engine::{Left, Ms, Name, QueueStats};
+use quintet_types::{Left, Ms, Name, QueueStats};
 
 /// A step of the finer ring, ms.
 pub(crate) const MINUTE: u64 = 60_000;

@@ -1,6 +1,6 @@
 use std::sync::Mutex;
 
-use quintet_engine::{QueueGauges, QueueTotals};
+use quintet_types::{QueueGauges, QueueTotals};
 
 use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use quintet_engine::{Caller, Command, Ms, Name, Outcome, Refusal, TableAsk};
 use quintet_hooks::{Host, Level};
 use quintet_host::{Access, Core, Decided, Need, Trail, locked};
+use quintet_types::{Caller, Command, Ms, Name, Outcome, Refusal, TableAsk};
 
 use crate::server::Server;
 

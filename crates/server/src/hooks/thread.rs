@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quintet_engine::Caller;
 use quintet_hooks::{Event, Who};
 use quintet_host::locked;
+use quintet_types::Caller;
 
 use super::{Runner, stamp};
 use crate::server::Server;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mio::Token;
-use quintet_engine::Caller;
+use quintet_types::Caller;
 
 use super::Stream;
 use super::conn::Conn;

@@ -1,6 +1,6 @@
 //! Acts on queues that the audit writes down.
 
-use quintet_engine::{BatchAsk, Command, Edit, Outcome, Pattern, Subject, TableAsk, Verb};
+use quintet_types::{BatchAsk, Command, Edit, Outcome, Pattern, Subject, TableAsk, Verb};
 use quintet_wire::Given;
 
 /// What an act on queues is written down with.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use quintet_door::{CronDone, CronNo, CronSeen, Did, Reloads, TellWorkers};
-use quintet_engine::{Caller, Party, PartyStats, Principal};
 use quintet_host::PartyKey;
+use quintet_types::{Caller, Party, PartyStats, Principal};
 use quintet_wire::{CronAct, Given, HostAsk, WorkerSeen, WorkerState};
 use serde_json::json;
 

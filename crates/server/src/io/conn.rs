@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quintet_door::ByteBudget;
-use quintet_engine::{Caller, Handed, Outcome};
 use quintet_hooks::Who;
 use quintet_host::Need;
 use quintet_tls::Identity;
+use quintet_types::{Caller, Handed, Outcome};
 use quintet_wire::{Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;

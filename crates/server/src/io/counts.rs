@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{Refusal, Verb};
 use quintet_host::{Distribution, Histogram, TIMES};
+use quintet_types::{Refusal, Verb};
 use quintet_wire::Tally;
 
 /// What requests are, as far as the time they take goes.

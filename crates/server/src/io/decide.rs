@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quintet_door::Did;
-use quintet_engine::{Command, Outcome};
 use quintet_host::{Access, Decided};
+use quintet_types::{Command, Outcome};
 use quintet_wire::{Ask, Given, HostAsk};
 
 use super::acts::{Administers, administers};

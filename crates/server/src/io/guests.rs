@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use quintet_engine::Ms;
 use quintet_host::locked;
+use quintet_types::Ms;
 use quintet_wire::{Worker, WorkerAsk, Workers};
 
 use crate::config::RESERVE;

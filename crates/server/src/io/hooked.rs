@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use quintet_engine::{Command, Delivery};
 use quintet_hooks::{Decided as Hooked, Event, HookReply, Who};
 use quintet_host::{Access, Need};
+use quintet_types::{Command, Delivery};
 use quintet_wire::Given;
 
 use super::conn::{Conn, DueReply, Spoken};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quintet_engine::{Command, Put};
+use quintet_types::{Command, Put};
 use quintet_wire::Ask;
 
 use super::upload::Upload;

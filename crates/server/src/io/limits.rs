@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
-use quintet_engine::{Party, Principal};
 use quintet_host::{Need, PartyKey};
+use quintet_types::{Party, Principal};
 use quintet_wire::{Output, Said};
 
 use super::conn::{Conn, Pause};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quintet_door::Did;
-use quintet_engine::{Delivery, Outcome, Party, Principal, Verb};
 use quintet_hooks::Event;
 use quintet_host::{Need, PartyKey};
+use quintet_types::{Delivery, Outcome, Party, Principal, Verb};
 use quintet_wire::{Given, Login, LoginRefused, Logins};
 
 use super::acts::Administers;

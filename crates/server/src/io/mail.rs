@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mio::Waker;
-use quintet_engine::{Delivery, Party};
 use quintet_host::{Need, Post, locked};
 use quintet_tls::Identity;
+use quintet_types::{Delivery, Party};
 
 use super::{Origin, Stream};
 use crate::clients::Census;

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use quintet_engine::{Handed, LargeBody, Message};
 use quintet_host::BodySource;
 use quintet_log::LogError;
+use quintet_types::{Handed, LargeBody, Message};
 
 use quintet_tls::Scratch;
 use quintet_wire::Output;

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_engine::Principal;
 use quintet_host::{Need, PartyKey};
 use quintet_tls::Failure;
+use quintet_types::Principal;
 use quintet_wire::{Foreign, Http, Said};
 
 use super::counts::Replies;

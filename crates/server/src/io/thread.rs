@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use quintet_door::Did;
-use quintet_engine::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_tls::{Reason, Scratch};
+use quintet_types::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_wire::Ask;
 
 use super::conn::{DueReply, Pause, Phase};
@@ -738,7 +738,7 @@ impl IoThread {
 }
 
 /// The poll token of a connection.
-fn token_of(party: quintet_engine::Party) -> Token {
+fn token_of(party: quintet_types::Party) -> Token {
     let key = PartyKey::of(party);
     Token((key.generation as usize) << 24 | key.slot as usize)
 }

@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{
-    Command, Delivery, LeaseOwner, Name, Outcome, Principal, Refusal, State, Take, Verb,
-};
 use quintet_hooks::Decided as Hooked;
 use quintet_host::Need;
 use quintet_tls::Scratch;
+use quintet_types::{
+    Command, Delivery, LeaseOwner, Name, Outcome, Principal, Refusal, State, Take, Verb,
+};
 use quintet_wire::{
     Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Logins, Next, Session, Step,
 };

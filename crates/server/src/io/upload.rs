@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use quintet_door::{ByteBudget, Share};
-use quintet_engine::{LargeBody, Refusal};
 use quintet_host::{Core, begin_chunk};
 use quintet_log::{FrameBuf, FrameKind};
+use quintet_types::{LargeBody, Refusal};
 
 /// One body that is coming in.
 pub(crate) struct Upload {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use quintet_door::attention::{Findings, Found, Rule};
 use quintet_door::{Door, Visit};
-use quintet_engine::{Command, Left, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
+use quintet_types::{Command, Left, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
 
 use super::Kind;
 use super::exposition::{Family, Text, labels, whole};
@@ -246,7 +246,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use quintet_door::Exposition;
-    use quintet_engine::{Name, QueueTotals};
+    use quintet_types::{Name, QueueTotals};
 
     use super::*;
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use quintet_engine::Account;
 use quintet_host::locked;
 use quintet_trust::LimitTable;
+use quintet_types::Account;
 
 /// Accounts that nothing is counted in are forgotten when twice as many are there as were then; not
 /// below so many.

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use quintet_door::{HeldBack, Share};
-use quintet_engine::{Account, Principal};
 use quintet_host::locked;
 use quintet_trust::{LimitTable, Limits, Place, place_of};
+use quintet_types::{Account, Principal};
 
 use crate::config::Config;
 use crate::metrics::Point;

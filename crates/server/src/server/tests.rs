@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use quintet_door::{BodyBytes, Door as _, Visit, ask};
-use quintet_engine::{
+use quintet_types::{
     BackTo, Body, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Party, Put,
     Refusal, Take, Wait,
 };
@@ -133,7 +133,7 @@ fn a_take_that_waits_is_answered_by_a_later_put() {
         let door = running.door();
         let (tell, told) = channel();
         let party = door.enter(Box::new(|_, _| {}));
-        let caller = quintet_engine::Caller {
+        let caller = quintet_types::Caller {
             party,
             ..Default::default()
         };
@@ -161,7 +161,7 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
     everywhere(|running| {
         let door = running.door();
         let party = door.enter(Box::new(|_, _| {}));
-        let caller = quintet_engine::Caller {
+        let caller = quintet_types::Caller {
             party,
             ..Default::default()
         };
@@ -190,7 +190,7 @@ fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_party() {
     everywhere(|running| {
         let door = running.door();
         let (tell, told) = channel();
-        let arrive = Box::new(move |messages: quintet_engine::Handed, _| {
+        let arrive = Box::new(move |messages: quintet_types::Handed, _| {
             tell.send(Outcome::Messages(messages)).expect("told");
         });
         let party = door.enter(arrive);

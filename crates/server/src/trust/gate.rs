@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use quintet_door::{Did, Share};
-use quintet_engine::{Name, Principal, Verb};
+use quintet_types::{Name, Principal, Verb};
 use quintet_web::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
 use quintet_wire::LoginRefused;
 

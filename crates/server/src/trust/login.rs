@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use quintet_engine::Principal;
 use quintet_host::locked;
 use quintet_trust::{Claim, Fits, Password, Throttle, proof_of_password};
+use quintet_types::Principal;
 use quintet_wire::LoginRefused;
 
 use super::{random, wall_ms};

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
-use quintet_engine::{Name, Permits, Principal, Verb};
 use quintet_host::{Core, locked};
 use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
-use quintet_wire::Logins;
+use quintet_types::{Name, Permits, Principal, Verb};
 
 use crate::config::{Address, Config, Listen, Served, open_to_all};
 use crate::quotas::Quotas;
 use crate::{http, sqs};
+
+use quintet_wire::Logins;
 
 pub(crate) use gate::HttpGate;
 pub(crate) use login::{Begun, Checker, Comes, Told};

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::common::{Data, Server, Start};
-use quintet_engine::shard_of_queue;
+use quintet_types::shard_of_queue;
 
 const SHARDS: usize = 4;
 

@@ -1,6 +1,6 @@
 //! The end of message N.
 
-use quintet_engine::shard_of_queue;
+use quintet_types::shard_of_queue;
 use serde_json::Value;
 
 use crate::common::{Data, Server, Start};

@@ -1,6 +1,6 @@
 //! Acts on stored messages and on queues.
 
-use quintet_engine::{
+use quintet_types::{
     By, Dropped, Edit, Filter, How, ListState, Message, MessageId, Name, Outcome, Overrides, Party,
     Pattern, QueueId, Refusal, Scope, State, Sweep, SweepAct, Swept, Transfer,
 };

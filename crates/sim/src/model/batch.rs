@@ -1,6 +1,6 @@
 //! Batches: counted one member after the other.
 
-use quintet_engine::{
+use quintet_types::{
     BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Callback, Event, MessageId, Ms, NewBatch,
     Outcome, Progress, Put, PutMore, Refusal, Role, Said, Tie, TrackState,
 };
@@ -314,7 +314,7 @@ fn put_of(id: BatchId, event: Event, callback: Callback) -> Put {
         more: Some(Box::new(more)),
         ..Put::new(
             callback.queue,
-            quintet_engine::Body::Small(callback.body.clone()),
+            quintet_types::Body::Small(callback.body.clone()),
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use quintet_engine::{End, GroupLimit, Groups, Message, MessageId, QueueId, State, Take};
+use quintet_types::{End, GroupLimit, Groups, Message, MessageId, QueueId, State, Take};
 
 use super::Model;
 

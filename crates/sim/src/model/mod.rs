@@ -17,7 +17,7 @@ mod track;
 
 use std::collections::BTreeSet;
 
-use quintet_engine::{
+use quintet_types::{
     BackTo, Bound, Command, Message, MessageId, Ms, Name, Outcome, Overrides, Party, QueueId,
     QueueSettings, QueueTotals, Refusal, Scope, Settings, State, Take, Track, WallAhead,
 };
@@ -368,7 +368,7 @@ impl Model {
         for id in held {
             let lease = self.item(id).and_then(|item| item.lease.clone());
             if lease.is_some_and(|lease| lease.bound != Bound::Time) {
-                self.give_back(id, quintet_engine::Return::Lost);
+                self.give_back(id, quintet_types::Return::Lost);
             }
         }
         self.expire_all();

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use quintet_engine::{
-    At, Dedupe, Expiry, Extra, Mark as Kind, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past,
-    Put, QueueId, Refusal, Scope, State, When, WhenFull,
+use quintet_engine::Mark as Kind;
+use quintet_types::{
+    At, Dedupe, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past, Put, QueueId,
+    Refusal, Scope, State, When, WhenFull,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -519,7 +520,7 @@ impl Model {
 }
 
 /// A due time still to come.
-pub(super) fn due(when: When, now: quintet_engine::Ms) -> Option<quintet_engine::Ms> {
+pub(super) fn due(when: When, now: quintet_types::Ms) -> Option<quintet_types::Ms> {
     let at = match when {
         When::Default | When::Now => now,
         When::In(ms) => now + ms,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use quintet_engine::{
+use quintet_types::{
     AttrChange, BackTo, Bound, By, ByName, DeadLetter, How, Message, MessageId, Ms, Name, NamedAct,
     Outcome, Party, QueueId, Refusal, Retry, RetryOn, Return, State, TrackState, Transfer,
 };
@@ -723,7 +723,7 @@ impl Model {
                 || queue
                     .pause
                     .is_some_and(|until| until.is_none_or(|until| until > now))
-                || queue.overrides != quintet_engine::Overrides::default()
+                || queue.overrides != quintet_types::Overrides::default()
                 || self
                     .marks
                     .iter()

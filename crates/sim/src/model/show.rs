@@ -1,6 +1,6 @@
 //! Looking without taking, and numbers.
 
-use quintet_engine::{
+use quintet_types::{
     ListState, Message, MessageId, Outcome, Peek, QueueGauges, QueueId, Refusal, State,
 };
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use quintet_engine::{
+use quintet_types::{
     AT_ONCE_MS, Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Name, Outcome,
     Party, Pick, QueueId, Refusal, Return, State, Take, Wait,
 };
@@ -494,7 +494,7 @@ impl Model {
             until,
             span_ms,
             back_to: match stays {
-                true => quintet_engine::BackTo::Place,
+                true => quintet_types::BackTo::Place,
                 false => ask.back_to,
             },
             turn,

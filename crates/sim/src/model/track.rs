@@ -1,6 +1,6 @@
 //! Tracked messages: one line for each, written again whenever something happens to it.
 
-use quintet_engine::{
+use quintet_types::{
     ByName, Message, MessageId, NamedAct, Outcome, Refusal, State, TRACK_NOTE_BYTES_MAX, Track,
     TrackState,
 };
@@ -29,7 +29,7 @@ impl Model {
         self.tell_as(id, state, self.now);
     }
 
-    fn tell_as(&mut self, id: MessageId, state: TrackState, now: quintet_engine::Ms) {
+    fn tell_as(&mut self, id: MessageId, state: TrackState, now: quintet_types::Ms) {
         let is_tracked = |message: &Message| message.extra.as_ref().is_some_and(|e| e.tracked);
         let Some(message) = self.item(id).map(|item| item.message.clone()) else {
             return;

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use quintet_engine::*;
 use quintet_sim::facts::{decode, encode, survive};
+use quintet_types::*;
 
 use batches::{batch, owed, progress, retry, tie, tracked};
 use settings::overrides;

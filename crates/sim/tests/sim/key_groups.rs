@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use quintet_engine::*;
 use quintet_sim::world::{World, plain};
+use quintet_types::*;
 
 /// How long a lease lasts, and a rest, ms.
 const SPAN: u64 = 10;

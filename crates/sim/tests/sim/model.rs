@@ -12,7 +12,7 @@ mod runs;
 mod world;
 
 use proptest::prelude::*;
-use quintet_engine::{
+use quintet_types::{
     BackTo, BatchAsk, BatchId, Body, Callback, Command, DeadLetter, Dedupe, End, Expiry,
     GroupLimit, Groups, LeaseAsk, LeaseOwner, LeaseTime, Name, NewBatch, OnRepeat, Overrides,
     Pattern, Put, PutMore, Rate, Settings, Take, Wait, When, WhenFull,

@@ -9,6 +9,7 @@ mod world;
 
 use quintet_engine::*;
 use quintet_sim::Random;
+use quintet_types::*;
 
 use world::{Op, World, label};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
 use quintet_door::{Arrive, Door, OnOutcome, StoreError};
-use quintet_engine::{Body, Caller, Command, Ms, Name, Outcome, Party, SweepAct};
 use quintet_sim::door::SimDoor;
+use quintet_types::{Body, Caller, Command, Ms, Name, Outcome, Party, SweepAct};
 use serde_json::json;
 
 use crate::world::{PATIENCE, Served, sim};

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
-use quintet_engine::{BatchAsk, BatchId, Command, Name, Outcome};
+use quintet_types::{BatchAsk, BatchId, Command, Name, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -72,7 +72,7 @@ impl NewBatch {
             let given = given.map(NewCallback::callback).transpose();
             given.map_err(|(name, why)| (format!("{field}.{name}"), why))
         };
-        Ok(BatchAsk::New(Box::new(quintet_engine::NewBatch {
+        Ok(BatchAsk::New(Box::new(quintet_types::NewBatch {
             description: self.description.unwrap_or_default().into_bytes().into(),
             parent,
             complete: callback("complete", self.complete)?,
@@ -82,7 +82,7 @@ impl NewBatch {
 }
 
 impl NewCallback {
-    fn callback(self) -> Result<quintet_engine::Callback, (&'static str, &'static str)> {
+    fn callback(self) -> Result<quintet_types::Callback, (&'static str, &'static str)> {
         let body = match (self.body, self.body_base64) {
             (Some(_), Some(_)) => {
                 return Err(("body_base64", "body or body_base64, not both"));
@@ -98,7 +98,7 @@ impl NewCallback {
             return Err(("name", "255 bytes at most"));
         }
         let attrs = self.headers.into_iter();
-        Ok(quintet_engine::Callback {
+        Ok(quintet_types::Callback {
             queue: Name::of_shown(&self.queue),
             body: body.into(),
             rank: self.rank,
@@ -140,8 +140,8 @@ pub struct Batch {
     pub until_ms: u64,
 }
 
-impl From<quintet_engine::Batch> for Batch {
-    fn from(batch: quintet_engine::Batch) -> Self {
+impl From<quintet_types::Batch> for Batch {
+    fn from(batch: quintet_types::Batch) -> Self {
         let progress = batch.progress;
         Self {
             id: batch.id.to_string(),
@@ -291,7 +291,7 @@ pub(super) async fn act(
 }
 
 /// A batch as its line in JSON.
-pub fn batch_line(batch: quintet_engine::Batch) -> Value {
+pub fn batch_line(batch: quintet_types::Batch) -> Value {
     json!(Batch::from(batch))
 }
 

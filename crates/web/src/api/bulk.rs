@@ -8,7 +8,7 @@ use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::Uri;
 use quintet_door::{ACT_REST, ACT_STEP, Did};
-use quintet_engine::{
+use quintet_types::{
     Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome, Sweep, SweepAct,
 };
 use serde::Serialize;

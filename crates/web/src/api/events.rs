@@ -6,7 +6,7 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
-use quintet_engine::{Command, Name, Outcome, Principal, Refusal, StatsOf, StatsReply};
+use quintet_types::{Command, Name, Outcome, Principal, Refusal, StatsOf, StatsReply};
 
 use super::problem::Problem;
 use super::{Api, read};

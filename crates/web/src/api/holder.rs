@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quintet_engine::{
+use quintet_types::{
     Bound, Cursor, Filter, Lease, ListState, Message, MessageId, Name, Party, State, Sweep,
     SweepAct,
 };

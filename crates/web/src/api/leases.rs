@@ -8,7 +8,7 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
-use quintet_engine::{
+use quintet_types::{
     BackTo, By, Command, Compound, Filter, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
     Party, Sweep, SweepAct, Take, Wait,
 };
@@ -177,7 +177,7 @@ impl Api {
         &self,
         visitor: &Visitor,
         token: &str,
-        command: impl FnOnce(quintet_engine::MessageId) -> Command,
+        command: impl FnOnce(quintet_types::MessageId) -> Command,
     ) -> Result<Response, Problem> {
         let (id, seen) = read::lease(token)?;
         let seen = Some(seen);

@@ -10,11 +10,11 @@ use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_door::{Did, StoreError};
-use quintet_engine::{
+use quintet_scripts::FOLDER;
+use quintet_types::{
     BatchId, Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId,
     Name, Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, Tie, When,
 };
-use quintet_scripts::FOLDER;
 
 use super::path::Path;
 use super::problem::Problem;

@@ -35,7 +35,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use hyper::header::RETRY_AFTER;
 use quintet_door::{Door, Share};
-use quintet_engine::{
+use quintet_types::{
     Caller, Command, Handed, Name, Outcome, Party, Principal, Sweep, Swept, Take, Wait,
 };
 use tokio::sync::oneshot;

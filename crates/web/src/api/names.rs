@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use quintet_engine::{By, ByName, Command, Name, NamedAct, Outcome, Track};
+use quintet_types::{By, ByName, Command, Name, NamedAct, Outcome, Track};
 use serde_json::{Value, json};
 
 use super::path::Path;

@@ -7,7 +7,7 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
 use quintet_door::Share;
-use quintet_engine::{
+use quintet_types::{
     Cursor, Filter, ListState, Message, Name, Order, QueueStats, Sweep, SweepAct, Verb,
 };
 
@@ -247,11 +247,7 @@ impl Api {
                                 // What stands behind it is behind everything of this lane.
                                 let end = Cursor {
                                     held_back: true,
-                                    order: (
-                                        u32::MAX,
-                                        i64::MAX,
-                                        quintet_engine::MessageId(u64::MAX),
-                                    ),
+                                    order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),
                                 };
                                 at.inside = Some((stats.name.clone(), state, end));
                                 found.next = Some(at.text());
@@ -412,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_as_it_was_written() {
-        let order = (7, -9, quintet_engine::MessageId(3));
+        let order = (7, -9, quintet_types::MessageId(3));
         let cursor = Cursor {
             held_back: false,
             order,

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use quintet_door::{CronNo, NoChange};
-use quintet_engine::{MessageId, Name, Refusal};
+use quintet_types::{MessageId, Name, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
 

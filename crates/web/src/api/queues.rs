@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_engine::{Command, QueueStats, WallAhead};
+use quintet_types::{Command, QueueStats, WallAhead};
 use serde_json::Value;
 
 use super::path::Path;

@@ -4,7 +4,7 @@ use axum::extract::Request;
 use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
-use quintet_engine::{ListState, Message, MessageId, Name, QueueId, Seen, State};
+use quintet_types::{ListState, Message, MessageId, Name, QueueId, Seen, State};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use quintet_door::ACT_STEP;
-use quintet_engine::{
+use quintet_types::{
     BackTo, By, Caller, Command, Compound, Filter, Guard, How, ListState, Message, MessageId,
     Outcome, Party, Seen, Sweep, SweepAct, When,
 };

@@ -6,7 +6,7 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use quintet_door::Order;
-use quintet_engine::{QueueGauges, QueueTotals, Refusal};
+use quintet_types::{QueueGauges, QueueTotals, Refusal};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 

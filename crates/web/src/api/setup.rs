@@ -9,7 +9,7 @@ use axum::response::Response;
 use hyper::Uri;
 use hyper::header::{ETAG, HeaderValue};
 use quintet_door::{Change, Setting};
-use quintet_engine::{Command, Name, QueueSetup, Refusal};
+use quintet_types::{Command, Name, QueueSetup, Refusal};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -1,6 +1,6 @@
 //! Numbers asked for on behalf of a visitor.
 
-use quintet_engine::{
+use quintet_types::{
     Command, Name, Outcome, QueuePage, QueueSetup, QueueStats, ShardStats, StatsOf, StatsReply,
 };
 

@@ -6,7 +6,7 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
 use quintet_door::{Followed, Happened};
-use quintet_engine::{Filter, ListState, Refusal, Sweep, SweepAct};
+use quintet_types::{Filter, ListState, Refusal, Sweep, SweepAct};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use quintet_door::words;
-use quintet_engine::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb, WallAhead};
+use quintet_types::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb, WallAhead};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -116,7 +116,7 @@ impl Api {
             None => visitor.may_server(),
         };
         if !may {
-            return Err(Problem::refused(quintet_engine::Refusal::NotPermitted));
+            return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
         }
         let by = match end.by {
             Some(caller) => {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::attention::why_slow;
 use quintet_door::{History, Rates, Recent, Series};
-use quintet_engine::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
+use quintet_types::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -80,7 +80,7 @@ pub(crate) enum Until {
     Done,
 }
 
-impl From<Until> for quintet_engine::Scope {
+impl From<Until> for quintet_types::Scope {
     fn from(until: Until) -> Self {
         match until {
             Until::Time => Self::Window,
@@ -103,7 +103,7 @@ pub(crate) enum Repeat {
     Replace,
 }
 
-impl From<Repeat> for quintet_engine::OnRepeat {
+impl From<Repeat> for quintet_types::OnRepeat {
     fn from(repeat: Repeat) -> Self {
         match repeat {
             Repeat::Refuse => Self::Refuse,
@@ -600,7 +600,7 @@ fn text_of(bytes: &[u8]) -> Option<String> {
 }
 
 impl Shown {
-    pub(super) fn of(message: &Message, queue: &Name, now: quintet_engine::Ms) -> Self {
+    pub(super) fn of(message: &Message, queue: &Name, now: quintet_types::Ms) -> Self {
         let extra = message.extra.as_deref();
         let attrs = extra.map_or(&[][..], |extra| &extra.attrs);
         let small = message.body.as_small();
@@ -651,7 +651,7 @@ impl Shown {
     }
 
     /// With the token of the lease it was just given.
-    pub(super) fn leased(message: &Message, queue: &Name, now: quintet_engine::Ms) -> Self {
+    pub(super) fn leased(message: &Message, queue: &Name, now: quintet_types::Ms) -> Self {
         Self {
             lease: Some(token(message)),
             ..Self::of(message, queue, now)
@@ -678,8 +678,8 @@ pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>, recent: Option<&Re
     map.insert("out_per_s".into(), rates.map(|[_, out]| out).into());
     map.insert("left_per_s".into(), left.into());
     map.insert("why_slow".into(), why_slow(stats, recent).into());
-    let gauges = quintet_engine::QueueGauges::NAMES.iter();
-    let totals = quintet_engine::QueueTotals::NAMES.iter();
+    let gauges = quintet_types::QueueGauges::NAMES.iter();
+    let totals = quintet_types::QueueTotals::NAMES.iter();
     let gauges = gauges.zip(stats.gauges.values());
     map.extend(gauges.map(|(name, value)| ((*name).to_owned(), value.into())));
     let totals = totals.zip(stats.totals.values());

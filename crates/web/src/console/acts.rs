@@ -11,7 +11,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{ACT_REST, ACT_STEP, Did};
-use quintet_engine::{
+use quintet_types::{
     By, Command, Filter, How, MessageId, Ms, Name, Refusal, Sweep, SweepAct, When,
 };
 

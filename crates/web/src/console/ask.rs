@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{Filter, ListState, MessageId, Ms, Name, Principal, Sweep, SweepAct, Verb};
+use quintet_types::{Filter, ListState, MessageId, Ms, Name, Principal, Sweep, SweepAct, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Which};
@@ -221,7 +221,7 @@ pub(super) async fn page(
     let form = asked.query()?;
     let ids = ids(&form)?;
     if !asked.visitor.may_to(act.verb(!ids.is_empty()), &queue) {
-        return Err(Problem::refused(quintet_engine::Refusal::NotPermitted));
+        return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
     }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
         let note = "Nothing was selected.".to_owned();

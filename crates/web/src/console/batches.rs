@@ -5,7 +5,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{
+use quintet_types::{
     Batch, BatchAsk, BatchId, Callback, Command, Event, Ms, Outcome, Role, Said, Tie,
 };
 
@@ -254,7 +254,7 @@ pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Respo
     let door = asked.console.api.door();
     let now = door.now();
     // What is stored is engine time; people read the wall clock.
-    let ahead = quintet_engine::WallAhead::between(now, door.wall());
+    let ahead = quintet_types::WallAhead::between(now, door.wall());
     let wall = |at: Ms| words::moment(ahead.wall_at(at).0);
     let progress = &batch.progress;
     let children = match (progress.children_running, progress.children_pending) {

@@ -1,7 +1,7 @@
 //! A message's body, as text, JSON and bytes.
 
 use axum::response::Response;
-use quintet_engine::Verb;
+use quintet_types::Verb;
 
 use super::Asked;
 use super::names::{self, Piece};

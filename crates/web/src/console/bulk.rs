@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Did;
-use quintet_engine::{Command, Filter, ListState, Name, QueueStats, Verb};
+use quintet_types::{Command, Filter, ListState, Name, QueueStats, Verb};
 
 use super::acts;
 use super::ask::{self, Act, Question};

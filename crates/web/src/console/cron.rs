@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::CronAct;
-use quintet_engine::Name;
+use quintet_types::Name;
 
 use super::frame::Frame;
 use super::names::{Named, seen};

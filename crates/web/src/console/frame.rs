@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::header::{ACCEPT, COOKIE};
 use hyper::{HeaderMap, StatusCode};
 use quintet_door::Parts;
-use quintet_engine::Principal;
+use quintet_types::Principal;
 
 use super::names::Named;
 use super::{Console, assets, words};

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Did;
-use quintet_engine::{
+use quintet_types::{
     Filter, Lease, ListState, Message, MessageId, Ms, Name, Sweep, SweepAct, Verb,
 };
 

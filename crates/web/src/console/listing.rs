@@ -1,6 +1,6 @@
 //! Messages of one state, a page at a time.
 
-use quintet_engine::{Bound, Filter, Lease, ListState, Message, Ms, Name, State, Sweep, SweepAct};
+use quintet_types::{Bound, Filter, Lease, ListState, Message, Ms, Name, State, Sweep, SweepAct};
 
 use super::names::{self, Named, Piece};
 use super::{Asked, words};

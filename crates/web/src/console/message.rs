@@ -6,7 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::trace::TRACEPARENT;
-use quintet_engine::{Lease, ListState, Message, Ms};
+use quintet_types::{Lease, ListState, Message, Ms};
 
 use super::batches::{self, Member};
 use super::body::{self, Node, SHOWN, WHOLE};
@@ -178,7 +178,7 @@ fn past(
     held: Option<(Holder, Lease)>,
 ) -> Vec<(String, Vec<Piece>)> {
     let door = asked.console.api.door();
-    let ahead = quintet_engine::WallAhead::between(door.now(), door.wall());
+    let ahead = quintet_types::WallAhead::between(door.now(), door.wall());
     let mut all = vec![(message.created, "put".as_bytes().to_vec())];
     let mut then = |at: Ms, says: &str, why: &[u8]| {
         let mut text = says.as_bytes().to_vec();
@@ -238,7 +238,7 @@ fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {
     let ahead = asked.console.api.door();
     let wall = move |at: Ms| {
         // What is stored is engine time; people read the wall clock.
-        let ahead = quintet_engine::WallAhead::between(ahead.now(), ahead.wall());
+        let ahead = quintet_types::WallAhead::between(ahead.now(), ahead.wall());
         words::moment(ahead.wall_at(at).0)
     };
     let extra = message.extra.as_deref();

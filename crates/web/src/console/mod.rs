@@ -49,7 +49,7 @@ use axum::{Router, middleware};
 use hyper::Uri;
 use hyper::http::request::Parts;
 use quintet_door::Did;
-use quintet_engine::{
+use quintet_types::{
     Command, Message, MessageId, Name, Outcome, Peek, Principal, QueuePage, QueueStats, Sweep,
     Swept,
 };

@@ -1,6 +1,6 @@
 //! Names and bodies, which are bytes, in addresses and on pages.
 
-use quintet_engine::Name;
+use quintet_types::Name;
 
 /// A part of what is shown: text, or bytes that are shown as `\xNN`.
 #[derive(Clone, PartialEq, Eq, Debug)]

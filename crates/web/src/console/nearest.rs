@@ -1,6 +1,6 @@
 //! Queues whose names are most like one that is not there.
 
-use quintet_engine::{Name, Refusal};
+use quintet_types::{Name, Refusal};
 
 use super::Asked;
 use crate::api::Problem;

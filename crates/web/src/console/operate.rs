@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{AuditLine, HookEvent, Order, Setting, Source};
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 
 use super::frame::Frame;
 use super::names::seen;

@@ -7,7 +7,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::attention::{Finding, Findings, Level, Rule, Thresholds};
 use quintet_door::{Door, Rates, Recent, Series};
-use quintet_engine::{
+use quintet_types::{
     BatchAsk, BatchId, Command, Left, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
 };
 

@@ -1,7 +1,7 @@
 //! A queue's history as pages show it.
 
 use quintet_door::{Door, History, Rates, Sample, Series};
-use quintet_engine::{QueueStats, WallAhead};
+use quintet_types::{QueueStats, WallAhead};
 
 use super::graph::{self, Chart, Line, Spark, Times, Unit};
 use super::words;

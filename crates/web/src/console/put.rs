@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
 use quintet_door::Did;
-use quintet_engine::{Body, Command, Edit, Message, Name, Outcome, Refusal, Verb, When};
+use quintet_types::{Body, Command, Edit, Message, Name, Outcome, Refusal, Verb, When};
 
 use super::frame::Frame;
 use super::names::{self, Named};

@@ -5,7 +5,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Rates;
 use quintet_door::attention::{Finding, Level, Rule, why_slow};
-use quintet_engine::{Groups, ListState, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
+use quintet_types::{Groups, ListState, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
 
 use super::frame::Frame;
 use super::graph::Chart;
@@ -44,7 +44,7 @@ pub(super) struct May {
 }
 
 impl May {
-    pub(super) fn of(visitor: &Visitor, queue: &quintet_engine::Name) -> Self {
+    pub(super) fn of(visitor: &Visitor, queue: &quintet_types::Name) -> Self {
         let may = |verb| visitor.may_to(verb, queue);
         Self {
             put: may(Verb::Put),

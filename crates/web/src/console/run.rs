@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use axum::response::{IntoResponse as _, Response};
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode};
-use quintet_engine::{ListState, Message, Name, Verb};
+use quintet_types::{ListState, Message, Name, Verb};
 
 use super::ansi::{self, Run};
 use super::{Asked, listing, words};

@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{ListState, Name, QueueStats, Verb};
 use quintet_scripts::{Admin, Scripted};
+use quintet_types::{ListState, Name, QueueStats, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named, Piece};

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{SetBy, Setting, Source};
-use quintet_engine::{Name, QueueSetup, Verb};
+use quintet_types::{Name, QueueSetup, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};

@@ -4,7 +4,7 @@
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{Name, Verb};
+use quintet_types::{Name, Verb};
 
 use super::Asked;
 use super::frame::Frame;

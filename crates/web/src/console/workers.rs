@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::WorkerAct;
-use quintet_engine::Name;
+use quintet_types::Name;
 use serde::Deserialize;
 
 use super::frame::Frame;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quintet_door::Rates;
-use quintet_engine::QueueStats;
+use quintet_types::QueueStats;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{HeaderMap, StatusCode};
-use quintet_engine::Refusal;
 use quintet_scripts::{Attached, Fault, Rq};
+use quintet_types::Refusal;
 use serde_json::json;
 
 use super::{escaped, existing, messages::gone, problem};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_engine::Refusal;
 use quintet_scripts::{AdminOp, Fault, QueueConfig};
+use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::{escaped, problem};

@@ -6,8 +6,8 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_engine::{Refusal, Verb};
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
+use quintet_types::{Refusal, Verb};
 use serde_json::{Map, Value, json};
 
 use super::{escaped, existing, problem};

@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
-use quintet_engine::Refusal;
 use quintet_scripts::{Fault, Rq};
+use quintet_types::Refusal;
 
 use crate::app::App;
 use crate::reply::Problem;

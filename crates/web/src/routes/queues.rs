@@ -6,8 +6,8 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_engine::Verb;
 use quintet_scripts::{QueueInfo, ROUTER, Rq, STATES};
+use quintet_types::Verb;
 use serde_json::{Value, json};
 
 use super::{escaped, problem};

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::Uri;
-use quintet_engine::Verb;
+use quintet_types::Verb;
 use serde_json::Value;
 
 use super::problem;

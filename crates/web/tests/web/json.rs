@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use quintet_door::Door as _;
-use quintet_engine::{Body, By, Caller, Command, How, MessageId, Outcome, Put, PutMore};
+use quintet_types::{Body, By, Caller, Command, How, MessageId, Outcome, Put, PutMore};
 use serde_json::{Value, json};
 
 use crate::common::{Reply, World};

@@ -1,6 +1,6 @@
 //! What requests are owed, and how it is written.
 
-use quintet_engine::{Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
+use quintet_types::{Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
 
 use super::names;
 use super::stats::{self, Tubes};

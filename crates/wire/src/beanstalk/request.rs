@@ -1,6 +1,6 @@
 //! Reading a command line.
 
-use quintet_engine::{
+use quintet_types::{
     BackTo, BatchAsk, BatchId, By, ByName, Command, Event, How, LeaseAsk, LeaseOwner, LeaseTime,
     MESSAGE_NAME_BYTES_MAX, MessageId, Name, NamedAct, Peek, StatsOf, Wait, When,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
-use quintet_engine::{
+use quintet_types::{
     BatchAsk, BatchId, Body, Callback, Command, Dedupe, Event, LargeBody, ListState, NewBatch,
     Outcome, Put, Refusal, Tie,
 };

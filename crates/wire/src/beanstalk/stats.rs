@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Batch, MessageStats, Ms, Name, QueueStats, Track};
+use quintet_types::{Batch, MessageStats, Ms, Name, QueueStats, Track};
 
 use super::names::{DEFAULT, is_tube};
 use super::{Count, Shared, TALLY_NAMES};
@@ -210,7 +210,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-fn jobs(yaml: &mut Yaml, held: &quintet_engine::QueueGauges) {
+fn jobs(yaml: &mut Yaml, held: &quintet_types::QueueGauges) {
     yaml.pair("current-jobs-urgent", held.urgent);
     yaml.pair("current-jobs-ready", held.ready);
     yaml.pair("current-jobs-reserved", held.reserved);

@@ -1,7 +1,7 @@
 //! Requests that take several commands: kicks of many jobs, and numbers of
 //! tubes, which come page by page.
 
-use quintet_engine::{
+use quintet_types::{
     Command, ListState, MESSAGES_PER_STEP, Ms, Outcome, QueuePage, StatsOf, StatsReply,
 };
 

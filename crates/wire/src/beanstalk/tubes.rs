@@ -1,6 +1,6 @@
 //! The tubes a connection uses and watches.
 
-use quintet_engine::{Command, ListState, Name, Take, Wait};
+use quintet_types::{Command, ListState, Name, Take, Wait};
 
 use super::names::DEFAULT;
 use super::reply::{self, BeanstalkReply};

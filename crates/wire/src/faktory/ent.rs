@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use quintet_engine::{
+use quintet_types::{
     Batch, BatchAsk, BatchId, ByName, Callback, Command, Dedupe, Expiry, Ms, Name, NamedAct,
     NewBatch, OnRepeat, Outcome, Said, Scope, Tie, Track, TrackState,
 };
@@ -299,7 +299,7 @@ pub(super) fn of_job(jid: &str, act: NamedAct) -> Command {
     Command::ByName(Box::new(ByName {
         queue: None,
         name: jid.as_bytes().into(),
-        by: quintet_engine::By::Bearer,
+        by: quintet_types::By::Bearer,
         act,
     }))
 }

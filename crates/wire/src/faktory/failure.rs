@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use quintet_engine::{Backoff, Command, Edit, Message, MessageId, Ms, Retry, State};
+use quintet_types::{Backoff, Command, Edit, Message, MessageId, Ms, Retry, State};
 
 use super::job::{RETRY, string, string_member, time_member};
 use super::json::{self, Kind, Value};
@@ -195,7 +195,7 @@ fn count_of(failure: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use quintet_engine::{At, Body};
+    use quintet_types::{At, Body};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quintet_engine::{Command, Outcome, QueueStats};
+use quintet_types::{Command, Outcome, QueueStats};
 
 use super::queues::{page, page_of};
 use super::{Shared, job, json, moment};
@@ -80,7 +80,7 @@ impl Info {
     }
 
     /// All of it.
-    pub(super) fn text(&self, shared: &Shared, now: quintet_engine::Ms) -> String {
+    pub(super) fn text(&self, shared: &Shared, now: quintet_types::Ms) -> String {
         let mut out = "{\"now\":\"".to_owned();
         moment::write(now, &mut out);
         let clock = out[out.len() - 13..out.len() - 5].to_owned();

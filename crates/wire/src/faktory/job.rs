@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quintet_engine::{MessageId, Ms};
+use quintet_types::{MessageId, Ms};
 
 use super::json::{self, Kind, Value};
 use super::moment;

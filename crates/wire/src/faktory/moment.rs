@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quintet_engine::Ms;
+use quintet_types::Ms;
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use quintet_engine::{
+use quintet_types::{
     By, Command, Cursor, Filter, How, ListState, Message, Ms, Name, Outcome, Sweep, SweepAct,
 };
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use quintet_engine::{Command, Name, Outcome, QueuePage, StatsOf, StatsReply};
+use quintet_types::{Command, Name, Outcome, QueuePage, StatsOf, StatsReply};
 
 use super::job;
 use super::json;

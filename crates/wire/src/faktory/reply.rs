@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use quintet_engine::{Command, How, MessageId, Ms, Outcome, Put, Refusal};
+use quintet_types::{Command, How, MessageId, Ms, Outcome, Put, Refusal};
 
 use super::ent::Told;
 use super::info::Info;
@@ -227,7 +227,7 @@ pub(super) fn fetched(given: &Given, jobtype: &str, now: Ms, output: &mut Output
 
 #[cfg(test)]
 mod tests {
-    use quintet_engine::Body;
+    use quintet_types::Body;
 
     use super::*;
 

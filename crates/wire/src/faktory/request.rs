@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use quintet_engine::Name;
+use quintet_types::Name;
 
 use super::Count;
 use super::ent::{self, Batches, Tracking};

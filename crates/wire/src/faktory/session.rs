@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use quintet_engine::{
+use quintet_types::{
     BackTo, Body, By, ByName, Command, How, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Ms, Name,
     NamedAct, Outcome, Pattern, Pick, Put, PutMore, RANK_DEFAULT, Refusal, Take, Wait, When,
 };

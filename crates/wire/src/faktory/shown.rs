@@ -1,6 +1,6 @@
 //! Messages as workers are shown them.
 
-use quintet_engine::{BATCH, Body, Message, Ms, Name};
+use quintet_types::{BATCH, Body, Message, Ms, Name};
 
 use super::failure;
 use super::job::{self, Beside};

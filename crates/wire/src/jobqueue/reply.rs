@@ -1,6 +1,6 @@
 //! What requests are owed, and how it is written.
 
-use quintet_engine::{Message, Outcome, Refusal};
+use quintet_types::{Message, Outcome, Refusal};
 
 use super::Count;
 use crate::foreign::Foreign;

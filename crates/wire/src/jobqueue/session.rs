@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_engine::{
+use quintet_types::{
     BackTo, Body, By, Command, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Put,
     Refusal, Take, Wait,
 };

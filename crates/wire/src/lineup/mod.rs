@@ -9,7 +9,7 @@ mod session;
 
 use std::sync::Arc;
 
-use quintet_engine::Name;
+use quintet_types::Name;
 
 use crate::session::Session;
 use crate::voice::{Listener, OptionSpec, Options, Value, Voice};

@@ -1,6 +1,6 @@
 //! What requests are owed, and how it is written.
 
-use quintet_engine::{Outcome, Refusal};
+use quintet_types::{Outcome, Refusal};
 
 use super::Count;
 use super::request::INVALID;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memchr::memchr;
-use quintet_engine::{Body, Command, LargeBody, Put, Refusal, Take};
+use quintet_types::{Body, Command, LargeBody, Put, Refusal, Take};
 
 use super::reply::{CRLF, LineupReply, error, push_error};
 use super::request::{INVALID, Request, parse};

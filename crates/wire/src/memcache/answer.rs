@@ -1,6 +1,6 @@
 //! The replies, one by one.
 
-use quintet_engine::{Command, Handed, Name, Outcome, Refusal, StatsOf, StatsReply};
+use quintet_types::{Command, Handed, Name, Outcome, Refusal, StatsOf, StatsReply};
 
 use super::meta_reply::{MetaReply, MetaTo};
 use super::reply::{Listing, MemcacheReply, Monitor, not_stored, refused, server_error};

@@ -1,6 +1,6 @@
 //! The replies of memcached's binary protocol, one by one.
 
-use quintet_engine::{Body, Command, Outcome, Refusal, StatsOf, StatsReply};
+use quintet_types::{Body, Command, Outcome, Refusal, StatsOf, StatsReply};
 
 use super::binary_reply::{BinaryReply, Head, Status, What};
 use super::reply::{Listing, MemcacheReply, not_stored};

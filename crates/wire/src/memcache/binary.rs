@@ -1,7 +1,7 @@
 //! Requests of memcached's binary protocol. What they mean of a queue is in
 //! `docs/voices/memcache.md`.
 
-use quintet_engine::{Command, Name};
+use quintet_types::{Command, Name};
 
 use super::Count;
 use super::binary_reply::{HEAD, Head, REQUEST, Status, What};

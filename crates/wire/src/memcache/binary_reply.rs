@@ -1,7 +1,7 @@
 //! memcached's binary protocol: what is remembered of a request until its
 //! reply is written, and the form of replies.
 
-use quintet_engine::{Body, Refusal};
+use quintet_types::{Body, Refusal};
 
 use super::opcode;
 use crate::output::Output;

@@ -1,6 +1,6 @@
 //! Reading a command line: words, queue names, options, numbers.
 
-use quintet_engine::{Expiry, Ms};
+use quintet_types::{Expiry, Ms};
 
 use super::reply::Fault;
 

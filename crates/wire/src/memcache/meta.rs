@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_engine::{Command, Expiry, Name, StatsOf};
+use quintet_types::{Command, Expiry, Name, StatsOf};
 
 use super::Count;
 use super::line::{GetOptions, Target, Words, expiry, number};

@@ -20,7 +20,7 @@ mod stats;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use quintet_engine::{BackTo, LeaseAsk, LeaseOwner, LeaseTime};
+use quintet_types::{BackTo, LeaseAsk, LeaseOwner, LeaseTime};
 
 use crate::session::Session;
 use crate::voice::{Listener, OptionSpec, Options, Value, Voice};

@@ -1,7 +1,7 @@
 //! What is remembered of a request until its reply is written, and the texts
 //! of errors.
 
-use quintet_engine::{Command, Ms, Name, Refusal, Take, Wait};
+use quintet_types::{Command, Ms, Name, Refusal, Take, Wait};
 
 use super::binary_reply::{BinaryReply, Head, What};
 use super::meta_reply::MetaReply;

@@ -1,6 +1,6 @@
 //! The commands, one by one.
 
-use quintet_engine::{BackTo, Command, How, Name, Take, Wait, When};
+use quintet_types::{BackTo, Command, How, Name, Take, Wait, When};
 
 use super::line::{Announced, GetOptions, Target, Words, number};
 use super::reply::{Fault, MemcacheReply, Monitor};

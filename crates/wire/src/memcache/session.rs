@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quintet_engine::{Body, Command, Expiry, LargeBody, Name, Put, Refusal, When};
+use quintet_types::{Body, Command, Expiry, LargeBody, Name, Put, Refusal, When};
 
 use super::answer::END;
 use super::answer_binary;

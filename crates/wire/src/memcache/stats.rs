@@ -1,6 +1,6 @@
 //! The numbers Kestrel shows, under its names.
 
-use quintet_engine::{Name, QueueStats};
+use quintet_types::{Name, QueueStats};
 
 use super::Count;
 use super::reply::Listing;
@@ -118,7 +118,7 @@ fn numbers(queue: &QueueStats, listing: &Listing) -> [(&'static str, u64); 16] {
     ]
 }
 
-fn waiting(gauges: &quintet_engine::QueueGauges) -> u64 {
+fn waiting(gauges: &quintet_types::QueueGauges) -> u64 {
     gauges.ready + gauges.held_back + gauges.delayed
 }
 

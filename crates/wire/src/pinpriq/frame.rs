@@ -7,7 +7,7 @@
 //! | ready | `41` |
 //! | group | `count(2)`, then each packet: `keylen(2) paylen(2) key payload` |
 
-use quintet_engine::Message;
+use quintet_types::Message;
 
 use crate::output::Output;
 

@@ -8,7 +8,7 @@ mod session;
 
 use std::sync::Arc;
 
-use quintet_engine::{End, Expiry, GroupLimit, Take};
+use quintet_types::{End, Expiry, GroupLimit, Take};
 
 use crate::session::Session;
 use crate::voice::{Listener, OptionSpec, Options, Value, Voice};

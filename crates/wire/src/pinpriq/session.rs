@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quintet_engine::{
-    Body, Command, Expiry, LargeBody, Name, Outcome, Put, PutMore, Refusal, Take,
-};
+use quintet_types::{Body, Command, Expiry, LargeBody, Name, Outcome, Put, PutMore, Refusal, Take};
 
 use super::frame::{self, Frame, Push, Verb};
 use super::{Count, Shared};

@@ -1,6 +1,6 @@
 //! How the voices that can let a client log in do.
 
-use quintet_engine::{MessageId, Ms, Name, Outcome, Refusal};
+use quintet_types::{MessageId, Ms, Name, Outcome, Refusal};
 use quintet_wire::{
     Ask, Env, Given, LoginRefused, Logins, Options, Output, Session, Step, Tally, VOICES,
 };

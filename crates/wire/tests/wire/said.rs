@@ -1,6 +1,6 @@
 //! What a hook says to a request, in each voice's own form.
 
-use quintet_engine::{Ms, Name, Outcome, Refusal};
+use quintet_types::{Ms, Name, Outcome, Refusal};
 use quintet_wire::{
     Ask, Env, Given, Logins, Next, Options, Output, Said, Session, Step, Tally, VOICES,
 };

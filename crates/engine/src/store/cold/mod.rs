@@ -14,12 +14,13 @@ pub(crate) use run::{Cold, ColdBlock, Shelf};
 pub(crate) use shelf::{QueueCold, Shelved};
 
 use super::Durable;
-use crate::body::Body;
-use crate::cold::{Block, BlockAt, ColdStats, Lane, Order, RunId, URGENT_BELOW};
+use quintet_types::{
+    At, Body, ColdStats, Home, Lane, Message, MessageId, Ms, Order, QueueId, RunId, State,
+};
+
+use crate::cold::{Block, BlockAt, URGENT_BELOW};
 use crate::fact::Fact;
-use crate::message::{At, Home, Message, MessageId, QueueId, State};
 use crate::store::key_groups::Survey;
-use crate::time::Ms;
 
 impl Durable {
     /// A block of a run is in force: its messages leave memory.

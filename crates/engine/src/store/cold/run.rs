@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cold::{Block, BlockAt, RunId};
-use crate::message::MessageId;
-use crate::time::Ms;
+use quintet_types::{MessageId, Ms, RunId};
+
+use crate::cold::{Block, BlockAt};
 
 /// Whether a block's messages are in memory too. Volatile.
 #[derive(Debug, Default)]

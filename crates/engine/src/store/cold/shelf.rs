@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::Bound as Edge;
 
-use crate::cold::{Block, BlockAt, Lane, Order};
-use crate::message::MessageId;
+use quintet_types::{Lane, MessageId, Order};
+
+use crate::cold::{Block, BlockAt};
 use crate::store::Durable;
 use crate::store::key_groups::Survey;
 
@@ -245,10 +246,10 @@ impl QueueCold {
 }
 
 const LOWEST: BlockAt = BlockAt {
-    run: crate::cold::RunId(0),
+    run: quintet_types::RunId(0),
     ordinal: 0,
 };
 const HIGHEST: BlockAt = BlockAt {
-    run: crate::cold::RunId(u32::MAX),
+    run: quintet_types::RunId(u32::MAX),
     ordinal: u32::MAX,
 };

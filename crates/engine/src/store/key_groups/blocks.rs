@@ -6,8 +6,9 @@ use hashbrown::HashMap;
 
 use super::super::{Hash, Order};
 use super::{Building, Head, KNOWN_MAX, KeyGroups, Looked, Pos, Seat};
-use crate::cold::{Block, BlockAt, Lane};
-use crate::message::Message;
+use quintet_types::{Lane, Message};
+
+use crate::cold::{Block, BlockAt};
 
 /// What is in a block, as it was in memory.
 #[derive(Debug, Default)]

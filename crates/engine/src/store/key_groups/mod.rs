@@ -32,11 +32,10 @@ pub(super) use blocks::Survey;
 pub(crate) use order::Walk;
 
 use super::{Ascending, Hash, Order};
-use crate::cold::{BlockAt, Lane};
-use crate::message::{Message, MessageId};
+use quintet_types::{Groups, Lane, Message, MessageId, Ms, QueueSettings};
+
+use crate::cold::BlockAt;
 use crate::pace::{Pace, Speed};
-use crate::settings::{Groups, QueueSettings};
-use crate::time::Ms;
 
 /// A key of fewer messages under leases is never noisy.
 const NOISY_LEAST: u64 = 30;
@@ -72,7 +71,7 @@ impl Rules {
         let rules = Self {
             groups: settings.groups,
             in_flight_max: settings.key_in_flight_max,
-            speed: settings.key_take_speed(),
+            speed: Speed::of_keys(settings),
         };
         let limits = rules.in_flight_max > 0 || rules.is_paced();
         (rules.groups != Groups::None || limits).then_some(rules)

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::super::{Ascending, Hash, Order};
 use super::{Head, KeyGroups, Place, QUIET_RUN, Seat};
-use crate::message::Message;
+use quintet_types::{Message, Ms};
+
 use crate::pace::Pace;
-use crate::time::Ms;
 
 /// How far a take of several has come along an ordered queue.
 #[derive(Clone, Debug, Default)]

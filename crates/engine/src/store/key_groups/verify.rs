@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::{Group, Head, KeyGroups, Place, Pos, Seat};
-use crate::cold::{Block, BlockAt, Lane};
+use quintet_types::Lane;
+
+use crate::cold::{Block, BlockAt};
 
 impl KeyGroups {
     /// The same of what is there, built anew; for [`Durable::verify`].

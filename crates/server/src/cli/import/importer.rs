@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::batch::Batch;

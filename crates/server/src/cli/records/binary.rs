@@ -4,7 +4,7 @@
 use std::io::{BufReader, Read, Write};
 
 use anyhow::{Context as _, Result, bail};
-use quintet_engine::varint;
+use quintet_types::varint;
 
 use super::code::{self, take_text};
 use super::{BadInput, Entry, PIECES_OVER, Sink, Source, in_pieces, read_body};

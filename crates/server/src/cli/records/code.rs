@@ -1,7 +1,7 @@
 //! The bytes of a message in the binary form (`docs/operations.md`, "The
 //! binary form").
 
-use quintet_engine::varint;
+use quintet_types::varint;
 
 use crate::admin::{Head, Standing, Text};
 
@@ -59,7 +59,7 @@ pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
     varint::put(out, state.unwrap_or(0) as u64);
     varint::put(
         out,
-        u64::from(head.rank.unwrap_or(quintet_engine::RANK_DEFAULT)),
+        u64::from(head.rank.unwrap_or(quintet_types::RANK_DEFAULT)),
     );
     varint::put(out, ((head.place << 1) ^ (head.place >> 63)) as u64);
     varint::put(out, head.created_ms.unwrap_or(0));

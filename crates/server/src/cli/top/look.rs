@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quintet_engine::{Left, QueueTotals};
+use quintet_types::{Left, QueueTotals};
 use serde_json::Value;
 
 use super::super::show::totals;

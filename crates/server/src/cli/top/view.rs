@@ -1,6 +1,6 @@
 //! How `top` looks.
 
-use quintet_engine::Left;
+use quintet_types::Left;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

@@ -5,7 +5,7 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use quintet_engine::{PROGRESS, Refusal};
+use quintet_types::{PROGRESS, Refusal};
 use serde_json::{Value, json};
 
 use super::super::Where;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 use serde_json::{Map, json};
 
 use super::super::Where;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::super::Where;
@@ -186,5 +186,5 @@ fn redrive_one(client: &mut Client, id: u64) -> Result<()> {
 
 /// A queue's name as the control channel reads it.
 fn escaped(name: &str) -> String {
-    quintet_engine::Name::new(name.as_bytes()).to_string()
+    quintet_types::Name::new(name.as_bytes()).to_string()
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use quintet_engine::Refusal;
+use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::super::Where;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use quintet_engine::*;
+use quintet_types::*;
 
 use super::{bytes, id, ms, name, number, one_of, small};
 

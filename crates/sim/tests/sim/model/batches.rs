@@ -1,7 +1,7 @@
 //! What is asked of batches.
 
 use proptest::prelude::*;
-use quintet_engine::*;
+use quintet_types::*;
 
 use super::ops::{message_name, of, rank, text};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use quintet_engine::*;
+use quintet_types::*;
 
 use super::ops::{Op, how, of, on, op, take};
 

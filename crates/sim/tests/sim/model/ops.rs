@@ -1,7 +1,7 @@
 //! Steps of a random run, small so that they collide, and shrinkable.
 
 use proptest::prelude::*;
-use quintet_engine::*;
+use quintet_types::*;
 
 use super::batches::{batch, batch_pick, retry};
 use super::groups::reconfigure;

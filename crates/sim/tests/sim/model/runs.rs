@@ -1,9 +1,12 @@
 //! Run files without files: what was written stays, and can be read again.
 
+use quintet_engine::read_message;
+use quintet_engine::write_message;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use quintet_engine::*;
+use quintet_types::*;
 
 use super::world::{Checked, World};
 
@@ -25,7 +28,7 @@ impl Runs {
     fn read(&self, at: BlockAt) -> Option<Vec<(u32, Message)>> {
         let entries = self.blocks.get(&at)?;
         let message = |(n, bytes): (usize, &Vec<u8>)| {
-            let message = Message::decode(bytes).expect("encoded by us");
+            let message = read_message(bytes).expect("encoded by us");
             (at.ordinal + n as u32, message)
         };
         Some(entries.iter().enumerate().map(message).collect())
@@ -67,7 +70,7 @@ impl Runs {
     fn write(&mut self, run: RunId, ordinal: u32, messages: &[&Message]) {
         let bytes = |message: &&Message| {
             let mut out = Vec::new();
-            message.encode(&mut out);
+            write_message(message, &mut out);
             out
         };
         let block: SimBlock = (

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use quintet_engine::*;
 use quintet_sim::model::{Cut, Model};
+use quintet_types::*;
 
 use super::ops::{On, Op, Shown};
 use super::runs::Runs;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use quintet_engine::*;
+use quintet_types::*;
 
 /// Something a party does.
 #[derive(Clone, Debug)]

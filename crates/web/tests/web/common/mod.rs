@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_engine::Settings as EngineSettings;
 use quintet_scripts::{Limits, Options, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
+use quintet_types::Settings as EngineSettings;
 use quintet_web::{Settings, Site, Socket, Web};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use quintet_engine::{
+use quintet_sim::transcript::{Link, Received, Setup};
+use quintet_sim::world::World;
+use quintet_types::{
     Answer, Caller, Command, Delivery, LargeBody, Ms, Name, Outcome, Overrides, Party, Pattern,
     Principal, Settings, StatsOf, StatsReply,
 };
-use quintet_sim::transcript::{Link, Received, Setup};
-use quintet_sim::world::World;
 use quintet_wire::{
     Ask, Env, Given, HalfClose, HostAsk, Listener, LoginRefused, Logins, Next, Options, Output,
     ServerStats, Session, Step, Tally, Value, Voice, Workers,

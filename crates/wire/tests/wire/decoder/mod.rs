@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
-use quintet_engine::{
+use quintet_sim::world::World;
+use quintet_types::{
     Answer, Body, Caller, Command, LargeBody, Message, MessageId, MessageStats, Ms, Name, NamePage,
     Outcome, Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
 };
-use quintet_sim::world::World;
 use quintet_wire::{
     Ask, Env, Given, HostAsk, LoginRefused, Logins, Next, Options, Output, STREAM_OVER, Session,
     Step, Tally, Voice, Workers,

@@ -5,10 +5,12 @@
 //! happens, and the hook is asked again. So the answer of a hook is one command
 //! like any other, and its facts are all the log knows of it.
 
-use crate::batch::{BatchId, NewBatch};
+use crate::batch::NewBatch;
 use crate::command::{Command, Edit, How, Put};
-use crate::message::{Message, MessageId, QueueId, State};
+use crate::id::{MessageId, QueueId};
+use crate::message::{Message, State};
 use crate::name::Name;
+use crate::tie::BatchId;
 use crate::time::Ms;
 
 /// A step of several parts: all of them or none.

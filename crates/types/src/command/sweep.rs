@@ -1,7 +1,7 @@
 //! Many messages of a queue: which, and what is done to them.
 
-use crate::cold::Order;
 use crate::command::ListState;
+use crate::lane::Order;
 use crate::message::{Attr, Message, State};
 use crate::name::Name;
 use crate::time::Ms;
@@ -50,7 +50,7 @@ pub enum SweepAct {
 
 impl SweepAct {
     /// True if it can be done to messages in this state.
-    pub(crate) fn is_for(&self, state: ListState) -> bool {
+    pub fn is_for(&self, state: ListState) -> bool {
         match self {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => state != ListState::Reserved,
@@ -67,7 +67,7 @@ impl SweepAct {
     }
 
     /// The one queue that they go to.
-    pub(crate) fn goes_to(&self) -> Option<&Name> {
+    pub fn goes_to(&self) -> Option<&Name> {
         match self {
             SweepAct::Move(to) | SweepAct::RedriveInto(to) => Some(to),
             SweepAct::Redrive { to } => to.as_ref(),
@@ -76,7 +76,7 @@ impl SweepAct {
     }
 
     /// True if that queue has to be there.
-    pub(crate) fn must_exist(&self) -> bool {
+    pub fn must_exist(&self) -> bool {
         matches!(self, SweepAct::RedriveInto(_))
     }
 }
@@ -114,7 +114,7 @@ pub struct Filter {
 
 impl Filter {
     /// True if it goes by what messages are, and not by their age alone.
-    pub(crate) fn picks(&self) -> bool {
+    pub fn picks(&self) -> bool {
         self.body.is_some()
             || self.key.is_some()
             || self.name.is_some()

@@ -1,8 +1,57 @@
-//! What a message says itself of its retries.
+//! When a failed message is tried again: the reasons that count, and the rests a message asks for
+//! itself.
 
-use crate::fact::Return;
-use crate::message::MessageId;
-use crate::retry::mixed;
+use crate::id::MessageId;
+use crate::lease::Return;
+
+/// What counts as a failure of a try, besides its holder saying so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryOn(u8);
+
+impl RetryOn {
+    /// The holder gave it back without a delay of its own.
+    pub const RELEASE: Self = Self(1);
+    /// The lease ran out.
+    pub const TIMEOUT: Self = Self(1 << 1);
+    /// The holder's connection or process is gone.
+    pub const LOST: Self = Self(1 << 2);
+    /// All of them.
+    pub const ALL: Self = Self(Self::RELEASE.0 | Self::TIMEOUT.0 | Self::LOST.0);
+    /// Only what is said to have failed.
+    pub const NONE: Self = Self(0);
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True if all of `other` count.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// As records hold it.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The one with these bits; `None`: one of them is not known.
+    pub fn of_bits(bits: u32) -> Option<Self> {
+        let known = u8::try_from(bits).ok();
+        known.filter(|bits| bits & !Self::ALL.0 == 0).map(Self)
+    }
+
+    /// True if the end of a lease for this reason counts.
+    pub fn counts(self, why: Return) -> bool {
+        match why {
+            Return::Released => self.has(Self::RELEASE),
+            Return::Timeout => self.has(Self::TIMEOUT),
+            Return::Lost => self.has(Self::LOST),
+            Return::Withheld => false,
+        }
+    }
+}
 
 /// How a message is tried again, in place of its queue's policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,7 +105,7 @@ impl Backoff {
 
 impl Retry {
     /// True if the end of a lease for this reason is a failure, though nobody said so.
-    pub(crate) fn fails_by(&self, why: Return) -> bool {
+    pub fn fails_by(&self, why: Return) -> bool {
         self.on_timeout && matches!(why, Return::Timeout | Return::Lost)
     }
 
@@ -64,6 +113,13 @@ impl Retry {
     pub fn failed_enough(&self, failures: u32) -> bool {
         i64::from(failures) > self.max
     }
+}
+
+/// The finalizer of splitmix64: each bit of the number changes half of the others.
+pub fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The ends of messages that are gone.
 
-use crate::command::Caller;
-use crate::fact::Removal;
-use crate::message::MessageId;
+use crate::caller::Caller;
+use crate::id::MessageId;
+use crate::lease::Removal;
 use crate::name::Name;
 use crate::time::Ms;
 
@@ -55,7 +55,7 @@ impl Ended {
     }
 
     /// The message, or the one in its place, has another id.
-    pub(crate) fn renames(self) -> bool {
+    pub fn renames(self) -> bool {
         matches!(self, Self::Replaced | Self::Edited | Self::Moved)
     }
 }

@@ -1,30 +1,12 @@
 //! A message as the engine keeps it and as a voice is shown it.
 
-use std::sync::Arc;
-
-use crate::batch::Tie;
 use crate::body::Body;
-use crate::codec::coded;
-use crate::cold::RunId;
-use crate::retry_own::Retry;
+use crate::id::{MessageId, QueueId, RunId};
+use crate::retry::Retry;
+use crate::tie::Tie;
 use crate::time::Ms;
 
-/// Identity of a message: rises, is never reused, stays below 2^63, survives
-/// restart. The first id of a fresh one-shard server is 1.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct MessageId(pub u64);
-
-/// Number of a queue in this shard's queue table. Facts use it in place of the
-/// name; voices never see it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct QueueId(pub u32);
-
-impl QueueId {
-    /// The queue at this place in the table.
-    pub(crate) fn at(place: usize) -> Self {
-        QueueId(u32::try_from(place).expect("queues_max keeps their numbers below 2^32"))
-    }
-}
+use std::sync::Arc;
 
 /// Which part of the log holds a message's image: the number of the segment.
 /// The engine only counts messages by it.
@@ -88,7 +70,7 @@ pub struct Message {
     /// Identity.
     pub id: MessageId,
     /// Order inside a rank; the id at birth unless something moved it.
-    pub(crate) place: i64,
+    pub place: i64,
     /// When it was put.
     pub created: Ms,
     /// The bytes.
@@ -107,13 +89,13 @@ pub struct Message {
     /// Leases so far.
     pub reserves: u32,
     /// Segment that holds this message's newest image.
-    pub(crate) home: Home,
+    pub home: Home,
     /// Its queue's era when it last began to wait; engine's own (a flush
     /// starts a new era and so forgets all that waits at once).
-    pub(crate) era: u32,
+    pub era: u32,
     /// Its entry in its run, if that is its home. Else the number under which
     /// it was chosen to leave memory, if nothing happened to it since, or 0.
-    pub(crate) ordinal: u32,
+    pub ordinal: u32,
     /// Where it is in its life.
     pub state: State,
     /// False: held back (pinpriq priority 0), leaves only as a companion, by
@@ -121,11 +103,14 @@ pub struct Message {
     pub selectable: bool,
     /// True: its queue was dropped while it was reserved, so it vanishes when
     /// it is released.
-    pub(crate) doomed: bool,
+    pub doomed: bool,
 }
 
 /// A named value: name, value.
 pub type Attr = (Box<[u8]>, Box<[u8]>);
+
+/// An attribute to set (`Some`) or remove (`None`).
+pub type AttrChange = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// The rarer parts of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -180,7 +165,7 @@ const ALLOCATED: usize = 16;
 
 impl Extra {
     /// Bytes of memory it takes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         let of = |bytes: &[u8]| match bytes.len() {
             0 => 0,
             len => len + ALLOCATED,
@@ -212,7 +197,7 @@ impl Extra {
     }
 
     /// A lease that had a deadline is over; 0: it had none, or there was none.
-    pub(crate) fn was_leased(&mut self, since: Ms) {
+    pub fn was_leased(&mut self, since: Ms) {
         if self.first_leased == Ms(0) {
             self.first_leased = since;
         }
@@ -334,7 +319,7 @@ impl Message {
     }
 
     /// When its time runs out in the state it is in, if it does.
-    pub(crate) fn ends(&self) -> Option<Ms> {
+    pub fn ends(&self) -> Option<Ms> {
         match self.state {
             State::Ready | State::Prepared => self.expires(),
             State::Buried => self.extra.as_ref()?.buried_until,
@@ -357,12 +342,12 @@ impl Message {
 
     /// The number under which it was chosen to leave memory; 0: it was not,
     /// or something happened to it since.
-    pub(crate) fn pick(&self) -> u32 {
+    pub fn pick(&self) -> u32 {
         if self.home.is_run() { 0 } else { self.ordinal }
     }
 
     /// Something happens to it: it stays in memory.
-    pub(crate) fn unpick(&mut self) {
+    pub fn unpick(&mut self) {
         if !self.home.is_run() {
             self.ordinal = 0;
         }

@@ -1,68 +1,34 @@
 //! What can be asked of a shard. One vocabulary for all voices: a voice that
 //! lacks a word adds it here, for everybody.
 
+use crate::batch::BatchAsk;
+use crate::body::Body;
+use crate::caller::Party;
+use crate::id::MessageId;
+use crate::lease::BackTo;
+use crate::message::{Attachment, Attr, AttrChange, Extra, Message, State};
+use crate::name::Name;
+use crate::retry::Retry;
+use crate::settings::{Overrides, Pattern};
+use crate::tie::{BatchId, Tie};
+use crate::time::Ms;
+use crate::unique::{Dedupe, MARK_BYTES};
+
 mod about;
+mod compound;
 mod named;
 mod sweep;
-mod unique;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::batch::{BatchAsk, BatchId, Tie};
-use crate::body::Body;
-use crate::codec::coded;
-use crate::compound::{Compound, TableAsk};
-use crate::message::{Attachment, Attr, Message, MessageId, State};
-use crate::name::Name;
-use crate::retry_own::Retry;
-use crate::settings::{Overrides, Pattern};
-use crate::time::Ms;
-
 pub use about::{About, Subject, Verb};
+pub use compound::{
+    Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,
+};
 pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct};
 pub use sweep::{Cursor, Filter, Sweep, SweepAct};
-pub use unique::{Dedupe, OnRepeat, Scope};
-
-/// A connection, a child process or another part of the server that can hold
-/// leases and wait. Unique while the process lives; never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Party(pub u64);
-
-/// On whose behalf a command runs. A number stands for one user while the
-/// process lives, and is never given to another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Principal(pub u32);
-
-impl Principal {
-    /// A client that has not said who it is.
-    pub const ANONYMOUS: Self = Self(0);
-    /// The server itself, with what it does of its own accord, its scripts and
-    /// hooks, and whoever operates it: may do everything.
-    pub const SERVER: Self = Self(1);
-    /// The first number of a user.
-    pub const FIRST: Self = Self(2);
-}
-
-/// Who asks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Caller {
-    /// Holds the leases and waits.
-    pub party: Party,
-    /// Whose rights count.
-    pub principal: Principal,
-}
-
-impl Caller {
-    /// The server itself, as this party.
-    pub fn server(party: Party) -> Self {
-        Self {
-            party,
-            principal: Principal::SERVER,
-        }
-    }
-}
 
 /// A moment named by a client: sessions have no clock of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -136,7 +102,7 @@ impl Put {
 
     /// The size of its message ([`crate::Message::size`]).
     #[inline]
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.body.len() + self.more.as_deref().map_or(0, PutMore::size)
     }
 
@@ -202,7 +168,7 @@ impl PutMore {
     }
 
     /// Bytes of memory that it adds to a message, about.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         let len = |bytes: Option<usize>| bytes.map_or(0, |len| len + 32);
         let attrs = self.attrs.iter();
         let attrs: usize = attrs
@@ -213,9 +179,9 @@ impl PutMore {
             len(self.key.as_ref().map(|key| key.len())),
             len(self.name.as_ref().map(|name| name.len())),
             attrs,
-            size_of::<crate::message::Extra>(),
+            size_of::<Extra>(),
         ];
-        of.iter().sum::<usize>() as u64 + marks * crate::store::MARK_BYTES
+        of.iter().sum::<usize>() as u64 + marks * MARK_BYTES
     }
 }
 
@@ -319,21 +285,6 @@ pub enum LeaseTime {
     TtrElse(u64),
     /// It is over in the step that gives it, as one that ran out: a look that counts.
     Over,
-}
-
-coded! {
-    /// Where a message goes when it comes back.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub enum BackTo, "lease" {
-        /// Its old place in its rank.
-        #[default]
-        Place = 0,
-        /// The head of its rank (memcache abort).
-        Head = 1,
-        /// The tail of its rank: behind all that is there when it comes back.
-        /// Several that come back in one step keep their own order.
-        Tail = 2,
-    }
 }
 
 /// The lease a take asks for.
@@ -476,6 +427,13 @@ pub enum How {
     },
 }
 
+impl How {
+    /// True if the message goes back to its queue, which only one under a lease can.
+    pub fn gives_back(&self) -> bool {
+        matches!(self, How::Release { .. } | How::Fail { .. })
+    }
+}
+
 /// Which message to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peek {
@@ -514,9 +472,6 @@ pub enum ListState {
     /// Done or relayed.
     Archived,
 }
-
-/// An attribute to set (`Some`) or remove (`None`).
-pub type AttrChange = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// Changes to a stored message. Rank, due time and body only while it is not
 /// reserved: a taker must not find the order changed under its lease, and holds

@@ -1,6 +1,7 @@
 //! What makes a put a repeat of an earlier one.
 
-use crate::codec::coded;
+/// The most bytes of memory that a deduplication record takes, if its id is a hash.
+pub const MARK_BYTES: u64 = 232;
 
 /// What makes a put a repeat of an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,11 @@
 //! Settings the engine decides by. They come from the configuration file and
 //! from facts; `decide` reads them, `apply` never does.
 
-use crate::codec::coded;
-use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
-use crate::outcome::Refusal;
+use crate::refusal::Refusal;
 use crate::retry::RetryOn;
 use crate::tags::Tags;
+use crate::unique::{OnRepeat, Scope};
 
 /// What a put to a full queue does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,7 +76,7 @@ pub struct Rate {
 
 impl Rate {
     /// Nanoseconds from one to the next; `None`: there is no limit.
-    pub(crate) fn interval_ns(self) -> Option<u64> {
+    pub fn interval_ns(self) -> Option<u64> {
         let per_ns = self.per_ms.saturating_mul(1_000_000);
         (self.count > 0 && per_ns > 0).then(|| (per_ns / u64::from(self.count)).max(1))
     }
@@ -333,6 +332,7 @@ pub struct Overrides {
 
 /// Calls a macro with the name of every override. The only list of them: a new
 /// one goes at its end, as the order is that of the log's format.
+#[macro_export]
 macro_rules! each_override {
     ($then:ident) => {
         $then! {
@@ -377,7 +377,6 @@ macro_rules! each_override {
         }
     };
 }
-pub(crate) use each_override;
 
 impl Overrides {
     /// Lays these over `settings`.

@@ -1,6 +1,6 @@
 //! Named values of a queue, for whoever steers it: the engine keeps them and reads none.
 
-use crate::command::AttrChange;
+use crate::message::AttrChange;
 
 /// Bytes of names and values that a queue's own tags may have together.
 pub const TAGS_BYTES_MAX: usize = 16 << 10;

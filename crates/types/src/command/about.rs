@@ -2,10 +2,11 @@
 //! not the command, so a new command answers for itself in one place.
 
 use super::{Command, Peek, Put, StatsOf, Sweep, SweepAct};
-use crate::batch::{BatchAsk, BatchId};
-use crate::compound::TableAsk;
-use crate::message::MessageId;
+use crate::batch::BatchAsk;
+use crate::command::TableAsk;
+use crate::id::MessageId;
 use crate::name::Name;
+use crate::tie::BatchId;
 
 /// What a command is and what it is about. With the [`super::Principal`] of
 /// its [`super::Caller`] it is all that a right can depend on.

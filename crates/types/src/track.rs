@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::codec::coded;
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::time::Ms;
@@ -42,7 +41,7 @@ impl TrackState {
     }
 
     /// That of a message which is there.
-    pub(crate) fn of(message: &Message) -> Self {
+    pub fn of(message: &Message) -> Self {
         match message.state {
             State::Reserved => TrackState::Reserved,
             State::Buried => TrackState::Buried,

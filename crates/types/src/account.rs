@@ -31,7 +31,7 @@ impl Account {
     }
 
     /// Counts a queue more, if there may be one, or `anyhow`.
-    pub(crate) fn enter(&self, anyhow: bool) -> bool {
+    pub fn enter(&self, anyhow: bool) -> bool {
         let max = self.queues_max.load(Ordering::Relaxed);
         let entered = self
             .queues
@@ -42,13 +42,13 @@ impl Account {
     }
 
     /// Counts a queue with so many bytes, whatever there may be.
-    pub(crate) fn take_in(&self, bytes: u64) {
+    pub fn take_in(&self, bytes: u64) {
         self.queues.fetch_add(1, Ordering::Relaxed);
         self.grow(bytes);
     }
 
     /// Counts a queue with so many bytes no more.
-    pub(crate) fn leave(&self, bytes: u64) {
+    pub fn leave(&self, bytes: u64) {
         let before = self.queues.fetch_sub(1, Ordering::Relaxed);
         assert!(before > 0, "what leaves an account was counted in it");
         self.shrink(bytes);
@@ -56,18 +56,20 @@ impl Account {
 
     /// True if so many bytes more may be stored. What is stored in several shards at the same
     /// moment may pass the limit together.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+    pub fn has_room(&self, bytes: u64) -> bool {
         match self.bytes_max.load(Ordering::Relaxed) {
             0 => true,
             max => self.bytes().saturating_add(bytes) <= max,
         }
     }
 
-    pub(crate) fn grow(&self, bytes: u64) {
+    /// Counts so many bytes more.
+    pub fn grow(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn shrink(&self, bytes: u64) {
+    /// Counts so many bytes less.
+    pub fn shrink(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }

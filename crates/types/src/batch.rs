@@ -6,80 +6,13 @@
 //! shard than the batch's, what is to be counted is *owed* there, a fact, until
 //! whoever can lock both shards carries it over ([`crate::carry`]).
 
-use std::fmt;
-use std::sync::Arc;
-
-use crate::codec::coded;
-use crate::message::{Attr, MessageId};
+use crate::message::Attr;
 use crate::name::Name;
-use crate::retry_own::Retry;
+use crate::retry::Retry;
+use crate::tie::{BatchId, Role, Tie};
 use crate::time::Ms;
 
-/// Identity of a batch: given by its shard as a message's is, and never a
-/// message's. Shown as `b-` and 16 hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct BatchId(pub u64);
-
-impl BatchId {
-    /// The batch that is shown so.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix("b-")?;
-        let plain = digits.len() == 16
-            && digits
-                .bytes()
-                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        plain.then(|| u64::from_str_radix(digits, 16).ok().map(BatchId))?
-    }
-
-    /// As a message's, for who asks which shard gave it.
-    pub fn as_id(self) -> MessageId {
-        MessageId(self.0)
-    }
-}
-
-impl fmt::Display for BatchId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "b-{:016x}", self.0)
-    }
-}
-
-coded! {
-    /// What a message is to a batch.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Role, "role" {
-        /// One of its members, which has not run yet.
-        Member = 0,
-        /// One of them that failed at least once.
-        Failed = 1,
-        /// The message that says that all have run.
-        Complete = 2,
-        /// The message that says that all have succeeded.
-        Success = 3,
-    }
-}
-
-/// That a message belongs to a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tie {
-    pub batch: BatchId,
-    /// What as.
-    pub role: Role,
-}
-
-impl Tie {
-    /// That of a new member.
-    pub fn member(batch: BatchId) -> Self {
-        Self {
-            batch,
-            role: Role::Member,
-        }
-    }
-
-    /// True if it is counted.
-    pub(crate) fn is_member(self) -> bool {
-        matches!(self.role, Role::Member | Role::Failed)
-    }
-}
+use std::sync::Arc;
 
 /// The attribute of a callback that names its batch.
 pub const BATCH: &[u8] = b"batch";
@@ -114,7 +47,7 @@ impl Event {
     }
 
     /// The tie of the message that says it.
-    pub(crate) fn tie(self, batch: BatchId) -> Tie {
+    pub fn tie(self, batch: BatchId) -> Tie {
         Tie {
             batch,
             role: self.role(),
@@ -243,11 +176,12 @@ impl Progress {
 
     /// True if members may join: while it is open, and when callbacks were put, which are not put
     /// again for those who come then.
-    pub(crate) fn takes_members(&self) -> bool {
+    pub fn takes_members(&self) -> bool {
         self.open || self.complete != Said::No
     }
 
-    pub(crate) fn said(&mut self, event: Event) -> &mut Said {
+    /// How far it is with this event.
+    pub fn said(&mut self, event: Event) -> &mut Said {
         match event {
             Event::Complete => &mut self.complete,
             Event::Success => &mut self.success,
@@ -268,7 +202,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn callback(&self, event: Event) -> Option<&Callback> {
+    /// The callback of this event, if the batch has it.
+    pub fn callback(&self, event: Event) -> Option<&Callback> {
         match event {
             Event::Complete => self.made.complete.as_ref(),
             Event::Success => self.made.success.as_ref(),
@@ -290,9 +225,10 @@ pub struct Tally {
 
 impl Tally {
     /// A member was put.
-    pub(crate) const JOINED: Self = Self::of(1, 1, 0);
+    pub const JOINED: Self = Self::of(1, 1, 0);
 
-    pub(crate) const fn of(total: i64, pending: i64, failed: i64) -> Self {
+    /// Changes of these three counts alone.
+    pub const fn of(total: i64, pending: i64, failed: i64) -> Self {
         Self {
             total,
             pending,
@@ -303,7 +239,7 @@ impl Tally {
     }
 
     /// A callback is finished.
-    pub(crate) fn done(event: Event) -> Self {
+    pub fn done(event: Event) -> Self {
         Self {
             complete_done: event == Event::Complete,
             success_done: event == Event::Success,
@@ -311,7 +247,8 @@ impl Tally {
         }
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds another one; counts stop at the ends of their range.
+    pub fn add(&mut self, other: &Self) {
         self.total = self.total.saturating_add(other.total);
         self.pending = self.pending.saturating_add(other.pending);
         self.failed = self.failed.saturating_add(other.failed);
@@ -320,7 +257,7 @@ impl Tally {
     }
 
     /// Counts it.
-    pub(crate) fn count_in(&self, progress: &mut Progress) {
+    pub fn count_in(&self, progress: &mut Progress) {
         let add = |number: &mut u64, by: i64| *number = number.saturating_add_signed(by);
         add(&mut progress.total, self.total);
         add(&mut progress.pending, self.pending);

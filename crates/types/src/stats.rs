@@ -1,6 +1,6 @@
 //! Numbers, for every voice's statistics and for operators.
 
-use crate::cold::ColdStats;
+use crate::lane::ColdStats;
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::settings::{Overrides, QueueSettings};
@@ -33,7 +33,7 @@ macro_rules! counters {
             }
 
             /// Takes `other`, which was added, off each counter.
-            pub(crate) fn subtract(&mut self, other: &Self) {
+            pub fn subtract(&mut self, other: &Self) {
                 $(self.$field -= other.$field;)*
             }
         }

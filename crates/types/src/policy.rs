@@ -1,57 +1,9 @@
-//! What becomes of a message whose try failed: how long it rests, and when it was tried enough.
+//! The retry policy of a queue: how long a failed message rests, and when it was tried enough.
 
-use crate::codec::FactError;
-use crate::fact::Return;
-use crate::message::MessageId;
+use crate::id::MessageId;
+use crate::lease::Return;
+use crate::retry::mixed;
 use crate::settings::QueueSettings;
-
-/// What counts as a failure of a try, besides its holder saying so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RetryOn(u8);
-
-impl RetryOn {
-    /// The holder gave it back without a delay of its own.
-    pub const RELEASE: Self = Self(1);
-    /// The lease ran out.
-    pub const TIMEOUT: Self = Self(1 << 1);
-    /// The holder's connection or process is gone.
-    pub const LOST: Self = Self(1 << 2);
-    /// All of them.
-    pub const ALL: Self = Self(Self::RELEASE.0 | Self::TIMEOUT.0 | Self::LOST.0);
-    /// Only what is said to have failed.
-    pub const NONE: Self = Self(0);
-
-    /// Both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// True if all of `other` count.
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    pub(crate) fn bits(self) -> u8 {
-        self.0
-    }
-
-    pub(crate) fn of_bits(bits: u32) -> Result<Self, FactError> {
-        let known = u8::try_from(bits)
-            .ok()
-            .filter(|bits| bits & !Self::ALL.0 == 0);
-        known.map(Self).ok_or(FactError::BadField("setting"))
-    }
-
-    fn counts(self, why: Return) -> bool {
-        match why {
-            Return::Released => self.has(Self::RELEASE),
-            Return::Timeout => self.has(Self::TIMEOUT),
-            Return::Lost => self.has(Self::LOST),
-            Return::Withheld => false,
-        }
-    }
-}
 
 impl QueueSettings {
     /// True if the end of a lease for this reason is a failure here, though nobody said so.
@@ -85,16 +37,10 @@ impl QueueSettings {
     }
 }
 
-/// The finalizer of splitmix64: each bit of the number changes half of the others.
-pub(crate) fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::retry::RetryOn;
 
     fn policy(delay_ms: u64, factor: u32, most: u64, jitter: u32) -> QueueSettings {
         QueueSettings {

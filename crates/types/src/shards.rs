@@ -3,11 +3,11 @@
 //! The layout of a data directory depends on both functions, so they are fixed
 //! for good.
 
-use crate::message::MessageId;
+use crate::id::MessageId;
 
 /// Bits below the shard's number in an id, when there is more than one shard:
 /// 256 shards of 2^55 ids each stay below 2^63.
-pub(crate) const SHARD_SHIFT: u32 = 55;
+pub const SHARD_SHIFT: u32 = 55;
 
 /// The shard, of `shards`, in which the queue of this name lives. A fan-out
 /// child `a+b` lives with `a`, so that a put and its copies are one step.

@@ -46,7 +46,8 @@ pub enum NamedAct {
 }
 
 impl NamedAct {
-    pub(crate) fn verb(&self) -> Verb {
+    /// The verb that rights and audit know it by.
+    pub fn verb(&self) -> Verb {
         match self {
             NamedAct::Look | NamedAct::Track => Verb::Peek,
             NamedAct::Settle(_) => Verb::Settle,

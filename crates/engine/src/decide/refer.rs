@@ -1,0 +1,94 @@
+//! What a party is to a queue without a message or a wait there.
+
+use quintet_types::{Name, Outcome, Party, QueueId, Refusal};
+
+use crate::engine::Engine;
+use crate::referrers::Reference;
+use crate::step::Asking;
+
+impl Engine {
+    /// Sets what the party is to a queue; see [`quintet_types::Command::Refer`].
+    pub(crate) fn refer(
+        &mut self,
+        asking: Asking,
+        party: Party,
+        name: &Name,
+        uses: Option<bool>,
+        watches: Option<bool>,
+    ) -> Result<Outcome, Refusal> {
+        let queue = match self.store.find(name) {
+            Some(queue) => queue,
+            None if uses == Some(true) || watches == Some(true) => {
+                self.find_or_make(asking, name)?
+            }
+            None => return Ok(Outcome::Done),
+        };
+        let mine = self.referrers.parties.entry(party).or_default();
+        let at = mine.iter().position(|mine| mine.queue == queue);
+        let at = at.unwrap_or_else(|| {
+            mine.push(Reference {
+                queue,
+                uses: false,
+                watches: false,
+            });
+            mine.len() - 1
+        });
+        let before = mine[at];
+        let after = Reference {
+            queue,
+            uses: uses.unwrap_or(before.uses),
+            watches: watches.unwrap_or(before.watches),
+        };
+        mine[at] = after;
+        if !after.uses && !after.watches {
+            mine.swap_remove(at);
+        }
+        if mine.is_empty() {
+            self.referrers.parties.remove(&party);
+        }
+        self.count_reference(before, false);
+        self.count_reference(after, true);
+        self.forget_unused(queue);
+        Ok(Outcome::Done)
+    }
+
+    /// The party is gone, and its references with it.
+    pub(crate) fn forget_references(&mut self, party: Party) {
+        for gone in self.referrers.parties.remove(&party).unwrap_or_default() {
+            self.count_reference(gone, false);
+            self.forget_unused(gone.queue);
+        }
+    }
+
+    /// A queue was dropped and made again under another number.
+    pub(crate) fn move_references(&mut self, old: QueueId, new: QueueId) {
+        let mut moved = Vec::new();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "all get the same, and are only counted"
+        )]
+        for mine in self.referrers.parties.values_mut() {
+            for reference in mine.iter_mut().filter(|mine| mine.queue == old) {
+                reference.queue = new;
+                moved.push(*reference);
+            }
+        }
+        for reference in moved {
+            self.count_reference(reference, true);
+        }
+    }
+
+    fn count_reference(&mut self, reference: Reference, more: bool) {
+        self.store.recount(reference.queue, |live| {
+            for (count, one) in [
+                (&mut live.users, reference.uses),
+                (&mut live.watchers, reference.watches),
+            ] {
+                *count = match more {
+                    true => *count + u32::from(one),
+                    false => count.saturating_sub(u32::from(one)),
+                };
+            }
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! A take that waits.
+
+use quintet_types::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Name, Take};
+use smallvec::SmallVec;
+
+/// What is known of a take until its message comes.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    /// As it was asked, with the queues a hook chose.
+    pub(crate) take: Take,
+    /// The queues of a standing take as they were asked.
+    pub(crate) named: SmallVec<[Name; 1]>,
+    /// Its message is leased in place of being removed.
+    pub(crate) leased: bool,
+}
+
+impl Waiting {
+    /// What the shards are asked for.
+    pub(crate) fn asked(&self) -> Take {
+        let mut take = self.take.clone();
+        if self.leased {
+            take.lease = Some(LeaseAsk {
+                owner: LeaseOwner::Connection,
+                time: LeaseTime::Fixed(0),
+                back_to: BackTo::Place,
+                held_max: take.refuse_if_held,
+            });
+        }
+        take
+    }
+}

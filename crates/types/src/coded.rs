@@ -1,0 +1,51 @@
+//! Enums that records hold as one byte.
+
+/// An enum of which a record holds one byte.
+pub trait Coded: Copy + 'static {
+    /// As errors name the field.
+    const FIELD: &'static str;
+
+    /// Its byte.
+    fn byte(self) -> u8;
+
+    /// The one that has this byte.
+    fn of(byte: u8) -> Option<Self>;
+}
+
+/// Declares an enum whose variants have bytes for ever: a byte that was once
+/// written must not get another meaning.
+#[macro_export]
+macro_rules! coded {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident, $field:literal {
+            $($(#[$variant_meta:meta])* $variant:ident = $byte:literal,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant = $byte,)*
+        }
+
+        impl $name {
+            /// All there are.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+        }
+
+        impl $crate::Coded for $name {
+            const FIELD: &'static str = $field;
+
+            fn byte(self) -> u8 {
+                self as u8
+            }
+
+            fn of(byte: u8) -> Option<Self> {
+                match byte {
+                    $($byte => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}

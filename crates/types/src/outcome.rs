@@ -1,0 +1,166 @@
+//! What a shard answers.
+
+use crate::batch::Batch;
+use crate::caller::Party;
+use crate::command::{Cursor, TableEntry};
+use crate::id::MessageId;
+use crate::lease::Lease;
+use crate::message::Message;
+use crate::name::Name;
+use crate::refusal::Refusal;
+use crate::stats::StatsReply;
+use crate::tie::BatchId;
+use crate::track::Track;
+
+use smallvec::SmallVec;
+
+/// Messages handed to a taker, each with the name of the queue it came from.
+pub type Handed = SmallVec<[Message; 1]>;
+
+/// What one call of [`crate::Command::DropQueues`] came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Queues dropped, or that would be.
+    pub queues: u64,
+    /// Messages in them, those under a lease included.
+    pub messages: u64,
+    /// Queues that match and were passed over, as they hold messages.
+    pub passed: u64,
+    /// Where to go on; `None`: all were looked at.
+    pub next: Option<(u8, u32)>,
+}
+
+/// What one slice of a [`crate::Command::Sweep`] came to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Swept {
+    /// Messages that were looked at.
+    pub looked: u64,
+    /// Those of them that fit, and that it was done to.
+    pub matched: u64,
+    /// Those that are shown ([`crate::SweepAct::Show`]), as they are stored.
+    pub messages: Vec<Message>,
+    /// The lease of each, where they are reserved.
+    pub leases: Vec<Lease>,
+    /// Where to go on; `None`: that was all.
+    pub next: Option<Cursor>,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Done, nothing to tell.
+    Done,
+    /// Stored under this id; `fresh` is false if an earlier put was repeated.
+    Put {
+        id: MessageId,
+        /// False for a repeat.
+        fresh: bool,
+    },
+    /// All stored, ids in order.
+    PutMany(Vec<MessageId>),
+    /// Messages taken, leased or looked at. Never empty.
+    Messages(Handed),
+    /// Nothing there, or nothing came in time.
+    Empty,
+    /// Nothing there, and a lease of the caller is about to end.
+    DeadlineSoon,
+    /// So many.
+    Count(u64),
+    /// All of a compound was done.
+    Compound {
+        /// Ids of what its effects put, in order.
+        ids: Vec<MessageId>,
+        /// What came of the command it was about, if there was one.
+        then: Option<Box<Outcome>>,
+    },
+    Entries(Vec<TableEntry>),
+    /// A batch, as it is.
+    Batch(Box<Batch>),
+    /// Batches, and where to go on: a shard, and behind which of its; `None`:
+    /// that was all.
+    Batches(Vec<Batch>, Option<(u8, BatchId)>),
+    /// What became of a tracked message.
+    Tracked(Box<Track>),
+    /// What [`crate::Command::DropQueues`] did.
+    Dropped(Dropped),
+    /// What a slice of [`crate::Command::Sweep`] did.
+    Swept(Box<Swept>),
+    /// Numbers.
+    Stats(Box<StatsReply>),
+    /// No.
+    Refused(Refusal),
+    /// A hook's no, and why. The engine never says it.
+    Denied(Box<str>),
+}
+
+impl Outcome {
+    /// What came of the command itself, if it was decided as part of a
+    /// compound.
+    pub fn of_command(self) -> Self {
+        if let Outcome::Compound { then, .. } = self {
+            then.map_or(Outcome::Done, |then| *then)
+        } else {
+            self
+        }
+    }
+
+    /// The first of the messages it hands out, also as part of a compound.
+    #[inline]
+    pub fn first_handed(&self) -> Option<&Message> {
+        let command = if let Outcome::Compound { then, .. } = self {
+            then.as_deref()?
+        } else {
+            self
+        };
+        if let Outcome::Messages(messages) = command {
+            messages.first()
+        } else if let Outcome::Swept(swept) = command {
+            swept.messages.first()
+        } else {
+            None
+        }
+    }
+}
+
+/// What has to be true before a reply may leave (DESIGN section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// Nothing of its own, only its turn.
+    Turn,
+    /// Everything recorded so far is durable.
+    Durable,
+    /// Everything recorded so far is written to the OS, and the puts of ids up
+    /// to this one are durable.
+    Written(MessageId),
+}
+
+/// The engine's answer to a command.
+#[derive(Debug)]
+pub enum Answer {
+    /// The outcome, and what its reply waits for.
+    Now(Outcome, Hold),
+    /// The take waits; a [`Delivery`] to the caller will follow.
+    Later,
+}
+
+/// An outcome for a take that waited.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Who waited.
+    pub to: Party,
+    /// True for the party's standing take ([`crate::Command::Watch`]).
+    pub standing: bool,
+    /// True if the take stood in line in other shards too. It still does,
+    /// though nothing is served there any more: its places are to be given up
+    /// ([`crate::Engine::leave_lines`]) before the party waits again.
+    pub claimed: bool,
+    /// What came. For a standing take always messages; it is then cleared.
+    pub outcome: Outcome,
+    /// What its reply waits for.
+    pub hold: Hold,
+    /// Name of the queue the messages came from (the first one's).
+    pub queue: Name,
+    /// The messages were only looked at: if nobody reads this any more, there
+    /// is nothing to undo.
+    pub looked: bool,
+}
