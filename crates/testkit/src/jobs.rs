@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::connection::{Connection, wrong};
-use crate::protocol::{Protocol, Taken};
+use crate::kind::{Protocol, Taken};
 
 /// A connection, and the lease on the message that was taken last.
 pub(crate) struct JobClient {

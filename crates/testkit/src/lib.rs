@@ -8,6 +8,7 @@ mod client;
 mod connection;
 pub mod http;
 mod jobs;
+mod kind;
 mod protocol;
 mod server;
 
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 
 pub use client::Client;
 pub use connection::{Connection, tls};
-pub use protocol::{Addresses, Protocol, Put, QueueClient, Taken, named, reserve};
+pub use kind::{Protocol, Taken};
+pub use protocol::{Addresses, Put, QueueClient, named, reserve};
 pub use server::{Data, Server, Start, stands_still};
 
 /// The longest wait for a healthy server on a busy machine. No test passes by reaching it.

@@ -11,55 +11,7 @@ use crate::client::Client;
 use crate::connection::{Connection, wrong};
 use crate::http;
 use crate::jobs::{JobClient, Took};
-
-/// Ways to put and take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
-    Memcache,
-    Lineup,
-    Jobqueue,
-    Pinpriq,
-    Beanstalk,
-    /// `quintet put` and `quintet take`.
-    CommandLine,
-    Http,
-    Sqs,
-    Faktory,
-    /// `/api/v1` on the listener of HTTP.
-    Api,
-}
-
-impl Protocol {
-    /// Each of them, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
-        Self::Memcache,
-        Self::Lineup,
-        Self::Jobqueue,
-        Self::Pinpriq,
-        Self::Beanstalk,
-        Self::CommandLine,
-        Self::Http,
-        Self::Sqs,
-        Self::Faktory,
-        Self::Api,
-    ];
-
-    /// As `--listen` takes it; the command line and the API have no listener of their own.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memcache => "memcache",
-            Self::Lineup => "lineup",
-            Self::Jobqueue => "jobqueue",
-            Self::Pinpriq => "pinpriq",
-            Self::Beanstalk => "beanstalk",
-            Self::CommandLine => "control",
-            Self::Http => "http",
-            Self::Sqs => "sqs",
-            Self::Faktory => "faktory",
-            Self::Api => "api",
-        }
-    }
-}
+use crate::kind::{Protocol, Taken};
 
 /// Where a server listens, and what its command line needs.
 #[derive(Clone, Debug)]
@@ -99,15 +51,6 @@ pub struct Put<'a> {
     pub ttl: u32,
     /// Only pinpriq, which groups messages by it.
     pub key: &'a [u8],
-}
-
-/// A message that was taken.
-pub struct Taken {
-    pub body: Vec<u8>,
-    /// The id by which jobqueue and beanstalk finish it.
-    pub lease: u64,
-    /// Time to process of jobqueue, seconds.
-    pub ttp: u32,
 }
 
 /// Leases of SQS and the API, seconds.

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use quintet_testkit::Protocol;
+
 use crate::history::History;
-use crate::voices::HTTP;
 
 /// The protocols, and RQ's scripts; the index of a count.
 pub(crate) const VOICES: [&str; 10] = [
@@ -476,7 +477,7 @@ impl Ledger {
         counts: &HashMap<String, u64>,
         failed: u64,
     ) {
-        let http = HTTP;
+        let http = Protocol::Http as usize;
         let done: Vec<u64> = self
             .messages
             .iter()

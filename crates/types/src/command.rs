@@ -30,6 +30,9 @@ pub use compound::{
 pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct};
 pub use sweep::{Cursor, Filter, Sweep, SweepAct};
 
+/// The longest key that the one protocol with keys can name (pinpriq).
+const KEY_BYTES_MAX: usize = 65_535;
+
 /// A moment named by a client: sessions have no clock of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum When {
@@ -165,6 +168,15 @@ impl PutMore {
         let name = self.name.as_ref().map_or(0, |name| name.len());
         let status = self.past.as_ref().map_or(0, |past| past.status.len());
         (attrs + files + key + name + status) as u64
+    }
+
+    /// True if what groups a message, or tells a repeat of it, is longer than is
+    /// kept: repeats are remembered after their messages are gone.
+    pub fn has_long_key(&self) -> bool {
+        let key = self.key.as_ref().map_or(0, |key| key.len());
+        let dedupe = self.dedupe.as_ref().map_or(0, |dedupe| dedupe.id.len());
+        let token = self.token.as_ref().map_or(0, |token| token.len());
+        key.max(dedupe).max(token) > KEY_BYTES_MAX
     }
 
     /// Bytes of memory that it adds to a message, about.

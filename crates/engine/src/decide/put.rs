@@ -25,18 +25,6 @@ const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 /// Marks that are looked at for some that are over, where there are too many.
 const MARKS_AT_ONCE: usize = 256;
 
-/// The longest key that the one protocol with keys can name (pinpriq).
-const KEY_BYTES_MAX: usize = 65_535;
-
-/// True if what groups a message, or tells a repeat of it, is longer than is
-/// kept: repeats are remembered after their messages are gone.
-fn has_long_key(more: &PutMore) -> bool {
-    let key = more.key.as_ref().map_or(0, |key| key.len());
-    let dedupe = more.dedupe.as_ref().map_or(0, |dedupe| dedupe.id.len());
-    let token = more.token.as_ref().map_or(0, |token| token.len());
-    key.max(dedupe).max(token) > KEY_BYTES_MAX
-}
-
 /// What came of looking for repeats.
 enum Repeat {
     No,
@@ -388,7 +376,7 @@ impl Engine {
         if put.body.len() > settings.message_bytes_max {
             return Err(Refusal::MessageTooLarge);
         }
-        if put.more.as_ref().is_some_and(|more| has_long_key(more)) {
+        if put.more.as_ref().is_some_and(|more| more.has_long_key()) {
             return Err(Refusal::MessageTooLarge);
         }
         if has_bad_name(put) {

@@ -12,18 +12,35 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
-    By, Command, Filter, How, MessageId, Ms, Name, Refusal, Sweep, SweepAct, When,
+    By, Command, Filter, How, ListState, MessageId, Ms, Name, QueueStats, Refusal, Sweep, SweepAct,
+    When,
 };
 
 use super::ask::{self, Act, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Asked, bulk, queue_of, words};
+use super::queue::number;
+use super::{Asked, queue_of, words};
 use crate::api::{Path, Problem};
 use crate::form::Form;
 use crate::gate::DoneTo;
 use crate::visitor::Visitor;
 use crate::{pages, reply};
+
+/// All but what is reserved.
+pub(super) const STATES: [ListState; 5] = [
+    ListState::Ready,
+    ListState::Delayed,
+    ListState::Buried,
+    ListState::Prepared,
+    ListState::Archived,
+];
+
+/// How many messages a queue has, apart from those under a lease.
+pub(super) fn waiting(stats: &QueueStats) -> u64 {
+    let states = STATES.iter();
+    states.map(|state| number(&stats.gauges, *state)).sum()
+}
 
 /// Long acts that are remembered.
 const JOBS_MAX: usize = 256;
@@ -329,7 +346,7 @@ async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>)
 async fn drop_queue(asked: &Asked, job: &Job) -> Result<(), Problem> {
     // The engine does not count them, and who may not see them is told nothing.
     let there = asked.stats(&job.queue).await;
-    let there = there.map_or(0, |stats| bulk::waiting(&stats) + stats.gauges.reserved);
+    let there = there.map_or(0, |stats| waiting(&stats) + stats.gauges.reserved);
     asked.ask(Command::Drop(job.queue.clone())).await?;
     job.done.store(there, Ordering::Relaxed);
     Ok(())

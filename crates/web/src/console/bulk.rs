@@ -5,13 +5,12 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Did;
-use quintet_types::{Command, Filter, ListState, Name, QueueStats, Verb};
+use quintet_types::{Command, Filter, Name, Verb};
 
 use super::acts;
 use super::ask::{self, Act, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::queue::number;
 use super::{Asked, words};
 use crate::api::{Path, Problem};
 use crate::form::Form;
@@ -121,21 +120,6 @@ struct Page {
     none: bool,
 }
 
-/// All but what is reserved.
-const STATES: [ListState; 5] = [
-    ListState::Ready,
-    ListState::Delayed,
-    ListState::Buried,
-    ListState::Prepared,
-    ListState::Archived,
-];
-
-/// How many messages a queue has, apart from those under a lease.
-pub(super) fn waiting(stats: &QueueStats) -> u64 {
-    let states = STATES.iter();
-    states.map(|state| number(&stats.gauges, *state)).sum()
-}
-
 /// The queues of a form, each once.
 fn queues(form: &Form) -> Result<Vec<Name>, Problem> {
     let mut all = Vec::new();
@@ -174,7 +158,7 @@ pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Respo
             Err(problem) if problem.status == 404 => continue,
             stats => stats?,
         };
-        let waiting = waiting(&stats);
+        let waiting = acts::waiting(&stats);
         let not = match bulk {
             _ if !asked.visitor.may_to(bulk.verb(), &queue) => "you may not do this to it",
             Bulk::Pause if stats.paused => "it is paused already",
@@ -231,7 +215,7 @@ fn question(asked: &Asked, act: Act, queue: Name, counted: u64) -> Question {
         who: ask::who(asked),
         act,
         queue,
-        states: STATES.to_vec(),
+        states: acts::STATES.to_vec(),
         filter: Filter::default(),
         ids: Vec::new(),
         asked: asked.console.api.door().now(),
