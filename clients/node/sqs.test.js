@@ -157,19 +157,24 @@ const sendMany = (QueueUrl, from, more = {}) =>
 test("sqs-consumer handles each message once, over a crash before it deletes too", async (t) => {
   const queueUrl = await create("consumed", { VisibilityTimeout: "600" });
   const handled = [];
+  let sent;
   await consume(t, queueUrl, {
     batchSize: 5,
     handleMessage: async (message) => {
       handled.push(Number(message.Body));
-      // All five of a poll are deleted after it.
-      if (message.Body === "10") await server.crash();
+      // All five of a poll are deleted after it. A put without an answer would be sent again.
+      if (message.Body === "10") {
+        await sent;
+        await server.crash();
+      }
       return message;
     },
   });
   await untilWaiters("consumed", 1);
   await sendMany(queueUrl, 0);
   await until(async () => handled.length === 10 && (await counts(queueUrl)).join() === "0,0");
-  await sendMany(queueUrl, 10);
+  sent = sendMany(queueUrl, 10);
+  await sent;
   await until(async () => handled.length >= 20 && (await counts(queueUrl)).join() === "0,0");
   assert.deepEqual(handled.sort((a, b) => a - b), Array.from({ length: 20 }, (_, n) => n));
 });

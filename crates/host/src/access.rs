@@ -270,39 +270,9 @@ fn leaves(command: &Command) -> bool {
 /// What a refusal waits for. That there is no room rests on nothing in the
 /// log, and could never be said if it waited for it.
 fn hold_of(refusal: Refusal) -> Hold {
-    match refusal {
-        Refusal::NoSpace | Refusal::Draining => Hold::Turn,
-        Refusal::QueueFull
-        | Refusal::MessageTooLarge
-        | Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::QueueExists
-        | Refusal::LeaseOver
-        | Refusal::HeldLimit
-        | Refusal::Duplicate(_)
-        | Refusal::TokenUsed(_)
-        | Refusal::QueueDown
-        | Refusal::NoMemory
-        | Refusal::TooManyQueues
-        | Refusal::UserQueues
-        | Refusal::UserBytes
-        | Refusal::TooManyWaiters
-        | Refusal::BadName
-        | Refusal::BadMessageName
-        | Refusal::NotPermitted
-        | Refusal::Conflict
-        | Refusal::TablesFull
-        | Refusal::TagsFull
-        | Refusal::Locked
-        | Refusal::SnapshotFull
-        | Refusal::BatchNotFound
-        | Refusal::BatchClosed
-        | Refusal::BatchWithoutCallback
-        | Refusal::BatchTooLarge
-        | Refusal::TooManyBatches
-        | Refusal::DedupeFull
-        | Refusal::Unavailable
-        | Refusal::Unknown => Hold::Durable,
+    match matches!(refusal, Refusal::NoSpace | Refusal::Draining) {
+        true => Hold::Turn,
+        false => Hold::Durable,
     }
 }
 

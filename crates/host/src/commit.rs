@@ -10,6 +10,9 @@ use smallvec::SmallVec;
 use super::shard::{Batch, Shard, fill};
 use super::{Core, Locked, Work, locked};
 
+/// A slice of what is copied is no longer, bytes.
+const COPIED: u64 = 256 << 10;
+
 /// The log and what is on its way into it. One mutex guards it; whoever holds
 /// that writes frames.
 pub(crate) struct Committer {
@@ -225,6 +228,12 @@ impl Committer {
     fn reserve(&self) -> u64 {
         let bytes = self.bytes();
         (bytes / 8).max((bytes / 4).min(512 << 10)).min(4 << 20)
+    }
+
+    /// True if something can be copied to the end of the log: where the disk is `full`, what is
+    /// left for takes must stay.
+    pub(crate) fn may_copy(&self, full: bool) -> bool {
+        !full || self.room() >= self.reserve() + COPIED
     }
 
     /// True if as much was asked for in this segment as the next begins with.

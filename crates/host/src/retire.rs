@@ -49,9 +49,15 @@ impl Core {
                 self.room.grow(spares);
             }
             let began = Instant::now();
-            let state = match spares.map_or(Ok(SpareState::Ready), Spares::fill_slice) {
-                Ok(state) => state,
-                Err(error) => return self.fail(&error),
+            let state = match spares {
+                // A segment that was not made ahead still grows: spares would take its room, and
+                // then nothing could be taken either.
+                Some(_) if self.room.is_short() && !self.is_whole() => SpareState::Low,
+                Some(spares) => match spares.fill_slice() {
+                    Ok(state) => state,
+                    Err(error) => return self.fail(&error),
+                },
+                None => SpareState::Ready,
             };
             pause = match state {
                 _ if stuck => FULL,
@@ -118,6 +124,11 @@ impl Core {
              not as fast as others come",
             self.counts.log_bytes.load(Ordering::Relaxed) >> 20
         )
+    }
+
+    /// True if the segment that is written has all its room on the disk.
+    fn is_whole(&self) -> bool {
+        locked(&self.committer).log.is_whole()
     }
 
     /// Leaves a segment that was not made ahead as soon as there is one that
@@ -249,11 +260,18 @@ impl Core {
         }) || !self.bodies.with_chunks_through(segment).is_empty()
     }
 
+    fn may_copy(&self) -> bool {
+        locked(&self.committer).may_copy(self.is_full())
+    }
+
     /// Writes the messages of a segment again. False if the disk is full.
     fn copy_messages(&self, segment: u32, stop: &AtomicBool) -> bool {
         for shard in &self.shards {
             let mut from = Some(0);
             while let Some(cursor) = from {
+                if !self.may_copy() {
+                    return false;
+                }
                 let mut guard = shard.lock_last(Work::Retire);
                 let super::Shard { engine, batch, .. } = &mut *guard;
                 let before = batch.records.len();
@@ -283,6 +301,7 @@ impl Core {
             for (index, place) in body.places().into_iter().enumerate() {
                 if place.segment <= segment {
                     if stop.load(Ordering::SeqCst)
+                        || !self.may_copy()
                         || !self.copy_chunk(&body, index, place, &mut frame)
                     {
                         return false;

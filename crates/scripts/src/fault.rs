@@ -38,40 +38,15 @@ pub enum Fault {
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::NotFound => Fault::MessageNotFound,
-            Refusal::QueueNotFound => Fault::QueueNotFound,
-            Refusal::QueueDown => Fault::Down,
-            Refusal::QueueFull
-            | Refusal::MessageTooLarge
-            | Refusal::HeldLimit
-            | Refusal::QueueExists
-            | Refusal::LeaseOver
-            | Refusal::Duplicate(_)
-            | Refusal::TokenUsed(_)
-            | Refusal::Draining
-            | Refusal::NoSpace
-            | Refusal::NoMemory
-            | Refusal::TooManyQueues
-            | Refusal::UserQueues
-            | Refusal::UserBytes
-            | Refusal::TooManyWaiters
-            | Refusal::BadName
-            | Refusal::BadMessageName
-            | Refusal::NotPermitted
-            | Refusal::Conflict
-            | Refusal::TablesFull
-            | Refusal::TagsFull
-            | Refusal::Locked
-            | Refusal::SnapshotFull
-            | Refusal::BatchNotFound
-            | Refusal::BatchClosed
-            | Refusal::BatchWithoutCallback
-            | Refusal::BatchTooLarge
-            | Refusal::TooManyBatches
-            | Refusal::DedupeFull
-            | Refusal::Unavailable
-            | Refusal::Unknown => Fault::Refused(refusal),
+        if refusal == Refusal::NotFound {
+            return Fault::MessageNotFound;
+        }
+        if refusal == Refusal::QueueNotFound {
+            return Fault::QueueNotFound;
+        }
+        match refusal == Refusal::QueueDown {
+            true => Fault::Down,
+            false => Fault::Refused(refusal),
         }
     }
 }

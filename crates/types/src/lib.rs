@@ -61,7 +61,7 @@ pub use message::{At, Attachment, Attr, AttrChange, Extra, Home, Message, RANK_D
 pub use name::Name;
 pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Swept};
 pub use permits::Permits;
-pub use refusal::Refusal;
+pub use refusal::{Class, Refusal};
 pub use retry::{Backoff, Retry, RetryOn, mixed};
 pub use settings::{
     AT_ONCE_MS, DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,

@@ -2,8 +2,8 @@
 
 use crate::id::MessageId;
 
-/// The engine's normal "no". Exhaustive on purpose: a new one stops every
-/// voice compiling until it says how to tell its client. Nothing changed.
+/// The engine's normal "no": nothing changed. Protocols tell its [`Class`], and
+/// the few refusals apart that their clients know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Refusal {
     /// The queue has as many messages or bytes as its settings allow.
@@ -82,94 +82,89 @@ pub enum Refusal {
     Unknown,
 }
 
-macro_rules! codes {
-    ($($refusal:pat => $code:literal,)*) => {
-        /// Every code there is.
-        pub const CODES: &'static [&'static str] = &[$($code),*];
+/// Of which kind a refusal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Something has as much as it may; it may have room later.
+    Full,
+    /// It is not there.
+    Absent,
+    /// A right is missing, or the configuration forbids it.
+    NotPermitted,
+    /// The state of something stands in the way: asked again it is refused
+    /// again, unless that has changed.
+    Busy,
+    /// The queue or the server does not serve this now.
+    Unavailable,
+    /// The request itself can never be done.
+    Malformed,
+    /// It may have been done, or be done later.
+    Unknown,
+}
 
-        /// A word for programs, the same in every version.
-        pub fn code(self) -> &'static str {
-            match self {
-                $($refusal => $code,)*
+macro_rules! refusals {
+    ($($refusal:ident $(($any:tt))? => $class:ident, $code:literal, $text:literal;)*) => {
+        impl Refusal {
+            /// Every code there is.
+            pub const CODES: &'static [&'static str] = &[$($code),*];
+
+            /// Of which kind it is.
+            pub fn class(self) -> Class {
+                match self {
+                    $(Refusal::$refusal $(($any))? => Class::$class,)*
+                }
+            }
+
+            /// A word for programs, the same in every version.
+            pub fn code(self) -> &'static str {
+                match self {
+                    $(Refusal::$refusal $(($any))? => $code,)*
+                }
+            }
+
+            /// A short English text, fit for operators and for protocols that
+            /// show free text.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Refusal::$refusal $(($any))? => $text,)*
+                }
             }
         }
     };
 }
 
-impl Refusal {
-    codes! {
-        Refusal::QueueFull => "queue_full",
-        Refusal::MessageTooLarge => "message_too_large",
-        Refusal::NotFound => "not_found",
-        Refusal::QueueNotFound => "queue_not_found",
-        Refusal::QueueExists => "queue_exists",
-        Refusal::LeaseOver => "lease_over",
-        Refusal::HeldLimit => "held_limit",
-        Refusal::Duplicate(_) => "duplicate",
-        Refusal::TokenUsed(_) => "token_used",
-        Refusal::QueueDown => "queue_down",
-        Refusal::Draining => "draining",
-        Refusal::NoSpace => "no_space",
-        Refusal::NoMemory => "no_memory",
-        Refusal::TooManyQueues => "too_many_queues",
-        Refusal::UserQueues => "user_queues",
-        Refusal::UserBytes => "user_bytes",
-        Refusal::TooManyWaiters => "too_many_waiters",
-        Refusal::BadName => "bad_name",
-        Refusal::BadMessageName => "bad_message_name",
-        Refusal::NotPermitted => "not_permitted",
-        Refusal::Conflict => "conflict",
-        Refusal::TablesFull => "tables_full",
-        Refusal::TagsFull => "tags_full",
-        Refusal::Locked => "locked",
-        Refusal::SnapshotFull => "snapshot_full",
-        Refusal::BatchNotFound => "batch_not_found",
-        Refusal::BatchClosed => "batch_closed",
-        Refusal::BatchWithoutCallback => "batch_without_callback",
-        Refusal::BatchTooLarge => "batch_too_large",
-        Refusal::TooManyBatches => "too_many_batches",
-        Refusal::DedupeFull => "dedupe_full",
-        Refusal::Unavailable => "unavailable",
-        Refusal::Unknown => "unknown",
-    }
-
-    /// A short English text, fit for operators and for protocols that show
-    /// free text.
-    pub fn text(self) -> &'static str {
-        match self {
-            Refusal::QueueFull => "queue full",
-            Refusal::MessageTooLarge => "message too large",
-            Refusal::NotFound => "message not found",
-            Refusal::QueueNotFound => "queue not found",
-            Refusal::QueueExists => "queue exists already",
-            Refusal::LeaseOver => "the lease is over",
-            Refusal::HeldLimit => "close current item first",
-            Refusal::Duplicate(_) => "duplicate message",
-            Refusal::TokenUsed(_) => "the same token came with another request",
-            Refusal::QueueDown => "queue is down",
-            Refusal::Draining => "server is draining",
-            Refusal::NoSpace => "disk full",
-            Refusal::NoMemory => "out of memory",
-            Refusal::TooManyQueues => "too many queues",
-            Refusal::UserQueues => "too many queues of this user",
-            Refusal::UserBytes => "too many bytes stored by this user",
-            Refusal::TooManyWaiters => "too many waiting clients",
-            Refusal::BadName => "bad queue name",
-            Refusal::BadMessageName => "bad message name",
-            Refusal::NotPermitted => "not permitted",
-            Refusal::Conflict => "changed while it was being decided",
-            Refusal::TablesFull => "tables full",
-            Refusal::TagsFull => "tags full",
-            Refusal::Locked => "locked by the configuration",
-            Refusal::SnapshotFull => "snapshot full",
-            Refusal::BatchNotFound => "no such batch",
-            Refusal::BatchClosed => "batch is committed",
-            Refusal::BatchWithoutCallback => "batch without callback",
-            Refusal::BatchTooLarge => "batch too large",
-            Refusal::TooManyBatches => "too many batches",
-            Refusal::DedupeFull => "too many deduplication ids",
-            Refusal::Unavailable => "no quorum",
-            Refusal::Unknown => "the outcome is not known: it may have been done",
-        }
-    }
+refusals! {
+    QueueFull => Full, "queue_full", "queue full";
+    MessageTooLarge => Malformed, "message_too_large", "message too large";
+    NotFound => Absent, "not_found", "message not found";
+    QueueNotFound => Absent, "queue_not_found", "queue not found";
+    QueueExists => Busy, "queue_exists", "queue exists already";
+    LeaseOver => Busy, "lease_over", "the lease is over";
+    HeldLimit => Busy, "held_limit", "close current item first";
+    Duplicate(_) => Busy, "duplicate", "duplicate message";
+    TokenUsed(_) => Busy, "token_used", "the same token came with another request";
+    QueueDown => Unavailable, "queue_down", "queue is down";
+    Draining => Unavailable, "draining", "server is draining";
+    NoSpace => Full, "no_space", "disk full";
+    NoMemory => Full, "no_memory", "out of memory";
+    TooManyQueues => Full, "too_many_queues", "too many queues";
+    UserQueues => Full, "user_queues", "too many queues of this user";
+    UserBytes => Full, "user_bytes", "too many bytes stored by this user";
+    TooManyWaiters => Full, "too_many_waiters", "too many waiting clients";
+    BadName => Malformed, "bad_name", "bad queue name";
+    BadMessageName => Malformed, "bad_message_name", "bad message name";
+    NotPermitted => NotPermitted, "not_permitted", "not permitted";
+    Conflict => Busy, "conflict", "changed while it was being decided";
+    TablesFull => Full, "tables_full", "tables full";
+    TagsFull => Full, "tags_full", "tags full";
+    Locked => NotPermitted, "locked", "locked by the configuration";
+    SnapshotFull => Full, "snapshot_full", "snapshot full";
+    BatchNotFound => Absent, "batch_not_found", "no such batch";
+    BatchClosed => Busy, "batch_closed", "batch is committed";
+    BatchWithoutCallback => Malformed, "batch_without_callback", "batch without callback";
+    BatchTooLarge => Malformed, "batch_too_large", "batch too large";
+    TooManyBatches => Full, "too_many_batches", "too many batches";
+    DedupeFull => Full, "dedupe_full", "too many deduplication ids";
+    Unavailable => Unavailable, "unavailable", "no quorum";
+    Unknown => Unknown, "unknown", "the outcome is not known: it may have been done";
 }

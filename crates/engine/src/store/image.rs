@@ -5,6 +5,9 @@ use quintet_types::{Body, Home, LargeBody, Name, Overrides, QueueId, QueueTotals
 
 use crate::fact::Fact;
 
+/// Bytes of messages that are copied out of a segment in one step, about.
+const COPIED_BYTES: u64 = 128 << 10;
+
 /// What a slice of copying out came to.
 #[derive(Debug, Default)]
 pub struct CopiedOut {
@@ -98,7 +101,7 @@ impl Durable {
     }
 
     /// Images of messages and marks that live in `home`, into segment `into`;
-    /// looks at up to `max` slots from `from` on.
+    /// looks at up to `max` slots from `from` on, and ends behind [`COPIED_BYTES`].
     pub(crate) fn copy_out(
         &mut self,
         home: Home,
@@ -108,8 +111,13 @@ impl Durable {
         record: &mut dyn FnMut(&Fact, bool),
     ) -> CopiedOut {
         let mut copied = CopiedOut::default();
+        let mut bytes = 0;
         let end = self.messages.bound().min(from.saturating_add(max));
         for slot in from..end {
+            if bytes >= COPIED_BYTES {
+                copied.next = Some(slot);
+                return copied;
+            }
             let Some(message) = self.messages.get(slot) else {
                 continue;
             };
@@ -138,6 +146,7 @@ impl Durable {
             );
             record(&fact, memory);
             copied.images += 1;
+            bytes += message.size();
             let id = message.id;
             self.rehome(id, into);
         }

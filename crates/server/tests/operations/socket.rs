@@ -42,7 +42,7 @@ fn the_api_is_there_beside_the_control_channel_and_without_a_listener_of_http() 
     let deleted = ask(&server, "DELETE /api/v1/messages/1", "");
     assert_eq!(deleted.status, 204);
     let audit = text(&server.run(&["audit"]).stdout);
-    let line = format!("{account} - http DELETE /api/v1/messages/1 204");
+    let line = format!("{account} - http DELETE /api/v1/messages/1 of work 204");
     assert!(audit.contains(&line), "{audit}");
 
     // One byte after the other, and what begins as neither.

@@ -204,7 +204,7 @@ fn the_audit_tells_how_many_messages_and_which_new_id() {
     for line in [
         format!("edit {} ok, now message {}", ids[0], anew.trim()),
         format!(
-            "http PATCH /api/v1/messages/{} 200, now message {}",
+            "http PATCH /api/v1/messages/{} of work 200, now message {}",
             ids[1], edited["ids"][0]
         ),
         format!("http {purged} 200, 2 messages\n"),

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use quintet_door::{CronNo, NoChange};
-use quintet_types::{MessageId, Name, Refusal};
+use quintet_types::{Class, MessageId, Name, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -207,38 +207,33 @@ impl Problem {
 
     /// The engine's no.
     pub(crate) fn refused(refusal: Refusal) -> Self {
-        let status = match refusal {
-            Refusal::NotFound | Refusal::QueueNotFound | Refusal::BatchNotFound => {
-                StatusCode::NOT_FOUND
+        let status = match refusal.class() {
+            Class::Absent => StatusCode::NOT_FOUND,
+            Class::NotPermitted => StatusCode::FORBIDDEN,
+            Class::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+            Class::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Class::Busy if matches!(refusal, Refusal::TokenUsed(_)) => {
+                StatusCode::UNPROCESSABLE_ENTITY
             }
-            Refusal::MessageTooLarge | Refusal::BatchTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::BadName | Refusal::BadMessageName | Refusal::BatchWithoutCallback => {
-                StatusCode::BAD_REQUEST
+            Class::Busy => StatusCode::CONFLICT,
+            Class::Malformed
+                if matches!(refusal, Refusal::MessageTooLarge | Refusal::BatchTooLarge) =>
+            {
+                StatusCode::PAYLOAD_TOO_LARGE
             }
-            Refusal::NotPermitted | Refusal::Locked => StatusCode::FORBIDDEN,
-            Refusal::TokenUsed(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Refusal::Duplicate(_)
-            | Refusal::Conflict
-            | Refusal::HeldLimit
-            | Refusal::QueueExists
-            | Refusal::LeaseOver
-            | Refusal::BatchClosed => StatusCode::CONFLICT,
-            Refusal::TooManyWaiters
-            | Refusal::TooManyQueues
-            | Refusal::TooManyBatches
-            | Refusal::UserQueues => StatusCode::TOO_MANY_REQUESTS,
-            Refusal::QueueFull
-            | Refusal::NoSpace
-            | Refusal::NoMemory
-            | Refusal::DedupeFull
-            | Refusal::TablesFull
-            | Refusal::TagsFull
-            | Refusal::SnapshotFull
-            | Refusal::UserBytes => StatusCode::INSUFFICIENT_STORAGE,
-            Refusal::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::QueueDown | Refusal::Draining | Refusal::Unavailable => {
-                StatusCode::SERVICE_UNAVAILABLE
+            Class::Malformed => StatusCode::BAD_REQUEST,
+            Class::Full
+                if matches!(
+                    refusal,
+                    Refusal::TooManyWaiters
+                        | Refusal::TooManyQueues
+                        | Refusal::TooManyBatches
+                        | Refusal::UserQueues
+                ) =>
+            {
+                StatusCode::TOO_MANY_REQUESTS
             }
+            Class::Full => StatusCode::INSUFFICIENT_STORAGE,
         };
         let mut problem = Self::new(status, refusal.code(), refusal.text());
         if let Refusal::Duplicate(id) = refusal {

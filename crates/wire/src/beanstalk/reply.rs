@@ -1,6 +1,6 @@
 //! What requests are owed, and how it is written.
 
-use quintet_types::{Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
+use quintet_types::{Class, Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
 
 use super::names;
 use super::stats::{self, Tubes};
@@ -190,37 +190,22 @@ fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
 
 /// How a refusal is told.
 pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
-    match refusal {
-        Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::LeaseOver
-        | Refusal::BatchNotFound => NOT_FOUND,
-        Refusal::BatchClosed => b"BATCH_CLOSED\r\n",
-        Refusal::MessageTooLarge | Refusal::BatchTooLarge => JOB_TOO_BIG,
-        Refusal::Draining => b"DRAINING\r\n",
-        Refusal::QueueFull
-        | Refusal::NoSpace
-        | Refusal::NoMemory
-        | Refusal::TablesFull
-        | Refusal::TagsFull
-        | Refusal::SnapshotFull
-        | Refusal::BatchWithoutCallback
-        | Refusal::TooManyBatches
-        | Refusal::DedupeFull
-        | Refusal::TooManyQueues
-        | Refusal::UserQueues
-        | Refusal::UserBytes
-        | Refusal::TooManyWaiters => OUT_OF_MEMORY,
-        Refusal::HeldLimit
-        | Refusal::Duplicate(_)
-        | Refusal::TokenUsed(_)
-        | Refusal::QueueExists
-        | Refusal::QueueDown
-        | Refusal::BadName
-        | Refusal::BadMessageName
-        | Refusal::Conflict
-        | Refusal::Unavailable
-        | Refusal::Unknown => INTERNAL_ERROR,
-        Refusal::NotPermitted | Refusal::Locked => NOT_PERMITTED,
+    if refusal == Refusal::BatchClosed {
+        return b"BATCH_CLOSED\r\n";
+    }
+    if refusal == Refusal::Draining {
+        return b"DRAINING\r\n";
+    }
+    if refusal == Refusal::LeaseOver {
+        return NOT_FOUND;
+    }
+    if matches!(refusal, Refusal::MessageTooLarge | Refusal::BatchTooLarge) {
+        return JOB_TOO_BIG;
+    }
+    match refusal.class() {
+        Class::Full => OUT_OF_MEMORY,
+        Class::Absent => NOT_FOUND,
+        Class::NotPermitted => NOT_PERMITTED,
+        Class::Busy | Class::Unavailable | Class::Malformed | Class::Unknown => INTERNAL_ERROR,
     }
 }

@@ -1,6 +1,6 @@
 //! What requests are owed, and how it is written.
 
-use quintet_types::{Outcome, Refusal};
+use quintet_types::{Class, Outcome, Refusal};
 
 use super::Count;
 use super::request::INVALID;
@@ -78,79 +78,35 @@ const UNKNOWN: &str = "outcome not known";
 
 /// How a refused put is told.
 pub(super) fn push_error(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::MessageTooLarge => "MESSAGE_TOO_LARGE",
-        Refusal::NoMemory => "Out of memory",
-        Refusal::Draining => "SERVER_DRAINING",
-        Refusal::NotPermitted => "NOT_PERMITTED",
-        Refusal::Unavailable => NO_QUORUM,
-        Refusal::Unknown => UNKNOWN,
-        Refusal::QueueFull
-        | Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::QueueExists
-        | Refusal::LeaseOver
-        | Refusal::HeldLimit
-        | Refusal::Duplicate(_)
-        | Refusal::TokenUsed(_)
-        | Refusal::QueueDown
-        | Refusal::Conflict
-        | Refusal::TablesFull
-        | Refusal::TagsFull
-        | Refusal::Locked
-        | Refusal::SnapshotFull
-        | Refusal::BatchNotFound
-        | Refusal::BatchClosed
-        | Refusal::BatchWithoutCallback
-        | Refusal::BatchTooLarge
-        | Refusal::TooManyBatches
-        | Refusal::DedupeFull
-        | Refusal::NoSpace
-        | Refusal::TooManyQueues
-        | Refusal::UserQueues
-        | Refusal::UserBytes
-        | Refusal::TooManyWaiters
-        | Refusal::BadName
-        | Refusal::BadMessageName => "MESSAGE_NOT_PUSHED",
+    if refusal == Refusal::MessageTooLarge {
+        return "MESSAGE_TOO_LARGE";
     }
+    if refusal == Refusal::Draining {
+        return "SERVER_DRAINING";
+    }
+    error_of(refusal, "MESSAGE_NOT_PUSHED")
 }
 
 /// How a refused take is told.
 fn pop_error(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::QueueDown => "QUEUE_DOWN",
-        Refusal::Unavailable => NO_QUORUM,
-        Refusal::Unknown => UNKNOWN,
-        Refusal::NotPermitted => "NOT_PERMITTED",
-        Refusal::NoMemory => "Out of memory",
-        Refusal::QueueFull
-        | Refusal::MessageTooLarge
-        | Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::QueueExists
-        | Refusal::LeaseOver
-        | Refusal::HeldLimit
-        | Refusal::Duplicate(_)
-        | Refusal::TokenUsed(_)
-        | Refusal::Draining
-        | Refusal::Conflict
-        | Refusal::TablesFull
-        | Refusal::TagsFull
-        | Refusal::Locked
-        | Refusal::SnapshotFull
-        | Refusal::BatchNotFound
-        | Refusal::BatchClosed
-        | Refusal::BatchWithoutCallback
-        | Refusal::BatchTooLarge
-        | Refusal::TooManyBatches
-        | Refusal::DedupeFull
-        | Refusal::NoSpace
-        | Refusal::TooManyQueues
-        | Refusal::UserQueues
-        | Refusal::UserBytes
-        | Refusal::TooManyWaiters
-        | Refusal::BadName
-        | Refusal::BadMessageName => "MESSAGE_NOT_POPPED",
+    match refusal == Refusal::QueueDown {
+        true => "QUEUE_DOWN",
+        false => error_of(refusal, "MESSAGE_NOT_POPPED"),
+    }
+}
+
+/// How a refusal is told that says the same of puts and takes; else `other`.
+fn error_of(refusal: Refusal, other: &'static str) -> &'static str {
+    if refusal == Refusal::NoMemory {
+        return "Out of memory";
+    }
+    if refusal == Refusal::Unavailable {
+        return NO_QUORUM;
+    }
+    match refusal.class() {
+        Class::NotPermitted => "NOT_PERMITTED",
+        Class::Unknown => UNKNOWN,
+        Class::Full | Class::Absent | Class::Busy | Class::Unavailable | Class::Malformed => other,
     }
 }
 

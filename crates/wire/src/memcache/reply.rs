@@ -180,79 +180,23 @@ pub(super) fn server_error(text: &str, output: &mut Output) {
 
 /// Writes the reply to a refused command, other than a full queue's to a set.
 pub(super) fn refused(refusal: Refusal, output: &mut Output) {
-    match refusal {
-        Refusal::HeldLimit => output.put(Fault::CLOSE_FIRST.0.as_bytes()),
-        Refusal::QueueFull
-        | Refusal::MessageTooLarge
-        | Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::QueueExists
-        | Refusal::LeaseOver
-        | Refusal::Duplicate(_)
-        | Refusal::TokenUsed(_)
-        | Refusal::QueueDown
-        | Refusal::Draining
-        | Refusal::NoSpace
-        | Refusal::NoMemory
-        | Refusal::TooManyQueues
-        | Refusal::UserQueues
-        | Refusal::UserBytes
-        | Refusal::TooManyWaiters
-        | Refusal::BadName
-        | Refusal::BadMessageName
-        | Refusal::Conflict
-        | Refusal::TablesFull
-        | Refusal::TagsFull
-        | Refusal::Locked
-        | Refusal::SnapshotFull
-        | Refusal::BatchNotFound
-        | Refusal::BatchClosed
-        | Refusal::BatchWithoutCallback
-        | Refusal::BatchTooLarge
-        | Refusal::TooManyBatches
-        | Refusal::DedupeFull
-        | Refusal::Unavailable
-        | Refusal::Unknown => server_error(refusal.text(), output),
-        Refusal::NotPermitted => output.put(Fault::NOT_PERMITTED.0.as_bytes()),
+    if refusal == Refusal::HeldLimit {
+        output.put(Fault::CLOSE_FIRST.0.as_bytes());
+    } else if refusal == Refusal::NotPermitted {
+        output.put(Fault::NOT_PERMITTED.0.as_bytes());
+    } else {
+        server_error(refusal.text(), output);
     }
 }
 
 /// True for what a set answers with `NOT_STORED`: the item is the trouble, not
 /// the server.
 pub(super) fn not_stored(refusal: Refusal) -> bool {
-    match refusal {
+    matches!(
+        refusal,
         Refusal::QueueFull
-        | Refusal::MessageTooLarge
-        | Refusal::Duplicate(_)
-        | Refusal::TokenUsed(_) => true,
-        Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::QueueExists
-        | Refusal::LeaseOver
-        | Refusal::HeldLimit
-        | Refusal::QueueDown
-        | Refusal::Draining
-        | Refusal::NoSpace
-        | Refusal::NoMemory
-        | Refusal::TooManyQueues
-        | Refusal::UserQueues
-        | Refusal::UserBytes
-        | Refusal::TooManyWaiters
-        | Refusal::BadName
-        | Refusal::BadMessageName
-        | Refusal::Conflict
-        | Refusal::TablesFull
-        | Refusal::TagsFull
-        | Refusal::Locked
-        | Refusal::SnapshotFull
-        | Refusal::BatchNotFound
-        | Refusal::BatchClosed
-        | Refusal::BatchWithoutCallback
-        | Refusal::BatchTooLarge
-        | Refusal::TooManyBatches
-        | Refusal::DedupeFull
-        | Refusal::Unavailable
-        | Refusal::Unknown
-        | Refusal::NotPermitted => false,
-    }
+            | Refusal::MessageTooLarge
+            | Refusal::Duplicate(_)
+            | Refusal::TokenUsed(_)
+    )
 }
