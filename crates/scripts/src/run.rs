@@ -317,17 +317,18 @@ impl ScriptRun {
         }
         // First: told twice after a crash is better than never.
         self.tell_hooks(state, &status);
-        self.settle_one(&self.message, how);
+        // Whoever sees that it ended finds it among the newest.
         self.queue
             .note_end(state, self.message.id.0, short_id(&self.message));
+        self.settle_one(&self.message, how);
         if state == "err" {
             self.release_along();
         } else {
             let full = self.rq.full_id(&self.queue.name, &self.message);
             for message in &self.along {
                 let how = archive(state == "relayed", &format!("duplicate {full}"));
-                self.settle_one(message, how);
                 self.queue.note_end(state, message.id.0, short_id(message));
+                self.settle_one(message, how);
             }
         }
     }
