@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::shard::{Batch, Shard, fill};
 use super::{Core, Locked, Work, locked};
 
-/// A slice of what is copied is no longer, bytes.
+/// A slice of what is copied is no longer, bytes, where segments are of some MiB.
 const COPIED: u64 = 256 << 10;
 
 /// The log and what is on its way into it. One mutex guards it; whoever holds
@@ -233,7 +233,7 @@ impl Committer {
     /// True if something can be copied to the end of the log: where the disk is `full`, what is
     /// left for takes must stay.
     pub(crate) fn may_copy(&self, full: bool) -> bool {
-        !full || self.room() >= self.reserve() + COPIED
+        !full || self.room() >= self.reserve() + COPIED.min(self.bytes() / 4)
     }
 
     /// True if as much was asked for in this segment as the next begins with.

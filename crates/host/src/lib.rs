@@ -23,6 +23,8 @@ mod commit;
 mod contents;
 mod deadline;
 mod deliver;
+#[cfg(test)]
+mod full_tests;
 mod histogram;
 mod holders;
 #[cfg(test)]

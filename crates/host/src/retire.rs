@@ -260,8 +260,10 @@ impl Core {
         }) || !self.bodies.with_chunks_through(segment).is_empty()
     }
 
+    /// True if there is room for copies. The disks of a shared log are others', and what makes it
+    /// shorter goes on.
     fn may_copy(&self) -> bool {
-        locked(&self.committer).may_copy(self.is_full())
+        locked(&self.committer).may_copy(self.is_full() && !self.is_shared())
     }
 
     /// Writes the messages of a segment again. False if the disk is full.
