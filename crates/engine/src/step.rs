@@ -15,7 +15,7 @@ pub(crate) struct Asking {
     pub(crate) principal: Principal,
     /// It was found good: no account refuses it, though others may have used up its room since.
     pub(crate) found_good: bool,
-    /// What is put belongs to a batch that was asked before, or says what happened to one.
+    /// Its puts belong to a batch that was asked before, or tell what happened to one.
     pub(crate) vouched: bool,
 }
 

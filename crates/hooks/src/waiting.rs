@@ -3,7 +3,7 @@
 use quintet_types::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Name, Take};
 use smallvec::SmallVec;
 
-/// What is known of a take until its message comes.
+/// A take whose message has not come.
 #[derive(Clone)]
 pub(crate) struct Waiting {
     /// As it was asked, with the queues a hook chose.

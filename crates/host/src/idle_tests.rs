@@ -152,7 +152,7 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
     assert_eq!(brought(&core), [b"tried"]);
 }
 
-/// What leaves for another shard leaves its queue empty, which is dropped after a time.
+/// A message that leaves for another shard leaves its queue empty, which is dropped after a time.
 #[test]
 fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
     let rule = Overrides {

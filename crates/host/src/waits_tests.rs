@@ -139,7 +139,7 @@ fn the_sync_thread_tells_of_what_it_has_synced() {
     }
 }
 
-/// Whoever writes the open batch, for whatever reason, tells those who wait for it.
+/// Each thread that writes the open batch, for whatever reason, tells those who wait for it.
 #[test]
 fn everybody_who_writes_or_syncs_a_batch_tells_of_it() {
     let of = |rung: &Rung| {

@@ -1,4 +1,4 @@
-//! Who asks.
+//! The caller of a command: its party and its principal.
 
 /// A connection, a child process or another part of the server that can hold
 /// leases and wait. Unique while the process lives; never reused.

@@ -1,4 +1,4 @@
-//! What a shard answers.
+//! Answers of a shard.
 
 use crate::batch::Batch;
 use crate::caller::Party;

@@ -1,4 +1,4 @@
-//! Who may do what: asked in the engine, known outside.
+//! Rights: the engine asks for them, and others know them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a party is to a queue without a message or a wait there.
+//! References of parties to queues in which they have no message and no wait.
 
 use quintet_types::{Name, Outcome, Party, QueueId, Refusal};
 

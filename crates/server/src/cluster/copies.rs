@@ -22,7 +22,7 @@ pub(super) struct Copies {
     asked: Arc<Mutex<Asked>>,
 }
 
-/// What they were asked last.
+/// The last question to them.
 #[derive(Default)]
 struct Asked {
     /// They are being asked.

@@ -123,6 +123,10 @@ impl Server {
     }
 
     fn save_history(&self, path: &Path) {
+        // The last room is for the log.
+        if self.core.is_full() {
+            return;
+        }
         if let Err(error) = kept::save(&self.looks.inside, path) {
             let path = path.display();
             tracing::warn!("the history of queues cannot be written to {path}: {error}");
