@@ -263,7 +263,6 @@ pub(crate) const PARTS: &[Part] = &[
                 .map(drop)
         },
         run: |run, _| real::run(run, &cluster_words(run)),
-        ..PART
     },
     Part {
         name: "python",

@@ -10,8 +10,10 @@ use quintet_sim::Random;
 use quintet_sim::cluster::{Clocks, Faults, SimStream, SimWorld};
 use quintet_sim::history::History;
 
+use super::bucket::Bucket;
 use super::client::Client;
 use super::duty;
+use super::moves::Moves;
 use super::node::{Ground, Node, Without};
 use super::oracle::Oracle;
 use crate::locked;
@@ -39,6 +41,10 @@ pub(super) struct Seen {
     pub(super) retired: u64,
     pub(super) voids: u64,
     pub(super) compared: u64,
+    /// Runs that were stored.
+    pub(super) runs: u64,
+    /// Entries that are a part of a frame.
+    pub(super) cut: u64,
 }
 
 impl Seen {
@@ -52,6 +58,8 @@ impl Seen {
         self.retired += other.retired;
         self.voids += other.voids;
         self.compared += other.compared;
+        self.runs += other.runs;
+        self.cut += other.cut;
     }
 }
 
@@ -73,6 +81,7 @@ pub(super) struct State {
     pub(super) open: BTreeMap<u64, u64>,
     /// Messages that are there, as far as clients know.
     pub(super) there: BTreeSet<u64>,
+    pub(super) moves: Moves,
     pub(super) number: u64,
     pub(super) calm: bool,
     /// Until then clients ask nothing.
@@ -135,6 +144,10 @@ impl Run {
             newest: AtomicU64::new(0),
             again: AtomicU64::new(0),
             retired: AtomicU64::new(0),
+            bucket: Arc::new(Bucket::new(random.next_u64(), !calm)),
+            // Of every third messages leave memory, and of some of the others bodies are large.
+            spills: seed % 3 == 1 && !calm,
+            large: seed % 15 == 5 && !calm,
             world: world.clone(),
         });
         // With these a takeover takes longer than a lease, by the slowest and the fastest clock.
@@ -161,6 +174,7 @@ impl Run {
                 history: History::default(),
                 open: BTreeMap::new(),
                 there: BTreeSet::new(),
+                moves: Moves::default(),
                 number: 0,
                 calm,
                 lull: Moment::ZERO,
@@ -297,6 +311,7 @@ impl Run {
             });
         }
         let [least, most] = TROUBLE.map(Duration::from_secs);
+        self.after(Duration::ZERO, Self::mover);
         // The first owner is there soon.
         self.pass(5);
         self.fault();
@@ -310,6 +325,7 @@ impl Run {
         locked(&self.state).still = true;
         self.pass(15);
         self.drain();
+        self.drain_moves();
         self.pass(3);
         self.settled();
         self.seen(troubled)

@@ -82,7 +82,12 @@ pub(crate) fn open_owned(
     let mail: Vec<Arc<dyn Post>> = vec![Arc::new(Kept::default())];
     let room = Room::new("/".into(), SEGMENT);
     let core = Core::new(opened, SyncPolicy::Always, mail, room, owner);
-    // Everything is over this budget.
+    everything_leaves(&core);
+    core
+}
+
+/// Everything is over the budget from now on.
+pub(crate) fn everything_leaves(core: &Core) {
     *locked(&core.runs.budget) = Budget {
         high: 0,
         low: 0,
@@ -92,7 +97,18 @@ pub(crate) fn open_owned(
         slack: 0,
         runs: 3,
     };
-    core
+}
+
+/// A turn of the keeper thread.
+pub(crate) fn keep(core: &Core, rewrites: bool) {
+    let never = AtomicBool::new(false);
+    for shard in 0..core.shards.len() {
+        core.relieve(shard, &never);
+    }
+    core.bury_runs();
+    if rewrites {
+        (0..core.shards.len()).for_each(|shard| core.rewrite_thin(shard, &never));
+    }
 }
 
 /// Asks, reads what runs it needs, and waits until the answer is durable.

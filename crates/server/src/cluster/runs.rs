@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -29,7 +28,6 @@ const SWEEP: Duration = Duration::from_secs(600);
 pub(super) struct Runs {
     cached: Arc<CachedRuns>,
     wanted: SyncSender<Vec<RunName>>,
-    missing: AtomicU64,
     looked: Mutex<Looked>,
 }
 
@@ -37,8 +35,12 @@ pub(super) struct Runs {
 struct Looked {
     /// Runs whose files have what the log counts in them.
     whole: BTreeSet<RunName>,
-    /// Runs whose files have not, each fetched once more.
+    /// Runs whose files had not, each of which is fetched once more.
     bad: BTreeSet<RunName>,
+    /// Those that have not now either.
+    hopeless: u64,
+    /// Runs that were not here.
+    absent: Vec<RunName>,
 }
 
 impl Runs {
@@ -62,7 +64,6 @@ impl Runs {
         Ok(Self {
             cached,
             wanted,
-            missing: AtomicU64::new(0),
             looked: Mutex::default(),
         })
     }
@@ -72,10 +73,10 @@ impl Runs {
     pub(super) fn look(&self, replay: &Replay) {
         let needed = replay.needed_runs();
         let mut looked = locked(&self.looked);
-        let Looked { whole, bad } = &mut *looked;
+        let Looked { whole, bad, .. } = &mut *looked;
         whole.retain(|run| needed.binary_search(run).is_ok());
         bad.retain(|run| needed.binary_search(run).is_ok());
-        let mut absent = Vec::new();
+        let (mut absent, mut hopeless) = (Vec::new(), 0);
         for run in needed {
             if whole.contains(&run) {
                 continue;
@@ -93,20 +94,27 @@ impl Runs {
                         );
                         self.cached.forget(run).unwrap_or_default();
                     }
-                    Err(_) => {}
+                    Err(_) => {
+                        hopeless += 1;
+                        continue;
+                    }
                 }
             }
             absent.push(run);
         }
-        self.missing.store(absent.len() as u64, Ordering::Relaxed);
+        looked.hopeless = hopeless;
+        looked.absent.clone_from(&absent);
+        drop(looked);
         match self.wanted.try_send(absent) {
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
 
-    /// How many of the runs that were needed at the last look are not here whole.
+    /// How many of the runs that were needed at the last look are not here.
     pub(super) fn missing(&self) -> u64 {
-        self.missing.load(Ordering::Relaxed)
+        let looked = locked(&self.looked);
+        let absent = looked.absent.iter().filter(|run| !self.cached.has(**run));
+        looked.hopeless + absent.count() as u64
     }
 
     /// Brings these here, and says where they are.
@@ -286,15 +294,15 @@ mod tests {
         run.finish().expect("finished");
     }
 
-    /// Looks until so many runs are missing.
-    fn comes_to(runs: &Runs, replay: &Replay, missing: u64) {
+    /// Looks until all runs are here.
+    fn wait_for(runs: &Runs, replay: &Replay) {
         let began = Instant::now();
         loop {
             runs.look(replay);
-            if runs.missing() == missing {
+            if runs.missing() == 0 {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_secs(120), "not {missing}");
+            assert!(began.elapsed() < Duration::from_secs(120), "missing");
             std::thread::yield_now();
         }
     }
@@ -309,7 +317,7 @@ mod tests {
         runs.look(&nine);
         assert_eq!(runs.missing(), 1, "it is nowhere");
         write(bucket.path(), 9);
-        comes_to(&runs, &nine, 0);
+        wait_for(&runs, &nine);
         // Damaged here, it is fetched again.
         let here = data.path().join(FOLDER).join(NAME.to_string());
         std::fs::write(&here, b"no run").expect("written");
@@ -317,10 +325,16 @@ mod tests {
         let runs = Runs::open(data.path(), blobs).expect("opened");
         runs.look(&nine);
         assert_eq!(runs.missing(), 1, "it is damaged");
-        comes_to(&runs, &nine, 0);
+        wait_for(&runs, &nine);
         // One that lacks messages is missing, however often it is fetched.
         let ten = counting(10);
         runs.look(&Replay::new(1, &Settings::default()).expect("a shard"));
+        runs.look(&ten);
+        let began = Instant::now();
+        while runs.missing() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(120), "not fetched");
+            std::thread::yield_now();
+        }
         for _ in 0..3 {
             runs.look(&ten);
             assert_eq!(runs.missing(), 1, "it has nine");

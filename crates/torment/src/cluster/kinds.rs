@@ -110,8 +110,13 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 35] = [
 ];
 
 /// By kind: for how long nothing was acknowledged.
-#[derive(Default)]
 pub(super) struct Outages([Vec<Duration>; KINDS.len()]);
+
+impl Default for Outages {
+    fn default() -> Self {
+        Self([const { Vec::new() }; KINDS.len()])
+    }
+}
 
 impl Outages {
     pub(super) fn add(&mut self, kind: usize, took: Duration) {
