@@ -265,9 +265,6 @@ impl Node {
         }
         self.timer();
         self.upkeep();
-        if self.ground.spills {
-            self.keeper();
-        }
     }
 
     /// Sets the host's clocks by the machine's.
@@ -297,11 +294,13 @@ impl Node {
         self.soon(TIMER, Self::timer);
     }
 
-    /// The maintenance thread. Now and then the log is longer than it may be.
+    /// The maintenance thread. Now and then the log is longer than it may be. Then the keeper thread
+    /// and the one that clears the bucket: both wait for acknowledgements, one at a time.
     fn upkeep(&self) {
-        let (long, pause) = {
+        let (long, pause, rewrites) = {
             let random = &mut locked(&self.desk).random;
-            (random.chance(1, 4), random.below(1_500))
+            let long = random.chance(1, 4);
+            (long, random.below(1_500), random.chance(1, 3))
         };
         if let Some(serving) = self.host() {
             let before = serving.core.counts.retired.load(Ordering::Relaxed);
@@ -312,23 +311,14 @@ impl Node {
             self.ground
                 .retired
                 .fetch_add(after - before, Ordering::Relaxed);
+            if self.ground.spills {
+                keep(&serving.core, rewrites);
+                let core = &serving.core;
+                let cleared = serving.cached.clear(&|run| core.is_left_over(run));
+                cleared.expect("a bucket in memory");
+            }
         }
         self.soon(Duration::from_millis(200 + pause), Self::upkeep);
-    }
-
-    /// The keeper thread, and the one that clears the bucket.
-    fn keeper(&self) {
-        let (rewrites, pause) = {
-            let random = &mut locked(&self.desk).random;
-            (random.chance(1, 3), random.below(1_500))
-        };
-        if let Some(serving) = self.host() {
-            keep(&serving.core, rewrites);
-            let core = &serving.core;
-            let cleared = serving.cached.clear(&|run| core.is_left_over(run));
-            cleared.expect("a bucket in memory");
-        }
-        self.soon(Duration::from_millis(100 + pause), Self::keeper);
     }
 
     /// Something was written, acknowledged or left for somebody.
