@@ -6,11 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use quintet_door::Door;
 use quintet_host::locked;
+use quintet_http::{Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Socket, User, Web};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
-use quintet_web::{
-    Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Site, Socket, User, Web,
-};
+use quintet_web::Site;
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, Places, parse_duration_ms};
@@ -132,14 +131,14 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         .filter(|ms| (MINUTE_MS..=30 * 24 * 60 * MINUTE_MS).contains(ms))
         .ok_or("session_time takes 1m to 30d")?;
     Ok(Settings {
-        relative_root: quintet_web::relative_root(options.text("relative_root"))?,
+        relative_root: quintet_http::relative_root(options.text("relative_root"))?,
         realm: options.text("realm").to_owned(),
         logins: None,
         gate: None,
-        users: quintet_web::users(options.text("users"))?,
-        allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
-        trusted_proxies: quintet_web::networks(options.text("trusted_proxies"))?,
-        hosts: quintet_web::words(options.text("hosts"))
+        users: quintet_http::users(options.text("users"))?,
+        allowed_ips: quintet_http::networks(options.text("allowed_ips"))?,
+        trusted_proxies: quintet_http::networks(options.text("trusted_proxies"))?,
+        hosts: quintet_http::words(options.text("hosts"))
             .map(str::to_owned)
             .collect(),
         allow_new_queue: options.flag("allow_new_queue"),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use quintet_host::{Histogram, TIMES, locked};
-use quintet_web::{Clients, Errand, Replied, StreamCounts, TellReply};
+use quintet_http::{Clients, Errand, Replied, StreamCounts, TellReply};
 
 use crate::http;
 use crate::io::Family;

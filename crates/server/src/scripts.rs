@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::Door;
 use quintet_host::locked;
+use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::Shown;
-use quintet_web::{Elsewhere, Logins};
 
 use crate::config::Config;
 use crate::desk::ServerDoor;
@@ -172,7 +172,7 @@ pub(crate) fn check(config: &Config) -> Result<()> {
         ("relay_hosts", &config.relay_hosts),
         ("webhook_hosts", &config.webhook_hosts),
     ] {
-        quintet_web::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
+        quintet_rq::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
     }
     let root = root(config);
     let unread = quintet_scripts::unread(&root);

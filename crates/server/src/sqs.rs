@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::{Door, Visit};
 use quintet_host::locked;
+use quintet_http::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
 use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
-use quintet_web::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 use ring::rand::SecureRandom as _;
 
@@ -149,7 +149,7 @@ pub(crate) fn settings(
     if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") {
         return Err("url begins with http:// or https://".to_owned());
     }
-    let users = quintet_web::users(options.text("users"))?;
+    let users = quintet_http::users(options.text("users"))?;
     let keys = users.into_iter().map(|user| (user.name, user.password));
     let own = quintet_sqs::Options {
         account: account.to_owned(),
@@ -168,9 +168,9 @@ pub(crate) fn settings(
         recreate_after: time(options, "recreate_after", HOUR_MS)?,
     };
     let of_http = Settings {
-        allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
-        trusted_proxies: quintet_web::networks(options.text("trusted_proxies"))?,
-        hosts: quintet_web::words(options.text("hosts"))
+        allowed_ips: quintet_http::networks(options.text("allowed_ips"))?,
+        trusted_proxies: quintet_http::networks(options.text("trusted_proxies"))?,
+        hosts: quintet_http::words(options.text("hosts"))
             .map(str::to_owned)
             .collect(),
         limits: Limits {
@@ -211,7 +211,7 @@ impl Open {
         let limits = &mut settings.limits;
         limits.connections_max = limits.connections_max.min(number(places.http).max(1));
         limits.apart_max = limits.connections_max.min(number(places.apart));
-        let users = quintet_web::users(listen.options.text("users"));
+        let users = quintet_http::users(listen.options.text("users"));
         Ok(Self {
             bound: bind(NAME, &listen.address)?,
             settings,
