@@ -4,30 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quintet_types::{Body, Command, MessageId, Name, Outcome, Put, Wait};
+use quintet_types::{Body, Command, Name, Outcome, Put, Wait};
 
 use super::client::{QUEUES, number, take_from};
-use super::run::{CALM, Run};
+use super::run::{CALM, Moved, Run};
 use crate::locked;
 
 /// Two queues of different shards that no client takes from.
 const MOVED: [&str; 2] = ["x", "y"];
-
-/// What became of them, by body.
-#[derive(Default)]
-pub(super) struct Moves(BTreeMap<u64, Moved>);
-
-#[derive(Clone, Copy, Default, Debug)]
-struct Moved {
-    /// The queue that it was put into, by its place in [`MOVED`].
-    from: usize,
-    /// Its id, once it is acknowledged.
-    id: Option<MessageId>,
-    /// A move was asked for.
-    asked: bool,
-    /// A move was acknowledged.
-    moved: bool,
-}
 
 impl Run {
     /// Puts a message, or moves one, now and then.
@@ -40,7 +24,6 @@ impl Run {
             let pause = 50 + state.random.below(600);
             let waits = state
                 .moves
-                .0
                 .iter()
                 .filter(|(_, one)| one.id.is_some() && !one.asked);
             let waits: Vec<u64> = waits.map(|(body, _)| *body).collect();
@@ -48,7 +31,7 @@ impl Run {
             if let Some((_, node)) = state.serving() {
                 let (body, command) = if moves {
                     let body = waits[state.random.index(waits.len())];
-                    let one = state.moves.0.entry(body).or_default();
+                    let one = state.moves.entry(body).or_default();
                     one.asked = true;
                     let id = one.id.unwrap_or_default();
                     let to = Name::from(MOVED[1 - one.from]);
@@ -59,14 +42,14 @@ impl Run {
                         from,
                         ..Moved::default()
                     };
-                    state.moves.0.insert(body, one);
+                    state.moves.insert(body, one);
                     let put = Put::new(Name::from(MOVED[from]), Body::new(&body.to_le_bytes()));
                     (body, Command::Put(put))
                 };
                 let party = state.next();
                 self.submit(&node, party, command, move |run, outcome| {
                     let state = &mut *locked(&run.state);
-                    let one = state.moves.0.entry(body).or_default();
+                    let one = state.moves.entry(body).or_default();
                     if let Outcome::Put { id, .. } = outcome {
                         one.id = Some(*id);
                     } else if *outcome == Outcome::Done {
@@ -87,7 +70,7 @@ impl Run {
                 there.entry(body).or_default().push(at);
             }
         }
-        let moves = std::mem::take(&mut locked(&self.state).moves.0);
+        let moves = std::mem::take(&mut locked(&self.state).moves);
         for (body, one) in moves {
             let found = there.get(&body).map_or(&[][..], |at| at);
             let right = match found {

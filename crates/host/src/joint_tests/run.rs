@@ -9,11 +9,11 @@ use quintet_cluster::{Moment, World as _};
 use quintet_sim::Random;
 use quintet_sim::cluster::{Clocks, Faults, SimStream, SimWorld};
 use quintet_sim::history::History;
+use quintet_types::MessageId;
 
 use super::bucket::Bucket;
 use super::client::Client;
 use super::duty;
-use super::moves::Moves;
 use super::node::{Ground, Node, Without};
 use super::oracle::Oracle;
 use crate::locked;
@@ -63,6 +63,19 @@ impl Seen {
     }
 }
 
+/// A message of a queue that nobody takes from, and what became of it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Moved {
+    /// Which of two queues it was put into.
+    pub(super) from: usize,
+    /// Its id, once it is acknowledged.
+    pub(super) id: Option<MessageId>,
+    /// A move to the other queue was asked for.
+    pub(super) asked: bool,
+    /// That move was acknowledged.
+    pub(super) moved: bool,
+}
+
 pub(super) struct Run {
     pub(super) ground: Arc<Ground>,
     pub(super) clocks: Vec<Clocks>,
@@ -81,7 +94,8 @@ pub(super) struct State {
     pub(super) open: BTreeMap<u64, u64>,
     /// Messages that are there, as far as clients know.
     pub(super) there: BTreeSet<u64>,
-    pub(super) moves: Moves,
+    /// Messages that are moved, by body.
+    pub(super) moves: BTreeMap<u64, Moved>,
     pub(super) number: u64,
     pub(super) calm: bool,
     /// Until then clients ask nothing.
@@ -174,7 +188,7 @@ impl Run {
                 history: History::default(),
                 open: BTreeMap::new(),
                 there: BTreeSet::new(),
-                moves: Moves::default(),
+                moves: BTreeMap::new(),
                 number: 0,
                 calm,
                 lull: Moment::ZERO,
