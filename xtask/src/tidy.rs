@@ -121,10 +121,25 @@ const ALLOWED: &[Edges] = &[
         None,
     ),
     edges(
+        "crates/config",
+        &[
+            "quintet-door",
+            "quintet-hooks",
+            "quintet-host",
+            "quintet-scripts",
+            "quintet-tls",
+            "quintet-trust",
+            "quintet-types",
+            "quintet-wire",
+        ],
+        None,
+    ),
+    edges(
         "crates/server",
         &[
             "quintet-bench",
             "quintet-cluster",
+            "quintet-config",
             "quintet-door",
             "quintet-engine",
             "quintet-front",

@@ -8,11 +8,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use quintet_config::end_text;
 use quintet_door::{AuditLine, Did};
 use quintet_host::locked;
 use serde::{Deserialize, Serialize};
 
-use crate::config::end_text;
 use crate::trust::wall_ms;
 
 /// The file's name in the data directory; the one before it has [`OLDER`]

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
 use mio::Registry;
+use quintet_config::RESERVE;
 use quintet_types::Principal;
 use quintet_web::{Known, Limits, Linked, Links, Serve, Settings, Site, Socket, Web};
 
-use crate::config::RESERVE;
 use crate::desk::ServerDoor;
 use crate::io::Stream;
 use crate::server::Server;

@@ -13,7 +13,6 @@ mod cli;
 mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
-mod config;
 mod control;
 mod crew;
 mod cron;

@@ -19,15 +19,16 @@ pub(crate) use head::{Head, Standing, Text};
 pub(crate) use request::name;
 pub(crate) use session::LINE_MAX;
 
+use quintet_config::control;
 use quintet_wire::{Listener, Options, Session, Voice};
 
 /// The control channel, as the server sees voices. Not among
 /// [`quintet_wire::VOICES`]: over TCP it is served where a listener asks for
 /// it, to clients with a certificate or a login.
 pub(crate) const VOICE: Voice = Voice {
-    name: "admin",
+    name: control::NAME,
     port: 0,
-    about: "The control channel of the command line, for clients with a certificate or a login.",
+    about: control::ABOUT,
     options: &[],
     tally_names: &[],
     listener: open,

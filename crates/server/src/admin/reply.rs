@@ -1,5 +1,6 @@
 //! Replies of the control channel.
 
+use quintet_config::told_of_queue;
 use quintet_door::Setting;
 use quintet_types::{
     Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
@@ -10,7 +11,6 @@ use quintet_wire::{Given, Output, ServerStats};
 use serde_json::{Map, Value, json};
 
 use super::head::Head;
-use crate::config::told_of_queue;
 
 /// The code of a hook's refusal; those of the engine are [`Refusal::code`].
 const DENIED: &str = "denied";

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
+use quintet_config::parse_duration_ms;
 
 use crate::audit::read;
-use crate::config::parse_duration_ms;
 use crate::trust::wall_ms;
 
 /// Arguments of `audit`.

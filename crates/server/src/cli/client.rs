@@ -4,12 +4,12 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, anyhow, bail};
+use quintet_config::ADMIN_SOCKET;
 use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::Where;
 use super::remote::Way;
-use crate::config::ADMIN_SOCKET;
 
 /// The server's no.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use super::client::{Client, Refused};
 pub(super) const EMPTY: u8 = 4;
 
 fn duration(text: &str) -> Result<u64, String> {
-    crate::config::parse_duration_ms(text)
+    quintet_config::parse_duration_ms(text)
 }
 
 /// Arguments of `put`.

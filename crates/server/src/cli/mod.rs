@@ -43,8 +43,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-
-use crate::config::ADMIN_SOCKET;
+use quintet_config::ADMIN_SOCKET;
 
 /// One small, durable, fast queue server that speaks many protocols.
 #[derive(Parser)]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use quintet_config::{Given, Secrets, load, print};
 
-use crate::config::{Given, Secrets, load, print};
 use crate::server;
 
 const EXAMPLES: &str = "\

@@ -5,10 +5,10 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use quintet_config::end_text;
 use quintet_trust::{NewToken, Password};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
-use crate::config::end_text;
 use crate::trust::{random, wall_ms};
 
 const DAY_MS: u64 = 24 * 3_600_000;

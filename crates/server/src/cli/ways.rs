@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
+use quintet_config::{Config, Given, load};
 use quintet_log::DirLock;
 
 use super::progress::Transfer;
 use crate::cluster::{Fill, Found, Source, ahead, detach, doubt, fill, finish, is_unfinished};
-use crate::config::{Config, Given, load};
 
 /// Arguments of `cluster adopt`.
 #[derive(clap::Args)]

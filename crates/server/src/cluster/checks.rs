@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use quintet_config::{Cluster, Config, SyncPolicy};
 use quintet_jetstream::{Info, JetStream, Servers};
-
-use crate::config::{Cluster, Config, SyncPolicy};
 
 /// The longest message servers must take: an entry, with its head and some room.
 const PAYLOAD_MIN: usize = 512 << 10;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_cluster::{Fences, Limits, StreamLog, StreamStore, Threads, Writer};
+use quintet_config::{Cluster, Config};
 use quintet_jetstream::{JetStream, Names, Objects};
 use quintet_log::{
     Disk, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp,
@@ -17,7 +18,6 @@ use quintet_log::{
 use super::files::place;
 use super::source::{Found, Source};
 use super::{checks, registry};
-use crate::config::{Cluster, Config};
 use crate::scripts;
 
 /// Bytes that are sent before they are waited for.

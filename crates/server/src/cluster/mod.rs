@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, Timing, Writer};
+use quintet_config::Config;
 use quintet_front::{Owners, watch};
 use quintet_host::{Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
@@ -37,7 +38,6 @@ use quintet_log::{LogError, Options};
 
 use crate::again;
 use crate::audit::Audit;
-use crate::config::Config;
 use crate::http::LinksByVoice;
 use crate::quotas::Quotas;
 use crate::server::{Order, Server};
@@ -70,7 +70,7 @@ const TELL: Duration = Duration::from_secs(30);
 const ELECTION: Duration = Duration::from_secs(12);
 
 /// How long things take.
-fn timing(cluster: &crate::config::Cluster) -> Timing {
+fn timing(cluster: &quintet_config::Cluster) -> Timing {
     Timing {
         beat: Duration::from_millis(cluster.beat_ms),
         lease: Duration::from_millis(cluster.lease_ms),

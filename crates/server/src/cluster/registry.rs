@@ -6,12 +6,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use quintet_cluster::{ClusterId, Seq, Writer};
+use quintet_config::Cluster;
 use quintet_jetstream::{Bucket, Error, Info, JetStream};
 use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::fill::Fill;
-use crate::config::Cluster;
 
 /// Version of what is written here and in the log.
 const FORMAT: u64 = 1;

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
+use quintet_config::{Address, Config, Listen, Served, open_to_all};
 use quintet_host::{Core, locked};
 use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
 use quintet_types::{Name, Permits, Principal, Verb};
 
-use crate::config::{Address, Config, Listen, Served, open_to_all};
 use crate::quotas::Quotas;
-use crate::{http, sqs};
+use quintet_config::{http, sqs};
 
 use quintet_wire::Logins;
 
@@ -211,7 +211,7 @@ fn read(
     if config
         .users
         .iter()
-        .any(crate::config::UserTable::has_hashes)
+        .any(quintet_config::UserTable::has_hashes)
     {
         wrong.extend(path.and_then(open_to_all));
     }
@@ -284,7 +284,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let shorthand = match listen.served {
         Served::Http => "give users = \"NAME:PASSWORD\", ",
         Served::Sqs => "give users = \"KEYID:SECRET\", ",
-        Served::Voice(_) => "",
+        Served::Voice(_) | Served::Control => "",
     };
     Some(format!(
         "{voice} on {at} would let anybody who reaches it put, take and delete messages: {login}\
@@ -297,7 +297,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Given, load};
+    use quintet_config::{Given, load};
 
     fn config(text: &str) -> Config {
         let dir = tempfile::tempdir().expect("a folder");

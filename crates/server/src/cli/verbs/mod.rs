@@ -33,5 +33,5 @@ pub(super) use track::Track;
 pub(super) use workers::Workers;
 
 pub(super) fn duration(text: &str) -> Result<u64, String> {
-    crate::config::parse_duration_ms(text)
+    quintet_config::parse_duration_ms(text)
 }

@@ -4,9 +4,9 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use quintet_config::end_text;
 
 use super::super::Where;
-use crate::config::end_text;
 
 /// Names that a message may have had one after the other.
 const NAMES_MAX: usize = 16;

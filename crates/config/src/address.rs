@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// A TCP address or the path of a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub enum Address {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
@@ -17,7 +17,7 @@ impl Address {
     ///
     /// # Errors
     /// A sentence that says what is taken.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let usage =
             || format!("\"{text}\" is not an address; write HOST:PORT, :PORT, PORT or unix:PATH");
         if let Some(path) = text.strip_prefix("unix:") {
@@ -41,7 +41,7 @@ impl Address {
     }
 
     /// A port of 127.0.0.1.
-    pub(crate) fn local(port: u16) -> Self {
+    pub fn local(port: u16) -> Self {
         Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port)))
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Bytes of memory there are for it: the machine's, or what its control group
 /// or one above it may take, if that is less. `None`: nobody says.
-pub(super) fn memory() -> Option<u64> {
+pub(crate) fn memory() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     smallest(total(&meminfo), &groups, Path::new("/sys/fs/cgroup"))

@@ -16,28 +16,28 @@ use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, s
 
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
-    pub(crate) config: Option<PathBuf>,
-    pub(crate) data: Option<PathBuf>,
-    pub(crate) listen: Vec<String>,
+pub struct Given {
+    pub config: Option<PathBuf>,
+    pub data: Option<PathBuf>,
+    pub listen: Vec<String>,
     /// Default listeners on other ports.
-    pub(crate) port: Vec<String>,
-    pub(crate) sync: Option<String>,
+    pub port: Vec<String>,
+    pub sync: Option<String>,
     /// Of `[cluster]`: `nats`, its addresses separated by commas.
-    pub(crate) cluster: Option<String>,
+    pub cluster: Option<String>,
 }
 
 /// The effective configuration.
 ///
 /// # Errors
 /// Names the file, the key and what it takes.
-pub(crate) fn load(given: &Given) -> Result<Config> {
+pub fn load(given: &Given) -> Result<Config> {
     let mut config = Config::default();
     let mut file = String::new();
     if let Some(path) = &given.config {
         file = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        read(&file, &mut config).with_context(|| format!("in {}", path.display()))?;
+        config = from_text(&file).with_context(|| format!("in {}", path.display()))?;
     }
     if let Some(data) = &given.data {
         config.data.clone_from(data);
@@ -407,12 +407,11 @@ fn as_table<'a>(value: &'a toml::Value, place: &str) -> Result<&'a toml::Table, 
     table.ok_or_else(|| format!("{place} is a table").into())
 }
 
-/// Reads a configuration text; for tests and for checking a printed one.
+/// Reads the text of a configuration file.
 ///
 /// # Errors
 /// As [`load`].
-#[cfg(test)]
-pub(crate) fn from_text(text: &str) -> Result<Config> {
+pub fn from_text(text: &str) -> Result<Config> {
     let mut config = Config::default();
     read(text, &mut config)?;
     Ok(config)

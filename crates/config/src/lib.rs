@@ -3,20 +3,26 @@
 //! What `--print-config` shows, what `docs/configuration.md` lists and what
 //! the file may say all follow from that table.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod address;
 mod change;
 mod cluster;
+pub mod control;
 mod cron;
 mod files;
+pub mod http;
 mod limits;
 mod load;
 mod machine;
 mod print;
 mod queues;
+mod reach;
 mod reload;
 mod schema;
 mod scripts;
 mod served;
+pub mod sqs;
 mod tls;
 mod told;
 mod trust;
@@ -31,146 +37,145 @@ use quintet_scripts::QueueConfig;
 use quintet_types::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_wire::Options;
 
-pub(crate) use address::Address;
-pub(crate) use change::changed;
-pub(crate) use cluster::Cluster;
-pub(crate) use cron::{CronJob, CronTable};
-pub(crate) use files::{Places, RESERVE};
-pub(crate) use limits::LimitRow;
-#[cfg(test)]
-pub(crate) use load::from_text;
-pub(crate) use load::{Given, load};
-pub(crate) use print::{Secrets, print};
-pub(crate) use quintet_host::SyncPolicy;
-pub(crate) use served::Served;
-pub(crate) use tls::{ListenTls, TlsMode};
-pub(crate) use told::told_of_queue;
-pub(crate) use trust::{GrantTable, UserTable, end_text, open_to_all};
-pub(crate) use units::parse_duration_ms;
+pub use address::Address;
+pub use change::changed;
+pub use cluster::Cluster;
+pub use cron::{CronJob, CronTable};
+pub use files::{Places, RESERVE};
+pub use limits::LimitRow;
+pub use load::{Given, from_text, load};
+pub use print::{Secrets, print};
+pub use quintet_host::SyncPolicy;
+pub use reach::Reach;
+pub use served::Served;
+pub use tls::{ListenTls, TlsMode};
+pub use told::told_of_queue;
+pub use trust::{GrantTable, UserTable, end_text, open_to_all};
+pub use units::parse_duration_ms;
 
 /// Everything the server was told.
 #[derive(Clone)]
-pub(crate) struct Config {
+pub struct Config {
     /// Data directory.
-    pub(crate) data: PathBuf,
-    pub(crate) sync: SyncPolicy,
-    pub(crate) shards: u64,
+    pub data: PathBuf,
+    pub sync: SyncPolicy,
+    pub shards: u64,
     /// 0: one for every two cores.
-    pub(crate) io_threads: u64,
+    pub io_threads: u64,
     /// 0: one for each core, at most [`HTTP_THREADS_MAX`].
-    pub(crate) http_threads: u64,
-    pub(crate) connections_max: u64,
+    pub http_threads: u64,
+    pub connections_max: u64,
     /// 0: as much as `memory`.
-    pub(crate) connection_memory: u64,
-    pub(crate) metrics_queues: u64,
-    pub(crate) history_queues: u64,
-    pub(crate) attention: Thresholds,
-    pub(crate) otlp_endpoint: String,
-    pub(crate) otlp_ca: String,
-    pub(crate) otlp_headers_file: String,
-    pub(crate) otlp_service_name: String,
-    pub(crate) otlp_spans_max: u64,
-    pub(crate) otlp_messages_max: u64,
-    pub(crate) upload_bytes_max: u64,
-    pub(crate) output_bytes_max: u64,
-    pub(crate) chunk_bytes: u64,
-    pub(crate) segment_bytes: u64,
-    pub(crate) spare_segments: u64,
-    pub(crate) log_bytes: u64,
-    pub(crate) stop_wait_ms: u64,
-    pub(crate) log_level: String,
-    pub(crate) log_format: String,
+    pub connection_memory: u64,
+    pub metrics_queues: u64,
+    pub history_queues: u64,
+    pub attention: Thresholds,
+    pub otlp_endpoint: String,
+    pub otlp_ca: String,
+    pub otlp_headers_file: String,
+    pub otlp_service_name: String,
+    pub otlp_spans_max: u64,
+    pub otlp_messages_max: u64,
+    pub upload_bytes_max: u64,
+    pub output_bytes_max: u64,
+    pub chunk_bytes: u64,
+    pub segment_bytes: u64,
+    pub spare_segments: u64,
+    pub log_bytes: u64,
+    pub stop_wait_ms: u64,
+    pub log_level: String,
+    pub log_format: String,
     /// Empty: `quintet.sock` in the data directory; `none`: no such socket.
-    pub(crate) admin_socket: String,
-    pub(crate) queues_max: u64,
-    pub(crate) waiters_max: u64,
-    pub(crate) tables_bytes_max: u64,
-    pub(crate) batches_max: u64,
-    pub(crate) batch_bytes_max: u64,
-    pub(crate) batch_open_ms: u64,
-    pub(crate) batch_ttl_ms: u64,
-    pub(crate) batch_keep_ms: u64,
-    pub(crate) tracked_max: u64,
-    pub(crate) ends_max: u64,
-    pub(crate) track_keep_ms: u64,
-    pub(crate) snapshot_bytes_max: u64,
+    pub admin_socket: String,
+    pub queues_max: u64,
+    pub waiters_max: u64,
+    pub tables_bytes_max: u64,
+    pub batches_max: u64,
+    pub batch_bytes_max: u64,
+    pub batch_open_ms: u64,
+    pub batch_ttl_ms: u64,
+    pub batch_keep_ms: u64,
+    pub tracked_max: u64,
+    pub ends_max: u64,
+    pub track_keep_ms: u64,
+    pub snapshot_bytes_max: u64,
     /// File or directory; empty: none.
-    pub(crate) hooks: String,
-    pub(crate) hook_limits: HookLimits,
+    pub hooks: String,
+    pub hook_limits: HookLimits,
     /// 0: no limit.
-    pub(crate) memory: u64,
-    pub(crate) memory_max: u64,
-    pub(crate) dedupe_memory: u64,
-    pub(crate) allow_shutdown: bool,
+    pub memory: u64,
+    pub memory_max: u64,
+    pub dedupe_memory: u64,
+    pub allow_shutdown: bool,
     /// Passwords checked at once.
-    pub(crate) login_threads: u64,
+    pub login_threads: u64,
     /// Logins that wait for that at most.
-    pub(crate) logins_waiting_max: u64,
-    pub(crate) tls: TlsMode,
+    pub logins_waiting_max: u64,
+    pub tls: TlsMode,
     /// Files; empty: none.
-    pub(crate) tls_cert: String,
-    pub(crate) tls_key: String,
-    pub(crate) tls_client_ca: String,
-    pub(crate) tls_handshake_ms: u64,
+    pub tls_cert: String,
+    pub tls_key: String,
+    pub tls_client_ca: String,
+    pub tls_handshake_ms: u64,
     /// `[defaults]`.
-    pub(crate) defaults: Overrides,
+    pub defaults: Overrides,
     /// `[[queue]]`, in the order of the file.
-    pub(crate) rules: Vec<(String, Overrides)>,
+    pub rules: Vec<(String, Overrides)>,
     /// What `[[queue]]` says of scripts, in the order of the file.
-    pub(crate) scripts: Vec<QueueConfig>,
+    pub scripts: Vec<QueueConfig>,
     /// Empty: `rq` in the data directory.
-    pub(crate) script_root: String,
-    pub(crate) ignore_rq_messages: bool,
-    pub(crate) trace_url: String,
-    pub(crate) relay_hosts: String,
-    pub(crate) webhook_hosts: String,
+    pub script_root: String,
+    pub ignore_rq_messages: bool,
+    pub trace_url: String,
+    pub relay_hosts: String,
+    pub webhook_hosts: String,
     /// File; empty: whom browsers trust.
-    pub(crate) relay_ca: String,
+    pub relay_ca: String,
     /// Empty: the address of the first http listener.
-    pub(crate) script_host: String,
-    pub(crate) script_env: String,
+    pub script_host: String,
+    pub script_env: String,
     /// 0: no limit.
-    pub(crate) script_time_ms: u64,
-    pub(crate) script_grace_ms: u64,
+    pub script_time_ms: u64,
+    pub script_grace_ms: u64,
     /// 0: no limit.
-    pub(crate) script_memory: u64,
-    pub(crate) script_log_bytes: u64,
-    pub(crate) scripts_max: u64,
-    pub(crate) cluster: Cluster,
+    pub script_memory: u64,
+    pub script_log_bytes: u64,
+    pub scripts_max: u64,
+    pub cluster: Cluster,
     /// `[[user]]`, in the order of the file.
-    pub(crate) users: Vec<UserTable>,
+    pub users: Vec<UserTable>,
     /// `[[grant]]`, in the order of the file.
-    pub(crate) grants: Vec<GrantTable>,
+    pub grants: Vec<GrantTable>,
     /// `[[limit]]`, in the order of the file.
-    pub(crate) limits: Vec<LimitRow>,
+    pub limits: Vec<LimitRow>,
     /// `[[cron]]`, in the order of the file.
-    pub(crate) crons: Vec<CronTable>,
+    pub crons: Vec<CronTable>,
     /// `[[cron]]` tables at most.
-    pub(crate) crons_max: u64,
-    pub(crate) listen: Vec<Listen>,
+    pub crons_max: u64,
+    pub listen: Vec<Listen>,
 }
 
 /// One `[[listen]]` table.
 #[derive(Clone)]
-pub(crate) struct Listen {
-    pub(crate) served: Served,
-    pub(crate) address: Address,
+pub struct Listen {
+    pub served: Served,
+    pub address: Address,
     /// Neither the file nor a flag names it: it is left out where its port is taken.
-    pub(crate) is_default: bool,
+    pub is_default: bool,
     /// A connection without traffic is closed after so many ms; 0: never.
-    pub(crate) idle_ms: u64,
+    pub idle_ms: u64,
     /// Whoever comes is this user, unless it logs in as another; empty: nobody
     /// in particular.
-    pub(crate) user: String,
+    pub user: String,
     /// Listens beyond this machine though nobody has to say who it is.
-    pub(crate) insecure: bool,
-    pub(crate) tls: ListenTls,
-    pub(crate) options: Options,
+    pub insecure: bool,
+    pub tls: ListenTls,
+    pub options: Options,
 }
 
 impl Listen {
     /// It has users of its own.
-    pub(crate) fn has_users_option(&self) -> bool {
+    pub fn has_users_option(&self) -> bool {
         matches!(self.served, Served::Http | Served::Sqs)
             && !self.options.text("users").trim().is_empty()
     }
@@ -178,11 +183,11 @@ impl Listen {
 
 /// Budgets of hooks, as they are set.
 #[derive(Clone)]
-pub(crate) struct HookLimits {
-    pub(crate) instructions_max: u64,
-    pub(crate) time_ms: u64,
-    pub(crate) memory_bytes_max: u64,
-    pub(crate) refuse_on_error: Events,
+pub struct HookLimits {
+    pub instructions_max: u64,
+    pub time_ms: u64,
+    pub memory_bytes_max: u64,
+    pub refuse_on_error: Events,
 }
 
 impl Default for HookLimits {
@@ -280,7 +285,7 @@ impl Default for Config {
 
 impl Config {
     /// The part of the settings the engine decides by.
-    pub(crate) fn engine_settings(&self) -> Settings {
+    pub fn engine_settings(&self) -> Settings {
         let mut defaults = QueueSettings::of_server();
         self.defaults.lay_over(&mut defaults);
         // Whoever makes them; what the file says of them comes after it and wins.
@@ -326,16 +331,17 @@ impl Config {
     }
 
     /// Where the hooks are, if there are any.
-    pub(crate) fn hooks_path(&self) -> Option<PathBuf> {
+    pub fn hooks_path(&self) -> Option<PathBuf> {
         (!self.hooks.is_empty()).then(|| PathBuf::from(&self.hooks))
     }
 
     /// True if others than `[[user]]` tables may know users.
-    pub(crate) fn names_users_elsewhere(&self) -> bool {
+    pub fn names_users_elsewhere(&self) -> bool {
         self.hooks_path().is_some() || self.listen.iter().any(Listen::has_users_option)
     }
 
-    pub(crate) fn hook_limits(&self) -> quintet_hooks::Limits {
+    /// Budgets of hooks, as hooks want them.
+    pub fn hook_limits(&self) -> quintet_hooks::Limits {
         quintet_hooks::Limits {
             instructions_max: self.hook_limits.instructions_max,
             time_ms_max: self.hook_limits.time_ms,
@@ -357,7 +363,7 @@ impl Config {
 
     /// Bytes the messages may take: as set, or three quarters of the memory the
     /// machine, or the server's control group, has, so that a put is refused before the system kills the server.
-    pub(crate) fn memory_max(&self) -> u64 {
+    pub fn memory_max(&self) -> u64 {
         if self.cluster.is_on() {
             // Nothing leaves memory there yet, so that is the bound.
             return match self.memory_max {
@@ -383,7 +389,7 @@ impl Config {
     }
 
     /// Bytes all connections together may hold.
-    pub(crate) fn connection_memory_bytes(&self) -> u64 {
+    pub fn connection_memory_bytes(&self) -> u64 {
         match self.connection_memory {
             0 => self.memory.max(64 << 20),
             bytes => bytes,
@@ -391,7 +397,7 @@ impl Config {
     }
 
     /// Where the control socket is, if there is one.
-    pub(crate) fn admin_path(&self) -> Option<PathBuf> {
+    pub fn admin_path(&self) -> Option<PathBuf> {
         match self.admin_socket.as_str() {
             "" => Some(self.data.join(ADMIN_SOCKET)),
             "none" => None,
@@ -400,7 +406,7 @@ impl Config {
     }
 
     /// The number of I/O threads to run.
-    pub(crate) fn io_threads(&self) -> usize {
+    pub fn io_threads(&self) -> usize {
         if self.io_threads > 0 {
             return usize::try_from(self.io_threads).unwrap_or(usize::MAX);
         }
@@ -411,7 +417,7 @@ impl Config {
     }
 
     /// The number of threads to serve http with, and sqs.
-    pub(crate) fn http_threads(&self) -> usize {
+    pub fn http_threads(&self) -> usize {
         if self.http_threads > 0 {
             return usize::try_from(self.http_threads).unwrap_or(usize::MAX);
         }
@@ -424,8 +430,11 @@ impl Config {
 /// Of each of http and sqs, where nobody says how many.
 const HTTP_THREADS_MAX: usize = 8;
 
+/// The forms of log lines that `log_format` takes.
+pub const FORMATS: &[&str] = &["text", "json"];
+
 /// Name of the control socket inside the data directory.
-pub(crate) const ADMIN_SOCKET: &str = "quintet.sock";
+pub const ADMIN_SOCKET: &str = "quintet.sock";
 
 fn clamp_u32(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)

@@ -31,7 +31,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// A sentence that says what is taken.
-pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
+pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     const UNITS: &[(&str, u64)] = &[
         ("ms", 1),
         ("s", 1000),

@@ -16,29 +16,29 @@ const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// One `[[user]]` table, as the file says it.
 #[derive(Clone, Default)]
-pub(crate) struct UserTable {
-    pub(crate) name: String,
-    pub(crate) password: String,
-    pub(crate) password_file: String,
-    pub(crate) secret_file: String,
-    pub(crate) tokens: Vec<String>,
-    pub(crate) groups: Vec<String>,
+pub struct UserTable {
+    pub name: String,
+    pub password: String,
+    pub password_file: String,
+    pub secret_file: String,
+    pub tokens: Vec<String>,
+    pub groups: Vec<String>,
 }
 
 /// One `[[grant]]` table, as the file says it.
 #[derive(Clone, Default)]
-pub(crate) struct GrantTable {
-    pub(crate) user: String,
-    pub(crate) group: String,
-    pub(crate) queues: Vec<String>,
-    pub(crate) rights: Vec<String>,
+pub struct GrantTable {
+    pub user: String,
+    pub group: String,
+    pub queues: Vec<String>,
+    pub rights: Vec<String>,
 }
 
 /// A key of one of these tables.
 pub(crate) struct TrustSpec<T> {
-    pub(crate) key: &'static str,
-    pub(crate) help: &'static str,
-    pub(crate) field: fn(&mut T) -> TrustField<'_>,
+    pub key: &'static str,
+    pub help: &'static str,
+    pub field: fn(&mut T) -> TrustField<'_>,
 }
 
 /// The place it is kept in, which also gives its type.
@@ -129,7 +129,7 @@ pub(crate) const GRANT: &[TrustSpec<GrantTable>] = &[
 ///
 /// # Errors
 /// Names the key, and what it takes.
-pub(super) fn read<T: Default>(specs: &[TrustSpec<T>], table: &toml::Table) -> Result<T, Wrong> {
+pub(crate) fn read<T: Default>(specs: &[TrustSpec<T>], table: &toml::Table) -> Result<T, Wrong> {
     let mut read = T::default();
     for (key, value) in table {
         let wrong = |why| Wrong::of_key(key, why);
@@ -147,7 +147,7 @@ pub(super) fn read<T: Default>(specs: &[TrustSpec<T>], table: &toml::Table) -> R
 
 impl UserTable {
     /// With its files read.
-    pub(crate) fn user(&self, wrong: &mut Vec<String>) -> User {
+    pub fn user(&self, wrong: &mut Vec<String>) -> User {
         let mut fails = |why: String| wrong.push(format!("[[user]] {}: {why}", self.name));
         let mut password = None;
         let mut hash =
@@ -191,13 +191,14 @@ impl UserTable {
     }
 
     /// It holds something others could try passwords against.
-    pub(crate) fn has_hashes(&self) -> bool {
+    pub fn has_hashes(&self) -> bool {
         !self.password.is_empty() || !self.tokens.is_empty()
     }
 }
 
 impl GrantTable {
-    pub(crate) fn grant(&self, wrong: &mut Vec<String>) -> Grant {
+    /// The grant of this table. Adds to `wrong` the mistakes in it.
+    pub fn grant(&self, wrong: &mut Vec<String>) -> Grant {
         let to = match (self.user.as_str(), self.group.as_str()) {
             (user, "") => Holder::User(user.to_owned()),
             ("", group) => Holder::Group(group.to_owned()),
@@ -247,7 +248,7 @@ fn token(line: &str) -> Result<Token, String> {
 }
 
 /// An end as [`token`] reads it.
-pub(crate) fn end_text(ms: u64) -> String {
+pub fn end_text(ms: u64) -> String {
     let at = i64::try_from(ms)
         .ok()
         .and_then(DateTime::<Utc>::from_timestamp_millis);
@@ -291,7 +292,7 @@ pub(crate) fn private(path: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Says what to type if a configuration with hashes in it can be read by all.
-pub(crate) fn open_to_all(path: &Path) -> Option<String> {
+pub fn open_to_all(path: &Path) -> Option<String> {
     let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
     let shown = path.display();
     (mode & 0o007 != 0).then(|| {

@@ -9,7 +9,7 @@ use super::{Address, Config, Listen, Served};
 
 /// Whether TLS is spoken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum TlsMode {
+pub enum TlsMode {
     /// Where a certificate is set, or as what stands above says.
     #[default]
     Auto,
@@ -22,12 +22,12 @@ pub(crate) enum TlsMode {
 
 /// What one `[[listen]]` table says of TLS.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct ListenTls {
-    pub(crate) mode: TlsMode,
+pub struct ListenTls {
+    pub mode: TlsMode,
     /// Empty: as the server's.
-    pub(crate) cert: String,
-    pub(crate) key: String,
-    pub(crate) client_ca: String,
+    pub cert: String,
+    pub key: String,
+    pub client_ca: String,
 }
 
 impl TlsMode {
@@ -42,7 +42,7 @@ impl TlsMode {
     ///
     /// # Errors
     /// What it takes.
-    pub(super) fn read(value: &toml::Value) -> Result<Self, String> {
+    pub(crate) fn read(value: &toml::Value) -> Result<Self, String> {
         let word = match value.as_bool() {
             Some(true) => "on",
             Some(false) => "off",
@@ -55,7 +55,7 @@ impl TlsMode {
     }
 
     /// As the file says it.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(mode, _)| *mode == self);
         found.expect("each has a name").1
     }
@@ -66,7 +66,7 @@ impl Config {
     ///
     /// # Errors
     /// What is missing or does not go together.
-    pub(crate) fn tls_of(&self, listen: &Listen) -> Result<Option<Settings>, String> {
+    pub fn tls_of(&self, listen: &Listen) -> Result<Option<Settings>, String> {
         let own = &listen.tls;
         let said = own.mode != TlsMode::Auto || !own.cert.is_empty() || !own.client_ca.is_empty();
         if matches!(listen.address, Address::Unix(_)) {
@@ -125,7 +125,7 @@ impl Config {
             client_ca: (!client_ca.is_empty()).then(|| PathBuf::from(client_ca)),
             protocols: match listen.served {
                 Served::Http | Served::Sqs => vec![b"http/1.1".to_vec()],
-                Served::Voice(_) => Vec::new(),
+                Served::Voice(_) | Served::Control => Vec::new(),
             },
         }))
     }
@@ -137,7 +137,7 @@ impl Config {
     }
 
     /// True if a file's mode or certificates say who gets to a listener.
-    pub(crate) fn is_guarded(&self, listen: &Listen) -> bool {
+    pub fn is_guarded(&self, listen: &Listen) -> bool {
         matches!(listen.address, Address::Unix(_)) || self.asks_certificates(listen)
     }
 }

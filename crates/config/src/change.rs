@@ -7,7 +7,7 @@ use super::queues::{QUEUE_SETTINGS, QueueSpec, SET_BY};
 use super::wrong::unknown;
 
 /// Settings that have other ways to be changed, or none.
-pub(super) const FIXED: [&str; 3] = ["memory", "tags", "locked"];
+pub(crate) const FIXED: [&str; 3] = ["memory", "tags", "locked"];
 
 /// They are one policy: whoever changes one of them keeps the others as they are in force, and
 /// whoever clears one clears all.
@@ -17,11 +17,7 @@ const RETRY: [&str; 3] = ["retry_delay", "retry_max", "retry_on"];
 ///
 /// # Errors
 /// One of them is not possible.
-pub(crate) fn changed(
-    setup: &QueueSetup,
-    changes: &[Change],
-    by: &SetBy,
-) -> Result<Overrides, NoChange> {
+pub fn changed(setup: &QueueSetup, changes: &[Change], by: &SetBy) -> Result<Overrides, NoChange> {
     let mut own = setup.own.clone();
     for (key, value) in changes {
         let no = |why: String| NoChange {
@@ -64,7 +60,7 @@ pub(crate) fn changed(
 }
 
 /// The user that set the setting of this key of a queue's own.
-pub(super) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
+pub(crate) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
     let tags = setup.own.tags.as_ref()?;
     let stamp = std::str::from_utf8(tags.get(&tag(key))?).ok()?;
     let (at_ms, name) = stamp.split_once(' ')?;

@@ -9,41 +9,41 @@ use super::units::show_duration;
 
 /// What `[cluster]` says.
 #[derive(Clone)]
-pub(crate) struct Cluster {
+pub struct Cluster {
     /// Empty: no cluster.
-    pub(crate) nats: Vec<String>,
-    pub(crate) name: String,
+    pub nats: Vec<String>,
+    pub name: String,
     /// Empty: the host's name.
-    pub(crate) node: String,
-    pub(crate) listen: String,
+    pub node: String,
+    pub listen: String,
     /// Empty: as `listen`.
-    pub(crate) advertise: String,
-    pub(crate) replicas: u64,
-    pub(crate) placement_tags: Vec<String>,
-    pub(crate) beat_ms: u64,
-    pub(crate) lease_ms: u64,
-    pub(crate) takeover_after_ms: u64,
-    pub(crate) window: u64,
-    pub(crate) groups: u64,
-    pub(crate) unacked_max: u64,
+    pub advertise: String,
+    pub replicas: u64,
+    pub placement_tags: Vec<String>,
+    pub beat_ms: u64,
+    pub lease_ms: u64,
+    pub takeover_after_ms: u64,
+    pub window: u64,
+    pub groups: u64,
+    pub unacked_max: u64,
     /// `lease` or `log`.
-    pub(crate) reads: String,
-    pub(crate) credentials: String,
-    pub(crate) user: String,
-    pub(crate) password_file: String,
-    pub(crate) tls_ca: String,
-    pub(crate) tls_cert: String,
-    pub(crate) tls_key: String,
-    pub(crate) link_tls_ca: String,
-    pub(crate) link_tls_cert: String,
-    pub(crate) link_tls_key: String,
-    pub(crate) link_insecure: bool,
-    pub(crate) monitor: Vec<String>,
-    pub(crate) nats_version_min: String,
+    pub reads: String,
+    pub credentials: String,
+    pub user: String,
+    pub password_file: String,
+    pub tls_ca: String,
+    pub tls_cert: String,
+    pub tls_key: String,
+    pub link_tls_ca: String,
+    pub link_tls_cert: String,
+    pub link_tls_key: String,
+    pub link_insecure: bool,
+    pub monitor: Vec<String>,
+    pub nats_version_min: String,
     /// Empty: not known.
-    pub(crate) near: String,
-    pub(crate) handover_wait_ms: u64,
-    pub(crate) allow_unsafe: bool,
+    pub near: String,
+    pub handover_wait_ms: u64,
+    pub allow_unsafe: bool,
 }
 
 impl Default for Cluster {
@@ -281,12 +281,12 @@ pub(crate) const CLUSTER: &[Spec] = &[
 
 impl Cluster {
     /// This server is one of several.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         !self.nats.is_empty()
     }
 
     /// How the log is used.
-    pub(crate) fn sharing(&self) -> Sharing {
+    pub fn sharing(&self) -> Sharing {
         Sharing {
             unacked_max: self.unacked_max,
             reads_by_log: self.reads == "log",
@@ -294,7 +294,7 @@ impl Cluster {
     }
 
     /// This node's name.
-    pub(crate) fn node(&self) -> String {
+    pub fn node(&self) -> String {
         if self.node.is_empty() {
             let name = rustix::system::uname();
             return name.nodename().to_string_lossy().into_owned();
@@ -303,7 +303,7 @@ impl Cluster {
     }
 
     /// Where other nodes reach this one.
-    pub(crate) fn link(&self) -> &str {
+    pub fn link(&self) -> &str {
         match self.advertise.as_str() {
             "" => &self.listen,
             advertise => advertise,
@@ -311,7 +311,7 @@ impl Cluster {
     }
 
     /// All that does not go together, a line each.
-    pub(crate) fn faults(&self) -> Vec<String> {
+    pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(plain) {

@@ -5,7 +5,7 @@ use quintet_scripts::QueueConfig;
 use super::wrong::Wrong;
 
 /// The keys a `[[queue]]` has for its script, as RQ's.
-pub(super) const KEYS: &[&str] = &[
+pub(crate) const KEYS: &[&str] = &[
     "script",
     "num_workers",
     "exec_prefix",
@@ -20,7 +20,7 @@ pub(super) const KEYS: &[&str] = &[
 ///
 /// # Errors
 /// A sentence; patterns cannot have a script.
-pub(super) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig>, Wrong> {
+pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig>, Wrong> {
     let said: toml::Table = table
         .iter()
         .filter(|(key, _)| KEYS.contains(&key.as_str()))
@@ -78,7 +78,7 @@ fn wants(key: &str, value: &toml::Value) -> Option<&'static str> {
 }
 
 /// The lines of a queue's script, as they can be read again.
-pub(super) fn of(scripts: &[QueueConfig], name: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn of(scripts: &[QueueConfig], name: &str) -> Vec<(&'static str, String)> {
     let Some(config) = scripts.iter().rev().find(|config| config.name == name) else {
         return Vec::new();
     };

@@ -16,7 +16,7 @@ use super::{Config, scripts};
 
 /// What becomes of passwords and the like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Secrets {
+pub enum Secrets {
     /// They are shown: what is printed can be used as it is.
     Shown,
     /// [`HIDDEN`] stands for each.
@@ -34,7 +34,7 @@ const VARIABLES: &[&str] = &["env_vars"];
 
 /// Annotated TOML. Writing it to a file and starting with that file gives the
 /// same configuration, if the secrets are shown.
-pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
+pub fn print(config: &Config, secrets: Secrets) -> String {
     let mut config = config.clone();
     if secrets == Secrets::Hidden {
         hide_logins(&mut config.cluster.nats);
@@ -190,7 +190,7 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
 }
 
 /// Takes names and passwords out of addresses.
-pub(super) fn hide_logins(addresses: &mut [String]) {
+pub(crate) fn hide_logins(addresses: &mut [String]) {
     for address in addresses {
         let start = address.find("://").map_or(0, |at| at + 3);
         if let Some(end) = address[start..].rfind('@') {
@@ -200,7 +200,7 @@ pub(super) fn hide_logins(addresses: &mut [String]) {
 }
 
 /// What a rule says of scripts.
-pub(super) fn script_value(key: &str, value: String, secrets: Secrets) -> String {
+pub(crate) fn script_value(key: &str, value: String, secrets: Secrets) -> String {
     match secrets == Secrets::Hidden && VARIABLES.contains(&key) {
         true => without_values(&value),
         false => value,
@@ -329,7 +329,7 @@ mod tests {
     /// takes, with its default as printed.
     #[test]
     fn documentation_lists_every_setting() {
-        let page = include_str!("../../../../docs/configuration.md");
+        let page = include_str!("../../../docs/configuration.md");
         let config = load(&Given::default()).expect("defaults");
         let printed = print(&config, Secrets::Shown);
         let rows: Vec<(&str, &str)> = printed

@@ -20,11 +20,11 @@ const BYTES_LEAST: u64 = 1 << 20;
 
 /// One `[[limit]]` table, as the file says it.
 #[derive(Clone, Default)]
-pub(crate) struct LimitRow {
-    pub(crate) address: String,
-    pub(crate) user: String,
-    pub(crate) group: String,
-    pub(crate) limits: Limits,
+pub struct LimitRow {
+    pub address: String,
+    pub user: String,
+    pub group: String,
+    pub limits: Limits,
 }
 
 pub(crate) const LIMIT: &[TrustSpec<LimitRow>] = &[
@@ -136,7 +136,7 @@ fn user(table: &UserTable) -> User {
 
 impl Config {
     /// The first limit that is wrong.
-    pub(super) fn checked_limits(&self) -> Result<(), Wrong> {
+    pub(crate) fn checked_limits(&self) -> Result<(), Wrong> {
         let mut rows = self.limits.iter().enumerate();
         rows.try_for_each(|(row, limit)| match limit.limit() {
             Ok(_) => Ok(()),
@@ -148,7 +148,7 @@ impl Config {
     ///
     /// # Errors
     /// All that is wrong, a line each.
-    pub(crate) fn limit_table(&self) -> Result<LimitTable, Vec<String>> {
+    pub fn limit_table(&self) -> Result<LimitTable, Vec<String>> {
         // One address elsewhere does not take what all have.
         let mut rows = vec![Limit {
             subject: Subject::Addresses,

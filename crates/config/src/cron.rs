@@ -24,20 +24,20 @@ const NAME_MAX: usize = 255;
 
 /// One `[[cron]]` table, as the file says it.
 #[derive(Clone, Default)]
-pub(crate) struct CronTable {
-    pub(crate) name: String,
-    pub(crate) schedule: String,
-    pub(crate) zone: String,
-    pub(crate) queue: String,
-    pub(crate) body: String,
-    pub(crate) body_file: String,
-    pub(crate) body_base64: String,
-    pub(crate) attributes: Vec<String>,
-    pub(crate) rank: Option<u64>,
-    pub(crate) delay: String,
-    pub(crate) ttr: String,
-    pub(crate) ttl: String,
-    pub(crate) missed: String,
+pub struct CronTable {
+    pub name: String,
+    pub schedule: String,
+    pub zone: String,
+    pub queue: String,
+    pub body: String,
+    pub body_file: String,
+    pub body_base64: String,
+    pub attributes: Vec<String>,
+    pub rank: Option<u64>,
+    pub delay: String,
+    pub ttr: String,
+    pub ttl: String,
+    pub missed: String,
 }
 
 pub(crate) const CRON: &[TrustSpec<CronTable>] = &[
@@ -111,20 +111,20 @@ pub(crate) const CRON: &[TrustSpec<CronTable>] = &[
 
 /// What a `[[cron]]` table says, read.
 #[derive(Clone, Debug)]
-pub(crate) struct CronJob {
-    pub(crate) name: String,
+pub struct CronJob {
+    pub name: String,
     /// As the file has it.
-    pub(crate) schedule: String,
-    pub(crate) cron: Cron,
-    pub(crate) zone: Tz,
-    pub(crate) put: Put,
+    pub schedule: String,
+    pub cron: Cron,
+    pub zone: Tz,
+    pub put: Put,
     /// Runs that were missed are made up for by one.
-    pub(crate) once: bool,
+    pub once: bool,
 }
 
 impl CronJob {
     /// What says when it runs: due times of another are not those of this one.
-    pub(crate) fn policy(&self) -> String {
+    pub fn policy(&self) -> String {
         format!("{} {}", self.schedule, self.zone.name())
     }
 }
@@ -267,7 +267,7 @@ impl Config {
     ///
     /// # Errors
     /// The first that is wrong.
-    pub(crate) fn cron_jobs(&self) -> Result<Vec<Arc<CronJob>>, Wrong> {
+    pub fn cron_jobs(&self) -> Result<Vec<Arc<CronJob>>, Wrong> {
         let count = self.crons.len() as u64;
         if count > self.crons_max {
             return Err(format!(

@@ -9,19 +9,19 @@ use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, w
 use super::units::{parse_rate, show_bytes, show_duration, show_rate};
 
 /// The prefix of tags that say who set a setting and when.
-pub(super) const SET_BY: &[u8] = b"quintet:set:";
+pub(crate) const SET_BY: &[u8] = b"quintet:set:";
 
 /// One setting of a queue.
 pub(crate) struct QueueSpec {
-    pub(crate) key: &'static str,
+    pub key: &'static str,
     /// Its bit ([`Overrides::bit`]), of this field.
-    pub(super) field: &'static str,
+    pub(crate) field: &'static str,
     /// What it does, with unit and range.
-    pub(crate) help: &'static str,
-    pub(super) set: fn(&mut Overrides, &toml::Value) -> Result<(), String>,
-    pub(super) show: fn(&QueueSettings) -> String,
+    pub help: &'static str,
+    pub(crate) set: fn(&mut Overrides, &toml::Value) -> Result<(), String>,
+    pub(crate) show: fn(&QueueSettings) -> String,
     /// True if it is among these.
-    pub(super) among: fn(&Overrides) -> bool,
+    pub(crate) among: fn(&Overrides) -> bool,
 }
 
 fn u32_of(value: &toml::Value) -> Result<u32, String> {
@@ -384,7 +384,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
 
 impl QueueSpec {
     /// True if its bit is among these.
-    pub(super) fn is_in(&self, bits: u64) -> bool {
+    pub(crate) fn is_in(&self, bits: u64) -> bool {
         Overrides::bit(self.field) & bits != 0
     }
 }

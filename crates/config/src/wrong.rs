@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Something that cannot be as the file has it.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub struct Wrong {
     /// Which of the tables of this name, from 0; of those written with two brackets.
     row: Option<usize>,
     /// The key within the table.
@@ -32,7 +32,7 @@ impl From<String> for Wrong {
 
 impl Wrong {
     /// About this key of its table.
-    pub(super) fn of_key(key: &str, why: String) -> Self {
+    pub(crate) fn of_key(key: &str, why: String) -> Self {
         Self {
             key: Some(key.to_owned()),
             ..Self::from(why)
@@ -40,7 +40,7 @@ impl Wrong {
     }
 
     /// About the value of this key, which the sentence shows unless it is a secret.
-    pub(super) fn of_value(key: &str, value: &toml::Value, why: &str) -> Self {
+    pub(crate) fn of_value(key: &str, value: &toml::Value, why: &str) -> Self {
         let given = shown(value);
         let text = value.as_str().map(|text| format!("\"{text}\""));
         let shows =
@@ -54,7 +54,7 @@ impl Wrong {
     }
 
     /// About something in the table that is called so.
-    pub(super) fn within(self, place: &str) -> Self {
+    pub(crate) fn within(self, place: &str) -> Self {
         Self {
             why: format!("in {place}: {}", self.why),
             ..self
@@ -62,7 +62,7 @@ impl Wrong {
     }
 
     /// About this one of several tables.
-    pub(super) fn of_row(self, row: usize) -> Self {
+    pub(crate) fn of_row(self, row: usize) -> Self {
         Self {
             row: Some(row),
             ..self
@@ -70,7 +70,7 @@ impl Wrong {
     }
 
     /// With the line of the file, where `name` is the setting or table.
-    pub(super) fn on_line(self, file: &str, name: &str) -> Error {
+    pub(crate) fn on_line(self, file: &str, name: &str) -> Error {
         match self.line(file, name) {
             Some(line) => anyhow!("line {line}: {}", self.why),
             None => anyhow!(self.why),
@@ -154,7 +154,7 @@ const FEW: usize = 16;
 
 /// "unknown key", with the one that is called so elsewhere, or the nearest known one, or the
 /// version: a file that a newer one reads may have keys that nobody knows here.
-pub(super) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let meant = SYNONYMS
         .iter()

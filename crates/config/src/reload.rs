@@ -8,7 +8,7 @@ impl Config {
     /// Takes over from `newer` the settings whose row says `reload: true`, and
     /// the tables of queues. Answers the keys of those that changed but wait
     /// for a restart.
-    pub(crate) fn take_over(&mut self, mut newer: Config) -> Vec<&'static str> {
+    pub fn take_over(&mut self, mut newer: Config) -> Vec<&'static str> {
         let mut waiting = Vec::new();
         for spec in SETTINGS.iter().chain(CLUSTER) {
             if spec.reload {

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use quintet_hooks::{Event, Events};
 
+use super::FORMATS;
 use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
 use super::{Config, SyncPolicy, TlsMode};
-use crate::logging::FORMATS;
 
 /// One setting.
 pub(crate) struct Spec {
     /// Its key in the file.
-    pub(crate) key: &'static str,
+    pub key: &'static str,
     /// What it does, with unit and range.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
     /// True if SIGHUP makes a new value count; others need a restart.
-    pub(crate) reload: bool,
-    pub(crate) field: fn(&mut Config) -> Field<'_>,
+    pub reload: bool,
+    pub field: fn(&mut Config) -> Field<'_>,
 }
 
 /// The place a setting is kept in, which also gives its type.
@@ -688,7 +688,7 @@ fn events(value: &toml::Value) -> Result<Events, String> {
     })
 }
 
-pub(super) fn bytes(value: &toml::Value) -> Result<u64, String> {
+pub(crate) fn bytes(value: &toml::Value) -> Result<u64, String> {
     match (whole(value), value.as_str()) {
         (Some(bytes), _) => Ok(bytes),
         (None, Some(text)) => parse_bytes(text),
@@ -699,7 +699,7 @@ pub(super) fn bytes(value: &toml::Value) -> Result<u64, String> {
     }
 }
 
-pub(super) fn duration(value: &toml::Value) -> Result<u64, String> {
+pub(crate) fn duration(value: &toml::Value) -> Result<u64, String> {
     match (whole(value), value.as_str()) {
         (Some(seconds), _) => seconds
             .checked_mul(1000)
@@ -712,12 +712,12 @@ pub(super) fn duration(value: &toml::Value) -> Result<u64, String> {
     }
 }
 
-pub(super) fn number(value: &toml::Value) -> Result<u64, String> {
+pub(crate) fn number(value: &toml::Value) -> Result<u64, String> {
     whole(value).ok_or_else(|| takes(&range(0, u64::MAX), value))
 }
 
 /// Whole numbers from the least to the most.
-pub(super) fn range(least: u64, most: u64) -> String {
+pub(crate) fn range(least: u64, most: u64) -> String {
     match most {
         u64::MAX => format!("a whole number from {least} on, such as 100"),
         _ => format!("a whole number, {least} to {most}"),
@@ -725,12 +725,12 @@ pub(super) fn range(least: u64, most: u64) -> String {
 }
 
 /// Says what a setting takes, and what it was given instead.
-pub(super) fn takes(what: &str, given: &toml::Value) -> String {
+pub(crate) fn takes(what: &str, given: &toml::Value) -> String {
     format!("takes {what}; not {given}")
 }
 
 /// A word, which is empty if the value is no text.
-pub(super) fn word(value: &toml::Value) -> &str {
+pub(crate) fn word(value: &toml::Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -739,7 +739,7 @@ fn whole(value: &toml::Value) -> Option<u64> {
     value.as_integer().and_then(|n| u64::try_from(n).ok())
 }
 
-pub(super) fn text(value: &toml::Value) -> Result<&str, String> {
+pub(crate) fn text(value: &toml::Value) -> Result<&str, String> {
     value
         .as_str()
         .ok_or_else(|| "takes text, in quotes".to_owned())
@@ -755,12 +755,12 @@ fn list(value: &toml::Value) -> Result<Vec<String>, String> {
         .ok_or_else(|| "takes a list of texts, such as [\"a\", \"b\"]".to_owned())
 }
 
-pub(super) fn flag(value: &toml::Value) -> Result<bool, String> {
+pub(crate) fn flag(value: &toml::Value) -> Result<bool, String> {
     let flag = value.as_bool();
     flag.ok_or_else(|| takes("true or false", value))
 }
 
 /// Text as TOML writes it.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -16,7 +16,7 @@ const RULE: &str = "[[queue]]";
 impl Config {
     /// All settings but users and grants, in the order of `--print-config`.
     /// `given`: what the command line said.
-    pub(crate) fn told(&self, given: &Given) -> Vec<Setting> {
+    pub fn told(&self, given: &Given) -> Vec<Setting> {
         let (mut own, mut usual) = (self.clone(), Self::default());
         print::hide_logins(&mut own.cluster.nats);
         let mut all = Vec::new();
@@ -108,7 +108,7 @@ impl Config {
 
 /// The settings of a queue in force. What a rule or `[defaults]` says as nobody saying anything
 /// would is told as the default.
-pub(crate) fn told_of_queue(setup: &QueueSetup) -> Vec<Setting> {
+pub fn told_of_queue(setup: &QueueSetup) -> Vec<Setting> {
     let usual = QueueSettings::of_server();
     let told = QUEUE_SETTINGS.iter().map(|spec| {
         let value = (spec.show)(&setup.settings);

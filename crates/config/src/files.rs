@@ -7,7 +7,7 @@ use super::{Config, Served};
 const SERVER_FILES: u64 = 256;
 /// Connections beyond `connections_max`: operators, and addresses that have
 /// none yet.
-pub(crate) const RESERVE: u64 = 64;
+pub const RESERVE: u64 = 64;
 /// Pipes and logs of one running script ...
 const SCRIPT_FILES: u64 = 4;
 /// ... of which so many are reckoned with.
@@ -15,20 +15,20 @@ const SCRIPTS: u64 = 64;
 
 /// What fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Places {
+pub struct Places {
     /// Connections over all listeners but http and sqs.
-    pub(crate) connections: u64,
+    pub connections: u64,
     /// Connections and event streams of each of those at most.
-    pub(crate) http: u64,
+    pub http: u64,
     /// Polls of each of those beside its connections, and as many unfinished bodies.
-    pub(crate) apart: u64,
+    pub apart: u64,
     /// Files that would be needed for all that is configured.
-    pub(crate) wanted: u64,
+    pub wanted: u64,
 }
 
 impl Config {
     /// How many connections may be open at once with `limit` open files.
-    pub(crate) fn places(&self, limit: u64) -> Places {
+    pub fn places(&self, limit: u64) -> Places {
         let http: Vec<u64> = self
             .listen
             .iter()
@@ -37,7 +37,7 @@ impl Config {
                 match listen.served {
                     Served::Http => Some(of("max_connections") + of("max_streams")),
                     Served::Sqs => Some(of("max_connections")),
-                    Served::Voice(_) => None,
+                    Served::Voice(_) | Served::Control => None,
                 }
             })
             .collect();
