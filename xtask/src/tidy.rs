@@ -135,11 +135,24 @@ const ALLOWED: &[Edges] = &[
         None,
     ),
     edges(
+        "crates/control",
+        &[
+            "quintet-config",
+            "quintet-door",
+            "quintet-scripts",
+            "quintet-types",
+            "quintet-web",
+            "quintet-wire",
+        ],
+        None,
+    ),
+    edges(
         "crates/server",
         &[
             "quintet-bench",
             "quintet-cluster",
             "quintet-config",
+            "quintet-control",
             "quintet-door",
             "quintet-engine",
             "quintet-front",

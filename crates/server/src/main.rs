@@ -6,7 +6,6 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
-mod admin;
 mod again;
 mod audit;
 mod cli;

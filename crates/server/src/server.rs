@@ -35,7 +35,7 @@ use crate::spans::Tracing;
 use crate::tails::Tails;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
-use crate::{admin, again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
+use crate::{again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -350,7 +350,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
     for (number, listen) in config.listen.iter().enumerate() {
         let voice = match listen.served {
             Served::Voice(voice) => voice,
-            Served::Control => &admin::VOICE,
+            Served::Control => &quintet_control::VOICE,
             Served::Http => {
                 let open = http::Open::new(listen, &places, tls.of(number))?;
                 keep(
@@ -414,7 +414,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
         });
     }
     if let Some(path) = config.admin_path() {
-        let voice = &admin::VOICE;
+        let voice = &quintet_control::VOICE;
         let opener = (voice.listener)(&quintet_wire::Options::new(voice.options))
             .map_err(|why| anyhow!(why))?;
         let address = Address::Unix(path.clone());

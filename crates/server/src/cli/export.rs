@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use quintet_control::Head;
+use quintet_types::Name;
 use serde_json::Value;
 
 use super::Where;
 use super::client::Client;
 use super::progress::{Of, Progress};
 use super::records::Format;
-use crate::admin::Head;
 use output::Opened;
 use walk::{LISTS, List, Walk};
 
@@ -106,7 +107,7 @@ impl Export {
         } else {
             let mut queues = Vec::new();
             for name in &self.queues {
-                let shown = crate::admin::name(name).to_string();
+                let shown = Name::of_shown(name).to_string();
                 let queue = named(&shown).with_context(|| format!("there is no queue {shown}"))?;
                 if !queues.contains(&queue) {
                     queues.push(queue);

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use quintet_types::Refusal;
+use quintet_control::Standing;
+use quintet_types::{Name, Refusal};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -22,7 +23,6 @@ use super::Where;
 use super::client::{Client, Refused};
 use super::progress::{Of, Progress, STOPPED};
 use super::records::{self, BadInput, Source};
-use crate::admin::Standing;
 use count::Counts;
 use from::{Attached, Binlog, Journal, Origin, Peer, RqFolder, RqMessages, still_runs};
 use importer::{Count, Importer, WINDOW};
@@ -126,7 +126,7 @@ impl Import {
     }
 
     fn importer(&self, window: usize, of: Of) -> Result<Importer<'_>> {
-        let into = self.into.as_deref().map(crate::admin::name);
+        let into = self.into.as_deref().map(Name::of_shown);
         // What comes from another server is known by being gone there.
         let peer = |from: &Origin| {
             matches!(
@@ -302,7 +302,7 @@ impl Import {
             // Of several there it is one here.
             setups.truncate(usize::from(setups.len() == 1));
             for setup in &mut setups {
-                setup["queue"] = crate::admin::name(into).to_string().into();
+                setup["queue"] = Name::of_shown(into).to_string().into();
             }
         }
         for setup in setups {

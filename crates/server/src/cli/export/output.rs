@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use quintet_control::Head;
 
-use crate::admin::Head;
 use crate::cli::records::{
     self, BinarySink, BinarySource, Format, LineSink, LineSource, Sink, Source,
 };

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io::sink;
 
 use anyhow::{Context, Result, bail};
+use quintet_control::{Head, Standing};
 use serde_json::{Value, json};
 
-use crate::admin::{Head, Standing};
 use crate::cli::client::Client;
 use crate::cli::progress::Progress;
 use crate::cli::records::Sink;

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
+use quintet_control::{Head, LINE_MAX};
 use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::batch::Batch;
-use crate::admin::{Head, LINE_MAX};
 use crate::cli::Where;
 use crate::cli::client::Client;
 use crate::cli::progress::Progress;

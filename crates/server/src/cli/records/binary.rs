@@ -4,11 +4,11 @@
 use std::io::{BufReader, Read, Write};
 
 use anyhow::{Context as _, Result, bail};
+use quintet_control::{Head, Text};
 use quintet_types::varint;
 
 use super::code::{self, take_text};
 use super::{BadInput, Entry, PIECES_OVER, Sink, Source, in_pieces, read_body};
-use crate::admin::{Head, Text};
 
 /// A file begins with it.
 pub(super) const MAGIC: [u8; 8] = *b"QUINTEXP";

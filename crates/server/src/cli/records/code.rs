@@ -1,9 +1,8 @@
 //! The bytes of a message in the binary form (`docs/operations.md`, "The
 //! binary form").
 
+use quintet_control::{Head, Standing, Text};
 use quintet_types::varint;
-
-use crate::admin::{Head, Standing, Text};
 
 /// Which optional fields follow, in this order.
 mod has {

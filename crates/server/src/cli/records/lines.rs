@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use quintet_control::Head;
 use serde_json::Value;
 
 use super::{BadInput, Entry, PIECES_OVER, Sink, Source, in_pieces, read_body};
-use crate::admin::Head;
 
 /// Lines up to this length are read at once. A small message's line is
 /// shorter: six times its body, if every byte is escaped, and its head.

@@ -9,8 +9,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write};
 
 use anyhow::{Context, Result};
-
-use crate::admin::Head;
+use quintet_control::Head;
 
 pub(super) use binary::{BinarySink, BinarySource};
 pub(super) use lines::{LineSink, LineSource};

@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
+use quintet_control::{Head, Standing};
+use quintet_types::Name;
 
 use super::line::Line;
 use super::peer::Peer;
-use crate::admin::{Head, Standing};
 use crate::cli::import::count::Counts;
 use crate::cli::records::{Entry, PIECES_OVER, Source};
 use yaml::Yaml;
@@ -343,7 +344,7 @@ impl Beanstalk {
         // `stats-job` of one that `reserve` gave counts that.
         let ours = u32::from(stats.text("state") == "reserved");
         let head = Head {
-            queue: crate::admin::name(self.tubes.front().map_or("", String::as_str)).to_string(),
+            queue: Name::of_shown(self.tubes.front().map_or("", String::as_str)).to_string(),
             state: match was {
                 Was::Ready => Standing::Ready,
                 Was::Delayed(_) => Standing::Delayed,

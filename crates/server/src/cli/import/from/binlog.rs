@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result, bail};
+use quintet_control::{Head, Standing};
 use quintet_import::binlog::{self, Fields, Found, State};
+use quintet_types::Name;
 use rustix::process::{Flock, FlockType};
 
 use super::bodies::Bodies;
-use crate::admin::{Head, Standing};
 use crate::cli::import::count::Counts;
 use crate::cli::records::{BadInput, Entry, PIECES_OVER, Source};
 
@@ -219,7 +220,7 @@ impl Source for Binlog {
             false => self.written_ms + fields.delay_ns / 1_000_000,
         };
         let head = Head {
-            queue: crate::admin::name(&tube).to_string(),
+            queue: Name::of_shown(&tube).to_string(),
             state: match fields.state {
                 State::Ready | State::Gone => Standing::Ready,
                 State::Delayed => Standing::Delayed,

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
+use quintet_control::Head;
+use quintet_types::Name;
 use quintet_wire::faktory_pwdhash;
 use serde_json::{Value, json};
 
 use super::line::Line;
 use super::peer::Peer;
-use crate::admin::Head;
 use crate::cli::import::count::Counts;
 use crate::cli::records::{Entry, PIECES_OVER, Source};
 
@@ -193,7 +194,7 @@ impl Source for Faktory {
             self.passed += 1;
             self.place = format!("a job of {queue} at {}", self.line.address());
             let head = Head {
-                queue: crate::admin::name(&queue).to_string(),
+                queue: Name::of_shown(&queue).to_string(),
                 bytes: body.len() as u64,
                 ttr_ms: job["reserve_for"].as_u64().map(|seconds| seconds * 1000),
                 ..Head::default()

@@ -5,10 +5,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use quintet_control::Head;
 use quintet_import::journal::{Item, Record, records};
+use quintet_types::Name;
 
 use super::bodies::Bodies;
-use crate::admin::Head;
 use crate::cli::import::count::Counts;
 use crate::cli::records::{Entry, PIECES_OVER, Source};
 
@@ -158,7 +159,7 @@ impl Source for Journal {
         };
         self.at += 1;
         let head = Head {
-            queue: crate::admin::name(&self.queue).to_string(),
+            queue: Name::of_shown(&self.queue).to_string(),
             created_ms: item.added_ms,
             expires_ms: item.expires_ms,
             bytes: item.bytes as u64,

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
+use quintet_control::Head;
+use quintet_types::Name;
 
 use super::line::Line;
 use super::peer::Peer;
-use crate::admin::Head;
 use crate::cli::import::count::Counts;
 use crate::cli::records::{Entry, PIECES_OVER, Source};
 
@@ -236,7 +237,7 @@ impl Source for Kestrel {
             self.passed += 1;
             self.place = format!("an item of {queue} at {}", self.line.address());
             let head = Head {
-                queue: crate::admin::name(&queue).to_string(),
+                queue: Name::of_shown(&queue).to_string(),
                 flags,
                 bytes: body.len() as u64,
                 ..Head::default()

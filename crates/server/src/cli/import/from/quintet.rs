@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use quintet_control::{Head, Standing, Text};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use ureq::http::Response;
@@ -23,7 +24,6 @@ use ureq::{Agent, Body};
 use super::http::{ANSWER_MAX, again, agent, each};
 use super::line::Line;
 use super::peer::Peer;
-use crate::admin::{Head, Standing, Text};
 use crate::cli::import::count::Counts;
 use crate::cli::records::{BadInput, Entry, PIECES_OVER, Source};
 

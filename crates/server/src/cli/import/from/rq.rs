@@ -7,11 +7,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use quintet_control::{Head, Standing, Text};
 use quintet_import::rq;
 use quintet_scripts::check_queue_name;
+use quintet_types::Name;
 use serde_json::Value;
 
-use crate::admin::{Head, Standing, Text};
 use crate::cli::import::count::Counts;
 use crate::cli::records::{BadInput, Entry, PIECES_OVER, Source};
 
@@ -209,7 +210,7 @@ impl Place {
         let attrs = attrs.map(|(name, value)| (text(name), text(value)));
         let body = read.body.into_bytes();
         let head = Head {
-            queue: crate::admin::name(&self.queue).to_string(),
+            queue: Name::of_shown(&self.queue).to_string(),
             state: self.standing,
             // What is set aside is not due.
             due_ms: read.due_ms.filter(|_| self.standing != Standing::Buried),

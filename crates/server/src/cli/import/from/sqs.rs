@@ -19,15 +19,15 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono::Utc;
+use quintet_control::{Head, Text};
 use quintet_host::locked;
-use quintet_types::AT_ONCE_MS;
+use quintet_types::{AT_ONCE_MS, Name};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::http::{ANSWER_MAX, again, agent, each};
 use super::peer::Peer;
-use crate::admin::{Head, Text};
 use crate::cli::import::count::Counts;
 use crate::cli::records::{Entry, PIECES_OVER, Source};
 use sign::{Keys, Request};
@@ -408,7 +408,7 @@ impl Sqs {
         });
         let body = message.body.into_bytes();
         let head = Head {
-            queue: crate::admin::name(&queue).to_string(),
+            queue: Name::of_shown(&queue).to_string(),
             created_ms: sent_ms,
             expires_ms,
             key: message
@@ -555,7 +555,7 @@ impl Peer for Sqs {
         let setup = |(queue, attributes): (&String, &Value)| {
             let ms = |name: &str| number_in(attributes, name).map(|seconds| seconds * 1000);
             json!({
-                "queue": crate::admin::name(queue).to_string(),
+                "queue": Name::of_shown(queue).to_string(),
                 // 0 would be no deadline.
                 "ttr_ms": ms("VisibilityTimeout").map(|ms| ms.max(AT_ONCE_MS)),
                 "ttl_ms": ms("MessageRetentionPeriod"),

@@ -13,7 +13,7 @@ use super::sweep::{self, Bodies};
 
 /// Bytes of a request line at most: the heads of a batch of messages, or one
 /// with a long key.
-pub(crate) const LINE_MAX: usize = 1 << 20;
+pub const LINE_MAX: usize = 1 << 20;
 /// Bytes of the line of who has to log in first.
 const LOGIN_MAX: usize = 4096;
 /// Bytes of bodies that come with one request and are kept in memory until the
@@ -27,7 +27,7 @@ fn in_memory(bytes: u64) -> usize {
 
 /// One connection of the command line.
 #[derive(Default)]
-pub(super) struct AdminSession {
+pub(crate) struct AdminSession {
     /// Puts whose bodies are coming.
     coming: Option<Coming>,
     /// A message whose new body, of so many bytes, is coming.

@@ -1,7 +1,7 @@
 //! Acts on many messages, as the control channel says them.
 
 use quintet_types::{
-    Body, Bound, Command, Cursor, Filter, Lease, MessageId, Name, Sweep, SweepAct, Swept,
+    Body, Bound, Command, Cursor, Filter, Lease, ListState, MessageId, Name, Sweep, SweepAct, Swept,
 };
 use quintet_wire::Output;
 use serde::Deserialize;
@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::head::Text;
 use super::reply;
-use super::request::{name, state_named};
 
 /// Messages shown in one reply at most.
 const SHOWN_MAX: u32 = 1000;
@@ -20,7 +19,7 @@ const START: usize = 256;
 /// How much of the bodies of shown messages follows a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Bodies {
+pub(crate) enum Bodies {
     #[default]
     Whole,
     /// The first 256 bytes; nothing of a large body, which is on the disk.
@@ -71,7 +70,7 @@ struct Ask {
 ///
 /// # Errors
 /// A sentence that names the field.
-pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
+pub(crate) fn read(of: &Value) -> Result<(Command, Bodies), String> {
     let ask: Ask = serde_json::from_value(of.clone()).map_err(|error| error.to_string())?;
     let act = match (ask.act.as_str(), ask.to) {
         ("show", None) => SweepAct::Show,
@@ -79,9 +78,9 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
         ("delete", None) => SweepAct::Delete,
         ("kick", None) => SweepAct::Kick,
         ("redrive", to) => SweepAct::Redrive {
-            to: to.map(|to| name(&to)),
+            to: to.map(|to| Name::of_shown(&to)),
         },
-        ("move", Some(to)) => SweepAct::Move(name(&to)),
+        ("move", Some(to)) => SweepAct::Move(Name::of_shown(&to)),
         ("move", None) => return Err("to which queue?".to_owned()),
         (other, _) => return Err(format!("\"{other}\" is not an act, or goes to no queue")),
     };
@@ -106,7 +105,7 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
         | SweepAct::RedriveInto(_) => ask.max,
     };
     let command = Command::Sweep(Box::new(Sweep {
-        queue: name(&ask.queue),
+        queue: Name::of_shown(&ask.queue),
         state: state_named(&ask.state)?,
         filter,
         act,
@@ -121,7 +120,7 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
 
 /// Says what a slice came to. What is said of each body, so many bytes as
 /// `follows`, comes behind it.
-pub(super) fn write(swept: &Swept, queue: &Name, bodies: Bodies, output: &mut Output) {
+pub(crate) fn write(swept: &Swept, queue: &Name, bodies: Bodies, output: &mut Output) {
     let mut leases = swept.leases.iter();
     let shown = swept.messages.iter().map(|message| {
         let mut value = reply::message(message, queue);
@@ -148,6 +147,19 @@ pub(super) fn write(swept: &Swept, queue: &Name, bodies: Bodies, output: &mut Ou
         if let Some(body) = bodies.of(&message.body) {
             output.body(&body);
         }
+    }
+}
+
+/// A state by the name an operator gives it.
+pub(crate) fn state_named(name: &str) -> Result<ListState, String> {
+    match name {
+        "ready" => Ok(ListState::Ready),
+        "delayed" => Ok(ListState::Delayed),
+        "reserved" => Ok(ListState::Reserved),
+        "buried" => Ok(ListState::Buried),
+        "prepared" => Ok(ListState::Prepared),
+        "archived" => Ok(ListState::Archived),
+        _ => Err("messages of which state?".to_owned()),
     }
 }
 

@@ -22,7 +22,7 @@ const BATCHES: u32 = 1000;
 
 /// What a request line asks for.
 #[derive(Debug)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Ask at once.
     Ask(Ask),
     /// The same; of messages that are shown these parts of their bodies.
@@ -40,7 +40,7 @@ pub(super) enum Request {
 ///
 /// # Errors
 /// A sentence for the one who typed the command.
-pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Request, String> {
     let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let object = value.as_object().ok_or("a request is an object")?;
     let (verb, of) = object
@@ -63,7 +63,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
         "imported" => engine(imported(of)?),
         "stats" => Ok(Request::Ask(
             match of.get("queue").and_then(Value::as_str) {
-                Some(queue) => Ask::Engine(Command::Stats(StatsOf::Queue(name(queue)))),
+                Some(queue) => Ask::Engine(Command::Stats(StatsOf::Queue(Name::of_shown(queue)))),
                 None => Ask::Host(HostAsk::Stats),
             },
         )),
@@ -151,18 +151,12 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
     }
 }
 
-/// A queue name of the command line: any text, with `\xNN` for other bytes,
-/// as names are shown.
-pub(crate) fn name(text: &str) -> Name {
-    Name::of_shown(text)
-}
-
 fn queue(of: &Value) -> Result<Name, String> {
     let text = of
         .get("queue")
         .and_then(Value::as_str)
         .ok_or("which queue?")?;
-    Ok(name(text))
+    Ok(Name::of_shown(text))
 }
 
 fn batch(of: &Value) -> Result<BatchId, String> {
@@ -220,7 +214,7 @@ fn join(of: &Value) -> Result<Command, String> {
     let parent = queue(of)?;
     let child = of.get("child").and_then(Value::as_str);
     let child = child.ok_or("which child?")?;
-    let named = parent.child(&name(child));
+    let named = parent.child(&Name::of_shown(child));
     let child = named.ok_or_else(|| {
         format!("{parent} cannot have a child \"{child}\": too long together, or a child itself")
     })?;
@@ -323,7 +317,11 @@ fn take(of: &Value) -> Result<Take, String> {
         None => SmallVec::from_iter([queue(of)?]),
         Some(list) => list
             .iter()
-            .map(|text| text.as_str().map(name).ok_or("queues are named by texts"))
+            .map(|text| {
+                text.as_str()
+                    .map(Name::of_shown)
+                    .ok_or("queues are named by texts")
+            })
             .collect::<Result<_, _>>()?,
     };
     let max = number_u32(of, "max")?.unwrap_or(1);
@@ -368,24 +366,11 @@ fn list(of: &Value) -> Result<Peek, String> {
 
 fn state(of: &Value) -> Result<ListState, String> {
     let named = of.get("state").and_then(Value::as_str);
-    state_named(named.unwrap_or_default())
-}
-
-/// A state by the name an operator gives it.
-pub(super) fn state_named(name: &str) -> Result<ListState, String> {
-    match name {
-        "ready" => Ok(ListState::Ready),
-        "delayed" => Ok(ListState::Delayed),
-        "reserved" => Ok(ListState::Reserved),
-        "buried" => Ok(ListState::Buried),
-        "prepared" => Ok(ListState::Prepared),
-        "archived" => Ok(ListState::Archived),
-        _ => Err("messages of which state?".to_owned()),
-    }
+    sweep::state_named(named.unwrap_or_default())
 }
 
 fn moving(of: &Value) -> Result<Command, String> {
-    let to = of.get("to").and_then(Value::as_str).map(name);
+    let to = of.get("to").and_then(Value::as_str).map(Name::of_shown);
     let to = to.ok_or("to which queue?")?;
     Ok(Command::Move { id: id(of)?, to })
 }
@@ -394,7 +379,7 @@ fn drop_queues(of: &Value) -> Result<Command, String> {
     let pattern = of.get("pattern").and_then(Value::as_str);
     let flag = |key: &str| of.get(key).and_then(Value::as_bool).unwrap_or(false);
     Ok(Command::DropQueues {
-        pattern: Pattern::of_name(name(pattern.ok_or("which queues?")?).as_bytes()),
+        pattern: Pattern::of_name(Name::of_shown(pattern.ok_or("which queues?")?).as_bytes()),
         messages: flag("messages"),
         dry_run: flag("dry_run"),
         from: from(of)?,
@@ -457,7 +442,7 @@ mod tests {
             "schlange \u{e4}".as_bytes(),
         ] {
             let shown = Name::new(bytes).to_string();
-            assert_eq!(name(&shown).as_bytes(), bytes, "{shown}");
+            assert_eq!(Name::of_shown(&shown).as_bytes(), bytes, "{shown}");
         }
     }
 

@@ -9,15 +9,16 @@
 //! by `n` bytes of body if it says so. A reply is one line; where it lists
 //! messages with `bytes`, their bodies follow in that order.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod head;
 mod reply;
 mod request;
 mod session;
 mod sweep;
 
-pub(crate) use head::{Head, Standing, Text};
-pub(crate) use request::name;
-pub(crate) use session::LINE_MAX;
+pub use head::{Head, Standing, Text};
+pub use session::LINE_MAX;
 
 use quintet_config::control;
 use quintet_wire::{Listener, Options, Session, Voice};
@@ -25,7 +26,7 @@ use quintet_wire::{Listener, Options, Session, Voice};
 /// The control channel, as the server sees voices. Not among
 /// [`quintet_wire::VOICES`]: over TCP it is served where a listener asks for
 /// it, to clients with a certificate or a login.
-pub(crate) const VOICE: Voice = Voice {
+pub const VOICE: Voice = Voice {
     name: control::NAME,
     port: 0,
     about: control::ABOUT,

@@ -16,7 +16,7 @@ use super::head::Head;
 const DENIED: &str = "denied";
 
 /// Writes one reply: a line, and the bodies it announces.
-pub(super) fn write(given: &Given, output: &mut Output) {
+pub(crate) fn write(given: &Given, output: &mut Output) {
     let line = match given {
         Given::Engine(Outcome::Messages(messages), queue) => {
             let list: Vec<Value> = messages.iter().map(|m| message(m, queue)).collect();
@@ -38,7 +38,7 @@ pub(super) fn write(given: &Given, output: &mut Output) {
 }
 
 /// Writes a line of JSON.
-pub(super) fn end_line(output: &mut Output, value: &Value) {
+pub(crate) fn end_line(output: &mut Output, value: &Value) {
     output.put(value.to_string().as_bytes());
     output.put(b"\n");
 }
@@ -119,7 +119,7 @@ fn setting(setting: &Setting) -> Value {
 }
 
 /// All of [`Head`], and always what most readers look for.
-pub(super) fn message(message: &Message, queue: &Name) -> Value {
+pub(crate) fn message(message: &Message, queue: &Name) -> Value {
     let head = Head::of(message, queue);
     let mut value = serde_json::to_value(&head).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {

@@ -6,87 +6,85 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_types::{Attr, Body, Expiry, Message, Ms, Name, Past, Put, PutMore, State, When};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::request::name;
-
 /// Everything about a message. Fields that are left out have their default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Head {
+pub struct Head {
     /// Name of the queue as it is shown: other bytes than printable ASCII, and
     /// the backslash, are escaped.
-    pub(crate) queue: String,
+    pub queue: String,
     /// Identity where it was stored; 0: it has none yet.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) id: u64,
+    pub id: u64,
     /// Where it is in its life.
     #[serde(default)]
-    pub(crate) state: Standing,
+    pub state: Standing,
     /// `None`: the queue's default.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) rank: Option<u32>,
+    pub rank: Option<u32>,
     /// Order inside its rank.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) place: i64,
+    pub place: i64,
     /// Leaves only with a companion.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) held_back: bool,
+    pub held_back: bool,
     /// Client's flags.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) flags: u32,
+    pub flags: u32,
     /// When it was put, Unix ms; `None`: now.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) created_ms: Option<u64>,
+    pub created_ms: Option<u64>,
     /// Not taken before, Unix ms.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) due_ms: Option<u64>,
+    pub due_ms: Option<u64>,
     /// Gone from then on, Unix ms.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) expires_ms: Option<u64>,
+    pub expires_ms: Option<u64>,
     /// Time to run, ms; 0: given as "no deadline".
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) ttr_ms: Option<u64>,
+    pub ttr_ms: Option<u64>,
     /// Grouping key.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) key: Option<Text>,
+    pub key: Option<Text>,
     /// Its own name.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) name: Option<Text>,
+    pub name: Option<Text>,
     /// Named values: pairs of name and value.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) attrs: Vec<(Text, Text)>,
+    pub attrs: Vec<(Text, Text)>,
     /// What was last said about it.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) status: Text,
+    pub status: Text,
     /// When its state last changed, Unix ms; 0: unknown.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) changed_ms: u64,
+    pub changed_ms: u64,
     /// Its turn among the buried ones of its queue.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) bury_order: u64,
+    pub bury_order: u64,
     /// Leases so far.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) reserves: u32,
+    pub reserves: u32,
     /// Leases that ran out.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) timeouts: u32,
+    pub timeouts: u32,
     /// Times it was given back.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) releases: u32,
+    pub releases: u32,
     /// Times it was buried.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) buries: u32,
+    pub buries: u32,
     /// Times it was kicked.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) kicks: u32,
+    pub kicks: u32,
     /// Length of the body.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// States as an operator names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Standing {
+pub enum Standing {
     /// Waits to be taken.
     #[default]
     Ready,
@@ -107,7 +105,7 @@ pub(crate) enum Standing {
 /// Bytes that are mostly text: a JSON string if they are UTF-8, else
 /// `{"base64": "..."}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Text(pub(crate) Vec<u8>);
+pub struct Text(pub Vec<u8>);
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -152,7 +150,7 @@ impl<'de> Deserialize<'de> for Text {
 
 impl Head {
     /// Of a message of this queue.
-    pub(crate) fn of(message: &Message, queue: &Name) -> Self {
+    pub fn of(message: &Message, queue: &Name) -> Self {
         let extra = message.extra.as_deref();
         let text = |bytes: &[u8]| Text(bytes.to_vec());
         Self {
@@ -195,7 +193,7 @@ impl Head {
     }
 
     /// What puts it again, still without its body.
-    pub(super) fn put(self) -> Put {
+    pub(crate) fn put(self) -> Put {
         let boxed = |text: Text| text.0.into_boxed_slice();
         let past = Past {
             state: match self.state {
@@ -226,7 +224,7 @@ impl Head {
             ..PutMore::default()
         };
         Put {
-            queue: name(&self.queue),
+            queue: Name::of_shown(&self.queue),
             must_exist: false,
             body: Body::default(),
             rank: self.rank,
