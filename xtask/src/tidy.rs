@@ -147,6 +147,18 @@ const ALLOWED: &[Edges] = &[
         None,
     ),
     edges(
+        "crates/nodes",
+        &[
+            "quintet-cluster",
+            "quintet-config",
+            "quintet-host",
+            "quintet-jetstream",
+            "quintet-log",
+            "quintet-scripts",
+        ],
+        None,
+    ),
+    edges(
         "crates/server",
         &[
             "quintet-bench",
@@ -161,6 +173,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-import",
             "quintet-jetstream",
             "quintet-log",
+            "quintet-nodes",
             "quintet-otlp",
             "quintet-scripts",
             "quintet-sqs",

@@ -396,6 +396,14 @@ impl Config {
         }
     }
 
+    /// The directory of queue scripts.
+    pub fn scripts_dir(&self) -> PathBuf {
+        match self.script_root.as_str() {
+            "" => self.data.join("rq"),
+            root => PathBuf::from(root),
+        }
+    }
+
     /// Where the control socket is, if there is one.
     pub fn admin_path(&self) -> Option<PathBuf> {
         match self.admin_socket.as_str() {

@@ -160,14 +160,6 @@ fn queues(config: &Config) -> Vec<QueueConfig> {
     queues
 }
 
-/// The directory of queue scripts.
-pub(crate) fn root(config: &Config) -> PathBuf {
-    match config.script_root.as_str() {
-        "" => config.data.join("rq"),
-        root => PathBuf::from(root),
-    }
-}
-
 /// Looks at the settings of scripts, and for messages RQ itself has left in
 /// their directory.
 ///
@@ -181,7 +173,7 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     ] {
         quintet_web::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
     }
-    let root = root(config);
+    let root = config.scripts_dir();
     let unread = quintet_scripts::unread(&root);
     let Some((last, more)) = unread.split_last() else {
         return Ok(());
@@ -215,7 +207,7 @@ const NAMED: usize = 20;
 
 fn options(config: &Config, open: &[http::Open]) -> Options {
     let first = open.first();
-    let root = root(config);
+    let root = config.scripts_dir();
     let host = match config.script_host.as_str() {
         "" => first.map_or_else(|| format!("http://localhost:{}/", PORT), http::Open::host),
         host => format!("{}/", host.trim_end_matches('/')),

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_front::line::{Answer, Ask, Question};
+use quintet_nodes::{ClusterReport, NODE_SOCKET};
 
 use super::demo::Demo;
 use super::handover::{Drain, Move, Undrain};
 use super::ways::{Adopt, Detach, Reseed};
-use crate::cluster::{ClusterReport, NODE_SOCKET};
 
 /// A node asks all others before it answers, which takes a few seconds where one is gone.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quintet_front::line::Question;
+use quintet_nodes::{DRAIN, Fault, Heir, MOVE, NodeReport, REPORT_OF, Reply, UNDRAIN};
 
 use super::cluster::{Node, ask};
-use crate::cluster::{DRAIN, Fault, Heir, MOVE, NodeReport, REPORT_OF, Reply, UNDRAIN};
 
 /// A node asks others before it answers, which takes a few seconds where one is gone.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -9,9 +9,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use quintet_config::{Config, Given, load};
 use quintet_log::DirLock;
+use quintet_nodes::{Fill, Found, Source, ahead, detach, doubt, fill, finish, is_unfinished};
 
 use super::progress::Transfer;
-use crate::cluster::{Fill, Found, Source, ahead, detach, doubt, fill, finish, is_unfinished};
 
 /// Arguments of `cluster adopt`.
 #[derive(clap::Args)]

@@ -11,8 +11,8 @@ use quintet_config::{Address, Cluster, Config};
 use quintet_front::tls::{Files, LinkTls};
 use quintet_front::{Door, Front, Node as Asked, Owners, Settings, Socket, watch};
 use quintet_host::locked;
+use quintet_nodes::NODE_SOCKET;
 
-use super::NODE_SOCKET;
 use crate::again;
 use crate::http::LinksByVoice;
 use crate::io::Bound;

@@ -14,7 +14,7 @@ const SCRIPTS: &str = "rq";
 const UNFINISHED: &str = "detaching";
 
 /// Why a node's directory is not what the cluster had in the end, if it is not.
-pub(crate) fn doubt(found: &Found) -> Option<String> {
+pub fn doubt(found: &Found) -> Option<String> {
     if let Some(cut) = &found.cut {
         return Some(format!("the mirror of the log is damaged, {cut}"));
     }
@@ -37,7 +37,7 @@ pub(crate) fn doubt(found: &Found) -> Option<String> {
 /// # Errors
 /// It cannot; `to` is not there then, and it may be tried again; or it is there and
 /// [`is_unfinished`].
-pub(crate) fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> Result<()> {
+pub fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> Result<()> {
     if fs::symlink_metadata(to).is_ok() {
         bail!("{} is there already", to.display());
     }
@@ -77,7 +77,7 @@ pub(crate) fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> 
 }
 
 /// Whether a detach to `to` was cut off when all but the files of scripts was there.
-pub(crate) fn is_unfinished(to: &Path) -> bool {
+pub fn is_unfinished(to: &Path) -> bool {
     fs::symlink_metadata(to.join(UNFINISHED)).is_ok()
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn is_unfinished(to: &Path) -> bool {
 ///
 /// # Errors
 /// It cannot, and may be tried again.
-pub(crate) fn finish(data: &Path, to: &Path) -> Result<()> {
+pub fn finish(data: &Path, to: &Path) -> Result<()> {
     let sync = |dir: &Path| {
         let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
         synced.with_context(|| format!("cannot sync {}", dir.display()))

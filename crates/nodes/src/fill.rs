@@ -16,36 +16,25 @@ use quintet_log::{
 };
 
 use super::files::place;
+use super::registry::Fill;
 use super::source::{Found, Source};
 use super::{checks, registry};
-use crate::scripts;
 
 /// Bytes that are sent before they are waited for.
 const AT_ONCE: u64 = 4 << 20;
 /// A directory of its own for the copy that an owner writes while it appends.
 const FOLDER: &str = "filling";
 
-/// What a cluster's log is made of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fill {
-    /// A cluster that has none yet, and will be given one.
-    Ahead,
-    /// A cluster that has none yet.
-    First,
-    /// One that has lost it; also one that has not, if this is true.
-    Again(bool),
-}
-
 /// What was done.
-pub(crate) struct Filled {
-    pub(crate) stream: String,
-    pub(crate) entries: u64,
-    pub(crate) runs: usize,
+pub struct Filled {
+    pub stream: String,
+    pub entries: u64,
+    pub runs: usize,
     /// Of the runs, those that were stored already.
-    pub(crate) ahead: usize,
+    pub ahead: usize,
     /// Files that messages of scripts have, or had.
-    pub(crate) attachments: usize,
-    pub(crate) seconds: f64,
+    pub attachments: usize,
+    pub seconds: f64,
 }
 
 /// Hears how many of how many bytes are through.
@@ -53,13 +42,13 @@ pub(crate) type Told<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Runs of a server that goes on serving.
 #[derive(Default)]
-pub(crate) struct Ahead {
+pub struct Ahead {
     /// Stored just now.
-    pub(crate) stored: u64,
+    pub stored: u64,
     /// Stored by an earlier call.
-    pub(crate) there: u64,
-    pub(crate) bytes: u64,
-    pub(crate) seconds: f64,
+    pub there: u64,
+    pub bytes: u64,
+    pub seconds: f64,
 }
 
 /// Makes the stream and fills it.
@@ -67,7 +56,7 @@ pub(crate) struct Ahead {
 /// # Errors
 /// It must not be, and why; or it could not be finished, and is to be tried again: no node uses a
 /// stream that is not whole.
-pub(crate) fn fill(
+pub fn fill(
     config: &Config,
     source: &Source,
     found: &Found,
@@ -81,7 +70,7 @@ pub(crate) fn fill(
     let runs = stream.runs(replicas, &cluster.placement_tags)?;
     let ahead = bring_runs(source, found, &runs, told)?;
     let files = stream.files(replicas, &cluster.placement_tags)?;
-    let attachments = bring_attachments(&scripts::root(config), &files)?;
+    let attachments = bring_attachments(&config.scripts_dir(), &files)?;
 
     let folder = config.data.join(FOLDER);
     remove(&folder)?;
@@ -121,7 +110,7 @@ pub(crate) fn fill(
 ///
 /// # Errors
 /// It must not be, and why; or it could not be finished, and may be tried again.
-pub(crate) fn ahead(config: &Config, told: Told<'_>) -> Result<Ahead> {
+pub fn ahead(config: &Config, told: Told<'_>) -> Result<Ahead> {
     let began = Instant::now();
     let (stream, _) = begin(config, Fill::Ahead)?;
     let cluster = &config.cluster;

@@ -19,7 +19,7 @@ const MONITOR_MAX: u64 = 16 << 20;
 const MONITOR: Duration = Duration::from_secs(5);
 
 /// What of the configuration and the data directory keeps a node from beginning.
-pub(super) fn before(config: &Config) -> Result<()> {
+pub fn before(config: &Config) -> Result<()> {
     let mut faults = config.cluster.faults();
     if config.sync != SyncPolicy::Always {
         faults.push("sync takes \"always\" in a cluster".to_owned());
@@ -53,7 +53,7 @@ fn tell(what: &str, faults: &[String]) -> Result<()> {
 }
 
 /// How the servers are reached.
-pub(super) fn servers(cluster: &Cluster) -> Result<Servers> {
+pub fn servers(cluster: &Cluster) -> Result<Servers> {
     let file = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
     let user = match cluster.user.as_str() {
         "" => None,
@@ -76,7 +76,7 @@ pub(super) fn servers(cluster: &Cluster) -> Result<Servers> {
 }
 
 /// What of the servers would lose messages.
-pub(super) fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
+pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
     let mut faults = Vec::new();
     for server in stream.servers() {
         let least = &cluster.nats_version_min;
@@ -125,7 +125,7 @@ pub(super) fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
 }
 
 /// What of the stream would lose messages.
-pub(super) fn of_stream(stream: &JetStream, info: &Info, cluster: &Cluster) -> Vec<String> {
+pub fn of_stream(stream: &JetStream, info: &Info, cluster: &Cluster) -> Vec<String> {
     let replicas = match cluster.allow_unsafe {
         true => 1,
         false => usize::try_from(cluster.replicas).unwrap_or(3),
@@ -159,7 +159,7 @@ fn syncs(about: &serde_json::Value) -> Result<bool> {
 }
 
 /// Asks the monitoring address of a NATS server for this path. It tries each address of the name.
-pub(super) fn monitored(address: &str, path: &str) -> Result<serde_json::Value> {
+pub fn monitored(address: &str, path: &str) -> Result<serde_json::Value> {
     let host = address.trim_start_matches("http://").trim_end_matches('/');
     let mut connected = None;
     for at in host.to_socket_addrs()? {

@@ -10,13 +10,15 @@ use quintet_log::run::RunName;
 use quintet_log::{Disk, FRAME_HEADER_BYTES, Finding, FrameKind, ReplayFrame, Storage};
 
 use super::mirror::Mirrors;
-use super::runs;
+
+/// The folder of cached runs in a node's data directory.
+pub const RUNS: &str = "runs";
 
 /// Notes in a node's directory how many shards the cluster has, for when it is all that is left.
 ///
 /// # Errors
 /// It cannot be written.
-pub(super) fn tell_shards(data: &Path, shards: u64) -> Result<()> {
+pub fn tell_shards(data: &Path, shards: u64) -> Result<()> {
     // Once is enough; a full disk must not keep a node from starting.
     if quintet_host::shards_of(data).is_ok_and(|told| told as u64 == shards) {
         return Ok(());
@@ -27,37 +29,37 @@ pub(super) fn tell_shards(data: &Path, shards: u64) -> Result<()> {
 }
 
 /// Where it is.
-pub(crate) struct Source {
+pub struct Source {
     /// Its segments.
-    pub(crate) log: PathBuf,
+    pub log: PathBuf,
     /// Its runs.
-    pub(crate) runs: PathBuf,
+    pub runs: PathBuf,
     /// The data directory.
     data: PathBuf,
 }
 
 /// What is there, as far as it can be read without a gap.
 #[derive(Default)]
-pub(crate) struct Found {
-    pub(crate) frames: u64,
-    pub(crate) bytes: u64,
+pub struct Found {
+    pub frames: u64,
+    pub bytes: u64,
     /// When the last was written, Unix ms.
-    pub(crate) last_ms: u64,
+    pub last_ms: u64,
     /// Why reading ended before the end, if it did.
-    pub(crate) cut: Option<String>,
+    pub cut: Option<String>,
     /// The last frame is an owner's farewell, to that node.
-    pub(crate) farewell: Option<String>,
+    pub farewell: Option<String>,
     /// Runs that hold messages.
-    pub(crate) needed: Vec<RunName>,
+    pub needed: Vec<RunName>,
     /// Those of them that are not there.
-    pub(crate) missing: Vec<RunName>,
+    pub missing: Vec<RunName>,
     /// Of those that are.
-    pub(crate) run_bytes: u64,
+    pub run_bytes: u64,
 }
 
 impl Source {
     /// Of a single server.
-    pub(crate) fn alone(data: &Path) -> Self {
+    pub fn alone(data: &Path) -> Self {
         Self {
             log: data.to_owned(),
             runs: data.to_owned(),
@@ -69,7 +71,7 @@ impl Source {
     ///
     /// # Errors
     /// There is none that can be read.
-    pub(crate) fn of_node(data: &Path) -> Result<Self> {
+    pub fn of_node(data: &Path) -> Result<Self> {
         let mut newest: Option<(u64, u64, PathBuf)> = None;
         for path in Mirrors::all(data).context("cannot list the data directory")? {
             let (mut last_ms, mut frames) = (0, 0);
@@ -89,7 +91,7 @@ impl Source {
             .ok_or_else(|| anyhow!("{} holds no mirror of a cluster's log", data.display()))?;
         Ok(Self {
             log,
-            runs: data.join(runs::FOLDER),
+            runs: data.join(RUNS),
             data: data.to_owned(),
         })
     }
@@ -98,7 +100,7 @@ impl Source {
     ///
     /// # Errors
     /// The disk failed, or `each` says so.
-    pub(crate) fn frames(
+    pub fn frames(
         &self,
         each: &mut dyn FnMut(&ReplayFrame<'_>) -> Result<()>,
     ) -> Result<Option<String>> {
@@ -131,7 +133,7 @@ impl Source {
     ///
     /// # Errors
     /// The disk failed, or the frames make no sense.
-    pub(crate) fn look(&self) -> Result<Found> {
+    pub fn look(&self) -> Result<Found> {
         let mut contents = Contents::new(&self.data)?;
         let mut found = Found::default();
         let cut = self.frames(&mut |frame| {
@@ -163,7 +165,7 @@ impl Source {
     ///
     /// # Errors
     /// That cannot be read.
-    pub(crate) fn shards(&self) -> Result<u64> {
+    pub fn shards(&self) -> Result<u64> {
         Ok(quintet_host::shards_of(&self.data)? as u64)
     }
 

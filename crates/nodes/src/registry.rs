@@ -11,7 +11,6 @@ use quintet_jetstream::{Bucket, Error, Info, JetStream};
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::fill::Fill;
 
 /// Version of what is written here and in the log.
 const FORMAT: u64 = 1;
@@ -110,12 +109,12 @@ struct Wish {
 
 /// This process, as it is registered.
 #[derive(Clone)]
-pub(super) struct Ourselves {
+pub struct Ourselves {
     /// Where other nodes reach it.
-    pub(super) link: String,
+    pub link: String,
     /// Its data directory's number, and its own.
-    pub(super) home: u64,
-    pub(super) writer: Writer,
+    pub home: u64,
+    pub writer: Writer,
 }
 
 impl Ourselves {
@@ -148,7 +147,7 @@ impl Ourselves {
 /// The processes that were registered under this node's name while it starts. One that renews its
 /// entry lives; one that does not may be this node's own with the directory it had before.
 #[derive(Default)]
-pub(super) struct Twins(Option<(Instant, u64, u64)>);
+pub struct Twins(Option<(Instant, u64, u64)>);
 
 impl Twins {
     /// Whether the one with this entry is gone, as far as this is known.
@@ -187,7 +186,7 @@ fn now_ms() -> u64 {
 }
 
 /// Whether a node may be called so.
-pub(super) fn is_name(node: &str) -> bool {
+pub fn is_name(node: &str) -> bool {
     (1..=NAME_MAX).contains(&node.len())
 }
 
@@ -204,7 +203,7 @@ fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, Refusal
 ///
 /// # Errors
 /// The servers do not answer, or refuse; inside: what of the cluster does not fit.
-pub(super) fn join(
+pub fn join(
     stream: &JetStream,
     cluster: &Cluster,
     shards: u64,
@@ -289,9 +288,20 @@ fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// What a cluster's log is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// A cluster that has none yet, and will be given one.
+    Ahead,
+    /// A cluster that has none yet.
+    First,
+    /// One that has lost it; also one that has not, if this is true.
+    Again(bool),
+}
+
 /// A log that is being filled.
-pub(super) struct Begun {
-    pub(super) cluster: ClusterId,
+pub struct Begun {
+    pub cluster: ClusterId,
     id: String,
     created: String,
 }
@@ -300,7 +310,7 @@ pub(super) struct Begun {
 ///
 /// # Errors
 /// The servers do not answer, or refuse; inside: why it must not be.
-pub(super) fn begin_fill(
+pub fn begin_fill(
     stream: &JetStream,
     cluster: &Cluster,
     shards: u64,
@@ -386,7 +396,7 @@ pub(super) fn begin_fill(
 ///
 /// # Errors
 /// The servers do not answer, or refuse; then it is to be filled again.
-pub(super) fn end_fill(stream: &JetStream, cluster: &Cluster, begun: &Begun) -> Result<(), Error> {
+pub fn end_fill(stream: &JetStream, cluster: &Cluster, begun: &Begun) -> Result<(), Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let group = Group {
@@ -476,11 +486,7 @@ fn log_of(
 ///
 /// # Errors
 /// There is no thread to be had.
-pub(super) fn renew(
-    stream: &Arc<JetStream>,
-    cluster: &Cluster,
-    ourselves: &Ourselves,
-) -> Result<()> {
+pub fn renew(stream: &Arc<JetStream>, cluster: &Cluster, ourselves: &Ourselves) -> Result<()> {
     let (stream, cluster) = (Arc::downgrade(stream), cluster.clone());
     let ourselves = ourselves.clone();
     let body = move || {
@@ -523,21 +529,21 @@ fn renew_once(
 
 /// A node that was heard of lately.
 #[derive(Clone, Debug)]
-pub(super) struct Listed {
-    pub(super) node: String,
-    pub(super) address: String,
+pub struct Listed {
+    pub node: String,
+    pub address: String,
     /// Name of the NATS server on its machine; empty: not known.
-    pub(super) near: String,
-    pub(super) drained: bool,
+    pub near: String,
+    pub drained: bool,
     /// Since it renewed its entry.
-    pub(super) age: Duration,
+    pub age: Duration,
 }
 
 /// Others should own rather than this node, from now on; or not so.
 ///
 /// # Errors
 /// The servers do not answer, or refuse; then nobody knows whether it is so.
-pub(super) fn drain(
+pub fn drain(
     stream: &JetStream,
     cluster: &Cluster,
     node: &str,
@@ -552,7 +558,7 @@ pub(super) fn drain(
 ///
 /// # Errors
 /// The servers do not answer, or refuse.
-pub(super) fn is_drained(stream: &JetStream, cluster: &Cluster, node: &str) -> Result<bool, Error> {
+pub fn is_drained(stream: &JetStream, cluster: &Cluster, node: &str) -> Result<bool, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     drained_in(&bucket, node)
@@ -569,7 +575,7 @@ fn drained_in(bucket: &Bucket<'_>, node: &str) -> Result<bool, Error> {
 ///
 /// # Errors
 /// The servers do not answer, or refuse.
-pub(super) fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>, Error> {
+pub fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let mut nodes = Vec::new();

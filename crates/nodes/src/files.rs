@@ -8,10 +8,10 @@ use quintet_jetstream::Objects;
 use quintet_log::{Disk, Storage as _};
 
 /// The bucket, as scripts know it.
-pub(super) struct Files(pub(super) Objects);
+pub struct Files(pub Objects);
 
 /// The folder a file is in, and its name there.
-pub(super) fn place(file: &Path) -> io::Result<(Disk, String)> {
+pub(crate) fn place(file: &Path) -> io::Result<(Disk, String)> {
     let (folder, name) = (
         file.parent(),
         file.file_name().and_then(|name| name.to_str()),

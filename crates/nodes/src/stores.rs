@@ -12,37 +12,37 @@ use super::checks::monitored;
 
 /// A server's copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Store {
+pub struct Store {
     /// The server's name; empty: it does not answer.
-    pub(crate) server: String,
-    pub(crate) address: String,
+    pub server: String,
+    pub address: String,
     /// How it is damaged, if it is.
-    pub(crate) damage: Option<String>,
+    pub damage: Option<String>,
     /// The error that made the server stop writing to it or to a bucket until it is started again,
     /// in the server's words.
     #[serde(default)]
-    pub(crate) frozen: Option<String>,
+    pub frozen: Option<String>,
     /// Why nothing is known of it.
-    pub(crate) silent: Option<String>,
+    pub silent: Option<String>,
 }
 
 impl Store {
     /// It is known to have everything that it should.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.damage.is_none() && self.frozen.is_none() && self.silent.is_none()
     }
 }
 
 /// A server's copy of a bucket that is not what most servers have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BucketCopy {
-    pub(crate) bucket: String,
-    pub(crate) server: String,
-    pub(crate) address: String,
+pub struct BucketCopy {
+    pub bucket: String,
+    pub server: String,
+    pub address: String,
     /// How it differs.
-    pub(crate) how: String,
+    pub how: String,
     /// It has the newest message, so it is not just behind.
-    pub(crate) damaged: bool,
+    pub damaged: bool,
 }
 
 /// A difference that is the same after this is no message on its way.
@@ -75,11 +75,7 @@ impl Told {
 
 /// The copies of these streams that are not what most of the servers have, now and a moment later.
 /// Buckets lack the messages of deleted objects, so only servers can be compared.
-pub(super) fn differing(
-    addresses: &[String],
-    buckets: &[String],
-    replicas: usize,
-) -> Vec<BucketCopy> {
+pub fn differing(addresses: &[String], buckets: &[String], replicas: usize) -> Vec<BucketCopy> {
     let look = || -> Vec<BucketCopy> {
         let told = ask_all(addresses);
         let all = buckets.iter();
@@ -158,7 +154,7 @@ fn ask_all(addresses: &[String]) -> Vec<Result<Told>> {
 /// The copies of `stream` on the servers with these monitoring addresses, which also keep `buckets`.
 /// `begins`: the entry that
 /// the log begins with, as all up to another say; asked after the servers were.
-pub(super) fn look(
+pub fn look(
     addresses: &[String],
     stream: &str,
     buckets: &[String],
@@ -201,7 +197,7 @@ pub(super) fn look(
 ///
 /// # Errors
 /// Not so, or not known; by which server.
-pub(super) fn begin_with(addresses: &[String], stream: &str, first: Seq) -> Result<()> {
+pub fn begin_with(addresses: &[String], stream: &str, first: Seq) -> Result<()> {
     all_begin_with(addresses, &ask_all(addresses), stream, first)
 }
 

@@ -11,140 +11,140 @@ use super::stores::{BucketCopy, Store};
 const CAUGHT_UP: u64 = 256;
 /// An owner whose newest acknowledgement is older gets none, whatever it says: two beats fit in a
 /// tenth of it.
-pub(crate) const STALE_MS: u64 = 10_000;
+pub const STALE_MS: u64 = 10_000;
 
 /// What a node says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct NodeReport {
-    pub(crate) node: String,
-    pub(crate) version: String,
+pub struct NodeReport {
+    pub node: String,
+    pub version: String,
     /// `reading`, `standby`, `claiming`, `owner`, `deposed`, `stopped`.
-    pub(crate) role: String,
-    pub(crate) since_ms: u64,
-    pub(crate) epoch: u64,
+    pub role: String,
+    pub since_ms: u64,
+    pub epoch: u64,
     /// The node it takes for the owner.
-    pub(crate) owner: Option<String>,
+    pub owner: Option<String>,
     /// Where fronts reach that.
-    pub(crate) owner_address: Option<String>,
+    pub owner_address: Option<String>,
     /// It owns, and answers commands.
-    pub(crate) serves: bool,
+    pub serves: bool,
     /// Others should own rather than it.
-    pub(crate) drained: bool,
+    pub drained: bool,
     /// The last entry it has applied; of an owner: appended.
-    pub(crate) entry: u64,
+    pub entry: u64,
     /// Entries it has still to apply.
-    pub(crate) lag_entries: u64,
+    pub lag_entries: u64,
     /// Of a standby: within how many ms of their owner's stamp 99 of 100 of the newest frames were
     /// applied, by both nodes' wall clocks.
-    pub(crate) lag_p99_ms: Option<u64>,
+    pub lag_p99_ms: Option<u64>,
     /// Runs it has still to fetch.
-    pub(crate) runs_missing: u64,
+    pub runs_missing: u64,
     /// Of an owner: since its newest acknowledged entry was sent.
-    pub(crate) last_ack_ms: Option<u64>,
+    pub last_ack_ms: Option<u64>,
     /// Of an owner: within how many ms of their being appended 99 of 100 of the newest frames were
     /// acknowledged. A standby's lag holds that as well.
-    pub(crate) ack_p99_ms: Option<u64>,
+    pub ack_p99_ms: Option<u64>,
     /// Of an owner: entries and bytes sent and not acknowledged.
-    pub(crate) unacked_entries: u64,
-    pub(crate) unacked_bytes: u64,
+    pub unacked_entries: u64,
+    pub unacked_bytes: u64,
     /// Of an owner: entries it has appended and had acknowledged, and those sent that are not yet.
-    pub(crate) appended: u64,
-    pub(crate) acknowledged: u64,
-    pub(crate) on_way: u64,
+    pub appended: u64,
+    pub acknowledged: u64,
+    pub on_way: u64,
     /// Of an owner: times it had to ask what became of an entry.
-    pub(crate) resolves: u64,
+    pub resolves: u64,
     /// Changes of owner it has seen happen: behind silence, and behind a farewell.
-    pub(crate) takeovers: u64,
-    pub(crate) handovers: u64,
+    pub takeovers: u64,
+    pub handovers: u64,
     /// Times that what it had read was not what the stream has.
-    pub(crate) divergences: u64,
+    pub divergences: u64,
     /// By how many ms its wall clock is ahead of the time that the queues go by.
-    pub(crate) clock_ahead_ms: Option<i64>,
+    pub clock_ahead_ms: Option<i64>,
     /// How the copy of the log that it reads is damaged, if it is.
-    pub(crate) damage: Option<String>,
+    pub damage: Option<String>,
     /// The NATS servers whose copies it found damaged and that have not led with a whole one since.
-    pub(crate) distrusted: Vec<String>,
+    pub distrusted: Vec<String>,
     /// Clients spliced to the owner, and waiting for one.
-    pub(crate) spliced: u64,
-    pub(crate) waiting: u64,
+    pub spliced: u64,
+    pub waiting: u64,
 }
 
 /// A node of the registry, and what it said when it was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Heard {
-    pub(crate) node: String,
-    pub(crate) address: String,
-    pub(crate) report: Option<NodeReport>,
+pub struct Heard {
+    pub node: String,
+    pub address: String,
+    pub report: Option<NodeReport>,
     /// Why there is none.
-    pub(crate) silent: Option<String>,
+    pub silent: Option<String>,
 }
 
 /// A server of the stream's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Replica {
-    pub(crate) server: String,
-    pub(crate) current: bool,
-    pub(crate) offline: bool,
-    pub(crate) lag: u64,
+pub struct Replica {
+    pub server: String,
+    pub current: bool,
+    pub offline: bool,
+    pub lag: u64,
 }
 
 /// The log as JetStream tells of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StreamReport {
-    pub(crate) name: String,
+pub struct StreamReport {
+    pub name: String,
     /// Why it cannot be read from its beginning.
-    pub(crate) spoiled: Option<String>,
-    pub(crate) leader: Option<String>,
+    pub spoiled: Option<String>,
+    pub leader: Option<String>,
     /// Servers that are to keep it.
-    pub(crate) replicas_wanted: u64,
+    pub replicas_wanted: u64,
     /// Those beside the leader.
-    pub(crate) replicas: Vec<Replica>,
-    pub(crate) first: u64,
-    pub(crate) last: u64,
-    pub(crate) bytes: u64,
+    pub replicas: Vec<Replica>,
+    pub first: u64,
+    pub last: u64,
+    pub bytes: u64,
     /// Each server's own copy, as its monitoring address tells.
     #[serde(default)]
-    pub(crate) stores: Vec<Store>,
+    pub stores: Vec<Store>,
     /// Copies of the buckets of runs and attachments that are not what most servers have.
     #[serde(default)]
-    pub(crate) buckets: Vec<BucketCopy>,
+    pub buckets: Vec<BucketCopy>,
 }
 
 /// A group: what one server is alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GroupReport {
-    pub(crate) group: u16,
+pub struct GroupReport {
+    pub group: u16,
     /// `None`: JetStream does not answer, which is said in `silent`.
-    pub(crate) stream: Option<StreamReport>,
-    pub(crate) silent: Option<String>,
+    pub stream: Option<StreamReport>,
+    pub silent: Option<String>,
 }
 
 /// A cluster as one of its nodes sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ClusterReport {
-    pub(crate) cluster: String,
-    pub(crate) id: String,
+pub struct ClusterReport {
+    pub cluster: String,
+    pub id: String,
     /// Who tells this.
-    pub(crate) told_by: String,
-    pub(crate) groups: Vec<GroupReport>,
-    pub(crate) nodes: Vec<Heard>,
+    pub told_by: String,
+    pub groups: Vec<GroupReport>,
+    pub nodes: Vec<Heard>,
 }
 
 /// What follows from a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// Somebody owns the queues and gets acknowledgements.
-    pub(crate) serves: bool,
+    pub serves: bool,
     /// The loss of any one machine would be survived now.
-    pub(crate) survives: bool,
+    pub survives: bool,
     /// What is wrong, a sentence each.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Verdict {
     /// Whether it serves, and would survive, in a sentence.
-    pub(crate) fn text(&self) -> &'static str {
+    pub fn text(&self) -> &'static str {
         match (self.serves, self.survives) {
             (false, _) => "DOWN: no command is answered now",
             (true, false) => "no: the loss of one machine would stop this cluster now",
@@ -153,7 +153,7 @@ impl Verdict {
     }
 
     /// For monitoring: 0 all is well, 1 degraded, 2 down.
-    pub(crate) fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match (self.serves, self.survives && self.notes.is_empty()) {
             (false, _) => 2,
             (true, false) => 1,
@@ -163,11 +163,13 @@ impl Verdict {
 }
 
 impl NodeReport {
-    pub(crate) fn is_owner(&self) -> bool {
+    /// True if it owns the queues.
+    pub fn is_owner(&self) -> bool {
         self.role == "owner"
     }
 
-    pub(crate) fn is_ready_standby(&self) -> bool {
+    /// True if it could own at once.
+    pub fn is_ready_standby(&self) -> bool {
         !self.drained
             && self.role == "standby"
             && self.lag_entries <= CAUGHT_UP
@@ -175,14 +177,14 @@ impl NodeReport {
     }
 
     /// By how much its clock is off, if that is too much.
-    pub(crate) fn clock_off_ms(&self) -> Option<i64> {
+    pub fn clock_off_ms(&self) -> Option<i64> {
         let most = quintet_cluster::Status::CLOCK_OFF.as_millis();
         self.clock_ahead_ms
             .filter(|ms| u128::from(ms.unsigned_abs()) > most)
     }
 
     /// Why it is no standby that could serve at once.
-    pub(crate) fn why_not_ready(&self) -> String {
+    pub fn why_not_ready(&self) -> String {
         let runs = match self.runs_missing {
             0 => String::new(),
             runs => format!(", {runs} runs to fetch"),
@@ -195,7 +197,7 @@ impl NodeReport {
 
 impl ClusterReport {
     /// The node that owns, of those that answered.
-    pub(crate) fn owner(&self) -> Option<&str> {
+    pub fn owner(&self) -> Option<&str> {
         let owners = self.nodes.iter().filter_map(|heard| heard.report.as_ref());
         let owners = owners.filter(|node| node.is_owner());
         owners
@@ -204,14 +206,14 @@ impl ClusterReport {
     }
 
     /// The copies of the log that are damaged.
-    pub(crate) fn damaged(&self) -> impl Iterator<Item = &Store> {
+    pub fn damaged(&self) -> impl Iterator<Item = &Store> {
         let streams = self.groups.iter().filter_map(|group| group.stream.as_ref());
         let stores = streams.flat_map(|stream| &stream.stores);
         stores.filter(|store| store.damage.is_some())
     }
 
     /// Whether all is well, and what is not.
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         let mut notes = Vec::new();
         let reports = || self.nodes.iter().filter_map(|heard| heard.report.as_ref());
         let owner = reports()
@@ -288,7 +290,7 @@ impl ClusterReport {
     }
 
     /// As people read it.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let verdict = self.verdict();
         let mut out = String::new();
         let mut line = |text: String| {
@@ -324,7 +326,7 @@ impl ClusterReport {
 
 impl Replica {
     /// How it stands.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match (self.offline, self.current) {
             (true, _) => "offline".to_owned(),
             (false, true) => "current".to_owned(),

@@ -15,14 +15,14 @@ const HOME: &str = "node";
 
 /// Mirrors, each a directory of its own: one that is read from stays while another is made.
 #[derive(Clone)]
-pub(super) struct Mirrors {
+pub struct Mirrors {
     data: PathBuf,
     newest: Arc<AtomicU64>,
 }
 
 impl Mirrors {
     /// Those in `data`.
-    pub(super) fn new(data: &Path) -> Result<Self> {
+    pub fn new(data: &Path) -> Result<Self> {
         let newest = numbers(data).context("cannot list the data directory")?;
         Ok(Self {
             data: data.to_owned(),
@@ -34,7 +34,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// It cannot be listed.
-    pub(super) fn all(data: &Path) -> std::io::Result<Vec<PathBuf>> {
+    pub fn all(data: &Path) -> std::io::Result<Vec<PathBuf>> {
         let numbers = numbers(data)?.into_iter();
         Ok(numbers
             .map(|number| data.join(format!("{PREFIX}{number}")))
@@ -42,7 +42,7 @@ impl Mirrors {
     }
 
     /// A new one, empty.
-    pub(super) fn next(&self) -> Result<Arc<dyn Storage>, LogError> {
+    pub fn next(&self) -> Result<Arc<dyn Storage>, LogError> {
         let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
         let path = self.data.join(format!("{PREFIX}{number}"));
         quintet_log::make_dir(&path)
@@ -51,7 +51,7 @@ impl Mirrors {
     }
 
     /// The newest is complete: those before it go.
-    pub(super) fn remove_older(&self) {
+    pub fn remove_older(&self) {
         let newest = self.newest.load(Ordering::SeqCst);
         for number in numbers(&self.data).unwrap_or_default() {
             let path = self.data.join(format!("{PREFIX}{number}"));
@@ -78,7 +78,7 @@ fn numbers(data: &Path) -> std::io::Result<Vec<u64>> {
 ///
 /// # Errors
 /// What is there is no number; it cannot be read or written.
-pub(super) fn home(data: &Path, fresh: u64) -> Result<u64> {
+pub fn home(data: &Path, fresh: u64) -> Result<u64> {
     let path = data.join(HOME);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
