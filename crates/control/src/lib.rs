@@ -11,6 +11,7 @@
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
+pub mod audit;
 mod head;
 mod reply;
 mod request;

@@ -8,7 +8,6 @@
 
 mod again;
 mod audit;
-mod cli;
 mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
@@ -66,7 +65,7 @@ fn main() -> std::process::ExitCode {
         }
         _ => {
             modes::keep_private();
-            cli::run()
+            quintet_cli::run(server::run)
         }
     }
 }

@@ -5,16 +5,14 @@ mod login;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
-use quintet_config::{Address, Config, Listen, Served, open_to_all};
-use quintet_host::{Core, locked};
+use quintet_config::{Address, Config, Listen, Served, http, open_to_all, sqs};
+use quintet_host::{Core, locked, wall_ms};
 use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
 use quintet_types::{Name, Permits, Principal, Verb};
 
 use crate::quotas::Quotas;
-use quintet_config::{http, sqs};
 
 use quintet_wire::Logins;
 
@@ -177,29 +175,6 @@ impl Trust {
         let known = self.table().principal(name);
         known.unwrap_or(Principal::ANONYMOUS)
     }
-}
-
-/// What the wall clock shows, ms: tokens end, and failures are forgotten, by it.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
-}
-
-/// So many random bytes of the system's.
-///
-/// # Errors
-/// It has none.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
-            .map_err(|error| anyhow!("the system has no random numbers: {error}"))?;
-    }
-    Ok(bytes)
 }
 
 fn read(
