@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
+use quintet_config::{changed, told_of_queue};
 use quintet_door::{
     Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, HeldBack, History,
     HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
@@ -25,7 +26,6 @@ use quintet_types::{
 use quintet_wire::{STREAM_OVER, WorkerState};
 
 use crate::audit;
-use crate::config::{changed, told_of_queue};
 use crate::io::{Mail, Upload};
 use crate::metrics;
 use crate::server::Server;

@@ -12,11 +12,10 @@ use quintet_cluster::CachedRuns;
 use quintet_jetstream::Objects;
 use quintet_log::run::RunName;
 use quintet_log::{Disk, Storage};
+use quintet_nodes::RUNS;
 
 use crate::server::Server;
 
-/// The folder of the cache, in the data directory.
-pub(super) const FOLDER: &str = "runs";
 /// Pause between two tries of what failed.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that were removed are deleted in JetStream this often ...
@@ -37,7 +36,7 @@ impl Runs {
     /// # Errors
     /// The folder cannot be made; there is no thread to be had.
     pub(super) fn open(data: &Path, objects: Objects) -> Result<Self> {
-        let folder = data.join(FOLDER);
+        let folder = data.join(RUNS);
         quintet_log::make_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let disk: Arc<dyn Storage> = Arc::new(Disk::new(folder));
