@@ -142,7 +142,7 @@ impl Duty for Work {
     }
 
     fn look(&mut self, state: &Replay) {
-        self.told.runs.want(state.needed_runs());
+        self.told.runs.look(state);
     }
 
     fn own(&mut self, owned: Owned<Replay>) {

@@ -287,7 +287,7 @@ pub(crate) fn follow(
     let Some(objects) = objects else {
         return Ok(None);
     };
-    let runs = Runs::open(&config.data, objects)?;
+    let runs = Runs::open(&config.data, Arc::new(objects))?;
     let attached = until(inbox, || stream.files(replicas, &cluster.placement_tags))?;
     let Some(attached) = attached else {
         return Ok(None);
