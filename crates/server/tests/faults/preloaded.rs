@@ -721,8 +721,8 @@ fn a_stop_answers_puts_that_wait_for_memory() {
         .as_bytes(),
     );
     await_that("both requests are there", || {
-        let listed = server.printed(&["connections", "--json"]);
-        listed.contains("/api/v1/queues/w/messages")
+        let listed = server.ask("GET /api/v1/connections", "", "");
+        listed.body.contains("/api/v1/queues/w/messages")
     });
     server.signal(rustix::process::Signal::TERM);
     client.expect(b"STORED\r\n");

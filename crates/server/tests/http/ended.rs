@@ -165,7 +165,8 @@ fn a_stop_answers_everybody_who_waits_at_once() {
         beanstalk.until(b"WATCHING 2\r\n");
         let mut memcache = server.client_of("memcache");
         memcache.send(b"get m/t=60000\r\n");
-        server.await_number("waiters", |waiters| waiters == 4);
+        // Beanstalk's waits in two tubes.
+        server.await_number("waiters", |waiters| waiters == 5);
         // Half a head, and half a body of each kind.
         let mut halves: Vec<(Client, &str)> = Vec::new();
         for (request, answer) in [
