@@ -61,13 +61,7 @@ pub fn changed(setup: &QueueSetup, changes: &[Change], by: &SetBy) -> Result<Ove
 
 /// The user that set the setting of this key of a queue's own.
 pub(crate) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
-    let tags = setup.own.tags.as_ref()?;
-    let stamp = std::str::from_utf8(tags.get(&tag(key))?).ok()?;
-    let (at_ms, name) = stamp.split_once(' ')?;
-    Some(SetBy {
-        name: name.to_owned(),
-        at_ms: at_ms.parse().ok()?,
-    })
+    SetBy::of(setup, &tag(key))
 }
 
 fn spec_of(key: &str) -> Result<&'static QueueSpec, String> {

@@ -11,7 +11,7 @@ use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
-use super::wrong::{Wrong, unknown};
+use super::wrong::{Lines, Wrong, unknown};
 use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
 
 /// What the command line says; it wins over the file.
@@ -180,6 +180,10 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
     for (name, value) in &table {
         set_or_table(name, value, config).map_err(|wrong| wrong.on_line(text, name))?;
     }
+    let lines = Lines::of_all(text, "user");
+    (config.users.iter_mut().zip(lines)).for_each(|(user, lines)| user.lines = lines);
+    let lines = Lines::of_all(text, "grant");
+    (config.grants.iter_mut().zip(lines)).for_each(|(grant, lines)| grant.lines = lines);
     Ok(())
 }
 

@@ -491,7 +491,7 @@ fn shown_tags(tags: Tags) -> String {
     let shown = |text: &[u8]| quoted(&String::from_utf8_lossy(text));
     let tags: Vec<String> = tags
         .iter()
-        .filter(|(name, _)| !name.starts_with(SET_BY))
+        .filter(|(name, _)| !name.starts_with(SET_BY) && *name != Tags::PAUSED_BY)
         .map(|(name, value)| format!("{} = {}", shown(name), shown(value)))
         .collect();
     match tags.is_empty() {

@@ -5,11 +5,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
-use quintet_trust::{Grant, Holder, Password, Right, Secret, Token, TokenId, User};
+use quintet_trust::{Grant, Holder, Mistake, Password, Right, Row, Secret, Token, TokenId, User};
 use quintet_types::Pattern;
 
+use super::Config;
 use super::schema::{bytes, number, text};
-use super::wrong::{Wrong, unknown};
+use super::wrong::{Lines, Wrong, unknown};
 
 /// Where systemd puts the files of `LoadCredential=`.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -23,6 +24,7 @@ pub struct UserTable {
     pub secret_file: String,
     pub tokens: Vec<String>,
     pub groups: Vec<String>,
+    pub(crate) lines: Lines,
 }
 
 /// One `[[grant]]` table, as the file says it.
@@ -32,6 +34,7 @@ pub struct GrantTable {
     pub group: String,
     pub queues: Vec<String>,
     pub rights: Vec<String>,
+    pub(crate) lines: Lines,
 }
 
 /// A key of one of these tables.
@@ -146,15 +149,18 @@ pub(crate) fn read<T: Default>(specs: &[TrustSpec<T>], table: &toml::Table) -> R
 }
 
 impl UserTable {
-    /// With its files read.
-    pub fn user(&self, wrong: &mut Vec<String>) -> User {
-        let mut fails = |why: String| wrong.push(format!("[[user]] {}: {why}", self.name));
+    /// With its files read; `row` is its place among all.
+    pub fn user(&self, row: usize, wrong: &mut Vec<Mistake>) -> User {
+        let row = Row::User(row);
+        let mut fails = |key, why| wrong.push(Mistake { row, key, why });
         let mut password = None;
         let mut hash =
-            |key: &str, text: &str, fails: &mut dyn FnMut(String)| match Password::read(text) {
+            |key, text: &str, fails: &mut dyn FnMut(&'static str, String)| match Password::read(
+                text,
+            ) {
                 Ok(read) if password.is_none() => password = Some(read),
-                Ok(_) => fails("has password and password_file".to_owned()),
-                Err(error) => fails(format!("{key} {error}")),
+                Ok(_) => fails(key, "stands beside password: leave one out".to_owned()),
+                Err(error) => fails(key, error.to_string()),
             };
         if !self.password.is_empty() {
             hash("password", &self.password, &mut fails);
@@ -165,7 +171,7 @@ impl UserTable {
                     let text = String::from_utf8_lossy(&bytes);
                     hash("password_file", text.trim(), &mut fails);
                 }
-                Err(why) => fails(why),
+                Err(why) => fails("password_file", why),
             }
         }
         let mut secret = None;
@@ -174,12 +180,12 @@ impl UserTable {
                 .and_then(|bytes| Secret::read(&bytes).map_err(|error| error.to_string()));
             match read {
                 Ok(read) => secret = Some(read),
-                Err(why) => fails(format!("secret_file {why}")),
+                Err(why) => fails("secret_file", why),
             }
         }
         let tokens = self.tokens.iter().filter_map(|line| {
             let read = token(line);
-            read.map_err(|why| fails(format!("tokens {why}"))).ok()
+            read.map_err(|why| fails("tokens", why)).ok()
         });
         User {
             tokens: tokens.collect(),
@@ -197,15 +203,19 @@ impl UserTable {
 }
 
 impl GrantTable {
-    /// The grant of this table. Adds to `wrong` the mistakes in it.
-    pub fn grant(&self, wrong: &mut Vec<String>) -> Grant {
+    /// `row` is its place among all.
+    pub fn grant(&self, row: usize, wrong: &mut Vec<Mistake>) -> Grant {
+        let row = Row::Grant(row);
+        let mut fails = |key, why| wrong.push(Mistake { row, key, why });
         let to = match (self.user.as_str(), self.group.as_str()) {
             (user, "") => Holder::User(user.to_owned()),
             ("", group) => Holder::Group(group.to_owned()),
             (user, group) => {
-                wrong.push(format!(
-                    "[[grant]] is to user \"{user}\" and to group \"{group}\": write two"
-                ));
+                let why = "stands alone or user does: write two grants";
+                fails(
+                    "group",
+                    format!("{why}; not {group:?} beside user {user:?}"),
+                );
                 Holder::User(user.to_owned())
             }
         };
@@ -214,9 +224,7 @@ impl GrantTable {
             if right.is_none() {
                 let words: Vec<&str> = Right::ALL.iter().map(|right| right.name()).collect();
                 let words = words.join(", ");
-                wrong.push(format!(
-                    "[[grant]] \"{word}\" is no right: there are {words}"
-                ));
+                fails("rights", format!("takes {words}; not {word:?}"));
             }
             right
         };
@@ -229,6 +237,26 @@ impl GrantTable {
                 .map(|queue| Pattern::new(queue))
                 .collect(),
         }
+    }
+}
+
+impl Config {
+    /// A mistake as it is told, with its line.
+    pub fn about(&self, mistake: &Mistake) -> String {
+        let Mistake { row, key, why } = mistake;
+        let (lines, table) = match *row {
+            Row::User(row) => {
+                let user = self.users.get(row);
+                let name = user.map_or("", |user| &user.name);
+                (user.map(|user| &user.lines), format!("[[user]] {name}"))
+            }
+            Row::Grant(row) => {
+                let grant = self.grants.get(row);
+                (grant.map(|grant| &grant.lines), "[[grant]]".to_owned())
+            }
+        };
+        let place = lines.map(|lines| lines.place(key)).unwrap_or_default();
+        format!("{place}in {}: {key} {why}", table.trim_end())
     }
 }
 
@@ -352,12 +380,9 @@ mod tests {
             ..GrantTable::default()
         };
         let mut wrong = Vec::new();
-        user.user(&mut wrong);
-        grant.grant(&mut wrong);
+        user.user(0, &mut wrong);
+        grant.grant(0, &mut wrong);
         assert_eq!(wrong.len(), 5, "{wrong:#?}");
-        assert!(
-            wrong.iter().all(|line| !line.contains("hush")),
-            "{wrong:#?}"
-        );
+        assert!(!format!("{wrong:?}").contains("hush"), "{wrong:#?}");
     }
 }

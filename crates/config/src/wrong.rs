@@ -94,6 +94,44 @@ impl Wrong {
     }
 }
 
+/// The lines of a table's rows, for mistakes that are found later.
+#[derive(Clone, Default)]
+pub(crate) struct Lines {
+    row: usize,
+    keys: Vec<(String, usize)>,
+}
+
+impl Lines {
+    /// Where an error in this key is; empty where the row is in no file.
+    pub(super) fn place(&self, key: &str) -> String {
+        let of_key = self.keys.iter().find(|(name, _)| name == key);
+        match of_key.map_or(self.row, |(_, line)| *line) {
+            0 => String::new(),
+            line => format!("line {line}: "),
+        }
+    }
+
+    /// Of all tables of a name, in their order.
+    pub(super) fn of_all(file: &str, name: &str) -> Vec<Self> {
+        let root = DeTable::parse(file).ok();
+        let found = root.as_ref().and_then(|root| entry(root.get_ref(), name));
+        let Some(DeValue::Array(rows)) = found.map(|(_, value)| value.get_ref()) else {
+            return Vec::new();
+        };
+        let line = |at: usize| 1 + file.get(..at).unwrap_or_default().matches('\n').count();
+        let row = |row: &Spanned<DeValue<'_>>| {
+            let keys = row.get_ref().as_table().into_iter().flatten();
+            Self {
+                row: line(row.span().start),
+                keys: keys
+                    .map(|(key, _)| (key.get_ref().to_string(), line(key.span().start)))
+                    .collect(),
+            }
+        };
+        rows.iter().map(row).collect()
+    }
+}
+
 /// Their values stay out of errors and logs, as do addresses with a password.
 const SECRETS: &[&str] = &["password", "tokens"];
 

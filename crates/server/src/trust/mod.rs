@@ -190,21 +190,19 @@ fn read(
     {
         wrong.extend(path.and_then(open_to_all));
     }
-    let users: Vec<_> = config
-        .users
-        .iter()
-        .map(|user| user.user(&mut wrong))
+    let mut mistakes = Vec::new();
+    let users: Vec<_> = (config.users.iter().enumerate())
+        .map(|(row, user)| user.user(row, &mut mistakes))
         .collect();
-    let grants: Vec<_> = config
-        .grants
-        .iter()
-        .map(|grant| grant.grant(&mut wrong))
+    let grants: Vec<_> = (config.grants.iter().enumerate())
+        .map(|(row, grant)| grant.grant(row, &mut mistakes))
         .collect();
+    wrong.extend(mistakes.iter().map(|mistake| config.about(mistake)));
     let table = register.table(&users, &grants, config.names_users_elsewhere());
     let table = match table {
         Ok(table) => table,
         Err(error) => {
-            wrong.extend(error.0);
+            wrong.extend(error.0.iter().map(|mistake| config.about(mistake)));
             return Err(wrong.join("; "));
         }
     };
@@ -344,12 +342,21 @@ mod tests {
         let text = "[[user]]\nname = 'ann'\npassword = 'hush'\n\
                     [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['put', 'fly']\n\
                     [[grant]]\ngroup = 'none'\nqueues = ['*']\nrights = ['put']\n\
+                    [[user]]\npassword_file = '/nowhere/at all'\n\
                     [[listen]]\nvoice = 'lineup'\naddress = '0'\nuser = 'cyd'\n";
         let why = Trust::new(&config(text), None)
             .err()
             .expect("refused")
             .to_string();
-        for says in ["quintet passwd", "\"bob\"", "\"fly\"", "\"none\""] {
+        for says in [
+            "line 3: in [[user]] ann: password takes a hash as `quintet passwd` prints it",
+            "line 5: in [[grant]]: user takes the name of a [[user]] or \"anonymous\"; not \"bob\"",
+            "line 7: in [[grant]]: rights takes put, take",
+            "; not \"fly\"",
+            "line 9: in [[grant]]: group takes a group that a [[user]] is in; not \"none\"",
+            "line 12: in [[user]]: name takes 1 to 128 printable",
+            "line 13: in [[user]]: password_file /nowhere/at all: No such file",
+        ] {
             assert!(why.contains(says), "{says}: {why}");
         }
         assert!(!why.contains("hush"), "{why}");
