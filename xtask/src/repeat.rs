@@ -18,6 +18,7 @@ const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet-bench", None),
     ("quintet-hooks", None),
     ("quintet-host", None),
+    ("quintet-http", None),
     ("quintet-log", Some("log")),
     ("quintet-scripts", None),
     ("quintet-web", None),

@@ -35,8 +35,12 @@ const LOOPS: &[&str] = &["mio", "tokio"];
 /// Who may know which event loop.
 const LOOPED: &[(&str, &str)] = &[
     ("bench", "mio"),
+    ("crates/api", "tokio"),
+    ("crates/console", "tokio"),
     ("crates/front", "tokio"),
+    ("crates/http", "tokio"),
     ("crates/jetstream", "tokio"),
+    ("crates/rq", "tokio"),
     ("crates/server", "mio"),
     ("crates/sqs", "tokio"),
     ("crates/web", "tokio"),
@@ -101,12 +105,47 @@ const ALLOWED: &[Edges] = &[
     edges("crates/import", &["quintet-scripts"], Some(&["serde_json"])),
     edges("crates/scripts", &["quintet-door", "quintet-types"], None),
     edges(
-        "crates/web",
+        "crates/http",
+        &["quintet-door", "quintet-tls", "quintet-types"],
+        None,
+    ),
+    edges(
+        "crates/api",
+        &["quintet-door", "quintet-http", "quintet-types"],
+        None,
+    ),
+    edges(
+        "crates/console",
         &[
+            "quintet-api",
             "quintet-door",
+            "quintet-http",
+            "quintet-scripts",
             "quintet-types",
+        ],
+        None,
+    ),
+    edges(
+        "crates/rq",
+        &[
+            "quintet-http",
             "quintet-scripts",
             "quintet-tls",
+            "quintet-types",
+        ],
+        None,
+    ),
+    edges(
+        "crates/web",
+        &[
+            "quintet-api",
+            "quintet-console",
+            "quintet-door",
+            "quintet-http",
+            "quintet-rq",
+            "quintet-scripts",
+            "quintet-tls",
+            "quintet-types",
         ],
         None,
     ),
@@ -115,8 +154,8 @@ const ALLOWED: &[Edges] = &[
         &[
             "quintet-door",
             "quintet-types",
+            "quintet-http",
             "quintet-tls",
-            "quintet-web",
         ],
         None,
     ),
@@ -137,11 +176,11 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/control",
         &[
+            "quintet-api",
             "quintet-config",
             "quintet-door",
             "quintet-scripts",
             "quintet-types",
-            "quintet-web",
             "quintet-wire",
         ],
         None,
@@ -163,6 +202,7 @@ const ALLOWED: &[Edges] = &[
         &[
             "quintet-bench",
             "quintet-config",
+            "quintet-console",
             "quintet-control",
             "quintet-door",
             "quintet-front",
@@ -176,7 +216,6 @@ const ALLOWED: &[Edges] = &[
             "quintet-tls",
             "quintet-trust",
             "quintet-types",
-            "quintet-web",
             "quintet-wire",
         ],
         None,
@@ -184,6 +223,7 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/server",
         &[
+            "quintet-api",
             "quintet-cli",
             "quintet-cluster",
             "quintet-config",
@@ -193,10 +233,12 @@ const ALLOWED: &[Edges] = &[
             "quintet-front",
             "quintet-hooks",
             "quintet-host",
+            "quintet-http",
             "quintet-jetstream",
             "quintet-log",
             "quintet-nodes",
             "quintet-otlp",
+            "quintet-rq",
             "quintet-scripts",
             "quintet-sqs",
             "quintet-trust",

@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal as _, Write, stdout};
 
+use quintet_console::shown_bytes;
 use quintet_types::Name;
-use quintet_web::shown_bytes;
 use ratatui::text::Span;
 
 /// The terminal's cells a text column keeps at least.

@@ -1,12 +1,12 @@
 //! Replies of the control channel.
 
+use quintet_api::{base64_unless_text, lossy};
 use quintet_config::told_of_queue;
 use quintet_door::Setting;
 use quintet_types::{
     Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
     TableEntry,
 };
-use quintet_web::{base64_unless_text, lossy};
 use quintet_wire::{Given, Output, ServerStats};
 use serde_json::{Map, Value, json};
 
@@ -72,13 +72,13 @@ fn engine(outcome: &Outcome) -> Value {
             "passed": dropped.passed,
             "next": dropped.next,
         }),
-        Outcome::Batch(batch) => json!({ "batch": quintet_web::batch_line((**batch).clone()) }),
+        Outcome::Batch(batch) => json!({ "batch": quintet_api::batch_line((**batch).clone()) }),
         Outcome::Batches(batches, next) => json!({
-            "batches": batches.iter().cloned().map(quintet_web::batch_line).collect::<Vec<_>>(),
-            "next": next.map(quintet_web::batches_after),
+            "batches": batches.iter().cloned().map(quintet_api::batch_line).collect::<Vec<_>>(),
+            "next": next.map(quintet_api::batches_after),
         }),
         // No order asks for one.
-        Outcome::Tracked(track) => json!({ "track": quintet_web::track_line((**track).clone()) }),
+        Outcome::Tracked(track) => json!({ "track": quintet_api::track_line((**track).clone()) }),
         // Its session writes it, with bodies.
         Outcome::Swept(_) => json!({}),
         Outcome::Stats(stats) => match &**stats {

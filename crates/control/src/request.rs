@@ -1,6 +1,6 @@
 //! Requests of the control channel.
 
-use quintet_scripts::FOLDER;
+use quintet_door::FOLDER;
 use quintet_types::{
     Attr, BatchAsk, BatchId, Body, By, ByName, Command, Dedupe, Edit, Expiry, Groups, ListState,
     MessageId, Name, NamedAct, OnRepeat, Overrides, Pattern, Peek, Put, PutMore, Scope, StatsOf,
@@ -132,7 +132,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Request, String> {
         }
         "batches" => {
             let after = of.get("after").and_then(Value::as_str);
-            let list = quintet_web::list_batches(after, BATCHES);
+            let list = quintet_api::list_batches(after, BATCHES);
             engine(Command::Batch(list.ok_or("after which batch?")?))
         }
         "workers" => Ok(Request::Ask(Ask::Host(HostAsk::Workers))),
@@ -168,7 +168,7 @@ fn batch(of: &Value) -> Result<BatchId, String> {
 }
 
 fn new_batch(of: &Value) -> Result<Command, String> {
-    let new: quintet_web::NewBatch =
+    let new: quintet_api::NewBatch =
         serde_json::from_value(of.clone()).map_err(|error| error.to_string())?;
     let ask = new
         .ask()

@@ -8,11 +8,10 @@ use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
 use quintet_door::Door;
 use quintet_host::locked;
+use quintet_http::{Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Socket, User, Web};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
-use quintet_web::{
-    Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Site, Socket, User, Web,
-};
+use quintet_web::Site;
 
 use crate::io::Bound;
 use crate::server::Server;
@@ -21,7 +20,7 @@ use crate::sockets::bind;
 /// The ways in for clients that come through other nodes, by voice.
 pub(crate) type LinksByVoice = Vec<(&'static str, Links)>;
 
-/// The options as `quintet-web` wants them. `idle_ms` is how long a connection
+/// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.
 fn settings(read: config::Http, idle_ms: u64) -> Settings {
     Settings {

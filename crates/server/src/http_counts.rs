@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use quintet_config::http;
 use quintet_host::{Histogram, TIMES, locked};
-use quintet_web::{Clients, Errand, Replied, StreamCounts, TellReply};
+use quintet_http::{Clients, Errand, Replied, StreamCounts, TellReply};
 
 use crate::io::Family;
 use crate::metrics::{Point, Spread};

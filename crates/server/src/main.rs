@@ -57,7 +57,7 @@ fn main() -> std::process::ExitCode {
             let name = args.next().unwrap_or_default();
             let hosts = args.next().unwrap_or_default();
             let ca = args.next().unwrap_or_default();
-            quintet_web::builtin::main(
+            quintet_rq::builtin::main(
                 &name.to_string_lossy(),
                 &hosts.to_string_lossy(),
                 &ca.to_string_lossy(),

@@ -10,9 +10,9 @@ use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
 use quintet_door::Door;
 use quintet_host::locked;
+use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::Shown;
-use quintet_web::{Elsewhere, Logins};
 
 use crate::desk::ServerDoor;
 use crate::http::{self, LinksByVoice};
@@ -171,7 +171,7 @@ pub(crate) fn check(config: &Config) -> Result<()> {
         ("relay_hosts", &config.relay_hosts),
         ("webhook_hosts", &config.webhook_hosts),
     ] {
-        quintet_web::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
+        quintet_rq::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
     }
     let root = config.scripts_dir();
     let unread = quintet_scripts::unread(&root);

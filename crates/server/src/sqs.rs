@@ -8,10 +8,10 @@ use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Address, Listen, Places};
 use quintet_door::{Door, Visit};
 use quintet_host::locked;
+use quintet_http::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
 use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
-use quintet_web::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use ring::rand::SecureRandom as _;
 
 use crate::http::users;
@@ -28,7 +28,7 @@ const SECRETS: &[u8] = b"secrets";
 /// A connection that says nothing may stay so long where no `idle` is set.
 const EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// The options as `quintet-web` wants them. `idle_ms` is how long a connection may wait between
+/// The options as `quintet-http` wants them. `idle_ms` is how long a connection may wait between
 /// requests; 0: as long as it likes.
 fn settings(read: &config::Sqs, idle_ms: u64) -> Settings {
     Settings {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use quintet_door::Door;
+use quintet_http::Losses;
 use quintet_types::{
     Body, Caller, Command, Name, Outcome, Party, QueueSetup, QueueStats, Refusal, StatsOf,
     StatsReply,
 };
-use quintet_web::Losses;
 use tokio::sync::oneshot;
 
 use crate::fault::{Fault, Shape};

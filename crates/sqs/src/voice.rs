@@ -16,11 +16,11 @@ use hyper::body::{Body as HyperBody, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use quintet_door::{Did, Door};
-use quintet_types::{Caller, Name, Principal, QueueSettings};
-use quintet_web::{
+use quintet_http::{
     Answer, Answering, Client, Denied, Errand, Guard, Losses, Payer, Problem, Replied, Seat, Serve,
     Settings, Shown, Undo, heard, pace, whole,
 };
+use quintet_types::{Caller, Name, Principal, QueueSettings};
 use tokio::sync::{oneshot, watch};
 
 use crate::ask::{Asker, Guest, unexpected};

@@ -67,7 +67,7 @@ fn a_name_pointed_at_us_is_not_ours() {
 #[test]
 fn logins() {
     let world = World::with(|settings| {
-        settings.users = quintet_web::users("anna:secret").expect("a user");
+        settings.users = quintet_http::users("anna:secret").expect("a user");
     });
     world.queue("test", "echo done >&3");
     let reply = world.get("/q.txt");
