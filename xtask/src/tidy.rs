@@ -202,6 +202,7 @@ const ALLOWED: &[Edges] = &[
         &[
             "quintet-bench",
             "quintet-config",
+            "quintet-console",
             "quintet-control",
             "quintet-door",
             "quintet-front",

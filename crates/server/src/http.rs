@@ -20,7 +20,7 @@ use crate::sockets::bind;
 /// The ways in for clients that come through other nodes, by voice.
 pub(crate) type LinksByVoice = Vec<(&'static str, Links)>;
 
-/// The options as `quintet-web` wants them. `idle_ms` is how long a connection
+/// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.
 fn settings(read: config::Http, idle_ms: u64) -> Settings {
     Settings {

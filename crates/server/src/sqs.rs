@@ -28,7 +28,7 @@ const SECRETS: &[u8] = b"secrets";
 /// A connection that says nothing may stay so long where no `idle` is set.
 const EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// The options as `quintet-web` wants them. `idle_ms` is how long a connection may wait between
+/// The options as `quintet-http` wants them. `idle_ms` is how long a connection may wait between
 /// requests; 0: as long as it likes.
 fn settings(read: &config::Sqs, idle_ms: u64) -> Settings {
     Settings {
