@@ -19,7 +19,7 @@ pub(super) const CLUSTER: &[Planted] = &[
         edits: &[(
             "crates/cluster/src/member.rs",
             "        if now >= self.distrusts {\n",
-            "        if now > now {\n",
+            "        if now >= self.distrusts && self.doubts.tried().len() > 9 {\n",
         )],
         tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
     },
