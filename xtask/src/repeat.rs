@@ -16,6 +16,7 @@ use crate::programs::{Program, built, failed_tests};
 const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet", None),
     ("quintet-bench", None),
+    ("quintet-cli", None),
     ("quintet-hooks", None),
     ("quintet-host", None),
     ("quintet-http", None),

@@ -30,7 +30,7 @@ mod trace;
 mod types;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
@@ -53,7 +53,7 @@ pub use names::track_line;
 pub use over::Group;
 pub use path::Path;
 pub use problem::Problem;
-use quintet_http::{App, Client, Losses, Seat, Taker, Undo, Visitor, Waits};
+use quintet_http::{App, Client, Guest, Losses, Seat, Taker, Undo, Visitor, Waits};
 pub use read::version;
 pub use setup::version as version_of_setup;
 pub use types::{Dedupe, NewMessage};
@@ -72,16 +72,11 @@ pub struct Api {
     events: Arc<Hub>,
 }
 
-/// The party of one request, which leaves with it.
-struct Guest {
-    door: Arc<dyn Door>,
-    party: Party,
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.door.leave(self.party);
-    }
+/// A connection's party, for as long as it is there.
+struct Own {
+    guest: Guest,
+    /// The first who took something by it. Leases are shown with the taker of their party.
+    taker: OnceLock<Taker>,
 }
 
 impl Api {
@@ -142,7 +137,15 @@ impl Api {
             apart.ok_or_else(Problem::too_many_polls)
         });
         let _apart = apart.transpose()?;
-        let (guest, caller) = self.enter(visitor.principal());
+        let own = self.own(client);
+        let own = own.filter(|own| *own.taker.get_or_init(|| taker.clone()) == taker);
+        // Of this request alone: it has no connection, or another taker than those before it.
+        let guest = own.is_none().then(|| Guest::new(&self.door));
+        let party = party_of(own, guest.as_ref());
+        let caller = Caller {
+            party,
+            principal: visitor.principal(),
+        };
         let (tell, mut told) = oneshot::channel();
         let losses = self.losses.clone();
         let reply = Box::new(move |outcome, name| {
@@ -152,9 +155,9 @@ impl Api {
             }
         });
         if let Some(client) = client {
-            client.waits_as(Some(guest.party));
+            client.waits_as(Some(party));
         }
-        guest.door.submit(caller, Command::Take(take), reply);
+        self.door.submit(caller, Command::Take(take), reply);
         let outcome = match waits {
             None => (&mut told).await,
             Some(client) => tokio::select! {
@@ -162,7 +165,7 @@ impl Api {
                 outcome = &mut told => outcome,
                 () = client.is_let_go() => {
                     // The take itself is answered with the outcome.
-                    guest.door.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
+                    self.door.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
                     (&mut told).await
                 }
             },
@@ -182,7 +185,7 @@ impl Api {
         }
         if !messages.is_empty() {
             let takers = &self.app.settings().clients.takers;
-            takers.note(caller.party, taker);
+            takers.note(party, taker);
         }
         Ok((Undo::new(&self.losses, caller, messages), name))
     }
@@ -241,11 +244,12 @@ impl Api {
         Ok(allowed(told.await.ok())?.0)
     }
 
-    /// A party for one request.
-    fn enter(&self, principal: Principal) -> (Guest, Caller) {
-        let door = Arc::clone(&self.door);
-        let party = door.enter(Box::new(|_, _| {}));
-        (Guest { door, party }, Caller { party, principal })
+    /// The party of a connection, if there is one.
+    fn own<'a>(&self, client: Option<&'a Client>) -> Option<&'a Own> {
+        client?.own(|| Own {
+            guest: Guest::new(&self.door),
+            taker: OnceLock::new(),
+        })
     }
 
     /// Asks the shards on behalf of `principal`, who may wait at `client`. `None`: the server is
@@ -256,22 +260,33 @@ impl Api {
         client: Option<&Client>,
         command: Command,
     ) -> Option<(Outcome, Name)> {
-        let (guest, caller) = self.enter(principal);
+        let own = self.own(client);
+        let guest = own.is_none().then(|| Guest::new(&self.door));
+        let party = party_of(own, guest.as_ref());
         let (tell, told) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
             let _heard = tell.send((outcome, name));
         });
         if let Some(client) = client {
-            client.waits_as(Some(guest.party));
+            client.waits_as(Some(party));
         }
-        guest.door.submit(caller, command, reply);
+        self.door
+            .submit(Caller { party, principal }, command, reply);
         let told = told.await.ok();
         if let Some(client) = client {
             client.waits_as(None);
         }
         told
     }
+}
+
+/// A connection's party, or that of a request.
+fn party_of(own: Option<&Own>, guest: Option<&Guest>) -> Party {
+    let guest = own.map(|own| &own.guest).or(guest);
+    guest
+        .expect("a request has a party of its own if its connection has none")
+        .party()
 }
 
 /// The outcome of a command that was done; `None` is an outcome that nobody knows.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_types::{Command, QueueStats, WallAhead};
+use quintet_door::SetBy;
+use quintet_types::{Command, QueueStats, Tags, WallAhead};
 use serde_json::Value;
 
 use super::path::Path;
@@ -59,8 +60,17 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
-    let stats = api.queue_stats(&visitor, &read::queue(&queue)?).await?;
-    Ok(reply::document(&api.queue(&stats)))
+    let queue = read::queue(&queue)?;
+    let stats = api.queue_stats(&visitor, &queue).await?;
+    let mut shown = api.queue(&stats);
+    if stats.paused {
+        let setup = api.setup(&visitor, &queue).await?;
+        if let Some(by) = SetBy::of(&setup, Tags::PAUSED_BY) {
+            shown["paused_by"] = by.name.into();
+            shown["paused_at_ms"] = by.at_ms.into();
+        }
+    }
+    Ok(reply::document(&shown))
 }
 
 /// How a queue's numbers were: the last hour by the minute, the last day by

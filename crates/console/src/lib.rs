@@ -37,8 +37,6 @@ mod waiting;
 mod words;
 mod workers;
 
-pub use names::plain as shown_bytes;
-
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -69,6 +69,8 @@ struct Queue {
     name: Named,
     stats: QueueStats,
     may: May,
+    /// Who paused it, and when.
+    paused_by: Option<String>,
     why: Option<(bool, String, String)>,
     offers_buried: bool,
     facts: Tiles,
@@ -181,6 +183,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
             .of(&name.plain, "queues")
             .live("has key older error group after"),
         may: May::of(&asked.visitor, &queue),
+        paused_by: setup::paused_by(&asked, &given),
         offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
         why: match finding {
             Some(found) => Some((

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{SetBy, Setting, Source};
-use quintet_types::{Name, QueueSetup, Verb};
+use quintet_types::{Name, QueueSetup, Tags, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
@@ -50,7 +50,7 @@ pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
     let values = settings.into_iter().map(|setting| Value {
         value: names::seen(&setting.value),
         from: match &setting.set_by {
-            Some(by) => who(by, now),
+            Some(by) => format!("set {}", who(by, now)),
             None => setting.source.name().to_owned(),
         },
         said: setting.source != Source::Default,
@@ -70,7 +70,13 @@ pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
     }
 }
 
-/// `set by anna, 12:01:05 UTC`, with the day where that is another one.
+/// `by anna, 12:01:05 UTC`: who paused the queue by command, if that is known.
+pub(super) fn paused_by(asked: &Asked, setup: &QueueSetup) -> Option<String> {
+    let by = SetBy::of(setup, Tags::PAUSED_BY)?;
+    Some(who(&by, asked.console.api.door().wall().0))
+}
+
+/// The same of any change, with the day where that is another one.
 fn who(by: &SetBy, now: u64) -> String {
     const DAY: u64 = 24 * 3600 * 1000;
     let moment = match by.at_ms / DAY == now / DAY {
@@ -78,8 +84,8 @@ fn who(by: &SetBy, now: u64) -> String {
         false => words::moment(by.at_ms),
     };
     match by.name.as_str() {
-        "" => format!("set {moment}"),
-        name => format!("set by {}, {moment}", names::seen(name)),
+        "" => moment,
+        name => format!("by {}, {moment}", names::seen(name)),
     }
 }
 
@@ -150,7 +156,7 @@ pub(crate) async fn change(
         now.map(|now| {
             let set_by = now.set_by.filter(|_| by);
             let by = set_by.map(|set_by| who(&set_by, asked.console.api.door().wall().0));
-            let by = by.map(|by| format!(", {by}")).unwrap_or_default();
+            let by = by.map(|by| format!(", set {by}")).unwrap_or_default();
             format!("{key} is {}{by}", names::seen(&now.value))
         })
         .unwrap_or_default()

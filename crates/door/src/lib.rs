@@ -11,6 +11,7 @@ mod budget;
 mod cron;
 mod followed;
 mod history;
+pub mod shown;
 mod told;
 pub mod trace;
 pub mod words;

@@ -1,5 +1,7 @@
 //! What a server tells those who operate it, beside its numbers.
 
+use quintet_types::QueueSetup;
+
 /// A setting in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
@@ -25,6 +27,18 @@ pub struct SetBy {
     pub name: String,
     /// Wall clock, ms.
     pub at_ms: u64,
+}
+
+impl SetBy {
+    /// As a queue's tag of this name says it.
+    pub fn of(setup: &QueueSetup, tag: &[u8]) -> Option<Self> {
+        let stamp = setup.own.tags.as_ref()?.get(tag)?;
+        let (at_ms, name) = std::str::from_utf8(stamp).ok()?.split_once(' ')?;
+        Some(Self {
+            name: name.to_owned(),
+            at_ms: at_ms.parse().ok()?,
+        })
+    }
 }
 
 /// A setting that is to be changed, and its value as JSON; `None`: it is cleared.

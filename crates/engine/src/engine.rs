@@ -156,7 +156,7 @@ impl Engine {
         let recorded = queue.live.recorded;
         let memory = queue.live.settings.memory && recorded;
         let mut settings = self.settings.resolve(queue.name.as_bytes());
-        queue.overrides.lay_own_over(&mut settings);
+        queue.own().lay_own_over(&mut settings);
         // A queue cannot become durable, or stop being so, while it exists.
         if recorded {
             settings.memory = memory;

@@ -21,14 +21,11 @@ impl Engine {
     /// # Errors
     /// Whoever it is has made as many as may be.
     pub(crate) fn making(&mut self, asking: Asking) -> Result<Maker, Refusal> {
-        let asker = asking.principal;
-        let Some(permits) = self.permits.as_mut().filter(|_| asker != Principal::SERVER) else {
+        let Some(name) = self.user_of(asking.principal) else {
             return Ok(Maker::default());
         };
-        let Some(name) = permits.maker(asker) else {
-            return Ok(Maker::default());
-        };
-        let account = permits.account(&name);
+        let permits = self.permits.as_mut();
+        let account = permits.and_then(|permits| permits.account(&name));
         let enter = |account: &Account| account.enter(asking.found_good);
         match account.as_deref().is_none_or(enter) {
             true => Ok(Maker {
@@ -37,6 +34,14 @@ impl Engine {
             }),
             false => Err(Refusal::UserQueues),
         }
+    }
+
+    /// The name of a user; `None`: it is no user, or nobody looks at users.
+    pub(crate) fn user_of(&mut self, principal: Principal) -> Option<Box<[u8]>> {
+        let permits = self.permits.as_mut();
+        permits
+            .filter(|_| principal != Principal::SERVER)?
+            .maker(principal)
     }
 
     /// True if `principal` may do this to the messages of `queue`.

@@ -18,8 +18,15 @@ type Told = SyncSender<(Outcome, Name, Need)>;
 /// Who waits for a run to be read.
 #[derive(Default)]
 pub(crate) struct Looks {
-    waiting: Mutex<HashMap<Party, Told>>,
+    waiting: Mutex<Waiting>,
     last: AtomicU32,
+}
+
+#[derive(Default)]
+struct Waiting {
+    told: HashMap<Party, Told>,
+    /// The server stops: nobody waits any more.
+    ended: bool,
 }
 
 impl Looks {
@@ -37,7 +44,7 @@ impl Looks {
     /// Leaves an outcome with whoever looks, if it is for one of them.
     pub(super) fn hand(&self, delivery: Delivery, need: Need) {
         if PartyKey::of(delivery.to).thread == THREAD
-            && let Some(told) = locked(&self.waiting).remove(&delivery.to)
+            && let Some(told) = locked(&self.waiting).told.remove(&delivery.to)
         {
             // It waits for nothing else, and has room for one.
             let _heard = told.try_send((delivery.outcome, delivery.queue, need));
@@ -52,22 +59,30 @@ impl Core {
         let party = self.looks.party();
         let caller = Caller::server(party);
         let (tell, told) = sync_channel(1);
-        // Before it is asked: it may be told at once.
-        locked(&self.looks.waiting).insert(party, tell);
-        let answer = match self.visit(|access| access.submit(caller, command)) {
-            Decided::Now(outcome, name, need) => Some((outcome, name, need)),
-            Decided::Later => told.recv().ok(),
-        };
-        locked(&self.looks.waiting).remove(&party);
         let stopping = || {
             let refused = Outcome::Refused(Refusal::Draining);
             (refused, Name::default(), Need::default())
         };
+        // Before it is asked: it may be told at once.
+        {
+            let mut waiting = locked(&self.looks.waiting);
+            if waiting.ended {
+                return stopping();
+            }
+            waiting.told.insert(party, tell);
+        }
+        let answer = match self.visit(|access| access.submit(caller, command)) {
+            Decided::Now(outcome, name, need) => Some((outcome, name, need)),
+            Decided::Later => told.recv().ok(),
+        };
+        locked(&self.looks.waiting).told.remove(&party);
         answer.unwrap_or_else(stopping)
     }
 
-    /// Whoever still waits is told nothing more.
+    /// The server stops: each look, and each that is still to come, is refused.
     pub fn end_looks(&self) {
-        locked(&self.looks.waiting).clear();
+        let mut waiting = locked(&self.looks.waiting);
+        waiting.ended = true;
+        waiting.told.clear();
     }
 }

@@ -74,6 +74,9 @@ impl Batch {
     /// so it need not be in one frame, as what a command decided must.
     pub(crate) fn begin(&mut self, engine: &Engine) {
         let mut last = 0;
+        // Of the bytes it may take at most, a quarter is usual.
+        let usual = usize::try_from(engine.snapshot_bytes() / 4).unwrap_or(0);
+        self.records.reserve(usual);
         engine.snapshot(&mut |fact| {
             self.record(fact);
             if self.records.len() - last >= CUT_BYTES {

@@ -225,7 +225,15 @@ fn a_look_at_a_run_ends_with_what_was_read_and_with_the_server() {
         }
         let outcome = told.recv_timeout(PATIENCE).expect("the look ends");
         match stops {
-            true => assert_eq!(outcome, Outcome::Refused(Refusal::Draining)),
+            true => {
+                assert_eq!(outcome, Outcome::Refused(Refusal::Draining));
+                // One that begins later has nobody to wait for either.
+                let (tell, told) = std::sync::mpsc::channel();
+                let looks = Arc::clone(&core);
+                std::thread::spawn(move || tell.send(looks.look(Command::Peek(Peek::Id(id))).0));
+                let outcome = told.recv_timeout(PATIENCE).expect("the later look ends");
+                assert_eq!(outcome, Outcome::Refused(Refusal::Draining));
+            }
             false => assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}"),
         }
     }

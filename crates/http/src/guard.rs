@@ -256,43 +256,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
         .map(|value| value.to_str().unwrap_or("\u{fffd}"))
 }
 
-/// Reads `name:password` pairs separated by white space.
-///
-/// # Errors
-/// A sentence that does not repeat the passwords.
-pub fn users(text: &str) -> Result<Vec<User>, String> {
-    let pair = |pair: &str| match pair.split_once(':') {
-        Some((name, password)) if !name.is_empty() && !password.is_empty() => Ok(User {
-            name: name.to_owned(),
-            password: password.to_owned(),
-        }),
-        _ => Err("users takes name:password pairs separated by spaces".to_owned()),
-    };
-    text.split_whitespace().map(pair).collect()
-}
-
-/// Reads addresses and networks (`10.0.0.0/8`) separated by white space or
-/// commas.
-///
-/// # Errors
-/// A sentence that names the one that is none.
-pub fn networks(text: &str) -> Result<Vec<IpNet>, String> {
-    words(text)
-        .map(|word| {
-            let address = word.parse::<IpAddr>().map(IpNet::from);
-            address
-                .or_else(|_| word.parse::<IpNet>())
-                .map_err(|_| format!("allowed_ips takes addresses and networks, not \"{word}\""))
-        })
-        .collect()
-}
-
-/// Words separated by white space or commas.
-pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| c.is_whitespace() || c == ',')
-        .filter(|word| !word.is_empty())
-}
-
 #[cfg(test)]
 #[path = "guard_tests.rs"]
 mod tests;

@@ -103,10 +103,22 @@ fn a_page_of_another_site_may_not_post() {
     }
 }
 
+/// Pairs of a name and a password.
+fn users(pairs: &str) -> Vec<User> {
+    let user = |pair: &str| {
+        let (name, password) = pair.split_once(':').expect("a pair");
+        User {
+            name: name.to_owned(),
+            password: password.to_owned(),
+        }
+    };
+    pairs.split_whitespace().map(user).collect()
+}
+
 #[test]
 fn logins() {
     let guard = Guard {
-        users: users("anna:se:cret  bert:geheim").expect("pairs"),
+        users: users("anna:se:cret  bert:geheim"),
         ..Guard::default()
     };
     let code = |pair: &str| format!("Basic {}", BASE64_STANDARD.encode(pair));
@@ -135,13 +147,14 @@ fn logins() {
         assert_eq!(denied, Err(Denied::Login), "{rubbish}");
     }
     assert_eq!(ask(&guard, Method::GET, &[]), Err(Denied::Login));
-    assert!(users("anna").is_err() && users("anna:").is_err() && users(":x").is_err());
 }
 
 #[test]
 fn addresses() {
     let guard = Guard {
-        allowed_ips: networks("10.0.0.0/8, 192.168.1.7 ::1").expect("networks"),
+        allowed_ips: ["10.0.0.0/8", "192.168.1.7/32", "::1/128"]
+            .map(|text| text.parse().expect("a network"))
+            .to_vec(),
         ..Guard::default()
     };
     for (peer, allowed) in [
@@ -159,13 +172,12 @@ fn addresses() {
         guard.address_allowed(None),
         "a unix socket has its own rights"
     );
-    assert!(networks("10.0.0.0/33").is_err() && networks("home").is_err());
 }
 
 #[test]
 fn somebody_else_is_asked_first() {
     let guard = |users_text: &str| Guard {
-        users: users(users_text).expect("pairs"),
+        users: users(users_text),
         logins: Some(Logins(std::sync::Arc::new(|name, password| match name {
             "carl" => Some(password == b"secret"),
             "anna" | "" => None,

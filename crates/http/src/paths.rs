@@ -36,28 +36,9 @@ fn single_slashes(path: &str) -> Cow<'_, str> {
     Cow::Owned(single)
 }
 
-/// `relative_root` as it is used: begins and ends with `/`.
-///
-/// # Errors
-/// A sentence, if it does not begin with `/` or is no plain path.
-pub fn relative_root(text: &str) -> Result<String, String> {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(&b);
-    if !text.starts_with('/') || !text.bytes().all(plain) {
-        return Err(format!(
-            "relative_root takes a path such as \"/\" or \"/rq/\", of letters, digits and -_.~, \
-             not \"{text}\""
-        ));
-    }
-    let mut root = single_slashes(text).into_owned();
-    if !root.ends_with('/') {
-        root.push('/');
-    }
-    Ok(root)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{inside, relative_root};
+    use super::inside;
 
     #[test]
     fn repeated_slashes_count_once() {
@@ -95,16 +76,6 @@ mod tests {
                     proptest::prop_assert!(!plain.contains("//"), "{path}: {plain}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn roots_begin_and_end_with_a_slash() {
-        assert_eq!(relative_root("/").as_deref(), Ok("/"));
-        assert_eq!(relative_root("/a/b").as_deref(), Ok("/a/b/"));
-        assert_eq!(relative_root("//a//").as_deref(), Ok("/a/"));
-        for bad in ["", "a", "/a?b", "/a b", "/a\"b"] {
-            assert!(relative_root(bad).is_err(), "{bad}");
         }
     }
 }

@@ -22,7 +22,7 @@ impl Serve for Plain {
 #[test]
 fn connections_of_one_address_are_limited_unless_it_brings_those_of_many() {
     let settings = Settings {
-        trusted_proxies: crate::networks("198.51.100.0/24").expect("a network"),
+        trusted_proxies: vec!["198.51.100.0/24".parse().expect("a network")],
         limits: Limits {
             connections_max: 8,
             ..Limits::default()

@@ -12,7 +12,7 @@ const TAKERS_MAX: usize = 10_000;
 pub const WORKER_MAX: usize = 255;
 
 /// The sender of a request that took messages.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Taker {
     /// The protocol it came by.
     pub voice: &'static str,

@@ -6,14 +6,11 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
-mod admin;
 mod again;
 mod audit;
-mod cli;
 mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
-mod config;
 mod control;
 mod crew;
 mod cron;
@@ -68,7 +65,7 @@ fn main() -> std::process::ExitCode {
         }
         _ => {
             modes::keep_private();
-            cli::run()
+            quintet_cli::run(server::run)
         }
     }
 }

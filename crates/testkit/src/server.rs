@@ -462,7 +462,7 @@ impl Server {
     /// The same, for a test that reads its log afterwards.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
-        self.child.wait().expect("reaped")
+        self.wait()
     }
 
     /// `kill -9`, and waits for its end.

@@ -24,6 +24,6 @@ pub use fits::Fits;
 pub use limits::{Limit, LimitTable, Limits, Subject};
 pub use permits::{Accounts, ShardPermits};
 pub use rights::{Needs, Right, Rights, needs};
-pub use table::{Claim, Register, Table, TableError, proof_of_password};
+pub use table::{Claim, Mistake, Register, Row, Table, TableError, proof_of_password};
 pub use throttle::{Place, Throttle, Wait, place_of};
 pub use users::{ANONYMOUS, Grant, Holder, User};

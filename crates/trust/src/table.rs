@@ -18,11 +18,30 @@ const NOBODYS: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5IG5vYm9keSE$\
                        AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 /// Bytes of a user's or group's name at most.
 const NAME_MAX: usize = 128;
+/// For errors.
+const A_NAME: &str = "1 to 128 printable ASCII characters without spaces and colons";
 
-/// What is wrong with users and grants: all of it, a line each.
+/// A user or a grant, by its place among those that are configured, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Row {
+    User(usize),
+    Grant(usize),
+}
+
+/// A value that cannot be as it is configured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mistake {
+    pub row: Row,
+    /// The setting in that row.
+    pub key: &'static str,
+    /// The rest of a sentence that begins with the key.
+    pub why: String,
+}
+
+/// All mistakes in users and grants.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}", .0.join("; "))]
-pub struct TableError(pub Vec<String>);
+#[error("{0:?}")]
+pub struct TableError(pub Vec<Mistake>);
 
 /// Gives users their numbers. One that was there before keeps its number; one
 /// that comes back has another.
@@ -339,49 +358,51 @@ fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_graphic() && byte != b':')
 }
 
-fn complaints(users: &[User], grants: &[Grant], named_elsewhere: bool) -> Vec<String> {
+fn complaints(users: &[User], grants: &[Grant], named_elsewhere: bool) -> Vec<Mistake> {
     let mut wrong = Vec::new();
     let mut names = HashSet::new();
     let mut tokens = HashSet::new();
-    for user in users {
+    for (row, user) in users.iter().enumerate() {
+        let row = Row::User(row);
+        let mut is_wrong = |key, why| wrong.push(Mistake { row, key, why });
         let name = &user.name;
         if name == ANONYMOUS {
-            wrong.push(format!(
-                "[[user]] {name}: the name stands for those who have not logged in"
-            ));
+            let why = "takes another name: this one stands for those who have not logged in";
+            is_wrong("name", format!("{why}; not {name:?}"));
         } else if !is_name(name) {
-            wrong.push(format!(
-                "[[user]] {name:?}: a name is 1 to {NAME_MAX} printable ASCII characters without \
-                 spaces and colons"
-            ));
+            is_wrong("name", format!("takes {A_NAME}; not {name:?}"));
         } else if !names.insert(name) {
-            wrong.push(format!("[[user]] {name} is there twice"));
+            is_wrong("name", format!("{name:?} is there twice"));
         }
         if user.tokens.iter().any(|token| !tokens.insert(token.id)) {
-            wrong.push(format!("[[user]] {name}: a token is there twice"));
+            is_wrong("tokens", "takes each token once".to_owned());
         }
-        let groups = user.groups.iter().filter(|group| !is_name(group));
-        wrong.extend(groups.map(|group| format!("[[user]] {name}: {group:?} is no group's name")));
+        for group in user.groups.iter().filter(|group| !is_name(group)) {
+            is_wrong("groups", format!("takes {A_NAME}, each; not {group:?}"));
+        }
     }
     let groups: HashSet<&String> = users.iter().flat_map(|user| &user.groups).collect();
-    for grant in grants {
+    for (row, grant) in grants.iter().enumerate() {
+        let row = Row::Grant(row);
+        let mut is_wrong = |key, why| wrong.push(Mistake { row, key, why });
         match &grant.to {
             Holder::User(name) if names.contains(name) || name == ANONYMOUS => {}
             Holder::User(name) if named_elsewhere && is_name(name) => {}
-            Holder::User(name) => wrong.push(format!("[[grant]] user = \"{name}\" is no user")),
+            Holder::User(name) => {
+                let takes = "takes the name of a [[user]] or \"anonymous\"";
+                is_wrong("user", format!("{takes}; not {name:?}"));
+            }
             Holder::Group(group) if groups.contains(group) => {}
             Holder::Group(group) => {
-                wrong.push(format!("[[grant]] group = \"{group}\" has no member"));
+                let takes = "takes a group that a [[user]] is in";
+                is_wrong("group", format!("{takes}; not {group:?}"));
             }
         }
-        let holder = match &grant.to {
-            Holder::User(name) | Holder::Group(name) => name,
-        };
         if grant.rights.is_empty() {
-            wrong.push(format!("[[grant]] {holder}: grants no right"));
+            is_wrong("rights", "takes one at least".to_owned());
         }
         if grant.queues.is_empty() && !grant.rights.on_queues().is_empty() {
-            wrong.push(format!("[[grant]] {holder}: grants rights on no queue"));
+            is_wrong("queues", "takes one queue or pattern at least".to_owned());
         }
     }
     wrong

@@ -101,18 +101,20 @@ fn all_that_is_wrong_is_said_at_once() {
     let mut register = Register::default();
     let TableError(wrong) = register.table(&users, &grants, false).expect_err("wrong");
     assert_eq!(wrong.len(), 9, "{wrong:#?}");
-    for says in [
-        "ann is there twice",
-        "token is there twice",
-        "no group's name",
-        "a:b",
-        "have not logged in",
-        "\"bob\" is no user",
-        "\"none\" has no member",
-        "on no queue",
-        "grants no right",
+    for (row, key, says) in [
+        (Row::User(1), "name", "\"ann\" is there twice"),
+        (Row::User(1), "tokens", "each token once"),
+        (Row::User(1), "groups", "not \"a b\""),
+        (Row::User(2), "name", "not \"a:b\""),
+        (Row::User(3), "name", "have not logged in"),
+        (Row::Grant(0), "user", "not \"bob\""),
+        (Row::Grant(1), "group", "not \"none\""),
+        (Row::Grant(2), "queues", "at least"),
+        (Row::Grant(3), "rights", "at least"),
     ] {
-        assert!(wrong.iter().any(|line| line.contains(says)), "{says}");
+        let told = |one: &&Mistake| (one.row, one.key) == (row, key);
+        let told = wrong.iter().find(told).expect(says);
+        assert!(told.why.contains(says), "{says}: {told:?}");
     }
     let hooked = [grant(to("bob"), &["*"], &[Right::Put])];
     assert!(register.table(&[], &hooked, true).is_ok());

@@ -10,8 +10,15 @@ use smallvec::SmallVec;
 /// Each voice lets through only the names that are legal in its protocol
 /// (`protocols/union.md`, conflict 9); the engine itself takes any bytes.
 /// Names of up to 24 bytes live inside the value.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Name(SmallVec<[u8; 24]>);
+
+impl Clone for Name {
+    fn clone(&self) -> Self {
+        // A `SmallVec` would copy byte by byte.
+        Self::new(&self.0)
+    }
+}
 
 impl Name {
     /// Copies `bytes` into a name.

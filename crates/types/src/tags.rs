@@ -10,6 +10,9 @@ pub const TAGS_BYTES_MAX: usize = 16 << 10;
 pub struct Tags(Vec<AttrChange>);
 
 impl Tags {
+    /// The user that paused a queue by command, and when, as "MS USER". Not shown among tags.
+    pub const PAUSED_BY: &[u8] = b"quintet:paused";
+
     /// Sets a value; `None` takes it away from what these are laid over.
     pub fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
         let value = value.map(Into::into);

@@ -118,8 +118,18 @@ pub(super) const WAITS: &[Planted] = &[
         what: "looks at runs do not end with the server",
         edits: &[(
             "crates/host/src/looks.rs",
-            "locked(&self.looks.waiting).clear();",
-            "drop(locked(&self.looks.waiting));",
+            "        waiting.told.clear();\n",
+            "",
+        )],
+        tests: &[&["--lib", "waits_tests"]],
+    },
+    Planted {
+        name: "wait-later-look",
+        what: "a look that begins when the server stops waits",
+        edits: &[(
+            "crates/host/src/looks.rs",
+            "        waiting.ended = true;\n",
+            "",
         )],
         tests: &[&["--lib", "waits_tests"]],
     },
@@ -152,5 +162,135 @@ pub(super) const WAITS: &[Planted] = &[
             "",
         )],
         tests: &[&["--lib", "acked_tests"]],
+    },
+    Planted {
+        name: "wait-half-head",
+        what: "half of a request's head over HTTP waits at a stop",
+        edits: &[(
+            "crates/http/src/serve.rs",
+            "            () = seat.ends_with(&clients) => {}",
+            "            () = seat.ends_with(&clients), if false => {}",
+        )],
+        tests: &[&["--test=http", "a_stop_answers_everybody"]],
+    },
+    Planted {
+        name: "wait-makes-way",
+        what: "a silent connection over HTTP makes no way",
+        edits: &[(
+            "crates/http/src/serve.rs",
+            "            () = seat.makes_way() => {\n",
+            "            () = seat.makes_way(), if false => {\n",
+        )],
+        tests: &[&["--test=voices", "silent_connections_keep"]],
+    },
+    Planted {
+        name: "wait-poll-client",
+        what: "a poll goes on without its client",
+        edits: &[(
+            "crates/http/src/clients.rs",
+            "            () = told(&self.ended) => {}\n            _ = stops",
+            "            () = told(&self.ended), if false => {}\n            _ = stops",
+        )],
+        tests: &[&["--test=http", "a_poll_whose_client_is_gone"]],
+    },
+    Planted {
+        name: "wait-half-body-client",
+        what: "half of a body over HTTP waits without its client",
+        edits: &[(
+            "crates/http/src/clients.rs",
+            "            () = told(&self.ended) => {}\n            _ = stops",
+            "            () = told(&self.ended), if false => {}\n            _ = stops",
+        )],
+        tests: &[&["--test=http", "half_a_body_of_a_client"]],
+    },
+    Planted {
+        name: "wait-session-stream",
+        what: "an event stream outlives its session of the console",
+        edits: &[(
+            "crates/http/src/clients.rs",
+            "\"login ended\", 401, Did::default());\n                client.cut.notify_one();",
+            "\"login ended\", 401, Did::default());",
+        )],
+        tests: &[&["--test=http", "event_streams_of_the_console"]],
+    },
+    Planted {
+        name: "wait-receiver",
+        what: "a webhook receiver that hangs has all workers",
+        edits: &[(
+            "crates/scripts/src/taker.rs",
+            "self.queue.running_to(&receiver) >= share.max(1) as usize)",
+            "self.queue.running_to(&receiver) >= share.max(1) as usize + 1000)",
+        )],
+        tests: &[&["--test=http", "a_receiver_that_hangs"]],
+    },
+    Planted {
+        name: "wait-take-at-stop",
+        what: "a take in line waits at a stop",
+        edits: &[(
+            "crates/server/src/io/thread.rs",
+            "                self.stop_waiting(slot);\n            } else {\n                conn.close_after_flush();",
+            "                self.mark_again(slot);\n            } else {\n                conn.close_after_flush();",
+        )],
+        tests: &[&["--test=http", "a_stop_answers_everybody"]],
+    },
+    Planted {
+        name: "wait-room-at-stop",
+        what: "a put for memory waits at a stop",
+        edits: &[(
+            "crates/server/src/server.rs",
+            "        self.core.end_room_waits();\n    }",
+            "    }",
+        )],
+        tests: &[&["--test=faults", "a_stop_answers_puts"]],
+    },
+    Planted {
+        name: "wait-room-stays",
+        what: "a stop leaves the limit of memory to the keeper",
+        edits: &[(
+            "crates/host/src/keep/spill.rs",
+            "            at.engine.set_memory_room(0);\n            at.engine\n                .supply",
+            "            at.engine\n                .supply",
+        )],
+        tests: &[&["--lib", "a_stop_leaves_no_put"]],
+    },
+    Planted {
+        name: "wait-upload-more",
+        what: "a large body is not read on",
+        edits: &[(
+            "crates/server/src/io/thread.rs",
+            "                self.again_large.push_back(slot);\n",
+            "                self.dirty.push(slot);\n",
+        )],
+        tests: &[&["--test=voices", "items_of_every_size"]],
+    },
+    Planted {
+        name: "wait-upload-client",
+        what: "half a large body outlives its client",
+        edits: &[(
+            "crates/server/src/io/thread.rs",
+            "        let later = conn.inbox.upload.is_some()",
+            "        if closed && conn.inbox.upload.is_some() {\n            return;\n        }\n        let later = conn.inbox.upload.is_some()",
+        )],
+        tests: &[&["--test=voices", "half_a_body_holds_nothing"]],
+    },
+    Planted {
+        name: "wait-upload-idle",
+        what: "half a large body is never idle",
+        edits: &[(
+            "crates/server/src/io/thread.rs",
+            "        let waits = waits || conn.pause == Pause::Slowed;",
+            "        let waits = waits || conn.pause == Pause::Slowed || conn.inbox.upload.is_some();",
+        )],
+        tests: &[&["--test=voices", "half_a_body_holds_nothing"]],
+    },
+    Planted {
+        name: "wait-upload-stop",
+        what: "half a large body waits at a stop",
+        edits: &[(
+            "crates/server/src/io/thread.rs",
+            "            } else {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped",
+            "            } else if conn.inbox.upload.is_none() {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped",
+        )],
+        tests: &[&["--test=voices", "half_a_body_holds_nothing"]],
     },
 ];

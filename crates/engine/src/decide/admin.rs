@@ -3,7 +3,7 @@
 use quintet_types::{
     At, Attr, AttrChange, Body, Bound, Dropped, Edit, Lane, ListState, Message, MessageId, Ms,
     Name, Order, Outcome, Overrides, Party, Pattern, QueueId, Refusal, Removal, State,
-    TAGS_BYTES_MAX, Transfer,
+    TAGS_BYTES_MAX, Tags, Transfer,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -331,8 +331,24 @@ impl Engine {
             }),
         };
         self.fact(cx, Fact::QueuePaused { queue: id, pause });
+        self.sign_pause(cx, id, pause.is_some());
         cx.wake(id);
         Ok(Outcome::Done)
+    }
+
+    /// Keeps which user paused a queue, and when, as a tag of the queue. A queue that has no room
+    /// for it is paused nevertheless.
+    fn sign_pause<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, pauses: bool) {
+        let by = pauses.then(|| self.user_of(cx.asking.principal)).flatten();
+        let stamp = by.map(|name| [format!("{} ", self.now.0).as_bytes(), &name].concat());
+        let mut all = self.store.seated(id).own().clone();
+        let mut tags = Tags::default();
+        tags.set(Tags::PAUSED_BY, stamp.as_deref());
+        let tags = tags.over(&all.tags.take().unwrap_or_default());
+        all.tags = (!tags.is_empty()).then_some(tags);
+        if all != *self.store.seated(id).own() {
+            let _unsigned = self.settle_own(cx, id, all);
+        }
     }
 
     pub(crate) fn create<J: Journal>(
@@ -359,7 +375,7 @@ impl Engine {
         overrides: Option<&Overrides>,
     ) -> Result<Outcome, Refusal> {
         let id = self.find_or_make(cx.asking, queue)?;
-        let mut all = self.store.seated(id).overrides.clone();
+        let mut all = self.store.seated(id).own().clone();
         match overrides {
             None => all = Overrides::default(),
             Some(newer) => all.merge(newer),
@@ -376,7 +392,7 @@ impl Engine {
         to: &Overrides,
     ) -> Result<Outcome, Refusal> {
         let id = self.existing(queue)?;
-        match self.store.seated(id).overrides == *from {
+        match self.store.seated(id).own() == from {
             true => {
                 // Tags that are taken away are gone.
                 let mut all = Overrides::default();
@@ -402,7 +418,7 @@ impl Engine {
             true => Err(Refusal::TagsFull),
             false => {
                 let locked = there.live.settings.locked;
-                there.overrides.may_become(&all, locked)
+                there.own().may_become(&all, locked)
             }
         };
         if let Err(refusal) = may {
@@ -455,8 +471,8 @@ impl Engine {
             }
         };
         let queue = self.store.seated(child);
-        let more = queue_weight(&queue.name, true, &queue.overrides, queue.maker.as_deref())
-            - queue.told_bytes;
+        let more =
+            queue_weight(&queue.name, true, queue.own(), queue.maker.as_deref()) - queue.told_bytes;
         let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
         let may = match siblings < CHILDREN_MAX {
             true => self.may_tell(more),

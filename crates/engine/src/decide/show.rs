@@ -126,7 +126,7 @@ impl Engine {
                 Ok(StatsReply::Setup(Box::new(QueueSetup {
                     name: queue.name.clone(),
                     settings: queue.live.settings.clone(),
-                    own: queue.overrides.clone(),
+                    own: queue.own().clone(),
                     parent: queue.parent.as_ref().map(name_of),
                     children: queue.children.iter().map(name_of).collect(),
                 })))
@@ -282,7 +282,7 @@ impl Engine {
             .filter(|pause| pause.until.is_none_or(|until| until > self.now));
         QueueStats {
             name: queue.name.clone(),
-            own: queue.overrides != quintet_types::Overrides::default(),
+            own: queue.overrides.is_some(),
             created: queue.created,
             gauges: queue.gauges(),
             totals: queue.totals,

@@ -8,7 +8,7 @@ use super::departure::{depart, fail};
 use super::keyed::KEY;
 use super::{Durable, Memory, Queue};
 use quintet_types::{
-    At, BackTo, Bound, Ended, Home, Lease, Message, MessageId, Ms, Name, Party, QueueId,
+    At, BackTo, Bound, Ended, Home, Lease, Message, MessageId, Ms, Name, Overrides, Party, QueueId,
     QueueTotals, Removal, Return, State, Transfer,
 };
 
@@ -177,7 +177,7 @@ impl Durable {
             }
             Fact::QueueConfigured { queue, overrides } => {
                 if let Some(queue) = self.queue_mut(queue) {
-                    queue.overrides = *overrides;
+                    queue.overrides = (*overrides != Overrides::default()).then_some(overrides);
                 }
                 self.weigh(queue);
             }

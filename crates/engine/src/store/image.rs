@@ -1,9 +1,9 @@
 //! Writing durable state again, so that old segments of the log can go.
 
 use super::{Durable, MarkKey, Memory, Queue};
-use quintet_types::{Body, Home, LargeBody, Name, Overrides, QueueId, QueueTotals};
+use quintet_types::{Body, Home, LargeBody, Name, QueueId, QueueTotals};
 
-use crate::fact::Fact;
+use crate::fact::{Fact, ShardCounts};
 
 /// Bytes of messages that are copied out of a segment in one step, about.
 const COPIED_BYTES: u64 = 128 << 10;
@@ -29,11 +29,24 @@ impl Durable {
         if let Some(key) = self.hash_key {
             record(&Fact::HashKey(key));
         }
-        let recorded = || {
-            self.live_queues()
-                .filter(|queue| queue.live.recorded && !queue.live.settings.memory)
-        };
-        for queue in recorded() {
+        let mut count = Fact::IdMark(0);
+        // Looked at once: there may be many, and each takes some lines of the processor's cache.
+        let (mut parents, mut gone) = (Vec::new(), self.counts.gone);
+        for queue in self.queues.iter().flatten() {
+            match &queue.live {
+                live if live.settings.memory => continue,
+                // Dropped queues of which something is still reserved are not written, so they
+                // count as gone.
+                live if live.dropped => {
+                    gone.add(&queue.totals);
+                    continue;
+                }
+                live if live.recorded => {}
+                _ => continue,
+            }
+            if !queue.children.is_empty() {
+                parents.push(queue);
+            }
             record(&Fact::QueueMade {
                 queue: queue.id,
                 name: queue.name.clone(),
@@ -46,10 +59,10 @@ impl Durable {
                     maker: maker.clone(),
                 });
             }
-            if queue.overrides != Overrides::default() {
+            if let Some(overrides) = &queue.overrides {
                 record(&Fact::QueueConfigured {
                     queue: queue.id,
-                    overrides: Box::new(queue.overrides.clone()),
+                    overrides: overrides.clone(),
                 });
             }
             if queue.pause.is_some() {
@@ -58,11 +71,12 @@ impl Durable {
                     pause: queue.pause,
                 });
             }
-            record(&counted(queue));
+            count_into(queue, &mut count);
+            record(&count);
         }
         // When all are there, as a child may be older than its parent; in the
         // order they joined, as copies are made in that order.
-        for parent in recorded() {
+        for parent in parents {
             for child in &parent.children {
                 if let Some(child) = self.queue(*child)
                     && !child.live.settings.memory
@@ -80,19 +94,12 @@ impl Durable {
         self.snapshot_tables(record);
         self.batches.snapshot(record);
         self.tracks.snapshot(record);
-        // Last, as making a queue counts it. Dropped queues of which something
-        // is still reserved are not written, so they count as gone.
-        let mut counts = self.counts;
-        let dropped = self
-            .queues
-            .iter()
-            .flatten()
-            .filter(|queue| queue.live.dropped);
-        for queue in dropped.filter(|queue| !queue.live.settings.memory) {
-            counts.gone.add(&queue.totals);
-        }
-        counts.gone = durable(counts.gone);
-        record(&Fact::ShardCounted(Box::new(counts)));
+        // Last, as making a queue counts it.
+        let gone = durable(gone);
+        record(&Fact::ShardCounted(Box::new(ShardCounts {
+            gone,
+            ..self.counts
+        })));
     }
 
     /// A queue's totals and counters as the log holds them.
@@ -236,6 +243,22 @@ fn counted(queue: &Queue) -> Fact {
         totals: Box::new(durable(queue.totals)),
         head: queue.head,
         bury_order: queue.bury_order,
+    }
+}
+
+/// [`counted`] into a fact that is there.
+fn count_into(queue: &Queue, fact: &mut Fact) {
+    if let Fact::QueueCounted {
+        queue: id,
+        totals,
+        head,
+        bury_order,
+    } = fact
+    {
+        (*id, *head, *bury_order) = (queue.id, queue.head, queue.bury_order);
+        **totals = durable(queue.totals);
+    } else {
+        *fact = counted(queue);
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
 
 use super::cold::{Cold, QueueCold, Shelf};
 use super::{Ascending, Durable, KeyGroups};
 use quintet_types::{
-    Account, Lane, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope,
+    Account, Lane, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope, Tags,
 };
 
 use crate::fact::Pause;
@@ -29,7 +29,8 @@ pub(crate) struct Queue {
     pub(crate) created: Ms,
     pub(crate) parent: Option<QueueId>,
     pub(crate) children: Vec<QueueId>,
-    pub(crate) overrides: Overrides,
+    /// Its own settings; `None`: it has none. See [`Queue::own`].
+    pub(crate) overrides: Option<Box<Overrides>>,
     pub(crate) pause: Option<Pause>,
 
     /// Ready and selectable, by order.
@@ -235,6 +236,25 @@ impl Queue {
             && self.cold.as_ref().is_none_or(|cold| cold.is_empty())
     }
 
+    /// Its own settings.
+    pub(crate) fn own(&self) -> &Overrides {
+        static NONE: LazyLock<Overrides> = LazyLock::new(Overrides::default);
+        self.overrides.as_deref().unwrap_or(&NONE)
+    }
+
+    /// True if it has settings of its own, beside the user that paused it.
+    fn is_set_up(&self) -> bool {
+        let Some(own) = self.overrides.as_deref() else {
+            return false;
+        };
+        let is_signature = |tags: &Tags| tags.iter().all(|(name, _)| name == Tags::PAUSED_BY);
+        let without = || Overrides {
+            tags: None,
+            ..own.clone()
+        };
+        !own.tags.as_ref().is_some_and(is_signature) || without() != Overrides::default()
+    }
+
     /// True if the queue is more than an empty name: something is in it,
     /// somebody waits on it, or it was told something that would be lost.
     pub(crate) fn is_referred_to(&self, now: Ms) -> bool {
@@ -245,7 +265,7 @@ impl Queue {
             || self.live.is_named()
             || self.parent.is_some()
             || !self.children.is_empty()
-            || self.overrides != Overrides::default()
+            || self.is_set_up()
             || self.marks > self.forgotten_marks
             || paused
     }

@@ -58,7 +58,7 @@ pub(crate) fn of_queue(
 /// The same of one that is there.
 fn of_queue_here(queue: &Queue) -> u64 {
     let maker = queue.maker.as_deref();
-    of_queue(&queue.name, queue.parent.is_some(), &queue.overrides, maker)
+    of_queue(&queue.name, queue.parent.is_some(), queue.own(), maker)
 }
 
 fn of_overrides(overrides: &Overrides) -> u64 {

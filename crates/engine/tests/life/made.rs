@@ -202,3 +202,42 @@ fn what_has_left_memory_counts_as_well() {
     assert_eq!(ask(&mut w, ANN, Command::Drop("a".into())), Outcome::Done);
     assert_eq!(counted(&account), (0, 0));
 }
+
+/// A pause keeps the user that made it, over a restart, until the queue is resumed.
+#[test]
+fn a_pause_keeps_who_made_it() {
+    let mut w = World::new();
+    permit(&mut w, &Arc::new(Account::default()));
+    put(&mut w, ANN, "a", 1);
+    let queue = Name::from("a");
+    let pause = |w: &mut World, by, for_ms| {
+        let queue = queue.clone();
+        let outcome = ask(w, by, Command::Pause { queue, for_ms });
+        assert_eq!(outcome, Outcome::Done);
+    };
+    let noted = |w: &mut World| {
+        let of = Command::Stats(StatsOf::Setup(queue.clone()));
+        let Outcome::Stats(stats) = ask(w, ANN, of) else {
+            panic!("no setup");
+        };
+        let StatsReply::Setup(setup) = *stats else {
+            panic!("no setup");
+        };
+        let stamp = setup.own.tags.as_ref()?.get(Tags::PAUSED_BY)?;
+        Some(String::from_utf8(stamp.to_vec()).expect("text"))
+    };
+    for for_ms in [None, Some(5000)] {
+        pause(&mut w, BOB, for_ms);
+        let stamp = format!("{} 3", w.now.0);
+        assert_eq!(noted(&mut w), Some(stamp.clone()));
+        w.restart();
+        permit(&mut w, &Arc::new(Account::default()));
+        assert_eq!(noted(&mut w), Some(stamp));
+        pause(&mut w, ANN, Some(0));
+        assert_eq!(noted(&mut w), None);
+    }
+    // Nobody in particular takes the place of whoever it was.
+    pause(&mut w, BOB, None);
+    pause(&mut w, Principal::ANONYMOUS, None);
+    assert_eq!(noted(&mut w), None);
+}

@@ -7,13 +7,13 @@ use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
 use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
+use quintet_nodes::mirror::Mirrors;
 use quintet_types::Settings;
 
 use crate::server::{Order, Server};
 
 use super::copies::Copies;
 use super::lags::Lags;
-use super::mirror::Mirrors;
 use super::runs::Runs;
 use super::{Serving, say, step_down};
 

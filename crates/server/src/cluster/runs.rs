@@ -12,11 +12,10 @@ use quintet_cluster::{Blobs, CachedRuns};
 use quintet_host::{Replay, locked};
 use quintet_log::run::RunName;
 use quintet_log::{Disk, Storage};
+use quintet_nodes::RUNS;
 
 use crate::server::Server;
 
-/// The folder of the cache, in the data directory.
-pub(super) const FOLDER: &str = "runs";
 /// Pause between two tries of what failed.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that were removed are deleted in JetStream this often ...
@@ -49,7 +48,7 @@ impl Runs {
     /// # Errors
     /// The folder cannot be made; there is no thread to be had.
     pub(super) fn open(data: &Path, blobs: Arc<dyn Blobs>) -> Result<Self> {
-        let folder = data.join(FOLDER);
+        let folder = data.join(RUNS);
         quintet_log::make_dir(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let disk: Arc<dyn Storage> = Arc::new(Disk::new(folder));
@@ -214,7 +213,7 @@ mod tests {
     };
     use quintet_types::{Lane, Ms, QueueId, RunId, Settings};
 
-    use super::{FOLDER, Runs};
+    use super::{RUNS, Runs};
 
     const NAME: RunName = RunName {
         shard: 0,
@@ -319,7 +318,7 @@ mod tests {
         write(bucket.path(), 9);
         wait_for(&runs, &nine);
         // Damaged here, it is fetched again.
-        let here = data.path().join(FOLDER).join(NAME.to_string());
+        let here = data.path().join(RUNS).join(NAME.to_string());
         std::fs::write(&here, b"no run").expect("written");
         let blobs: Arc<dyn Blobs> = Arc::new(Bucket(Disk::new(bucket.path())));
         let runs = Runs::open(data.path(), blobs).expect("opened");

@@ -5,16 +5,14 @@ mod login;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
-use quintet_host::{Core, locked};
+use quintet_config::{Address, Config, Listen, Served, http, open_to_all, sqs};
+use quintet_host::{Core, locked, wall_ms};
 use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
 use quintet_types::{Name, Permits, Principal, Verb};
 
-use crate::config::{Address, Config, Listen, Served, open_to_all};
 use crate::quotas::Quotas;
-use crate::{http, sqs};
 
 use quintet_wire::Logins;
 
@@ -179,29 +177,6 @@ impl Trust {
     }
 }
 
-/// What the wall clock shows, ms: tokens end, and failures are forgotten, by it.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
-}
-
-/// So many random bytes of the system's.
-///
-/// # Errors
-/// It has none.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
-            .map_err(|error| anyhow!("the system has no random numbers: {error}"))?;
-    }
-    Ok(bytes)
-}
-
 fn read(
     config: &Config,
     path: Option<&std::path::Path>,
@@ -211,25 +186,23 @@ fn read(
     if config
         .users
         .iter()
-        .any(crate::config::UserTable::has_hashes)
+        .any(quintet_config::UserTable::has_hashes)
     {
         wrong.extend(path.and_then(open_to_all));
     }
-    let users: Vec<_> = config
-        .users
-        .iter()
-        .map(|user| user.user(&mut wrong))
+    let mut mistakes = Vec::new();
+    let users: Vec<_> = (config.users.iter().enumerate())
+        .map(|(row, user)| user.user(row, &mut mistakes))
         .collect();
-    let grants: Vec<_> = config
-        .grants
-        .iter()
-        .map(|grant| grant.grant(&mut wrong))
+    let grants: Vec<_> = (config.grants.iter().enumerate())
+        .map(|(row, grant)| grant.grant(row, &mut mistakes))
         .collect();
+    wrong.extend(mistakes.iter().map(|mistake| config.about(mistake)));
     let table = register.table(&users, &grants, config.names_users_elsewhere());
     let table = match table {
         Ok(table) => table,
         Err(error) => {
-            wrong.extend(error.0);
+            wrong.extend(error.0.iter().map(|mistake| config.about(mistake)));
             return Err(wrong.join("; "));
         }
     };
@@ -284,7 +257,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let shorthand = match listen.served {
         Served::Http => "give users = \"NAME:PASSWORD\", ",
         Served::Sqs => "give users = \"KEYID:SECRET\", ",
-        Served::Voice(_) => "",
+        Served::Voice(_) | Served::Control => "",
     };
     Some(format!(
         "{voice} on {at} would let anybody who reaches it put, take and delete messages: {login}\
@@ -297,7 +270,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Given, load};
+    use quintet_config::{Given, load};
 
     fn config(text: &str) -> Config {
         let dir = tempfile::tempdir().expect("a folder");
@@ -369,12 +342,21 @@ mod tests {
         let text = "[[user]]\nname = 'ann'\npassword = 'hush'\n\
                     [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['put', 'fly']\n\
                     [[grant]]\ngroup = 'none'\nqueues = ['*']\nrights = ['put']\n\
+                    [[user]]\npassword_file = '/nowhere/at all'\n\
                     [[listen]]\nvoice = 'lineup'\naddress = '0'\nuser = 'cyd'\n";
         let why = Trust::new(&config(text), None)
             .err()
             .expect("refused")
             .to_string();
-        for says in ["quintet passwd", "\"bob\"", "\"fly\"", "\"none\""] {
+        for says in [
+            "line 3: in [[user]] ann: password takes a hash as `quintet passwd` prints it",
+            "line 5: in [[grant]]: user takes the name of a [[user]] or \"anonymous\"; not \"bob\"",
+            "line 7: in [[grant]]: rights takes put, take",
+            "; not \"fly\"",
+            "line 9: in [[grant]]: group takes a group that a [[user]] is in; not \"none\"",
+            "line 12: in [[user]]: name takes 1 to 128 printable",
+            "line 13: in [[user]]: password_file /nowhere/at all: No such file",
+        ] {
             assert!(why.contains(says), "{says}: {why}");
         }
         assert!(!why.contains("hush"), "{why}");

@@ -690,3 +690,42 @@ fn a_taker_on_another_thread_is_told_what_is_durable() {
     }
     assert!(server.stop().success());
 }
+
+/// A stop answers puts that wait for memory at once, though no message can leave memory: the write
+/// of a run does not come back.
+#[test]
+fn a_stop_answers_puts_that_wait_for_memory() {
+    const ROOM: u64 = 12 << 20;
+    let data = Data::fresh();
+    let faults = faults(&data);
+    let config = format!("{SMALL_LOG}stop_wait = '10m'\nshards = 1\n");
+    let listen = ["memcache=127.0.0.1:0", "http=127.0.0.1:0"];
+    let start = Start::of(&config).sync("never").listen(&listen);
+    let hangs = Action::Delay(u32::MAX);
+    faults.rule(0, Rule::every(Call::Write, hangs).on(files::RUN));
+    let server = Server::start_under(&faults, &data, &start);
+    let mut client = server.client();
+    let body = noise(60_000);
+    while server.number("memory_bytes") <= ROOM {
+        client.put("w", &body);
+    }
+    client.send(b"set w 0 0 1\r\nx\r\n");
+    let mut http = server.client_of("http");
+    let put = r#"{"messages":[{"body":"x"}]}"#;
+    http.send(
+        format!(
+            "POST /api/v1/queues/w/messages HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{put}",
+            put.len()
+        )
+        .as_bytes(),
+    );
+    await_that("both requests are there", || {
+        let listed = server.ask("GET /api/v1/connections", "", "");
+        listed.body.contains("/api/v1/queues/w/messages")
+    });
+    server.signal(rustix::process::Signal::TERM);
+    client.expect(b"STORED\r\n");
+    http.until(b"HTTP/1.1 201 ");
+    server.kill();
+}

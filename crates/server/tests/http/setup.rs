@@ -293,3 +293,35 @@ fn of_two_operators_the_second_is_told() {
         "{found}"
     );
 }
+
+#[test]
+fn a_pause_tells_who_made_it_and_when() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = start(&dir, USERS);
+    put(&server, "work");
+    let asked = |server: &Server, act: &str| {
+        let reply = post(server, &format!("/queues/work/{act}"), &json!({}));
+        assert_eq!(reply.status, 204, "{}", reply.json);
+    };
+    asked(&server, "pause");
+    for _ in 0..2 {
+        let told = get(&server, "/queues/work").json;
+        assert_eq!(told["paused_by"], "anna", "{told}");
+        assert!(told["paused_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
+        let (_, shown) = page(&server, "/queues/work");
+        assert!(shown.contains(">paused by anna, "), "{shown}");
+        // No tag of the queue's own.
+        let tags = setting(&get(&server, "/queues/work/settings").json, "tags");
+        assert!(!tags.to_string().contains("anna"), "{tags}");
+        let again = Start::of(USERS);
+        let (data, old) = (server.data.clone(), server);
+        old.kill();
+        server = Server::start_as_configured(&data, again);
+    }
+    asked(&server, "resume");
+    let told = get(&server, "/queues/work").json;
+    assert_eq!(
+        (&told["paused"], &told["paused_by"]),
+        (&json!(false), &Value::Null)
+    );
+}

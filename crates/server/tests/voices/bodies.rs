@@ -153,3 +153,31 @@ fn no_segment_is_retired_with_chunks_in_it() {
     client.take_nothing("old");
     assert!(server.stop().success());
 }
+
+/// Half a body ends with its client, with a connection's `idle`, and with the server.
+#[test]
+fn half_a_body_holds_nothing() {
+    let config = "stop_wait = '10m'\n[[listen]]\nvoice = 'memcache'\naddress = 0\nidle = '2s'\n\
+                  [[listen]]\nvoice = 'memcache'\naddress = 0\n";
+    let server = Start::of(config).serve_as_configured();
+    let patient = server.addresses_of("memcache").nth(1).expect("two of them");
+    let half = |address: &str| {
+        let mut client = Client::tcp(address);
+        client.send(b"set w 0 0 900000\r\n");
+        client.send(&noise(100_000));
+        server.await_number("connections_memory_bytes", |n| n > 0);
+        client
+    };
+    let holds_nothing = || server.await_number("connections_memory_bytes", |n| n == 0);
+    drop(half(patient));
+    holds_nothing();
+    let mut ended = half(patient);
+    ended.half_close();
+    ended.expect_end();
+    holds_nothing();
+    half(server.address()).expect_end();
+    holds_nothing();
+    let mut stays = half(patient);
+    assert!(server.stop().success());
+    stays.expect_end();
+}
