@@ -9,9 +9,9 @@ use quintet_types::Caller;
 
 use super::Stream;
 use super::conn::Conn;
+use super::conn::Secrecy;
 use super::guests::Origin;
 use super::mail::{Arrival, Mail, Way};
-use super::secure::Secrecy;
 use super::thread::IoThread;
 use crate::quotas::{Meter, Of};
 use crate::server::{Listening, Server};

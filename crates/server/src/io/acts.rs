@@ -1,7 +1,8 @@
 //! Acts on queues that the audit writes down.
 
+use quintet_door::Did;
 use quintet_types::{BatchAsk, Command, Edit, Outcome, Pattern, Subject, TableAsk, Verb};
-use quintet_wire::Given;
+use quintet_wire::{Given, HostAsk};
 
 /// What an act on queues is written down with.
 #[derive(Debug)]
@@ -133,4 +134,78 @@ fn changes_more_than_notes(edit: &Edit) -> bool {
         ..Edit::default()
     };
     *edit != noted
+}
+
+/// True for what is written down whoever asks.
+pub(super) fn changes_server(ask: &HostAsk) -> bool {
+    match ask {
+        HostAsk::Reload
+        | HostAsk::Shutdown
+        | HostAsk::Drain(_)
+        | HostAsk::CloseClient(_)
+        | HostAsk::Cron(..)
+        | HostAsk::Steer(..)
+        | HostAsk::Config
+        | HostAsk::Noted(..)
+        | HostAsk::Listener => true,
+        HostAsk::Stats
+        | HostAsk::Metrics
+        | HostAsk::Rates
+        | HostAsk::Clients
+        | HostAsk::Workers
+        | HostAsk::Crons
+        | HostAsk::Foreign(_) => false,
+    }
+}
+
+/// What it is done to.
+pub(super) fn subject_of(ask: &HostAsk) -> String {
+    match ask {
+        HostAsk::CloseClient(id) => id.to_string(),
+        HostAsk::Noted(_, what) => what.to_string(),
+        HostAsk::Cron(_, name) | HostAsk::Steer(_, name) => name.to_string(),
+        HostAsk::Reload
+        | HostAsk::Shutdown
+        | HostAsk::Drain(_)
+        | HostAsk::Listener
+        | HostAsk::Stats
+        | HostAsk::Metrics
+        | HostAsk::Rates
+        | HostAsk::Config
+        | HostAsk::Clients
+        | HostAsk::Workers
+        | HostAsk::Crons
+        | HostAsk::Foreign(_) => String::new(),
+    }
+}
+
+/// The result of an act on queues, as the audit tells it.
+pub(super) fn did_of(given: &Given) -> Did {
+    let mut did = Did::default();
+    if let Given::Engine(outcome, _) = given {
+        if let Outcome::Put { id, .. } = outcome {
+            did.new_id = Some(id.0);
+        } else if let Outcome::Count(count) = outcome {
+            did.messages = Some(*count);
+        } else if let Outcome::Swept(swept) = outcome {
+            did.messages = Some(swept.matched);
+        } else if let Outcome::Dropped(dropped) = outcome {
+            did.messages = Some(dropped.messages);
+        }
+    }
+    did
+}
+
+/// What is written down of what came of an act.
+pub(super) fn result_of(given: &Given) -> &'static str {
+    match given {
+        Given::Engine(Outcome::Refused(refusal), _) => refusal.code(),
+        Given::Host(Err(_)) | Given::Login(Err(_)) => "refused",
+        Given::Engine(..)
+        | Given::Server(_)
+        | Given::Host(Ok(_))
+        | Given::Login(Ok(()))
+        | Given::Worker(_)
+        | Given::Own => "ok",
+    }
 }

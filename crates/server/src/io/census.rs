@@ -9,10 +9,10 @@ use quintet_types::{Caller, Party, PartyStats, Principal};
 use quintet_wire::{CronAct, Given, HostAsk, WorkerSeen, WorkerState};
 use serde_json::json;
 
+use super::acts::result_of;
+use super::conn::Secrecy;
 use super::conn::{Conn, DueReply};
-use super::decide::result_of;
 use super::mail::Mail;
-use super::secure::Secrecy;
 use super::thread::IoThread;
 use crate::clients::{Census, Client, TellClients, shown};
 use crate::server::Server;

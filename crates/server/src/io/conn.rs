@@ -17,14 +17,21 @@ use super::counts::Family;
 use super::guests::Origin;
 use super::inbox::Inbox;
 use super::mail::{Arrival, Way};
-use super::outbox::Outbox;
-use super::secure::Secrecy;
+use super::outbox::{FREE_BYTES, Outbox};
 use crate::quotas::Meter;
 
-/// So much a connection holds without its being counted, bytes: what small
-/// requests take, and what one that rests keeps. Bounded by the number of
-/// connections.
-pub(super) const FREE_BYTES: usize = 8 << 10;
+/// How far a connection is with TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Secrecy {
+    /// It has none.
+    Plain,
+    /// Keys are being agreed on; no request has been seen.
+    Handshake,
+    /// What it says is secret.
+    Secret,
+    /// It came to nothing, and that was counted.
+    Failed,
+}
 
 /// Bytes of a refusal that are shown in the log.
 const REFUSAL_SHOWN: usize = 100;

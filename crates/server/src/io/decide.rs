@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use quintet_door::Did;
 use quintet_host::{Access, Decided};
-use quintet_types::{Command, Outcome};
+use quintet_types::Command;
 use quintet_wire::{Ask, Given, HostAsk};
 
-use super::acts::{Administers, administers};
+use super::acts::{Administers, administers, changes_server, did_of, result_of, subject_of};
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
@@ -178,79 +177,5 @@ impl IoThread {
         drop(asks);
         drop(access);
         self.encode(slot, server);
-    }
-}
-
-/// True for what is written down whoever asks.
-pub(super) fn changes_server(ask: &HostAsk) -> bool {
-    match ask {
-        HostAsk::Reload
-        | HostAsk::Shutdown
-        | HostAsk::Drain(_)
-        | HostAsk::CloseClient(_)
-        | HostAsk::Cron(..)
-        | HostAsk::Steer(..)
-        | HostAsk::Config
-        | HostAsk::Noted(..)
-        | HostAsk::Listener => true,
-        HostAsk::Stats
-        | HostAsk::Metrics
-        | HostAsk::Rates
-        | HostAsk::Clients
-        | HostAsk::Workers
-        | HostAsk::Crons
-        | HostAsk::Foreign(_) => false,
-    }
-}
-
-/// What it is done to.
-pub(super) fn subject_of(ask: &HostAsk) -> String {
-    match ask {
-        HostAsk::CloseClient(id) => id.to_string(),
-        HostAsk::Noted(_, what) => what.to_string(),
-        HostAsk::Cron(_, name) | HostAsk::Steer(_, name) => name.to_string(),
-        HostAsk::Reload
-        | HostAsk::Shutdown
-        | HostAsk::Drain(_)
-        | HostAsk::Listener
-        | HostAsk::Stats
-        | HostAsk::Metrics
-        | HostAsk::Rates
-        | HostAsk::Config
-        | HostAsk::Clients
-        | HostAsk::Workers
-        | HostAsk::Crons
-        | HostAsk::Foreign(_) => String::new(),
-    }
-}
-
-/// The result of an act on queues, as the audit tells it.
-pub(super) fn did_of(given: &Given) -> Did {
-    let mut did = Did::default();
-    if let Given::Engine(outcome, _) = given {
-        if let Outcome::Put { id, .. } = outcome {
-            did.new_id = Some(id.0);
-        } else if let Outcome::Count(count) = outcome {
-            did.messages = Some(*count);
-        } else if let Outcome::Swept(swept) = outcome {
-            did.messages = Some(swept.matched);
-        } else if let Outcome::Dropped(dropped) = outcome {
-            did.messages = Some(dropped.messages);
-        }
-    }
-    did
-}
-
-/// What is written down of what came of an act.
-pub(super) fn result_of(given: &Given) -> &'static str {
-    match given {
-        Given::Engine(Outcome::Refused(refusal), _) => refusal.code(),
-        Given::Host(Err(_)) | Given::Login(Err(_)) => "refused",
-        Given::Engine(..)
-        | Given::Server(_)
-        | Given::Host(Ok(_))
-        | Given::Login(Ok(()))
-        | Given::Worker(_)
-        | Given::Own => "ok",
     }
 }

@@ -1,60 +1,18 @@
 //! Connections that a limit of their address or user makes wait, or turns away.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use quintet_host::{Need, PartyKey};
 use quintet_types::{Party, Principal};
 use quintet_wire::{Output, Said};
 
-use super::conn::{Conn, Pause};
+use super::conn::Pause;
 use super::counts::Replies;
 use super::mail::{Arrival, Way};
-use super::thread::{IoThread, TIGHT_LOOK, TIGHT_MAX};
+use super::thread::{IoThread, TIGHT_MAX};
 use crate::quotas::{Limited, Meter, Of};
 use crate::server::Server;
-
-/// Connections of a thread that wait for a limit.
-#[derive(Default)]
-pub(super) struct Waiting {
-    /// For a request they may make, by the time of it, ns.
-    slowed: BinaryHeap<Reverse<(u64, u64)>>,
-    /// For their address or user to hold less, and since when.
-    crowded: Vec<(Party, Instant)>,
-}
-
-impl Waiting {
-    fn is_empty(&self) -> bool {
-        self.slowed.is_empty() && self.crowded.is_empty()
-    }
-
-    /// When to look again, after `now_ns`; `None`: nobody waits.
-    pub(super) fn next(&self, now_ns: u64) -> Option<Duration> {
-        let slowed = self.slowed.peek().map(|Reverse((at, _))| *at);
-        let slowed = slowed.map(|at| Duration::from_nanos(at.saturating_sub(now_ns)));
-        let crowded = (!self.crowded.is_empty()).then_some(TIGHT_LOOK);
-        slowed.into_iter().chain(crowded).min()
-    }
-
-    /// A connection waits until its address or user holds less.
-    pub(super) fn crowd(&mut self, conn: &mut Conn, since: Instant) {
-        if conn.pause != Pause::Crowded {
-            conn.pause = Pause::Crowded;
-            self.crowded.push((conn.caller.party, since));
-        }
-    }
-
-    /// A connection waits for a request it may make.
-    pub(super) fn slow(&mut self, conn: &mut Conn, now_ns: u64, server: &Server) {
-        let (at, of) = conn.meter.reserve(now_ns);
-        conn.pause = Pause::Slowed;
-        if let Some(of) = of {
-            server.quotas.delay(of);
-            self.slowed.push(Reverse((at, conn.caller.party.0)));
-        }
-    }
-}
 
 impl Server {
     /// A connection is this user's from now on, and counts as one of it.

@@ -23,6 +23,7 @@ mod thread;
 mod turn;
 mod unacked;
 mod upload;
+mod waiting;
 
 pub(crate) use counts::{Family, ThreadCounts, VoiceCounts};
 pub(crate) use guests::{Guests, Origin};

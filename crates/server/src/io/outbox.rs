@@ -12,9 +12,13 @@ use quintet_tls::Scratch;
 use quintet_wire::Output;
 
 use super::Stream;
-use super::conn::FREE_BYTES;
 use super::counts::{Read, Replies, VoiceCounts};
 use quintet_host::{Need, Reached};
+
+/// So much a connection holds without its being counted, bytes: what small
+/// requests take, and what one that rests keeps. Bounded by the number of
+/// connections.
+pub(super) const FREE_BYTES: usize = 8 << 10;
 
 /// Replies in order, each released when what it needs has been reached.
 #[derive(Default)]

@@ -10,29 +10,13 @@ use quintet_tls::Failure;
 use quintet_types::Principal;
 use quintet_wire::{Foreign, Http, Said};
 
+use super::conn::Secrecy;
 use super::counts::Replies;
 use super::thread::IoThread;
 use crate::quotas::Of;
 
-/// Handshakes that are gone on with before all others are served again: the
-/// step that agrees on keys takes some 100 us, with RSA 1 ms.
-pub(super) const HANDSHAKES_AT_ONCE: usize = 2;
-
 /// What is said in the clear to who speaks no TLS.
 const SPEAKS_TLS: &str = "this port speaks TLS";
-
-/// How far a connection is with TLS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Secrecy {
-    /// It has none.
-    Plain,
-    /// Keys are being agreed on; no request has been seen.
-    Handshake,
-    /// What it says is secret.
-    Secret,
-    /// It came to nothing, and that was counted.
-    Failed,
-}
 
 impl IoThread {
     /// A new connection begins with a handshake, in a time.

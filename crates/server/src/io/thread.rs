@@ -14,15 +14,14 @@ use quintet_tls::{Reason, Scratch};
 use quintet_types::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_wire::Ask;
 
-use super::conn::{DueReply, Pause, Phase};
+use super::conn::{DueReply, Pause, Phase, Secrecy};
 use super::counts::Read;
 use super::gather::{Gather, Turn};
-use super::limits::Waiting;
 use super::listen::Bound;
 use super::mail::Mail;
 use super::outbox::Flushed;
-use super::secure::{HANDSHAKES_AT_ONCE, Secrecy};
 use super::slab::Slab;
+use super::waiting::{TIGHT_LOOK, Waiting};
 use crate::hooks::Runner;
 use crate::server::Server;
 
@@ -37,11 +36,13 @@ const LOCAL_DELIVERIES: usize = 1024;
 /// Connections with a large body on its way that are sent to, and as many that
 /// are read from, before all others are served again: each takes about 50 us.
 const LARGE_AT_ONCE: usize = 2;
+/// Handshakes that are gone on with before all others are served again: the
+/// step that agrees on keys takes some 100 us, with RSA 1 ms.
+const HANDSHAKES_AT_ONCE: usize = 2;
+
 /// Connections that hold memory are closed, the largest first, when it was
 /// short for so long ...
 pub(super) const TIGHT_MAX: Duration = Duration::from_secs(1);
-/// ... and until then it is looked at that often.
-pub(super) const TIGHT_LOOK: Duration = Duration::from_millis(20);
 
 /// One I/O thread.
 pub(crate) struct IoThread {

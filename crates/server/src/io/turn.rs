@@ -14,12 +14,12 @@ use quintet_wire::{
     Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Logins, Next, Session, Step,
 };
 
-use super::conn::{Conn, DueReply, FREE_BYTES, Pause};
+use super::acts::{changes_server, did_of, result_of, subject_of};
+use super::conn::{Conn, DueReply, Pause, Secrecy};
 use super::counts::{Family, Replies};
-use super::decide::{changes_server, did_of, result_of, subject_of};
 use super::hooked::reply;
 use super::inbox::Feed;
-use super::secure::Secrecy;
+use super::outbox::FREE_BYTES;
 use super::stream::Got;
 use super::thread::IoThread;
 use super::upload::Upload;
