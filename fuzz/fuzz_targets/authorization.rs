@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-#[path = "../../crates/web/src/authorization.rs"]
+#[path = "../../crates/http/src/authorization.rs"]
 mod authorization;
 
 use authorization::Authorization;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use crate::clients::pip;
-use crate::needs::{Need, library, missing, names};
+use crate::needs::{Need, how_to_get, is_root, library, missing, names, program as needed};
 use crate::run;
 
 /// What a folder of Python's packages needs.
@@ -20,6 +20,32 @@ pub(crate) const PIP: &[Need] = &[
         "python3-venv",
     ),
 ];
+
+/// What cutting the power of a server's store needs.
+pub(crate) const POWER: &[Need] = &[
+    needed("unshare", "util-linux"),
+    needed("mkfs.ext4", "e2fsprogs"),
+    needed("mkfs.xfs", "xfsprogs"),
+];
+/// Mounts a file, where only this sees it.
+const MOUNT: &str = "file=$(mktemp) && truncate -s 20M $file && mkfs.ext4 -q $file \
+                     && mount -o loop $file /mnt; status=$?; rm -f $file; exit $status";
+
+/// Why power cannot be cut here; none: it can. With `CI` set root is expected to be able to, so
+/// that what keeps it from it is a failure.
+pub(crate) fn no_power() -> Option<String> {
+    if !is_root() {
+        return Some("loop devices need root".to_owned());
+    }
+    let missing = missing(POWER.iter().copied());
+    if !missing.is_empty() {
+        return Some(how_to_get(&missing));
+    }
+    let mut trial = Command::new("unshare");
+    let mounts = trial.args(["--mount", "sh", "-c", MOUNT]).output();
+    let can = mounts.is_ok_and(|output| output.status.success());
+    (!can && std::env::var_os("CI").is_none()).then(|| "no loop device can be mounted".to_owned())
+}
 
 /// Gets `nats-server`, of a version and with a checksum that are fixed in a file; beside the other
 /// programs, or in a folder of its own.

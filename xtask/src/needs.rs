@@ -157,6 +157,11 @@ fn packages(needs: &[Need]) -> Vec<&'static str> {
     packages
 }
 
+pub(crate) fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|id| id.stdout == b"0\n")
+}
+
 /// Installs them.
 ///
 /// # Errors
@@ -168,7 +173,7 @@ pub(crate) fn install(missing: &[Need]) -> Result<()> {
     if !has("apt-get") {
         bail!("please install: {}", names(missing));
     }
-    let root = Command::new("id").arg("-u").output()?.stdout == b"0\n";
+    let root = is_root();
     if !root && !has("sudo") {
         bail!("as root: apt-get install {}", packages(missing).join(" "));
     }

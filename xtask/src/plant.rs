@@ -5,6 +5,7 @@
 //! the copy is built and the tests named with it are run. One that passes them
 //! has survived, which is a defect of the tests.
 
+mod cluster;
 mod waits;
 
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ Usage: cargo xtask plant [--list] [--only NAME]...
 
 Plants defects in a copy of the tree, one after the other, and runs the tests
 that should notice. Fails if one survives. The first run builds everything in a
-folder of its own; plan for three quarters of an hour on two cores.
+folder of its own; plan for an hour on two cores.
 
   --list       Say which there are
   --only NAME  This one; may be repeated
@@ -181,7 +182,7 @@ const PLANTED: &[Planted] = &[
 ];
 
 fn all() -> impl Iterator<Item = &'static Planted> {
-    PLANTED.iter().chain(waits::WAITS)
+    PLANTED.iter().chain(cluster::CLUSTER).chain(waits::WAITS)
 }
 
 /// # Errors

@@ -1,6 +1,7 @@
 //! The tests and the campaign over real NATS servers, side by side.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -22,6 +23,10 @@ pub(crate) fn run(run: &Run, campaign: &[String]) -> Result<()> {
     let now = cluster::program(&run.root)?;
     cluster::next_program(&run.root)?;
     built(&run.root)?;
+    match cluster::no_power() {
+        Some(why) => run.note_left_out(format!("cluster: power cuts of servers: {why}")),
+        None => cut_power(run, &now)?,
+    }
     let (tests, campaign) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("real".to_owned());
         let tests = thread
@@ -35,6 +40,16 @@ pub(crate) fn run(run: &Run, campaign: &[String]) -> Result<()> {
         )
     });
     both(tests, campaign)
+}
+
+/// Cuts the power under a server that has just purged.
+fn cut_power(run: &Run, server: &Path) -> Result<()> {
+    let script = run.root.join("crates/jetstream/tests/power/cut.py");
+    crate::run(
+        Command::new("unshare")
+            .args(["--mount", "python3"])
+            .args([&script, server]),
+    )
 }
 
 /// The errors of the one and of the other.

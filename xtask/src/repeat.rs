@@ -16,8 +16,10 @@ use crate::programs::{Program, built, failed_tests};
 const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet", None),
     ("quintet-bench", None),
+    ("quintet-cli", None),
     ("quintet-hooks", None),
     ("quintet-host", None),
+    ("quintet-http", None),
     ("quintet-log", Some("log")),
     ("quintet-scripts", None),
     ("quintet-web", None),

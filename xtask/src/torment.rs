@@ -35,9 +35,10 @@ Usage: cargo xtask cluster [--minutes N] [--seed S] [--at-least N] [--early]
 
 Three nodes over three NATS servers on this machine, clients of every voice at any
 of them; owners, standbys, leaders and their servers are killed, stopped and cut
-off by chance, and what was acknowledged is compared with what is there. Ends
-with a table, and for how long nobody could put; a violation is told with the
-message's history, and the directory is kept. QUINTET_NATS_SERVER is the server's
+off by chance, a server's store is damaged, and what was acknowledged is compared
+with what is there. As root each server's store is a file system of its own, whose
+power is cut. Ends with a table, and for how long nobody could put; a violation is
+told with the message's history, and the directory is kept. QUINTET_NATS_SERVER is the server's
 program, QUINTET_NATS_SERVER_NEXT the one of another version that servers are
 replaced by; without them they are got as for the tests. Without an option this is
 also the part of `cargo xtask test` of that name, which runs the tests over real
@@ -117,13 +118,17 @@ pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
     };
     let nats = crate::cluster::program(root)?;
     let next = crate::cluster::next_program(root)?;
-    let more = [
+    let mut more = vec![
         "--cluster".into(),
         "--nats-server".into(),
         nats.into(),
         "--nats-server-next".into(),
         next.into(),
     ];
+    match crate::cluster::no_power() {
+        Some(why) => println!("left out: power cuts of servers: {why}"),
+        None => more.push("--power".into()),
+    }
     campaign(root, &wanted, "cargo xtask cluster", &more)
 }
 
@@ -147,8 +152,17 @@ fn campaign(root: &Path, wanted: &Wanted, command: &str, more: &[OsString]) -> R
     }
     let target = crate::target(root);
     let built = target.join(if wanted.release { "release" } else { "debug" });
+    let program = built.join("quintet-torment");
+    // Mounts go with the last process that sees them, however that ends.
+    let mut command = match more.iter().any(|word| word == "--power") {
+        true => Command::new("unshare"),
+        false => Command::new(&program),
+    };
+    if command.get_program() != program {
+        command.arg("--mount").arg(&program);
+    }
     crate::run(
-        Command::new(built.join("quintet-torment"))
+        command
             .arg("--quintet")
             .arg(built.join("quintet"))
             .arg("--scratch")

@@ -10,10 +10,11 @@ use crate::show::say;
 
 /// Packages whose tests wait for sockets, children and disks most of the time. The programs of the
 /// others compute with one thread each, one program for each processor.
-const WAITING: [&str; 6] = [
+const WAITING: [&str; 7] = [
     "quintet",
     "quintet-bench",
     "quintet-front",
+    "quintet-http",
     "quintet-scripts",
     "quintet-sqs",
     "quintet-web",

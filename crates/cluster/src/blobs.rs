@@ -70,6 +70,19 @@ impl CachedRuns {
         self.disk.open_read(&name.to_string()).is_ok()
     }
 
+    /// The cache alone: what is not in it is not found.
+    pub fn cache(&self) -> &dyn Storage {
+        &*self.disk
+    }
+
+    /// Takes a damaged file out of the cache, so that the run is fetched again.
+    ///
+    /// # Errors
+    /// It is still there.
+    pub fn forget(&self, name: RunName) -> io::Result<()> {
+        remove_if_there(&*self.disk, &name.to_string())
+    }
+
     /// Brings a run into the cache, if it is not there.
     ///
     /// # Errors

@@ -219,8 +219,12 @@ impl Copy {
             self.time_ms = self.time_ms.max(view.stamp.time_ms);
         }
         if let Some(from) = framed.beginning() {
+            let before = self.told_begins();
             self.begins(from)
                 .map_err(|refused| self.bad(framed.first, refused.to_string()))?;
+            if before < Some(from.seq) {
+                self.sync()?;
+            }
             if old && !framed.begins {
                 self.taken_over = Some((from.seq, framed.first));
             }
@@ -260,6 +264,17 @@ impl Copy {
             offset: placed.offset,
             why,
         })
+    }
+
+    /// Syncs the mirror. Whoever states another beginning purges then, and servers rewrite files
+    /// for that: should they lose some of it when all lose power, the mirror has it.
+    fn sync(&mut self) -> Result<(), LogError> {
+        if let Some(mirror) = &mut self.mirror {
+            let point = mirror.sync_point();
+            point.wait()?;
+            mirror.synced(point);
+        }
+        Ok(())
     }
 
     /// Takes in where the log begins.

@@ -11,6 +11,7 @@ mod budget;
 mod cron;
 mod followed;
 mod history;
+pub mod shown;
 mod told;
 pub mod trace;
 pub mod words;
@@ -35,6 +36,10 @@ pub use told::{
     Reloads, SetBy, Setting, Source,
 };
 pub use worker::WorkerAct;
+
+/// The attribute that says where a message's folder is. Only queue scripts set
+/// it: whoever else could would read, and remove, what is another message's.
+pub const FOLDER: &str = "dir";
 
 /// Messages of one step of an act on many, 1,024 at most: what others wait for.
 /// As long as such a step takes is lost in what a request takes anyway.

@@ -10,6 +10,7 @@ use quintet_types::{
     Settings, WallAhead,
 };
 
+use crate::cold::BlockAt;
 use crate::decide::{Cold, Reading, durable};
 use crate::fact::{Fact, Journal};
 use crate::pace::Speed;
@@ -562,9 +563,23 @@ impl Engine {
         }
     }
 
-    /// In what the counters of a queue that a snapshot tells of are not those to which the facts
-    /// before it have led here, in words. Nothing is said of what is no [`Fact::QueueCounted`].
+    /// In what the counters of a queue or the living messages of a run that a snapshot tells of are
+    /// not those to which the facts before it have led here, in words. Nothing is said of other
+    /// facts.
     pub fn contradicts(&self, fact: &Fact) -> Option<String> {
+        if let Fact::RunImage { run, block, .. } = fact {
+            let at = BlockAt {
+                run: *run,
+                ordinal: block.ordinal,
+            };
+            let here = self.store.cold.block(at).map_or(0, |here| here.row.live);
+            return (here != block.live).then(|| {
+                format!(
+                    "run {}, block {}: {here} living messages here, {} there",
+                    run.0, block.number, block.live
+                )
+            });
+        }
         let Fact::QueueCounted { queue, .. } = fact else {
             return None;
         };

@@ -11,10 +11,11 @@
 //! because a clock was set, and a small error heals.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_types::{Ms, WallAhead};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::system::wall_ms;
 
 /// Shortest time between two looks at the wall clock, ms.
 const LOOK_MS: u64 = 1000;
@@ -62,11 +63,7 @@ impl Source {
     /// The wall clock, Unix ms; 0 for a time before 1970.
     fn wall(&self) -> u64 {
         match self {
-            Source::Machine => SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| {
-                    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-                }),
+            Source::Machine => wall_ms(),
             #[cfg(test)]
             Source::ByHand(hand) => hand.wall.load(Ordering::SeqCst),
         }

@@ -49,6 +49,7 @@ mod schedules;
 mod shard;
 mod signal;
 mod sync;
+mod system;
 mod tickets;
 mod timer;
 #[cfg(test)]
@@ -90,6 +91,7 @@ pub use room::Room;
 pub(crate) use shard::{Locked, Shard, ShardLock};
 pub use signal::Signal;
 pub(crate) use sync::SyncTime;
+pub use system::{random, wall_ms};
 pub(crate) use tickets::Progress;
 pub use tickets::{Need, Reached};
 

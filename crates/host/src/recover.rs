@@ -56,8 +56,8 @@ pub struct Replay {
     told: Instant,
     bytes: u64,
     /// By shard: the records that come next are the snapshot of a segment, and something came
-    /// before it.
-    snapshots: Vec<bool>,
+    /// before it; so many blocks of runs it has named.
+    snapshots: Vec<Option<u64>>,
     /// Nothing came yet.
     fresh: bool,
     contradiction: Option<String>,
@@ -239,12 +239,7 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
                 shard: u16::try_from(number).unwrap_or(u16::MAX),
                 number: RunNumber(run.0),
             };
-            let opened = Run::open(&**storage, name).with_context(|| {
-                format!(
-                    "{name} holds messages and cannot be opened; put it back from a backup, or \
-                     see `quintet check` and `quintet repair`"
-                )
-            })?;
+            let opened = open_run(&shard.engine, &**storage, name)?;
             open.insert(run.0, Arc::new(opened));
         }
     }
@@ -260,6 +255,39 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
         next.unwrap_or(1),
         budget,
     ))
+}
+
+/// Opens a run that holds what the log counts as living in it.
+fn open_run(engine: &Engine, storage: &dyn Storage, name: RunName) -> Result<Run> {
+    let run = Run::open(storage, name).with_context(|| {
+        format!(
+            "{name} holds messages and cannot be opened; put it back from a backup, or see \
+             `quintet check` and `quintet repair`"
+        )
+    })?;
+    for row in engine.blocks_of(RunId(name.number.0)) {
+        let there = run.block(row.number);
+        let has = there.is_some_and(|block| {
+            block.first_ordinal <= row.ordinal
+                && block.first_ordinal + block.count >= row.ordinal.saturating_add(row.count)
+        });
+        if !has || row.live > row.count {
+            let found = there.map_or_else(
+                || format!("{} blocks", run.blocks()),
+                |block| format!("{} entries from {} there", block.count, block.first_ordinal),
+            );
+            bail!(
+                "{name} is not the run that the log names: the log counts {} living messages in \
+                 {} entries from {} of block {}, and the file has {found}; put it back from a \
+                 backup",
+                row.live,
+                row.count,
+                row.ordinal,
+                row.number
+            );
+        }
+    }
+    Ok(run)
 }
 
 /// Bytes that nobody can guess: a fresh `RandomState` is keyed from the system's random source.
@@ -328,7 +356,7 @@ impl Replay {
             began: now,
             told: now,
             bytes: 0,
-            snapshots: vec![false; shards],
+            snapshots: vec![None; shards],
             fresh: true,
             contradiction: None,
         })
@@ -345,6 +373,17 @@ impl Replay {
             })
         });
         runs.collect()
+    }
+
+    /// Whether the file of a needed run has what the frames so far count as living in it.
+    ///
+    /// # Errors
+    /// It cannot be opened, or has not; in words.
+    pub fn check_run(&self, storage: &dyn Storage, name: RunName) -> Result<()> {
+        match self.engines.get(usize::from(name.shard)) {
+            Some(engine) => open_run(engine, storage, name).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Takes in the next frame; tells an operator now and then how far it is.
@@ -364,7 +403,7 @@ impl Replay {
     pub fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         let before = !std::mem::take(&mut self.fresh);
         if frame.first_in_segment {
-            self.snapshots.fill(before);
+            self.snapshots.fill(before.then_some(0));
         }
         self.engines.iter_mut().for_each(Engine::reap_replayed);
         match frame.kind {
@@ -419,11 +458,18 @@ impl Replay {
                         .clone()
                 })
                 .map_err(|error| error.to_string())?;
-                if *in_snapshot {
-                    let found = self.contradiction.take();
-                    self.contradiction = found.or_else(|| engine.contradicts(&fact));
+                if let Some(named) = in_snapshot {
+                    *named += u64::from(matches!(fact, Fact::RunImage { .. }));
+                    let mut more = engine.contradicts(&fact);
                     // Each ends with these.
-                    *in_snapshot = !matches!(fact, Fact::ShardCounted(_));
+                    if matches!(fact, Fact::ShardCounted(_)) {
+                        let blocks = engine.cold_stats().blocks;
+                        more = (*named != blocks).then(|| {
+                            format!("shard {shard}: {blocks} blocks of runs here, {named} there")
+                        });
+                        *in_snapshot = None;
+                    }
+                    self.contradiction = self.contradiction.take().or(more);
                 }
                 engine.replay(fact, home);
             }

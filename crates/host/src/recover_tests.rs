@@ -1,9 +1,9 @@
 //! Replay, frame by frame: what a snapshot's counters say of the frames before it.
 
-use quintet_engine::Fact;
 use quintet_engine::format::put_group;
+use quintet_engine::{Block, Fact};
 use quintet_log::{Epoch, FrameKind, Position, ReplayFrame, SegmentNumber};
-use quintet_types::{Ms, QueueId, QueueTotals, Settings};
+use quintet_types::{Lane, Ms, QueueId, QueueTotals, RunId, Settings};
 
 use crate::Replay;
 
@@ -76,4 +76,39 @@ fn a_snapshot_that_counts_otherwise_is_told_of_and_believed() {
         None
     );
     assert_eq!(frame(&mut replay, None, &[counted(6)]), None);
+}
+
+/// A snapshot's words for a block of a run with so many living messages.
+fn named(live: u32) -> Fact {
+    let mut block = Block::new(0, 0, QueueId(1), Lane::Ready);
+    (block.count, block.live) = (live, live);
+    Fact::RunImage {
+        run: RunId(7),
+        block: Box::new(block),
+        dead: None,
+    }
+}
+
+#[test]
+fn a_snapshot_that_names_other_runs_is_told_of() {
+    let begun = || {
+        let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
+        let end = Fact::ShardCounted(Box::default());
+        let first = [made(), counted(3), named(9), end];
+        assert_eq!(frame(&mut replay, Some(1), &first), None);
+        replay
+    };
+    for (images, told) in [
+        (vec![named(9)], None),
+        (
+            vec![named(8)],
+            Some("run 7, block 0: 9 living messages here, 8 there"),
+        ),
+        (vec![], Some("shard 1: 1 blocks of runs here, 0 there")),
+    ] {
+        let end = Fact::ShardCounted(Box::default());
+        let next = [vec![made(), counted(3)], images, vec![end]].concat();
+        let found = frame(&mut begun(), Some(2), &next);
+        assert_eq!(found.as_deref(), told);
+    }
 }

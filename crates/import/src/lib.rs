@@ -1,7 +1,7 @@
 //! What other queue servers leave on disk: bytes of a file as records, any bytes without a panic.
 //!
 //! Which files there are, what comes of several and where messages go is `quintet import`'s
-//! (`crates/server/src/cli/import`).
+//! (`crates/cli/src/import`).
 
 pub mod binlog;
 pub mod journal;

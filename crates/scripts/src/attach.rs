@@ -12,7 +12,9 @@ use crate::fault::Fault;
 use crate::files::{new_file, store};
 use crate::kept::attribute;
 use crate::messages::done;
-use crate::paths::{self, FOLDER, check_file_name};
+use quintet_door::FOLDER;
+
+use crate::paths::{self, check_file_name};
 use crate::record::{hex, set};
 use crate::service::Rq;
 

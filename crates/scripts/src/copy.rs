@@ -12,7 +12,9 @@ use crate::fault::Fault;
 use crate::kept::attribute;
 use crate::messages::{PutAs, done};
 use crate::new::NewMessage;
-use crate::paths::{self, FOLDER, own_dir};
+use quintet_door::FOLDER;
+
+use crate::paths::{self, own_dir};
 use crate::record::{self, attr_text};
 use crate::service::Rq;
 

@@ -63,7 +63,7 @@ pub use kept::each_attachment;
 pub use new::{Method, NewMessage};
 pub use options::{Builtin, Limits, Options};
 pub use overview::Scripted;
-pub use paths::{FOLDER, check_file_name};
+pub use paths::check_file_name;
 pub use record::STATES;
 pub use router::ROUTER;
 pub use rules::RulesState;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
+use quintet_door::FOLDER;
 use quintet_types::Message;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -140,10 +141,6 @@ impl Paths {
             .unwrap_or_else(|| own_dir(queue, message))
     }
 }
-
-/// The attribute that says where a message's folder is. Only this service sets
-/// it: whoever else could would read, and remove, what is another message's.
-pub const FOLDER: &str = "dir";
 
 /// The folder a message has where it is now.
 pub(crate) fn own_dir(queue: &str, message: &Message) -> PathBuf {

@@ -6,13 +6,13 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use crate::http::LinksByVoice;
 use anyhow::{Result, bail};
+use quintet_config::Config;
 use quintet_door::{ClusterSeen, NodeOrder};
 use quintet_host::{Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
 
-use crate::config::Config;
 use crate::metrics::ClusterNumbers;
 use crate::quotas::Quotas;
 use crate::server::{End, Order, Server, Threads};

@@ -8,96 +8,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use quintet_control::audit::{Act, FILE, older, read};
 use quintet_door::{AuditLine, Did};
-use quintet_host::locked;
-use serde::{Deserialize, Serialize};
+use quintet_host::{locked, wall_ms};
 
-use crate::config::end_text;
-use crate::trust::wall_ms;
-
-/// The file's name in the data directory; the one before it has [`OLDER`]
-/// behind it.
-const FILE: &str = "audit.log";
-const OLDER: &str = ".1";
 /// Bytes of the file before it becomes the older one, which is then lost.
 const BYTES_MAX: u64 = 8 << 20;
 /// Steps of one act are a line for so long, ms.
 const STEPS_MS: u64 = 10_000;
-
-/// One act.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Act {
-    /// Wall clock, ms since 1970.
-    pub(crate) at_ms: u64,
-    /// A user, an account of this machine (`uid 0`), or nothing for the server.
-    pub(crate) who: String,
-    /// The client's address; nothing on this machine.
-    pub(crate) from: String,
-    /// `login`, `reload`, a command.
-    pub(crate) act: String,
-    /// Which queue or the like.
-    pub(crate) what: String,
-    /// `ok`, or the word of a refusal.
-    pub(crate) result: String,
-    /// Of an act in steps, how many more of them came since the line before.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) steps: u64,
-    /// Messages it was done to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) messages: Option<u64>,
-    /// The id that its message has from then on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) new_id: Option<u64>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-impl Act {
-    /// What came of it, and of how many steps.
-    fn told(&self) -> String {
-        let mut told = self.result.clone();
-        if let Some(messages) = self.messages {
-            let messages = quintet_door::words::of(messages, "message", "messages");
-            told.push_str(&format!(", {messages}"));
-        }
-        if let Some(id) = self.new_id {
-            told.push_str(&format!(", now message {id}"));
-        }
-        match self.steps {
-            0 => {}
-            1 => told.push_str(" (1 step more)"),
-            steps => told.push_str(&format!(" ({steps} steps more)")),
-        }
-        told
-    }
-
-    fn is_step_of(&self, of: &Act) -> bool {
-        let since = self.at_ms.checked_sub(of.at_ms);
-        since.is_some_and(|ms| ms < STEPS_MS)
-            && (&self.who, &self.from, &self.act, &self.what, &self.result)
-                == (&of.who, &of.from, &of.act, &of.what, &of.result)
-    }
-
-    /// As an operator reads it.
-    pub(crate) fn line(&self) -> String {
-        let shown = |text: &str| match text {
-            "" => "-".to_owned(),
-            text => text.to_owned(),
-        };
-        format!(
-            "{} {} {} {} {} {}",
-            end_text(self.at_ms),
-            shown(&self.who),
-            shown(&self.from),
-            self.act,
-            shown(&self.what),
-            self.told()
-        )
-    }
-}
 
 /// The file that is appended to.
 pub(crate) struct Audit {
@@ -158,7 +76,7 @@ impl Audit {
         let mut steps = locked(&self.steps);
         if let Some(last) = steps
             .as_mut()
-            .filter(|last| goes_on && act.is_step_of(last))
+            .filter(|last| goes_on && is_step_of(&act, last))
         {
             last.steps += 1;
             last.messages = match (last.messages, act.messages) {
@@ -269,31 +187,11 @@ impl Audit {
     }
 }
 
-fn older(path: &Path) -> PathBuf {
-    let mut older = path.as_os_str().to_owned();
-    older.push(OLDER);
-    PathBuf::from(older)
-}
-
-/// The acts of a data directory from `since_ms` on, oldest first.
-///
-/// # Errors
-/// The files are there and cannot be read.
-pub(crate) fn read(data: &Path, since_ms: u64) -> io::Result<Vec<Act>> {
-    let path = data.join(FILE);
-    let mut acts = Vec::new();
-    for path in [older(&path), path] {
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        // A last line that a crash cut off is none.
-        let lines = text.split(|byte| *byte == b'\n');
-        let read = lines.filter_map(|line| serde_json::from_slice::<Act>(line).ok());
-        acts.extend(read.filter(|act| act.at_ms >= since_ms));
-    }
-    Ok(acts)
+fn is_step_of(act: &Act, of: &Act) -> bool {
+    let since = act.at_ms.checked_sub(of.at_ms);
+    since.is_some_and(|ms| ms < STEPS_MS)
+        && (&act.who, &act.from, &act.act, &act.what, &act.result)
+            == (&of.who, &of.from, &of.act, &of.what, &of.result)
 }
 
 /// The newest `most` acts of a data directory, oldest of them first.

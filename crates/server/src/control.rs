@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
 use mio::Registry;
+use quintet_config::RESERVE;
+use quintet_http::{Known, Limits, Linked, Links, Serve, Settings, Socket, Web};
 use quintet_types::Principal;
-use quintet_web::{Known, Limits, Linked, Links, Serve, Settings, Site, Socket, Web};
+use quintet_web::Site;
 
-use crate::config::RESERVE;
 use crate::desk::ServerDoor;
 use crate::io::Stream;
 use crate::server::Server;

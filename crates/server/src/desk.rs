@@ -7,10 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
+use quintet_config::{changed, told_of_queue};
 use quintet_door::{
     Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, HeldBack, History,
     HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
@@ -25,7 +26,6 @@ use quintet_types::{
 use quintet_wire::{STREAM_OVER, WorkerState};
 
 use crate::audit;
-use crate::config::{changed, told_of_queue};
 use crate::io::{Mail, Upload};
 use crate::metrics;
 use crate::server::Server;
@@ -45,8 +45,7 @@ pub(crate) struct Desk {
 struct Inside {
     visitors: HashMap<Party, Visitor>,
     entered: u64,
-    /// In the order they were decided.
-    /// What waits for what it needs, and since when.
+    /// Outcomes that wait for what they need, in the order they were decided, and since when.
     held: Vec<(Need, Told, Instant)>,
     /// Commands that are being decided.
     deciding: usize,
@@ -54,6 +53,16 @@ struct Inside {
     closing: bool,
     /// Nobody is told anything any more.
     closed: bool,
+}
+
+impl Inside {
+    /// A party's command is answered; the one it brought next.
+    fn next_of(&mut self, party: Party) -> Option<(Caller, Command, OnOutcome)> {
+        let visitor = self.visitors.get_mut(&party)?;
+        let next = visitor.queue.pop_front();
+        visitor.busy = next.is_some();
+        next
+    }
 }
 
 struct Visitor {
@@ -289,17 +298,7 @@ impl Door for ServerDoor {
     }
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        if !matches!(command, Command::StopWaiting) {
-            let mut inside = locked(&self.0.desk.inside);
-            if let Some(visitor) = inside.visitors.get_mut(&caller.party) {
-                if visitor.busy {
-                    visitor.queue.push_back((caller, command, reply));
-                    return;
-                }
-                visitor.busy = true;
-            }
-        }
-        self.0.decide_at_desk(caller, command, reply);
+        self.0.decide_at_desk(caller, command, reply, false);
     }
 
     fn restore(&self, party: Party, messages: Vec<Message>) {
@@ -356,50 +355,73 @@ impl Door for ServerDoor {
 }
 
 impl Server {
-    /// Decides a party's command, and those it brought meanwhile.
-    fn decide_at_desk(self: &Arc<Self>, caller: Caller, command: Command, reply: OnOutcome) {
+    /// Decides a party's command, and those it brought meanwhile. `is_next`: the command has been
+    /// in the party's line.
+    fn decide_at_desk(
+        self: &Arc<Self>,
+        caller: Caller,
+        command: Command,
+        reply: OnOutcome,
+        is_next: bool,
+    ) {
         let mut next = Some((caller, command, reply));
+        let mut is_next = is_next;
         while let Some((caller, command, reply)) = next.take() {
             // Before it is decided: what it waits for may come at once.
             let stops = matches!(command, Command::StopWaiting);
             let takes = matches!(command, Command::Take(_));
             let mut inside = locked(&self.desk.inside);
-            if inside.closing {
+            let inside_now = &mut *inside;
+            let visitor = inside_now.visitors.get_mut(&caller.party);
+            let mut visitor = visitor.filter(|_| !stops);
+            if let Some(visitor) = &mut visitor
+                && !is_next
+            {
+                if visitor.busy {
+                    visitor.queue.push_back((caller, command, reply));
+                    return;
+                }
+                visitor.busy = true;
+            }
+            if inside_now.closing {
+                if !stops {
+                    next = inside_now.next_of(caller.party);
+                }
                 drop(inside);
                 reply(Outcome::Refused(Refusal::Draining), Name::default());
-                next = if stops {
-                    None
-                } else {
-                    self.next_of(caller.party)
-                };
+                is_next = true;
                 continue;
             }
-            inside.deciding += 1;
-            let kept = match inside.visitors.get_mut(&caller.party) {
-                Some(visitor) if !stops => {
+            let kept = match visitor {
+                Some(visitor) => {
                     visitor.waiting = Some(reply);
                     visitor.takes = takes;
                     None
                 }
-                _ => Some(reply),
+                None => Some(reply),
             };
+            inside_now.deciding += 1;
             drop(inside);
             let decided = self.submit_at_desk(caller, command);
             let mut inside = locked(&self.desk.inside);
             inside.deciding -= 1;
-            self.desk.decided.notify_all();
+            if inside.closing {
+                self.desk.decided.notify_all();
+            }
             let Some((outcome, name, need)) = decided else {
                 // A party that has left gets no answer. Without the lock.
                 drop(inside);
                 return;
             };
             let reply = kept.or_else(|| inside.visitors.get_mut(&caller.party)?.waiting.take());
-            drop(inside);
-            if let Some(reply) = reply {
-                self.tell(need, Told::Outcome(reply, outcome, name));
-            }
             if !stops {
-                next = self.next_of(caller.party);
+                next = inside.next_of(caller.party);
+                is_next = true;
+            }
+            match reply {
+                Some(reply) => self.tell(inside, need, Told::Outcome(reply, outcome, name)),
+                // What is left is dropped without the lock.
+                None => drop(inside),
             }
         }
     }
@@ -473,30 +495,26 @@ impl Server {
         }
     }
 
-    /// A party's command is answered; the one it brought next.
-    fn next_of(&self, party: Party) -> Option<(Caller, Command, OnOutcome)> {
-        let mut inside = locked(&self.desk.inside);
-        let visitor = inside.visitors.get_mut(&party)?;
-        let next = visitor.queue.pop_front();
-        visitor.busy = next.is_some();
-        next
-    }
-
     /// Says something, now or when what it needs has been reached.
-    fn tell(&self, need: Need, told: Told) {
+    fn tell(&self, mut inside: MutexGuard<'_, Inside>, need: Need, told: Told) {
         if self.core.reached().satisfies(need) {
+            drop(inside);
             told.say();
             return;
         }
-        let mut inside = locked(&self.desk.inside);
         if inside.closed {
+            // Without the lock.
             drop(inside);
             return;
         }
+        // Whoever held something first has woken the desk, and it looks again until nothing is.
+        let is_first = inside.held.is_empty();
         inside.held.push((need, told, Instant::now()));
         drop(inside);
         self.core.write(need.written);
-        self.mail[self.threads.len()].wake();
+        if is_first {
+            self.mail[self.threads.len()].wake();
+        }
     }
 
     /// The desk's own thread: runs until it is told to stop, when nobody comes
@@ -603,21 +621,23 @@ impl Server {
                 },
                 (None, outcome) => Err(outcome),
             };
-        drop(inside);
+        let next = match delivery.standing {
+            true => None,
+            false => inside.next_of(party),
+        };
         match told {
-            Ok(told) => self.tell(need, told),
+            Ok(told) => self.tell(inside, need, told),
             // Too late: leases of the party end with it, the rest is undone.
             Err(Outcome::Messages(messages)) if !delivery.looked => {
+                drop(inside);
                 let caller = Caller::server(party);
                 self.core
                     .visit(|access| access.restore(caller, messages.into_vec()));
             }
-            Err(_) => {}
+            Err(_) => drop(inside),
         }
-        if !delivery.standing
-            && let Some((caller, command, reply)) = self.next_of(party)
-        {
-            self.decide_at_desk(caller, command, reply);
+        if let Some((caller, command, reply)) = next {
+            self.decide_at_desk(caller, command, reply, true);
         }
     }
 

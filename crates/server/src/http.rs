@@ -4,170 +4,59 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use quintet_config::http::{self as config, NAME, PORT};
+use quintet_config::{Address, Listen, Places};
 use quintet_door::Door;
 use quintet_host::locked;
+use quintet_http::{Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Socket, User, Web};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
-use quintet_web::{
-    Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Site, Socket, User, Web,
-};
-use quintet_wire::{OptionSpec, Options, Value};
+use quintet_web::Site;
 
-use crate::config::{Address, Listen, Places, parse_duration_ms};
 use crate::io::Bound;
 use crate::server::Server;
 use crate::sockets::bind;
 
-/// Its name in the configuration.
-pub(crate) const NAME: &str = "http";
-/// RQ's port.
-pub(crate) const PORT: u16 = 3333;
-pub(crate) const ABOUT: &str = "RQ's HTTP API and plain pages.";
-
-pub(crate) const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "relative_root",
-        default: Value::Text("/"),
-        help: "path everything lives under, if something in front passes a part of its addresses on",
-    },
-    OptionSpec {
-        name: "users",
-        default: Value::Text(""),
-        help: "who may log in (basic authentication): NAME:PASSWORD pairs separated by spaces; empty: no login is asked for",
-    },
-    OptionSpec {
-        name: "realm",
-        default: Value::Text("RQ"),
-        help: "what a browser shows when it asks for a login at an address of RQ; elsewhere the default says \"Quintet\"",
-    },
-    OptionSpec {
-        name: "allowed_ips",
-        default: Value::Text(""),
-        help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
-    },
-    OptionSpec {
-        name: "trusted_proxies",
-        default: Value::Text(""),
-        help: "addresses and networks that bring the connections of many clients, such as a load balancer: they may take all of max_connections; any other address but this machine's gets three quarters",
-    },
-    OptionSpec {
-        name: "hosts",
-        default: Value::Text(""),
-        help: "names this server is called by, beside addresses, localhost and the machine's own; \"*\": any. Requests for other hosts are refused: they come from pages that had their name pointed here",
-    },
-    OptionSpec {
-        name: "allow_new_queue",
-        default: Value::Bool(false),
-        help: "queues with scripts may be made and deleted over HTTP: whoever may ask runs programs of the server's user then",
-    },
-    OptionSpec {
-        name: "max_header",
-        default: Value::Bytes(64 << 10),
-        help: "longest head of a request, 8KiB to 1MiB; 431 beyond",
-    },
-    OptionSpec {
-        name: "max_form",
-        default: Value::Bytes(1 << 20),
-        help: "longest form or JSON body, 1KiB to 256MiB, attachments excepted; 413 beyond",
-    },
-    OptionSpec {
-        name: "max_fields",
-        default: Value::Number(200),
-        help: "fields of a form at most, 10 to 100000; 413 beyond",
-    },
-    OptionSpec {
-        name: "max_attachment",
-        default: Value::Bytes(16 << 30),
-        help: "longest attachment, 1 byte to 1TiB; 413 beyond",
-    },
-    OptionSpec {
-        name: "max_connections",
-        default: Value::Number(2000),
-        help: "connections of this listener at once, 1 to 100000; event streams, polls and unfinished bodies are counted apart; more wait, then 503",
-    },
-    OptionSpec {
-        name: "max_streams",
-        default: Value::Number(1000),
-        help: "event streams (/api/v1/events) of this listener at once, 0 to 100000, each of which counts as 64KiB of connection_memory; 503 beyond",
-    },
-    OptionSpec {
-        name: "max_sessions",
-        default: Value::Number(1000),
-        help: "logins of browsers at once, 1 to 100000; the oldest ends for one beyond",
-    },
-    OptionSpec {
-        name: "session_time",
-        default: Value::Text("12h"),
-        help: "how long a browser stays logged in, 1m to 30d; the login also ends when its user goes or logs in otherwise, and with the server",
-    },
-    OptionSpec {
-        name: "max_uploads",
-        default: Value::Number(16),
-        help: "attachments on their way in at once, 1 to 48; more wait, unread",
-    },
-    OptionSpec {
-        name: "timeout",
-        default: Value::Text("30s"),
-        help: "in this time a request's head, a form, or a piece of an attachment has to arrive, and a piece of a reply to be taken",
-    },
-];
-
 /// The ways in for clients that come through other nodes, by voice.
 pub(crate) type LinksByVoice = Vec<(&'static str, Links)>;
 
-const MINUTE_MS: u64 = 60_000;
-
-/// The options as `quintet-web` wants them. `idle_ms` is how long a connection
+/// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.
-///
-/// # Errors
-/// A sentence that names the option and what it takes.
-pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, String> {
-    let timeout = parse_duration_ms(options.text("timeout"))
-        .map_err(|why| format!("timeout {why}"))?
-        .max(1);
-    let timeout = Duration::from_millis(timeout);
-    let session = parse_duration_ms(options.text("session_time"))
-        .ok()
-        .filter(|ms| (MINUTE_MS..=30 * 24 * 60 * MINUTE_MS).contains(ms))
-        .ok_or("session_time takes 1m to 30d")?;
-    Ok(Settings {
-        relative_root: quintet_web::relative_root(options.text("relative_root"))?,
-        realm: options.text("realm").to_owned(),
-        logins: None,
-        gate: None,
-        users: quintet_web::users(options.text("users"))?,
-        allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
-        trusted_proxies: quintet_web::networks(options.text("trusted_proxies"))?,
-        hosts: quintet_web::words(options.text("hosts"))
-            .map(str::to_owned)
-            .collect(),
-        allow_new_queue: options.flag("allow_new_queue"),
-        memory: None,
-        tls: None,
-        replied: None,
-        stream_counts: Arc::default(),
-        clients: Arc::default(),
-        elsewhere: None,
+fn settings(read: config::Http, idle_ms: u64) -> Settings {
+    Settings {
+        relative_root: read.relative_root,
+        realm: read.realm,
+        users: users(read.users),
+        allowed_ips: read.reach.allowed_ips,
+        trusted_proxies: read.reach.trusted_proxies,
+        hosts: read.reach.hosts,
+        allow_new_queue: read.allow_new_queue,
         address: "".into(),
         limits: Limits {
-            header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
-            form_bytes_max: options.within("max_form", 1 << 10, 256 << 20)?,
-            fields_max: options.within("max_fields", 10, 100_000)?,
-            attachment_bytes_max: options.within("max_attachment", 1, 1 << 40)?,
-            connections_max: options.within("max_connections", 1, 100_000)?,
-            streams_max: options.within("max_streams", 0, 100_000)?,
-            sessions_max: options.within("max_sessions", 1, 100_000)?,
-            session_time: Duration::from_millis(session),
-            uploads_max: options.within("max_uploads", 1, 48)?,
-            timeout,
+            header_bytes_max: read.header_bytes_max,
+            form_bytes_max: read.form_bytes_max,
+            fields_max: read.fields_max,
+            attachment_bytes_max: read.attachment_bytes_max,
+            connections_max: read.connections_max,
+            streams_max: read.streams_max,
+            sessions_max: read.sessions_max,
+            session_time: read.session_time,
+            uploads_max: read.uploads_max,
+            timeout: read.timeout,
             idle: match idle_ms {
-                0 => timeout,
+                0 => read.timeout,
                 ms => Duration::from_millis(ms),
             },
             ..Limits::default()
         },
-    })
+        ..Settings::default()
+    }
+}
+
+/// Names and passwords of a listener's own users.
+pub(crate) fn users(pairs: Vec<(String, String)>) -> Vec<User> {
+    let user = |(name, password)| User { name, password };
+    pairs.into_iter().map(user).collect()
 }
 
 /// An open listener and what it serves.
@@ -184,7 +73,8 @@ impl Open {
     /// # Errors
     /// The address is in use, or open to others without a login.
     pub(crate) fn new(listen: &Listen, places: &Places, tls: Option<Secure>) -> Result<Self> {
-        let mut settings = settings(&listen.options, listen.idle_ms).map_err(|why| anyhow!(why))?;
+        let read = config::Http::of(&listen.options).map_err(|why| anyhow!(why))?;
+        let mut settings = settings(read, listen.idle_ms);
         settings.tls = tls;
         let limits = &mut settings.limits;
         let number = |many| usize::try_from(many).unwrap_or(usize::MAX);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use quintet_config::http;
 use quintet_host::{Histogram, TIMES, locked};
-use quintet_web::{Clients, Errand, Replied, StreamCounts, TellReply};
+use quintet_http::{Clients, Errand, Replied, StreamCounts, TellReply};
 
-use crate::http;
 use crate::io::Family;
 use crate::metrics::{Point, Spread};
 

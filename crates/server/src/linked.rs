@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quintet_front::line::Splice;
 use quintet_front::{Client, Intake, Stream};
 use quintet_host::locked;
+use quintet_http::{Connected, Linked, Links};
 use quintet_tls::Identity;
-use quintet_web::{Connected, Linked, Links};
 
 use crate::http::LinksByVoice;
 use crate::io::{Arrival, Mail, Origin, Way};

@@ -17,10 +17,6 @@ impl Level {
     }
 }
 
-/// The forms `log_format` takes.
-pub(crate) const FORMATS: &[&str] = &["text", JSON];
-const JSON: &str = "json";
-
 /// Starts logging at a level and in a form of the configuration.
 ///
 /// # Errors
@@ -31,7 +27,7 @@ pub(crate) fn start(level: &str, format: &str) -> Result<Level> {
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
         // An object a line, with the fields beside the message.
-        JSON => lines.json().flatten_event(true).boxed(),
+        "json" => lines.json().flatten_event(true).boxed(),
         _ => lines.with_target(false).with_ansi(colours).boxed(),
     };
     tracing_subscriber::registry()

@@ -6,14 +6,11 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
-mod admin;
 mod again;
 mod audit;
-mod cli;
 mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
-mod config;
 mod control;
 mod crew;
 mod cron;
@@ -60,7 +57,7 @@ fn main() -> std::process::ExitCode {
             let name = args.next().unwrap_or_default();
             let hosts = args.next().unwrap_or_default();
             let ca = args.next().unwrap_or_default();
-            quintet_web::builtin::main(
+            quintet_rq::builtin::main(
                 &name.to_string_lossy(),
                 &hosts.to_string_lossy(),
                 &ca.to_string_lossy(),
@@ -68,7 +65,7 @@ fn main() -> std::process::ExitCode {
         }
         _ => {
             modes::keep_private();
-            cli::run()
+            quintet_cli::run(server::run)
         }
     }
 }

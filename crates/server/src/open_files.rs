@@ -1,6 +1,6 @@
 //! The limit on open files, and how many connections fit it.
 
-use crate::config::{Config, Places};
+use quintet_config::{Config, Places};
 
 /// Raises the number of files this process may open as far as it may.
 pub(crate) fn raise_file_limit() {

@@ -1,9 +1,9 @@
 //! The configuration is read again while the server runs.
 
+use quintet_config::{Listen, load};
 use quintet_host::locked;
 use quintet_types::Principal;
 
-use crate::config::{Listen, load};
 use crate::cron::forgotten;
 use crate::open_files::fit;
 use crate::server::Server;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use quintet_config::http::PORT;
+use quintet_config::{Config, Served};
 use quintet_door::Door;
 use quintet_host::locked;
+use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::Shown;
-use quintet_web::{Elsewhere, Logins};
 
-use crate::config::Config;
 use crate::desk::ServerDoor;
 use crate::http::{self, LinksByVoice};
 use crate::server::Server;
@@ -99,8 +100,14 @@ impl Scripts {
 
     /// The way in for clients of HTTP that come through other nodes.
     pub(crate) fn links(&self) -> LinksByVoice {
-        let http = self.http.as_ref().map(|http| (http::NAME, http.links()));
-        let sqs = self.sqs.as_ref().map(|sqs| (sqs::NAME, sqs.links()));
+        let http = self
+            .http
+            .as_ref()
+            .map(|http| (Served::Http.name(), http.links()));
+        let sqs = self
+            .sqs
+            .as_ref()
+            .map(|sqs| (Served::Sqs.name(), sqs.links()));
         http.into_iter().chain(sqs).collect()
     }
 
@@ -153,14 +160,6 @@ fn queues(config: &Config) -> Vec<QueueConfig> {
     queues
 }
 
-/// The directory of queue scripts.
-pub(crate) fn root(config: &Config) -> PathBuf {
-    match config.script_root.as_str() {
-        "" => config.data.join("rq"),
-        root => PathBuf::from(root),
-    }
-}
-
 /// Looks at the settings of scripts, and for messages RQ itself has left in
 /// their directory.
 ///
@@ -172,9 +171,9 @@ pub(crate) fn check(config: &Config) -> Result<()> {
         ("relay_hosts", &config.relay_hosts),
         ("webhook_hosts", &config.webhook_hosts),
     ] {
-        quintet_web::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
+        quintet_rq::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
     }
-    let root = root(config);
+    let root = config.scripts_dir();
     let unread = quintet_scripts::unread(&root);
     let Some((last, more)) = unread.split_last() else {
         return Ok(());
@@ -208,12 +207,9 @@ const NAMED: usize = 20;
 
 fn options(config: &Config, open: &[http::Open]) -> Options {
     let first = open.first();
-    let root = root(config);
+    let root = config.scripts_dir();
     let host = match config.script_host.as_str() {
-        "" => first.map_or_else(
-            || format!("http://localhost:{}/", http::PORT),
-            http::Open::host,
-        ),
+        "" => first.map_or_else(|| format!("http://localhost:{}/", PORT), http::Open::host),
         host => format!("{}/", host.trim_end_matches('/')),
     };
     // By this name the kernel finds this very program, even if an update has
@@ -246,7 +242,7 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
         })
     });
     options.env.clone_from(&config.script_env);
-    options.port = first.map_or(http::PORT, http::Open::port);
+    options.port = first.map_or(PORT, http::Open::port);
     options.allow_new_queue = open.iter().any(http::Open::allow_new_queue);
     options.limits = Limits {
         run_time: Duration::from_millis(config.script_time_ms),

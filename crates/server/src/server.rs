@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
+use quintet_config::{Address, Config, Given, Places, Served, load};
 use quintet_door::{ByteBudget, Reloads};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy};
 use quintet_log::{DirLock, LogError};
@@ -18,7 +19,6 @@ use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::audit::Audit;
 use crate::cluster::{self, Door, Node, Seat, StepsDown};
-use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::cron::Crons;
@@ -35,7 +35,7 @@ use crate::spans::Tracing;
 use crate::tails::Tails;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
-use crate::{admin, again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
+use crate::{again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -350,25 +350,33 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
     for (number, listen) in config.listen.iter().enumerate() {
         let voice = match listen.served {
             Served::Voice(voice) => voice,
+            Served::Control => &quintet_control::VOICE,
             Served::Http => {
                 let open = http::Open::new(listen, &places, tls.of(number))?;
                 keep(
                     config,
                     &mut doors,
-                    http::NAME,
+                    Served::Http.name(),
                     &listen.address,
                     open.bound(),
                     tls.of(number),
                 )?;
-                addresses.push((http::NAME, open.address().clone()));
+                addresses.push((Served::Http.name(), open.address().clone()));
                 http.push(open);
                 continue;
             }
             Served::Sqs => {
                 let open = sqs::Open::new(listen, &places, tls.of(number))?;
                 let (address, secure) = (&listen.address, tls.of(number));
-                keep(config, &mut doors, sqs::NAME, address, open.bound(), secure)?;
-                addresses.push((sqs::NAME, open.address().clone()));
+                keep(
+                    config,
+                    &mut doors,
+                    Served::Sqs.name(),
+                    address,
+                    open.bound(),
+                    secure,
+                )?;
+                addresses.push((Served::Sqs.name(), open.address().clone()));
                 sqs_open.push(open);
                 continue;
             }
@@ -406,7 +414,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
         });
     }
     if let Some(path) = config.admin_path() {
-        let voice = &admin::VOICE;
+        let voice = &quintet_control::VOICE;
         let opener = (voice.listener)(&quintet_wire::Options::new(voice.options))
             .map_err(|why| anyhow!(why))?;
         let address = Address::Unix(path.clone());
@@ -533,7 +541,7 @@ fn open(
         desk: Desk::default(),
         hooks,
         crons: Crons::new(&config)?,
-        sqs: HttpCounts::beside(&http, sqs::NAME),
+        sqs: HttpCounts::beside(&http, Served::Sqs.name()),
         http,
         control: OnceLock::new(),
         spans,

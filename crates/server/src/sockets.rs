@@ -4,9 +4,9 @@ use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use anyhow::{Context as _, Result};
+use quintet_config::{Address, Config, Listen, Served};
 
 use crate::again;
-use crate::config::{Address, Config, Listen, Served};
 use crate::io::Bound;
 use crate::tls::Tls;
 
@@ -131,7 +131,7 @@ pub(crate) fn restrict(path: &std::path::Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Given, load};
+    use quintet_config::{Given, load};
 
     #[test]
     fn a_default_listener_whose_port_is_taken_is_left_out_and_a_named_one_stays() {

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use quintet_config::Config;
 use quintet_host::Core;
 use quintet_otlp::{Collector, Counts, Exporter, Follower, Source, Spans};
-
-use crate::config::Config;
 
 /// Spans being made and sent.
 pub(crate) struct Tracing {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use quintet_config::{Secrets, print};
 use quintet_door::Exposition;
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, Distribution, TIMES, locked};
@@ -13,7 +14,6 @@ use quintet_types::{
 };
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
-use crate::config::{Secrets, print};
 use crate::io::{Family, VoiceCounts};
 use crate::metrics::{Point, Reading, Spread, Told, samples, text};
 use crate::server::{Listening, Order, Server, TellReload};

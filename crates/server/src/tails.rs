@@ -232,7 +232,7 @@ impl Observer for Watch {
         let mut queues = locked(&self.inner.queues);
         self.inner.end_if_forgotten(&queues);
         if let Some(tail) = queues.get_mut(name) {
-            let at = Ms(crate::trust::wall_ms());
+            let at = Ms(quintet_host::wall_ms());
             tail.add(Happened { at, ..event }, body_of(fact).cloned());
         }
     }
@@ -247,7 +247,7 @@ impl Observer for Watch {
             self.looked = Instant::now();
             self.inner.end_if_forgotten(&queues);
         }
-        let at = Ms(crate::trust::wall_ms());
+        let at = Ms(quintet_host::wall_ms());
         for (queue, event, body) in self.decided.drain(..) {
             let name = self.names.entry(queue).or_insert_with(|| {
                 let name = engine.queue_name(queue);

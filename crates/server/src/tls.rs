@@ -6,10 +6,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use quintet_config::{Config, Listen};
 use quintet_host::locked;
 use quintet_tls::{Acceptor, Secure, Shared, Source};
-
-use crate::config::{Config, Listen};
 
 /// So often it is looked whether files have changed.
 const LOOK: Duration = Duration::from_secs(2);

@@ -3,39 +3,13 @@
 use std::sync::Arc;
 
 use quintet_door::Door;
+use quintet_http::Losses;
 use quintet_types::{
-    Body, Caller, Command, Name, Outcome, Party, QueueSetup, QueueStats, Refusal, StatsOf,
-    StatsReply,
+    Body, Caller, Command, Name, Outcome, QueueSetup, QueueStats, Refusal, StatsOf, StatsReply,
 };
-use quintet_web::Losses;
 use tokio::sync::oneshot;
 
 use crate::fault::{Fault, Shape};
-
-/// A connection's party, which leaves with it.
-pub(crate) struct Guest {
-    door: Arc<dyn Door>,
-    party: Party,
-}
-
-impl Guest {
-    pub(crate) fn new(door: &Arc<dyn Door>) -> Self {
-        Self {
-            door: Arc::clone(door),
-            party: door.enter(Box::new(|_, _| {})),
-        }
-    }
-
-    pub(crate) fn party(&self) -> Party {
-        self.party
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.door.leave(self.party);
-    }
-}
 
 /// The way to the shards for one request.
 #[derive(Clone)]

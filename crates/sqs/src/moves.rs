@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::ask::{Asker, Guest, unexpected};
+use quintet_http::Guest;
+
+use crate::ask::{Asker, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::input::{CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask};
 use crate::names;

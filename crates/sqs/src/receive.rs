@@ -24,7 +24,7 @@ use crate::send::sequence;
 use crate::value::{Value, ValueKind};
 use crate::voice::{Done, Sqs, Visit, stopped};
 use crate::whole::Whole;
-use quintet_web::{Undo, Waits};
+use quintet_http::{Undo, Waits};
 
 /// Messages of an answer at most, as AWS has it.
 const MESSAGES_MAX: i64 = 10;

@@ -1,8 +1,8 @@
 //! What the console tells of a queue that SQS's clients reach, or that they made: which number is
 //! which attribute stands in docs/voices/sqs.md.
 
+use quintet_http::{Called, CalledAs, Elsewhere};
 use quintet_types::{DeadLetter, Name, QueueSetup, QueueStats};
-use quintet_web::{Called, CalledAs, Elsewhere};
 
 use crate::names::{self, Place};
 use crate::queue::{self, OWN};

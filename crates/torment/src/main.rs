@@ -64,6 +64,10 @@ pub(crate) struct Args {
     /// With --cluster: another version of it, by which servers are replaced
     #[arg(long)]
     nats_server_next: Option<PathBuf>,
+    /// With --cluster: each NATS server's store is a file system of its own,
+    /// whose power is cut. Only root may, in a mount namespace of its own
+    #[arg(long)]
+    power: bool,
     /// With --cluster: only kinds of faults whose name contains this
     #[arg(long)]
     only: Option<String>,

@@ -8,8 +8,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use quintet_door::{Door, Exposition};
 
-use crate::app::App;
-use crate::reply::{Problem, plain};
+use quintet_http::{App, Problem, reply::plain};
 
 /// What a request asks for.
 pub(crate) struct Asked {

@@ -10,29 +10,20 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
+use quintet_api::Api;
+use quintet_console as console;
 use quintet_door::{Did, Door, Visit};
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
 use quintet_types::{Command, Outcome, Principal};
 
-use crate::api;
-use crate::app::App;
-use crate::clients::Client;
-use crate::console;
-use crate::gate::{self, DoneTo, Known};
-use crate::guard::{Denied, Guard};
-use crate::heard::heard;
-use crate::held;
-use crate::metrics;
-use crate::paths;
-use crate::payer::Payer;
-use crate::replies::{self, Errand, Replied};
-use crate::reply::{self, Problem, plain};
-use crate::routes;
-use crate::serve::{Answering, Serve};
-use crate::sessions;
-use crate::settings::Settings;
-use crate::visitor::Visitor;
+use crate::{metrics, rights};
+use quintet_http::{
+    Answering, App, Client, Denied, DoneTo, Errand, Guard, Known, Payer, Problem, Replied, Serve,
+    Settings, Visitor, gate, heard, held, paths, replies,
+    reply::{self, plain},
+    sessions,
+};
 
 /// How long `/healthz` waits for the shards.
 const HEALTH_WAIT: Duration = Duration::from_secs(5);
@@ -40,6 +31,7 @@ const HEALTH_WAIT: Duration = Duration::from_secs(5);
 /// What one listener serves, and by which rules.
 pub struct Site {
     app: Arc<App>,
+    api: Arc<Api>,
     guard: Guard,
     door: Arc<dyn Door>,
     router: axum::Router,
@@ -79,14 +71,13 @@ impl Serve for Site {
     }
 
     fn ends(&self) {
-        // Streams would never end by themselves.
-        self.app.events().stop();
+        self.api.stop_events();
     }
 
     fn turn_away(&self, problem: Problem, request: &hyper::Request<Incoming>) -> Response {
         let path = paths::inside(request.uri().path(), &self.settings().relative_root);
         match path.is_some_and(|path| path.starts_with(API)) {
-            true => api::refusal(problem),
+            true => quintet_api::refusal(problem),
             false => problem.into_response(),
         }
     }
@@ -121,14 +112,19 @@ impl Site {
             hosts: settings.hosts.clone(),
             short_hosts: false,
         };
-        let app = Arc::new(App::new(settings, rq));
-        let api = api::Api::new(Arc::clone(&app), Arc::clone(&door));
-        let console = console::router(Arc::clone(&app), Arc::clone(&api));
-        let router = routes::router(Arc::clone(&app))
-            .merge(console)
-            .nest("/api/v1", api::router(api));
+        let app = Arc::new(App::new(settings));
+        let api = Api::new(Arc::clone(&app), Arc::clone(&door));
+        let pages = rq.map_or_else(axum::Router::new, |rq| {
+            quintet_rq::router(Arc::clone(&app), Arc::clone(&rq)).merge(console::router(
+                Arc::clone(&app),
+                Arc::clone(&api),
+                rq,
+            ))
+        });
+        let router = pages.nest("/api/v1", quintet_api::router(Arc::clone(&api)));
         Arc::new(Self {
             app,
+            api,
             guard,
             door,
             router,
@@ -153,7 +149,7 @@ impl Site {
         };
         let response = match routed {
             Ok(response) => response,
-            Err(problem) if of_api => api::refusal(problem),
+            Err(problem) if of_api => quintet_api::refusal(problem),
             Err(problem) => problem.into_response(),
         };
         if let Some(asked) = asked
@@ -257,11 +253,11 @@ impl Site {
             return self.deny(Denied::Login, &path);
         }
         visitor.pace().await?;
-        let looked = visitor.look_at(request.method(), &path);
+        let looked = rights::look_at(&visitor, request.method(), &path);
         // Where nobody logs in it is written down as well, for nobody in particular.
         let known = visitor.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
-        let noted = known.filter(|_| gate::is_administrative(request.method(), &path));
+        let noted = known.filter(|_| rights::is_administrative(request.method(), &path));
         if let (Err(_), Some((who, gate))) = (&looked, &noted) {
             let act = format!("{} {path}", request.method());
             let status = StatusCode::FORBIDDEN.as_u16();
@@ -331,7 +327,9 @@ impl Site {
     fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
         let text = match denied {
             Denied::Address => "your address is not among allowed_ips",
-            Denied::Host if path.starts_with(API) => return Ok(api::wrong_host(WRONG_HOST)),
+            Denied::Host if path.starts_with(API) => {
+                return Ok(quintet_api::wrong_host(WRONG_HOST));
+            }
             Denied::Host => WRONG_HOST,
             Denied::Origin => "a page of another site may not do this",
             Denied::NotNow(why) => {
@@ -341,7 +339,7 @@ impl Site {
                 let needed = Problem::said(StatusCode::UNAUTHORIZED, "a login is needed");
                 let of_api = path.starts_with(API);
                 let mut response = match of_api {
-                    true => api::refusal(needed),
+                    true => quintet_api::refusal(needed),
                     false => needed.into_response(),
                 };
                 let realm = match self.settings().realm.as_str() {

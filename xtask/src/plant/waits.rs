@@ -167,7 +167,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-half-head",
         what: "half of a request's head over HTTP waits at a stop",
         edits: &[(
-            "crates/web/src/serve.rs",
+            "crates/http/src/serve.rs",
             "            () = seat.ends_with(&clients) => {}",
             "            () = seat.ends_with(&clients), if false => {}",
         )],
@@ -177,7 +177,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-makes-way",
         what: "a silent connection over HTTP makes no way",
         edits: &[(
-            "crates/web/src/serve.rs",
+            "crates/http/src/serve.rs",
             "            () = seat.makes_way() => {\n",
             "            () = seat.makes_way(), if false => {\n",
         )],
@@ -187,7 +187,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-poll-client",
         what: "a poll goes on without its client",
         edits: &[(
-            "crates/web/src/clients.rs",
+            "crates/http/src/clients.rs",
             "            () = told(&self.ended) => {}\n            _ = stops",
             "            () = told(&self.ended), if false => {}\n            _ = stops",
         )],
@@ -197,7 +197,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-half-body-client",
         what: "half of a body over HTTP waits without its client",
         edits: &[(
-            "crates/web/src/clients.rs",
+            "crates/http/src/clients.rs",
             "            () = told(&self.ended) => {}\n            _ = stops",
             "            () = told(&self.ended), if false => {}\n            _ = stops",
         )],
@@ -207,7 +207,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-session-stream",
         what: "an event stream outlives its session of the console",
         edits: &[(
-            "crates/web/src/clients.rs",
+            "crates/http/src/clients.rs",
             "\"login ended\", 401, Did::default());\n                client.cut.notify_one();",
             "\"login ended\", 401, Did::default());",
         )],

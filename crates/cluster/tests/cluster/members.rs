@@ -67,6 +67,8 @@ struct App {
     /// The entry that they were last asked of.
     asked_of: Option<Seq>,
     process: Option<Process>,
+    /// What its newest mirror is on.
+    disk: Option<SimDisk>,
 }
 
 impl App {
@@ -226,13 +228,16 @@ impl Run {
         }));
         let seed = self.random.next_u64();
         let mut mirrors = Random::new(seed);
+        let mirrored = Arc::clone(&app);
         let made = Membership {
             stream: Arc::new(Connection {
                 process: process.clone(),
                 link: connection.share(),
             }),
             mirror: Box::new(move || {
-                Ok(Arc::new(SimDisk::new(mirrors.next_u64())) as Arc<dyn Storage>)
+                let disk = SimDisk::new(mirrors.next_u64());
+                lock(&mirrored).disk = Some(disk.clone());
+                Ok(Arc::new(disk) as Arc<dyn Storage>)
             }),
             options: Options {
                 segment_bytes: 64 << 10,

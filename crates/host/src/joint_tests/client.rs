@@ -3,10 +3,12 @@
 use quintet_sim::Random;
 use quintet_sim::history::{Answer, Ask, CallId};
 use quintet_types::{
-    BackTo, Body, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Outcome, Put,
-    Take, Wait, When,
+    BackTo, Body, By, Command, Compound, Effect, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId,
+    Name, Outcome, Put, Take, Wait, When,
 };
 
+/// Bytes of a large body: more than one entry of the stream holds.
+const LARGE: usize = 300_000;
 /// Queues there are; of some in every shard.
 pub(super) const QUEUES: [&str; 3] = ["a", "b", "c"];
 
@@ -31,8 +33,14 @@ pub(super) struct Asked {
 }
 
 impl Client {
-    /// What it asks next; so many times in 20 that is to store this body.
-    pub(super) fn next(&mut self, random: &mut Random, body: u64, puts: u64) -> (u8, Ask, Command) {
+    /// What it asks next; so many times in 20 that is to store this body, which may be `large`.
+    pub(super) fn next(
+        &mut self,
+        random: &mut Random,
+        body: u64,
+        puts: u64,
+        large: bool,
+    ) -> (u8, Ask, Command) {
         if let Some(at) = random.below(3 * self.held.len() as u64 + 2).checked_sub(2)
             && let Some((body, id, queue)) = self.held.get(random.index(self.held.len()))
         {
@@ -47,8 +55,16 @@ impl Client {
         let queue = random.index(QUEUES.len());
         let number = u8::try_from(queue).unwrap_or(u8::MAX);
         if random.chance(puts, 20) {
-            let bytes = 8 + random.index(120);
-            return (number, Ask::Put(body), put(queue, body, bytes));
+            let bytes = match random.below(40) {
+                0 if large => LARGE,
+                _ => 8 + random.index(120),
+            };
+            let put = put(queue, body, bytes);
+            let put = match random.chance(1, 6) {
+                true => hooked(put, body),
+                false => put,
+            };
+            return (number, Ask::Put(body), put);
         }
         let removes = random.chance(1, 4);
         let wait = [Wait::No, Wait::No, Wait::For(random.below(400))][random.index(3)];
@@ -90,7 +106,7 @@ impl Client {
     }
 }
 
-fn number(body: &Body) -> u64 {
+pub(super) fn number(body: &Body) -> u64 {
     let bytes = body.as_small().and_then(|bytes| bytes.first_chunk());
     u64::from_le_bytes(*bytes.expect("a body of ours"))
 }
@@ -98,6 +114,12 @@ fn number(body: &Body) -> u64 {
 fn answer(outcome: &Outcome) -> Answer {
     if let Outcome::Put { id, .. } = outcome {
         Answer::Stored(id.0)
+    } else if let Outcome::Compound {
+        then: Some(outcome),
+        ..
+    } = outcome
+    {
+        answer(outcome)
     } else if let Outcome::Messages(messages) = outcome {
         assert_eq!(messages.len(), 1, "one was asked for");
         Answer::Got(number(&messages[0].body))
@@ -118,8 +140,28 @@ fn put(queue: usize, body: u64, bytes: usize) -> Command {
     Command::Put(Put::new(Name::from(QUEUES[queue]), Body::new(&text)))
 }
 
+/// The same as a hook has it that sets an entry of a table, mostly of another shard.
+fn hooked(put: Command, body: u64) -> Command {
+    let set = Effect::Set {
+        table: Name::from(QUEUES[usize::try_from(body % 3).unwrap_or(0)]),
+        key: vec![u8::try_from(body % 5).unwrap_or(0)].into(),
+        value: Some(body.to_le_bytes().into()),
+        ttl_ms: None,
+    };
+    Command::Compound(Box::new(Compound {
+        guards: Vec::new(),
+        effects: vec![set],
+        then: Some(Box::new(put)),
+    }))
+}
+
 /// A take of one message.
 pub(super) fn take(queue: usize, removes: bool, wait: Wait) -> Command {
+    take_from(QUEUES[queue], removes, wait)
+}
+
+/// A take of one message from a queue of this name.
+pub(super) fn take_from(queue: &str, removes: bool, wait: Wait) -> Command {
     let lease = LeaseAsk {
         owner: LeaseOwner::Connection,
         time: LeaseTime::OwnTtr,
@@ -127,7 +169,7 @@ pub(super) fn take(queue: usize, removes: bool, wait: Wait) -> Command {
         held_max: 0,
     };
     Command::Take(Take {
-        queues: std::iter::once(Name::from(QUEUES[queue])).collect(),
+        queues: std::iter::once(Name::from(queue)).collect(),
         lease: (!removes).then_some(lease),
         wait,
         messages_max: 1,

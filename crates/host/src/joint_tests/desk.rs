@@ -56,6 +56,7 @@ impl Node {
         let Some(serving) = self.host() else {
             return;
         };
+        serving.core.fetch_all();
         self.write(serving);
         self.deliver();
         self.answer(serving);

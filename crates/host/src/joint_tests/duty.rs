@@ -41,7 +41,7 @@ fn membership(node: &Node, ground: &Ground, seed: u64) -> Membership {
             move || Ok(Arc::new(SimDisk::new(mirrors.next_u64())) as Arc<dyn Storage>),
         ),
         options: Options {
-            segment_bytes: 64 << 10,
+            segment_bytes: 1 << 20,
             ..Options::default()
         },
         cluster: CLUSTER,

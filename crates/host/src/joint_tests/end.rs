@@ -15,6 +15,7 @@ impl Run {
     /// Nothing goes wrong any more.
     pub(super) fn heal(&self) {
         self.ground.stream.heal();
+        self.ground.bucket.heal();
         let mut state = locked(&self.state);
         state.calm = true;
         for node in state.nodes.clone() {
@@ -102,6 +103,8 @@ impl Run {
             retired: count(&self.ground.retired),
             voids: oracle.voids as u64,
             compared: oracle.compared as u64,
+            runs: self.ground.bucket.counts()[0] as u64,
+            cut: oracle.cut as u64,
         }
     }
 }

@@ -2,15 +2,19 @@
 //! seats, [`quintet_cluster::StreamLog`], engines and committer are those of the program. Clients
 //! put, take and settle; leaders go, answers are lost, late, doubled or stale, links are cut one
 //! way, processes stand still at any step or are killed, clocks jump, and old segments are purged;
-//! of some seeds the stores of leaders are damaged.
+//! of some seeds the stores of leaders are damaged, messages leave memory for runs, or frames are
+//! longer than an entry. Messages are moved over shards, and some puts set an entry of a table in
+//! the same step, as hooks do.
 //! In the end everything drains, and what clients were told is checked.
 //!
 //! `SEEDS=10000 cargo test -p quintet-host joint` tries more.
 
+mod bucket;
 mod client;
 mod desk;
 mod duty;
 mod end;
+mod moves;
 mod node;
 mod oracle;
 mod run;
@@ -60,6 +64,7 @@ fn what_clients_of_three_nodes_were_told_is_so_whatever_goes_wrong() {
     let total = *locked(&total);
     eprintln!("{seeds:?}: {total:?}");
     assert!(total.purges > 0 && total.compared > 0, "{total:?}");
+    assert!(total.runs > 0 && total.cut > 0, "{total:?}");
 }
 
 /// Some seed finds out that a fence is missing.

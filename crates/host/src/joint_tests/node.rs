@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use quintet_cluster::{Moment, Owned, Status};
+use quintet_cluster::{CachedRuns, Moment, Owned, Status};
 use quintet_log::{LogError, Position, Storage};
 use quintet_sim::Random;
 use quintet_sim::cluster::{Clocks, Link, Process, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
 use quintet_types::{Delivery, Ms, Outcome, WallAhead};
 
+use super::bucket::Bucket;
 use super::oracle::{Oracle, SHARDS, image};
 use crate::clock::ByHand;
+use crate::keep::tests::{everything_leaves, keep};
 use crate::recover::take_seat_at;
 use crate::{Clock, Core, Layout, Need, Owner, Post, Replay, Room, SyncPolicy, Work, locked};
 
@@ -55,6 +57,12 @@ pub(super) struct Ground {
     pub(super) again: AtomicU64,
     /// Segments that were given up.
     pub(super) retired: AtomicU64,
+    /// Where runs are.
+    pub(super) bucket: Arc<Bucket>,
+    /// All that waits leaves memory.
+    pub(super) spills: bool,
+    /// Some bodies are longer than an entry.
+    pub(super) large: bool,
 }
 
 impl Ground {
@@ -90,6 +98,7 @@ pub(super) struct Serving {
     pub(super) core: Core,
     hand: Arc<ByHand>,
     pub(super) epoch: u64,
+    cached: Arc<CachedRuns>,
 }
 
 /// What waits to be answered, and what its threads would know.
@@ -219,7 +228,12 @@ impl Node {
             spares: 0,
             memory: 64 << 20,
         };
-        let runs: Arc<dyn Storage> = Arc::new(SimDisk::new(epoch));
+        let cache: Arc<dyn Storage> = Arc::new(SimDisk::new(epoch));
+        let cached = Arc::new(CachedRuns::new(
+            cache,
+            Arc::<Bucket>::clone(&self.ground.bucket),
+        ));
+        let runs: Arc<dyn Storage> = Arc::<CachedRuns>::clone(&cached);
         let hand = Arc::new(ByHand::default());
         self.set(&hand);
         let lead_ms = lead_ms.filter(|_| self.ground.without != Without::Time);
@@ -233,7 +247,15 @@ impl Node {
         let room = Room::new("/".into(), SEGMENT);
         let owner = Box::new(StepsDown(self.process.clone()));
         let core = Core::new(opened, SyncPolicy::Always, mail, room, owner);
-        let serving = Serving { core, hand, epoch };
+        if self.ground.spills {
+            everything_leaves(&core);
+        }
+        let serving = Serving {
+            core,
+            hand,
+            epoch,
+            cached,
+        };
         self.set(&serving.hand);
         locked(&self.desk).ahead = serving.core.clock.ahead();
         assert!(self.serving.set(serving).is_ok(), "it owns once");
@@ -272,11 +294,13 @@ impl Node {
         self.soon(TIMER, Self::timer);
     }
 
-    /// The maintenance thread. Now and then the log is longer than it may be.
+    /// The maintenance thread. Now and then the log is longer than it may be. Then the keeper thread
+    /// and the one that clears the bucket: both wait for acknowledgements, one at a time.
     fn upkeep(&self) {
-        let (long, pause) = {
+        let (long, pause, rewrites) = {
             let random = &mut locked(&self.desk).random;
-            (random.chance(1, 4), random.below(1_500))
+            let long = random.chance(1, 4);
+            (long, random.below(1_500), random.chance(1, 3))
         };
         if let Some(serving) = self.host() {
             let before = serving.core.counts.retired.load(Ordering::Relaxed);
@@ -287,6 +311,12 @@ impl Node {
             self.ground
                 .retired
                 .fetch_add(after - before, Ordering::Relaxed);
+            if self.ground.spills {
+                keep(&serving.core, rewrites);
+                let core = &serving.core;
+                let cleared = serving.cached.clear(&|run| core.is_left_over(run));
+                cleared.expect("a bucket in memory");
+            }
         }
         self.soon(Duration::from_millis(200 + pause), Self::upkeep);
     }

@@ -66,6 +66,8 @@ pub(super) struct Oracle {
     pub(super) compared: usize,
     /// Entries that came too late.
     pub(super) voids: usize,
+    /// Entries that are a part of a frame, but the last of each.
+    pub(super) cut: usize,
 }
 
 impl Oracle {
@@ -79,6 +81,7 @@ impl Oracle {
             owners: BTreeMap::new(),
             compared: 0,
             voids: 0,
+            cut: 0,
         }
     }
 
@@ -101,6 +104,7 @@ impl Oracle {
             let read = read.unwrap_or_else(|refused| panic!("entry {seq}: {refused}"));
             assert_eq!(falls, read == Read::Void, "entry {seq}");
             self.voids += usize::from(falls);
+            self.cut += usize::from(read == Read::Part);
             let of = match read {
                 Read::Frame(frame) => Some(frame.reign.is_none().then_some(frame.view.stamp.epoch)),
                 Read::Part | Read::Padding | Read::Void => None,

@@ -9,7 +9,9 @@ use quintet_cluster::{Moment, World as _};
 use quintet_sim::Random;
 use quintet_sim::cluster::{Clocks, Faults, SimStream, SimWorld};
 use quintet_sim::history::History;
+use quintet_types::MessageId;
 
+use super::bucket::Bucket;
 use super::client::Client;
 use super::duty;
 use super::node::{Ground, Node, Without};
@@ -39,6 +41,10 @@ pub(super) struct Seen {
     pub(super) retired: u64,
     pub(super) voids: u64,
     pub(super) compared: u64,
+    /// Runs that were stored.
+    pub(super) runs: u64,
+    /// Entries that are a part of a frame.
+    pub(super) cut: u64,
 }
 
 impl Seen {
@@ -52,7 +58,22 @@ impl Seen {
         self.retired += other.retired;
         self.voids += other.voids;
         self.compared += other.compared;
+        self.runs += other.runs;
+        self.cut += other.cut;
     }
+}
+
+/// A message of a queue that nobody takes from, and what became of it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Moved {
+    /// Which of two queues it was put into.
+    pub(super) from: usize,
+    /// Its id, once it is acknowledged.
+    pub(super) id: Option<MessageId>,
+    /// A move to the other queue was asked for.
+    pub(super) asked: bool,
+    /// That move was acknowledged.
+    pub(super) moved: bool,
 }
 
 pub(super) struct Run {
@@ -73,6 +94,8 @@ pub(super) struct State {
     pub(super) open: BTreeMap<u64, u64>,
     /// Messages that are there, as far as clients know.
     pub(super) there: BTreeSet<u64>,
+    /// Messages that are moved, by body.
+    pub(super) moves: BTreeMap<u64, Moved>,
     pub(super) number: u64,
     pub(super) calm: bool,
     /// Until then clients ask nothing.
@@ -135,6 +158,10 @@ impl Run {
             newest: AtomicU64::new(0),
             again: AtomicU64::new(0),
             retired: AtomicU64::new(0),
+            bucket: Arc::new(Bucket::new(random.next_u64(), !calm)),
+            // Of every third messages leave memory, and of some of the others bodies are large.
+            spills: seed % 3 == 1 && !calm,
+            large: seed % 15 == 5 && !calm,
             world: world.clone(),
         });
         // With these a takeover takes longer than a lease, by the slowest and the fastest clock.
@@ -161,6 +188,7 @@ impl Run {
                 history: History::default(),
                 open: BTreeMap::new(),
                 there: BTreeSet::new(),
+                moves: BTreeMap::new(),
                 number: 0,
                 calm,
                 lull: Moment::ZERO,
@@ -297,6 +325,7 @@ impl Run {
             });
         }
         let [least, most] = TROUBLE.map(Duration::from_secs);
+        self.after(Duration::ZERO, Self::mover);
         // The first owner is there soon.
         self.pass(5);
         self.fault();
@@ -310,6 +339,7 @@ impl Run {
         locked(&self.state).still = true;
         self.pass(15);
         self.drain();
+        self.drain_moves();
         self.pass(3);
         self.settled();
         self.seen(troubled)

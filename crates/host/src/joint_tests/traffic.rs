@@ -53,7 +53,9 @@ impl Run {
             _ => 1,
         };
         let body = state.next();
-        let (queue, ask, command) = state.clients[number].next(&mut state.random, body, chance);
+        let large = self.ground.large;
+        let (queue, ask, command) =
+            state.clients[number].next(&mut state.random, body, chance, large);
         let call = state.history.asked(connection, queue, ask);
         let patience = 5 + state.random.below(40);
         state.clients[number].asks(call, queue, ask, patience);
@@ -101,6 +103,28 @@ impl Run {
                 .later(move || node.ask(connection, command, Box::new(told)));
         };
         self.ground.world.plan(Duration::from_micros(there), arrive);
+    }
+
+    /// Asks as a client of its own, and tells what came of it.
+    pub(super) fn submit(
+        &self,
+        node: &Arc<Node>,
+        party: u64,
+        command: Command,
+        told: impl FnOnce(&Self, &Outcome) + Send + 'static,
+    ) {
+        let run = Weak::clone(&self.itself);
+        let told = move |outcome: Outcome, _| {
+            if let Some(run) = run.upgrade() {
+                run.after(Duration::ZERO, move |run| told(run, &outcome));
+            }
+        };
+        let to = Arc::clone(node);
+        self.ground.world.plan(Duration::ZERO, move || {
+            let node = Arc::clone(&to);
+            to.process
+                .later(move || node.ask(party, command, Box::new(told)));
+        });
     }
 
     fn answered(&self, number: usize, call: CallId, outcome: &Outcome, epoch: u64) {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_log::Storage;
-use quintet_log::run::list_runs;
+use quintet_log::run::{RunName, RunOptions, RunWriter, list_runs};
+use quintet_log::{LocalLog, Options, ReplayFrame, Storage};
 use quintet_sim::Random;
 use quintet_sim::disk::{Fault, Keep, SimDisk};
 use quintet_types::{
@@ -21,7 +21,7 @@ use super::Budget;
 use crate::commit::Ending;
 use crate::recover::{Layout, open_on};
 use crate::{
-    Access, Core, Decided, Need, Owner, Panics, Post, Room, SyncPolicy, Trail, Work, locked,
+    Access, Core, Decided, Need, Owner, Panics, Post, Replay, Room, SyncPolicy, Trail, Work, locked,
 };
 
 pub(crate) const SEGMENT: u64 = 32 << 10;
@@ -82,7 +82,12 @@ pub(crate) fn open_owned(
     let mail: Vec<Arc<dyn Post>> = vec![Arc::new(Kept::default())];
     let room = Room::new("/".into(), SEGMENT);
     let core = Core::new(opened, SyncPolicy::Always, mail, room, owner);
-    // Everything is over this budget.
+    everything_leaves(&core);
+    core
+}
+
+/// Everything is over the budget from now on.
+pub(crate) fn everything_leaves(core: &Core) {
     *locked(&core.runs.budget) = Budget {
         high: 0,
         low: 0,
@@ -92,7 +97,18 @@ pub(crate) fn open_owned(
         slack: 0,
         runs: 3,
     };
-    core
+}
+
+/// A turn of the keeper thread.
+pub(crate) fn keep(core: &Core, rewrites: bool) {
+    let never = AtomicBool::new(false);
+    for shard in 0..core.shards.len() {
+        core.relieve(shard, &never);
+    }
+    core.bury_runs();
+    if rewrites {
+        (0..core.shards.len()).for_each(|shard| core.rewrite_thin(shard, &never));
+    }
 }
 
 /// Asks, reads what runs it needs, and waits until the answer is durable.
@@ -426,6 +442,79 @@ fn a_run_of_before_the_start_takes_no_other_one_s_file() {
         }
         core.bury_runs();
     }
+}
+
+/// A log and its runs, of a queue whose messages have left memory.
+fn with_runs() -> (SimDisk, RunName) {
+    let disk = SimDisk::new(1);
+    let core = open(&disk);
+    for number in 0..100 {
+        ask(&core, put(number, 100));
+    }
+    core.relieve(0, &AtomicBool::new(false));
+    make_durable(&core);
+    drop(core);
+    let run = list_runs(&disk).expect("listed")[0];
+    (disk.fork(), run)
+}
+
+/// Why the log is not taken over.
+fn refused(disk: &SimDisk) -> String {
+    let layout = Layout {
+        shards: 1,
+        segment_bytes: SEGMENT,
+        spares: 0,
+        memory: 32 << 20,
+    };
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let opened = open_on(&storage, &layout, &Settings::default());
+    let error = opened.err().expect("it does not begin");
+    format!("{error:#}")
+}
+
+#[test]
+fn a_log_does_not_begin_where_a_run_it_names_is_missing_or_another() {
+    let (disk, run) = with_runs();
+    disk.remove(&run.to_string()).expect("removed");
+    let why = refused(&disk);
+    assert!(why.contains(&run.to_string()), "{why}");
+
+    let (disk, run) = with_runs();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    disk.remove(&run.to_string()).expect("removed");
+    let mut other = RunWriter::create(storage, run, RunOptions::default()).expect("created");
+    other.lane(b"lane").expect("a lane");
+    other.push(7, None, b"payload").expect("an entry");
+    other.finish().expect("finished");
+    let why = refused(&disk);
+    let named = format!("{run} is not the run that the log names");
+    assert!(why.contains(&named), "{why}");
+    assert!(why.contains("living messages"), "{why}");
+}
+
+#[test]
+fn snapshots_name_the_runs_that_replay_has() {
+    let (mut segments, mut others) = (0, Vec::new());
+    for seed in 0..12 {
+        let disk = SimDisk::new(seed);
+        load(&disk, seed, &mut Known::default());
+        let mut replay = Replay::new(1, &Settings::default()).expect("few shards");
+        let disk: Arc<dyn Storage> = Arc::new(disk.fork());
+        let mut each = |frame: ReplayFrame<'_>| {
+            segments += u64::from(frame.first_in_segment);
+            replay.apply(&frame)?;
+            // Of messages before the first segment replay knows too little.
+            others.extend(
+                replay
+                    .take_contradiction()
+                    .filter(|why| !why.starts_with("queue")),
+            );
+            Ok(())
+        };
+        LocalLog::open(disk, Options::default(), &mut each).expect("it opens");
+    }
+    assert_eq!(others, [""; 0]);
+    assert!(segments > 24, "{segments}");
 }
 
 /// The thread that retires segments puts a run in force, block by block, while

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use quintet_cluster::Seq;
 use quintet_host::locked;
-
-use super::stores;
+use quintet_nodes::stores;
 
 /// How long an answer counts.
 const COUNTS: Duration = Duration::from_secs(2);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::ClusterId;
+use quintet_config::{Address, Cluster, Config};
 use quintet_front::tls::{Files, LinkTls};
 use quintet_front::{Door, Front, Node as Asked, Owners, Settings, Socket, watch};
 use quintet_host::locked;
+use quintet_nodes::NODE_SOCKET;
 
-use super::NODE_SOCKET;
 use crate::again;
-use crate::config::{Address, Cluster, Config};
 use crate::http::LinksByVoice;
 use crate::io::Bound;
 use crate::linked::Linking;

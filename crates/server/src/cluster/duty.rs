@@ -7,13 +7,13 @@ use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
 use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
+use quintet_nodes::mirror::Mirrors;
 use quintet_types::Settings;
 
 use crate::server::{Order, Server};
 
 use super::copies::Copies;
 use super::lags::Lags;
-use super::mirror::Mirrors;
 use super::runs::Runs;
 use super::{Serving, say, step_down};
 
@@ -142,7 +142,7 @@ impl Duty for Work {
     }
 
     fn look(&mut self, state: &Replay) {
-        self.told.runs.want(state.needed_runs());
+        self.told.runs.look(state);
     }
 
     fn own(&mut self, owned: Owned<Replay>) {

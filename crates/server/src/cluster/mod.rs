@@ -1,24 +1,15 @@
 //! A server that is a node of a cluster: what it checks before, how it follows the log, and how it
 //! becomes the owner, or stops being it.
 
-mod checks;
 mod copies;
-mod detach;
 pub(crate) mod doors;
 mod duty;
-mod files;
-mod fill;
 mod lags;
 mod leave;
-mod mirror;
 mod numbers;
 mod orders;
-mod registry;
-mod report;
 mod runs;
 mod seen;
-mod source;
-mod stores;
 mod teller;
 mod upkeep;
 
@@ -30,34 +21,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, Timing, Writer};
+use quintet_config::Config;
 use quintet_front::{Owners, watch};
 use quintet_host::{Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
+use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
 
 use crate::again;
 use crate::audit::Audit;
-use crate::config::Config;
 use crate::http::LinksByVoice;
 use crate::quotas::Quotas;
 use crate::server::{Order, Server};
 use copies::Copies;
 use doors::Doors;
 use duty::{Told, Work};
-use files::Files;
 use runs::Runs;
 use teller::Teller;
 
 pub(crate) use quintet_front::Door;
-
-pub(crate) use detach::{detach, doubt, finish, is_unfinished};
-pub(crate) use fill::{Fill, ahead, fill};
-pub(crate) use orders::{DRAIN, Fault, Heir, MOVE, REPORT_OF, Reply, UNDRAIN};
-pub(crate) use report::{ClusterReport, NodeReport};
-pub(crate) use source::{Found, Source};
-
-/// Where a node answers tools on its own machine, in its data directory.
-pub(crate) const NODE_SOCKET: &str = "node.sock";
 
 /// Pause between two tries to reach the servers.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -70,7 +52,7 @@ const TELL: Duration = Duration::from_secs(30);
 const ELECTION: Duration = Duration::from_secs(12);
 
 /// How long things take.
-fn timing(cluster: &crate::config::Cluster) -> Timing {
+fn timing(cluster: &quintet_config::Cluster) -> Timing {
     Timing {
         beat: Duration::from_millis(cluster.beat_ms),
         lease: Duration::from_millis(cluster.lease_ms),
@@ -93,7 +75,7 @@ pub(crate) struct Node {
     /// Nodes that are, as far as this one knows.
     drained_nodes: AtomicU64,
     /// The cluster as this node saw it last, while it owned.
-    seen: Mutex<Option<report::ClusterReport>>,
+    seen: Mutex<Option<ClusterReport>>,
     /// Has it looked after at once.
     nudges: Mutex<Sender<()>>,
     /// A farewell waits so long for its acknowledgement.
@@ -298,14 +280,14 @@ pub(crate) fn follow(
         }
     };
     registry::renew(&stream, cluster, &ourselves)?;
-    source::tell_shards(&config.data, config.shards)?;
+    tell_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let objects = until(inbox, || stream.runs(replicas, &cluster.placement_tags))?;
     let Some(objects) = objects else {
         return Ok(None);
     };
-    let runs = Runs::open(&config.data, objects)?;
+    let runs = Runs::open(&config.data, Arc::new(objects))?;
     let attached = until(inbox, || stream.files(replicas, &cluster.placement_tags))?;
     let Some(attached) = attached else {
         return Ok(None);

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use quintet_host::locked;
+use quintet_nodes::stores::BucketCopy;
 
 use super::Node;
-use super::report::{ClusterReport, NodeReport};
-use super::stores::BucketCopy;
 use crate::metrics::{ClusterNumbers, NodeNumbers};
+use quintet_nodes::{ClusterReport, Heard, NodeReport};
 
 impl Node {
     /// How it stands, and how the others did when it looked last.
@@ -59,7 +59,7 @@ fn of_all(numbers: &mut ClusterNumbers, seen: &ClusterReport) {
     numbers.nodes = seen.nodes.iter().map(of_node).collect();
 }
 
-fn of_node(heard: &super::report::Heard) -> NodeNumbers {
+fn of_node(heard: &Heard) -> NodeNumbers {
     let node = heard.node.clone();
     let Some(report) = &heard.report else {
         return NodeNumbers {
@@ -85,8 +85,8 @@ fn of_node(heard: &super::report::Heard) -> NodeNumbers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{GroupReport, Heard, StreamReport};
     use super::*;
+    use quintet_nodes::{GroupReport, StreamReport};
 
     #[test]
     fn a_node_that_does_not_answer_has_no_lag_and_is_told_of() {

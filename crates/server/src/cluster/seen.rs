@@ -1,15 +1,14 @@
 //! The cluster for those who look at it through this server: the console.
 
 use quintet_door::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
+use quintet_nodes::{ClusterReport, DRAIN, GroupReport, Heard, MOVE, Reply, UNDRAIN};
 
 use super::Node;
-use super::orders::{DRAIN, MOVE, Reply, UNDRAIN};
-use super::report::{ClusterReport, GroupReport, Heard};
 
 impl Node {
     /// The cluster as this node sees it; asks the others.
     pub(crate) fn seen(&self) -> Option<ClusterSeen> {
-        Some(self.teller.get()?.upgrade()?.report_now().into())
+        Some(cluster_seen(self.teller.get()?.upgrade()?.report_now()))
     }
 
     /// Has a node own, or own nothing; answers what came of it.
@@ -37,70 +36,64 @@ impl Node {
     }
 }
 
-impl From<ClusterReport> for ClusterSeen {
-    fn from(report: ClusterReport) -> Self {
-        let verdict = report.verdict();
-        Self {
-            serves: verdict.serves,
-            survives: verdict.survives,
-            verdict: verdict.text().to_owned(),
-            notes: verdict.notes,
-            cluster: report.cluster,
-            told_by: report.told_by,
-            nodes: report.nodes.into_iter().map(NodeSeen::from).collect(),
-            logs: report.groups.into_iter().map(LogSeen::from).collect(),
-        }
+fn cluster_seen(report: ClusterReport) -> ClusterSeen {
+    let verdict = report.verdict();
+    ClusterSeen {
+        serves: verdict.serves,
+        survives: verdict.survives,
+        verdict: verdict.text().to_owned(),
+        notes: verdict.notes,
+        cluster: report.cluster,
+        told_by: report.told_by,
+        nodes: report.nodes.into_iter().map(node_seen).collect(),
+        logs: report.groups.into_iter().map(log_seen).collect(),
     }
 }
 
-impl From<Heard> for NodeSeen {
-    fn from(heard: Heard) -> Self {
-        let Some(report) = heard.report else {
-            return Self {
-                node: heard.node,
-                address: heard.address,
-                silent: Some(heard.silent.unwrap_or_else(|| "no answer".to_owned())),
-                ..Self::default()
-            };
-        };
-        Self {
+fn node_seen(heard: Heard) -> NodeSeen {
+    let Some(report) = heard.report else {
+        return NodeSeen {
             node: heard.node,
             address: heard.address,
-            silent: None,
-            owns: report.is_owner(),
-            ready: report.is_ready_standby(),
-            since_ms: report.since_ms,
-            epoch: report.epoch,
-            drained: report.drained,
-            lag_entries: report.lag_entries,
-            p99_ms: report.lag_p99_ms.or(report.ack_p99_ms),
-            runs_missing: report.runs_missing,
-            version: report.version,
-            role: report.role,
-        }
+            silent: Some(heard.silent.unwrap_or_else(|| "no answer".to_owned())),
+            ..NodeSeen::default()
+        };
+    };
+    NodeSeen {
+        node: heard.node,
+        address: heard.address,
+        silent: None,
+        owns: report.is_owner(),
+        ready: report.is_ready_standby(),
+        since_ms: report.since_ms,
+        epoch: report.epoch,
+        drained: report.drained,
+        lag_entries: report.lag_entries,
+        p99_ms: report.lag_p99_ms.or(report.ack_p99_ms),
+        runs_missing: report.runs_missing,
+        version: report.version,
+        role: report.role,
     }
 }
 
-impl From<GroupReport> for LogSeen {
-    fn from(group: GroupReport) -> Self {
-        let Some(stream) = group.stream else {
-            return Self {
-                group: group.group,
-                silent: Some(group.silent.unwrap_or_else(|| "no answer".to_owned())),
-                ..Self::default()
-            };
-        };
-        let leader = stream.leader.map(|server| (server, "leader".to_owned()));
-        let replicas = stream.replicas.into_iter();
-        let replicas = replicas.map(|replica| (replica.server.clone(), replica.text()));
-        Self {
+fn log_seen(group: GroupReport) -> LogSeen {
+    let Some(stream) = group.stream else {
+        return LogSeen {
             group: group.group,
-            silent: None,
-            stream: stream.name,
-            first: stream.first,
-            last: stream.last,
-            bytes: stream.bytes,
-            servers: leader.into_iter().chain(replicas).collect(),
-        }
+            silent: Some(group.silent.unwrap_or_else(|| "no answer".to_owned())),
+            ..LogSeen::default()
+        };
+    };
+    let leader = stream.leader.map(|server| (server, "leader".to_owned()));
+    let replicas = stream.replicas.into_iter();
+    let replicas = replicas.map(|replica| (replica.server.clone(), replica.text()));
+    LogSeen {
+        group: group.group,
+        silent: None,
+        stream: stream.name,
+        first: stream.first,
+        last: stream.last,
+        bytes: stream.bytes,
+        servers: leader.into_iter().chain(replicas).collect(),
     }
 }

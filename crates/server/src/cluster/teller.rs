@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use quintet_cluster::entry::Entry;
 use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
+use quintet_config::Cluster;
 use quintet_front::line::Question;
 use quintet_front::{Held, Hint, Node as Asked, Settings, ask_node};
 use quintet_jetstream::JetStream;
+use quintet_nodes::{
+    ClusterReport, GroupReport, Heard, NodeReport, REPORT, Replica, StreamReport, registry, stores,
+};
 use serde::Serialize;
 
 use super::Node;
-use super::orders::REPORT;
-use super::registry;
-use super::report::{ClusterReport, GroupReport, Heard, NodeReport, Replica, StreamReport};
-use super::stores;
 use crate::audit::Audit;
-use crate::config::Cluster;
 use crate::quotas::Quotas;
 
 /// Everything about this node that is told.

@@ -9,11 +9,10 @@ use anyhow::{Context as _, Result};
 use quintet_cluster::{Acks, Role};
 use quintet_host::locked;
 use quintet_jetstream::{Error, Peers};
+use quintet_nodes::{ClusterReport, registry};
 
-use super::registry;
-use super::report::ClusterReport;
-use super::stores::Store;
 use super::teller::Teller;
+use quintet_nodes::stores::Store;
 
 /// It is seen to so often, and whenever somebody asks.
 const EVERY: Duration = Duration::from_secs(10);
@@ -168,7 +167,7 @@ impl Drop for Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::report::{GroupReport, Heard, NodeReport, StreamReport};
+    use quintet_nodes::{GroupReport, Heard, NodeReport, StreamReport};
 
     #[test]
     fn the_lead_moves_to_no_server_that_a_node_distrusts() {

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use quintet_config::CronJob;
 use quintet_door::{CronAct, CronDone, CronNo, TellCron, TellCrons, Visit};
 use quintet_host::locked;
 use quintet_types::{Ms, Refusal};
 
 use super::{Crons, Order};
-use crate::config::CronJob;
 use crate::server::Server;
 
 /// Orders that wait at most; more are refused.

@@ -13,11 +13,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow};
+use quintet_config::{Config, CronJob};
 use quintet_door::{CronAct, CronSeen, LastRun, TellCron, TellCrons};
 use quintet_host::{Signal, locked};
 use quintet_types::Ms;
 
-use crate::config::{Config, CronJob};
 use crate::metrics::Point;
 use plan::{Mark, When};
 

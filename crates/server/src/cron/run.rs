@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
+use quintet_config::CronJob;
 use quintet_door::Visit;
 use quintet_host::locked;
 use quintet_types::{
@@ -14,7 +15,6 @@ use quintet_types::{
 
 use super::plan::{Look, Mark};
 use super::{Known, forgotten, when};
-use crate::config::CronJob;
 use crate::desk::ServerDoor;
 use crate::server::{Ends, Server};
 

@@ -135,7 +135,7 @@ impl Server {
         }
         if let HostAsk::Crons = ask {
             let tell = move |crons: Vec<CronSeen>| {
-                let crons: Vec<_> = crons.into_iter().map(quintet_web::Cron::from).collect();
+                let crons: Vec<_> = crons.into_iter().map(quintet_api::Cron::from).collect();
                 let text = serde_json::to_string(&crons).map_err(|error| error.to_string());
                 mailbox.leave(Mail::Told(party, text));
             };

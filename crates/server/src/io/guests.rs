@@ -5,11 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use quintet_config::RESERVE;
 use quintet_host::locked;
 use quintet_types::Ms;
 use quintet_wire::{Worker, WorkerAsk, Workers};
-
-use crate::config::RESERVE;
 
 /// Where a connection comes from: an address, or a unix socket's listener.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

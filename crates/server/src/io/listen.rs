@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
+use quintet_config::Address;
 use rustix::net::sockopt;
 
 use super::Stream;
 use crate::again::{self, Handed};
-use crate::config::Address;
 use crate::modes;
 
 /// Connections that may wait to be accepted; the system may allow fewer. The

@@ -16,7 +16,8 @@ use super::mail::{Arrival, Mail, Way};
 use super::thread::IoThread;
 use crate::hooks::Runner;
 use crate::server::Server;
-use crate::trust::{Begun, Comes, Told, wall_ms};
+use crate::trust::{Begun, Comes, Told};
+use quintet_host::wall_ms;
 
 /// How often is looked whether logins have ended.
 const LOOK: Duration = Duration::from_millis(500);

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use quintet_http::Connected;
 use quintet_tls::{Identity, Scratch, ServerChannel};
-use quintet_web::Connected;
 
 /// Reads of what nobody wants any more, at most.
 const DRAIN_READS: usize = 16;

@@ -2,8 +2,9 @@
 
 use std::net::Ipv4Addr;
 
+use quintet_config::from_text;
+
 use super::*;
-use crate::config::from_text;
 
 fn quotas(text: &str) -> Quotas {
     let config = from_text(text).expect("read");

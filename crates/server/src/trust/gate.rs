@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use quintet_door::{Did, Share};
+use quintet_http::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
 use quintet_types::{Name, Principal, Verb};
-use quintet_web::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
 use quintet_wire::LoginRefused;
 
 use super::login::{Begun, Comes, Told};
@@ -88,7 +88,7 @@ impl Gate for HttpGate {
         // One of the listener's own, unless a [[user]] has the name.
         let own = std::str::from_utf8(name).ok();
         let own = own.filter(|name| !server.trust.table().has_user(name));
-        let own = own.is_some_and(|_| quintet_web::is_one_of(&self.users, name, secret));
+        let own = own.is_some_and(|_| quintet_http::is_one_of(&self.users, name, secret));
         // Called in one way or the other, and once.
         let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
         let later = Arc::clone(&tell);

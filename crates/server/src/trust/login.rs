@@ -13,8 +13,8 @@ use quintet_trust::{Claim, Fits, Password, Throttle, proof_of_password};
 use quintet_types::Principal;
 use quintet_wire::LoginRefused;
 
-use super::{random, wall_ms};
 use crate::server::Server;
+use quintet_host::{random, wall_ms};
 
 /// Bytes of a name that are written down.
 const NAME_SHOWN: usize = 128;

@@ -5,16 +5,14 @@ mod login;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
-use quintet_host::{Core, locked};
+use quintet_config::{Address, Config, Listen, Served, http, open_to_all, sqs};
+use quintet_host::{Core, locked, wall_ms};
 use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
 use quintet_types::{Name, Permits, Principal, Verb};
 
-use crate::config::{Address, Config, Listen, Served, open_to_all};
 use crate::quotas::Quotas;
-use crate::{http, sqs};
 
 use quintet_wire::Logins;
 
@@ -179,29 +177,6 @@ impl Trust {
     }
 }
 
-/// What the wall clock shows, ms: tokens end, and failures are forgotten, by it.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
-}
-
-/// So many random bytes of the system's.
-///
-/// # Errors
-/// It has none.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
-            .map_err(|error| anyhow!("the system has no random numbers: {error}"))?;
-    }
-    Ok(bytes)
-}
-
 fn read(
     config: &Config,
     path: Option<&std::path::Path>,
@@ -211,7 +186,7 @@ fn read(
     if config
         .users
         .iter()
-        .any(crate::config::UserTable::has_hashes)
+        .any(quintet_config::UserTable::has_hashes)
     {
         wrong.extend(path.and_then(open_to_all));
     }
@@ -282,7 +257,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let shorthand = match listen.served {
         Served::Http => "give users = \"NAME:PASSWORD\", ",
         Served::Sqs => "give users = \"KEYID:SECRET\", ",
-        Served::Voice(_) => "",
+        Served::Voice(_) | Served::Control => "",
     };
     Some(format!(
         "{voice} on {at} would let anybody who reaches it put, take and delete messages: {login}\
@@ -295,7 +270,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Given, load};
+    use quintet_config::{Given, load};
 
     fn config(text: &str) -> Config {
         let dir = tempfile::tempdir().expect("a folder");

@@ -346,3 +346,33 @@ fn a_lease_of_sqs_names_the_client_that_received() {
     assert_eq!(lease["worker"], "Boto3/1.40 \"x\"", "{lease}");
     assert_eq!(lease["voice"], "sqs", "{lease}");
 }
+
+/// A connection has one party, under which its first taker is known.
+#[test]
+fn workers_that_share_a_connection_are_told_apart() {
+    let server = start();
+    put(&server, "jobs", 3);
+    let mut client = server.client_of("http");
+    for worker in ["first", "second", "first"] {
+        let body = json!({"worker": worker}).to_string();
+        let head = format!(
+            "POST /api/v1/queues/jobs/reserve HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        client.send(format!("{head}{body}").as_bytes());
+        let head = text(&client.until(b"\r\n\r\n")).to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        let len = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        client.exact(len.expect("a length").trim().parse().expect("a number"));
+    }
+    let (_, page) = api(&server, "GET /queues/jobs/leases", "", &json!({}));
+    let leases = page["leases"].as_array().expect("a list").iter();
+    let workers: Vec<&Value> = leases.map(|lease| &lease["worker"]).collect();
+    assert_eq!(workers, ["first", "second", "first"]);
+    // All of them are still the workers' when the connection is over.
+    drop(client);
+    assert_eq!(ready(&server, "jobs"), 0);
+}

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quintet_door::Door;
+use quintet_http::{Settings, Socket, Web};
 use quintet_sim::door::SimDoor;
 use quintet_sqs::{Keys, Options, Secrets, Sqs};
 use quintet_types::{Ms, QueueSettings, Settings as EngineSettings};
-use quintet_web::{Settings, Socket, Web};
 use serde_json::Value;
 
 /// Longer than anything here takes on a busy machine.

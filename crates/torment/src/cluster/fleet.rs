@@ -16,7 +16,9 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use super::links::Links;
+use super::stores::Disk;
 use super::{COUNT, SHORT};
+use crate::Args;
 use crate::ledger::VOICES;
 use crate::server::{Era, PATIENCE, listeners, pid_of};
 use crate::voices::{Addresses, CONTROL};
@@ -173,19 +175,18 @@ pub(super) struct Fleet {
     pub(super) links: Links,
     /// Each node's wall clock, among others.
     pub(super) faults: Vec<Arc<Faults>>,
-    /// Where servers take clients.
+    /// Where servers take clients, and where they tell how they are.
     ports: Vec<u16>,
+    monitors: Vec<u16>,
     folder: PathBuf,
+    /// The servers' stores, where their power can be cut. Behind the processes that use them.
+    pub(super) disks: Vec<Disk>,
 }
 
 impl Fleet {
-    /// Starts all in `era`'s folder; `build` is for the library of faults.
-    pub(super) fn start(
-        quintet: &Path,
-        nats_server: &Path,
-        era: &Era,
-        build: &Path,
-    ) -> Result<Self> {
+    /// Starts all in `era`'s folder. `power`: each server's store is a file system of its own.
+    pub(super) fn start(args: &Args, era: &Era, power: bool) -> Result<Self> {
+        let (quintet, build) = (&args.quintet, &args.scratch);
         let folder = era.folder().to_owned();
         // Ports are no matter of the seed: others have theirs.
         let time = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
@@ -196,6 +197,7 @@ impl Fleet {
         let mut three = || (0..COUNT).map(|_| ports.another()).collect::<Result<_>>();
         let (clients, routes, joints): (Vec<u16>, Vec<u16>, Vec<u16>) =
             (three()?, three()?, three()?);
+        let monitors = three()?;
         let links = Links::start(&clients, &routes, &joints)?;
         let mut fleet = Self {
             servers: Vec::new(),
@@ -204,14 +206,20 @@ impl Fleet {
             links,
             faults: Vec::new(),
             ports: clients,
+            monitors,
             folder,
+            disks: Vec::new(),
         };
+        if power {
+            let stores: Vec<PathBuf> = (0..COUNT).map(|server| fleet.store(server)).collect();
+            fleet.disks = Disk::all(&stores).context("file systems of their own")?;
+        }
         for (at, route) in routes.into_iter().enumerate() {
             fleet.write_server(at, route)?;
             let name = format!("n{at}");
             let path = fleet.server_file(at).display().to_string();
             let log = fleet.folder.join(format!("{name}.log"));
-            let server = Process::new(&name, nats_server, &["-c", &path], log);
+            let server = Process::new(&name, &args.nats_server, &["-c", &path], log);
             fleet.servers.push(server);
         }
         for (at, joint) in joints.into_iter().enumerate() {
@@ -237,11 +245,11 @@ impl Fleet {
             .collect();
         // What servers tell each other and clients of where they are would lead past the proxies.
         let config = format!(
-            "server_name: n{server}\nlisten: \"127.0.0.1:{}\"\n\
+            "server_name: n{server}\nlisten: \"127.0.0.1:{}\"\nhttp: \"127.0.0.1:{}\"\n\
              jetstream {{ store_dir: {store:?}, {ALWAYS} }}\n\
              cluster {{ name: torment, listen: \"127.0.0.1:{route}\", no_advertise: true, \
              advertise: \"127.0.0.1:1\", routes: {routes:?} }}\n",
-            self.ports[server]
+            self.ports[server], self.monitors[server]
         );
         Ok(std::fs::write(self.server_file(server), config)?)
     }
@@ -265,10 +273,12 @@ impl Fleet {
         let nats: Vec<String> = nats
             .map(|port| format!("nats://127.0.0.1:{port}"))
             .collect();
+        let monitors = self.monitors.iter();
+        let monitors: Vec<String> = monitors.map(|port| format!("127.0.0.1:{port}")).collect();
         let config = format!(
             "{}data = {data:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"16MiB\"\n\
              memory = \"256MiB\"\nchunk_bytes = \"64KiB\"\n{}{}\
-             [cluster]\nnats = {nats:?}\nname = \"torment\"\nnode = {name:?}\n\
+             [cluster]\nnats = {nats:?}\nmonitor = {monitors:?}\nname = \"torment\"\nnode = {name:?}\n\
              listen = \"127.0.0.1:{joint}\"\nadvertise = \"127.0.0.1:{}\"\n",
             era.shared(),
             era.queues(),

@@ -2,6 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,6 +14,7 @@ use serde_json::Value;
 use super::fleet::Process;
 use super::kinds::Kind;
 use super::links::{Links, Off};
+use super::stores::{copy, damage, empty};
 use super::{COUNT, Campaign, SHORT, View};
 use crate::ledger::body;
 use crate::load::{LOOSE, Load, STRICT};
@@ -21,6 +24,8 @@ use crate::voices::{Addresses, Client, MEMCACHE};
 /// A pause shorter than a lease, and one longer than a takeover.
 const PAUSE: Duration = Duration::from_secs(1);
 const FREEZE: Duration = Duration::from_secs(6);
+/// Longer than it takes until the owner has asked each server for its copy again.
+const LOOK: Duration = Duration::from_secs(11);
 /// Less than any stream takes that was written to.
 const STORE_FULL: u64 = 64 << 10;
 /// Bodies by which a log grows past what it keeps: the longest there are.
@@ -97,6 +102,13 @@ impl Campaign<'_> {
             Kind::PurgePast => self.purge_past(load, owner)?,
             Kind::ClockForward => self.set_clock(load, owner, 1)?,
             Kind::ClockBack => self.set_clock(load, owner, -1)?,
+            Kind::DamageStore => self.damage_store(load, leader)?,
+            Kind::OldStore => self.bring_old_store(load, leader)?,
+            Kind::CutPower => {
+                let server = self.random.index(COUNT);
+                self.cut_power(load, server..server + 1)?
+            }
+            Kind::CutAllPower => self.cut_power(load, 0..COUNT)?,
         };
         Ok(vec![took])
     }
@@ -136,11 +148,107 @@ impl Campaign<'_> {
         // would have to be trusted that know nothing of it.
         let server = other(leader, &mut self.random);
         self.fleet.servers[server].kill()?;
-        std::fs::remove_dir_all(self.fleet.store(server))?;
+        self.begin_with(load, server, |_, store| empty(store))
+    }
+
+    /// Starts a server again over its store, to which something was done.
+    fn begin_with(
+        &mut self,
+        load: &Load,
+        server: usize,
+        done: impl FnOnce(&mut Self, &Path) -> Result<()>,
+    ) -> Result<Duration> {
+        let store = self.fleet.store(server);
+        done(self, &store)?;
         load.await_put();
         let took = acknowledged(load)?;
         self.fleet.servers[server].start()?;
         Ok(took)
+    }
+
+    /// A block of the log is damaged where one server keeps it.
+    fn damage_store(&mut self, load: &Load, leader: usize) -> Result<Duration> {
+        let report = self.fleet.status(0).context("no status")?;
+        let stream = report["groups"][0]["stream"]["name"].as_str();
+        let stream = stream.context("no stream")?.to_owned();
+        let server = other(leader, &mut self.random);
+        self.fleet.servers[server].kill()?;
+        let took = self.begin_with(load, server, |campaign, store| {
+            let did = damage(store, &stream, &mut campaign.random)?;
+            campaign.note(&format!("  n{server}: {did}"))
+        })?;
+        self.mend_store(server)?;
+        Ok(took)
+    }
+
+    /// A server goes on with what it had a while ago.
+    fn bring_old_store(&mut self, load: &Load, leader: usize) -> Result<Duration> {
+        let server = other(leader, &mut self.random);
+        let old = self.fleet.store(server).with_extension("old");
+        self.fleet.servers[server].signal(Signal::STOP)?;
+        copy(&self.fleet.store(server), &old)?;
+        self.fleet.servers[server].signal(Signal::CONT)?;
+        load.await_put();
+        acknowledged(load)?;
+        std::thread::sleep(PAUSE);
+        self.fleet.servers[server].kill()?;
+        let took = self.begin_with(load, server, |_, store| {
+            empty(store)?;
+            copy(&old.join("jetstream"), store)?;
+            Ok(std::fs::remove_dir_all(&old)?)
+        })?;
+        self.mend_store(server)?;
+        Ok(took)
+    }
+
+    /// Waits until the copy of this server is whole again: repaired by itself, or, where `status`
+    /// calls it damaged for long, emptied as the manual says.
+    fn mend_store(&mut self, server: usize) -> Result<()> {
+        // The owner has asked it by then.
+        std::thread::sleep(LOOK);
+        let name = format!("n{server}");
+        let began = Instant::now();
+        let mut emptied = false;
+        while began.elapsed() < PATIENCE {
+            let report = self.fleet.status(0).unwrap_or_default();
+            let stores = report["groups"][0]["stream"]["stores"].as_array();
+            let store = stores.and_then(|all| all.iter().find(|one| one["server"] == *name));
+            let is = |what: &str| store.is_some_and(|store| !store[what].is_null());
+            let is_bad = is("damage") || is("frozen");
+            if store.is_some() && !is_bad && !is("silent") {
+                return Ok(());
+            }
+            if is_bad && !emptied && began.elapsed() > LOOK {
+                self.note(&format!("  emptied, as status says: {store:?}"))?;
+                self.fleet.servers[server].kill()?;
+                empty(&self.fleet.store(server))?;
+                self.fleet.servers[server].start()?;
+                emptied = true;
+            }
+            std::thread::sleep(SHORT * 5);
+        }
+        bail!("the copy on {name} is not whole within {PATIENCE:?}")
+    }
+
+    /// Cuts the power of these servers at one moment; they go on with what their file systems had
+    /// written.
+    fn cut_power(&mut self, load: &Load, servers: Range<usize>) -> Result<Duration> {
+        let fleet = &mut self.fleet;
+        for server in servers.clone() {
+            fleet.servers[server].signal(Signal::STOP)?;
+        }
+        for server in servers.clone() {
+            fleet.disks[server].copy()?;
+        }
+        for server in servers.clone() {
+            fleet.servers[server].kill()?;
+            fleet.disks[server].back()?;
+        }
+        for server in servers {
+            fleet.servers[server].start()?;
+        }
+        load.await_put();
+        acknowledged(load)
     }
 
     /// Cuts links for so long, or until a put is acknowledged all the same.

@@ -45,11 +45,25 @@ pub(super) enum Kind {
     ClockBack,
     MoveOwner,
     DrainOwner,
+    /// A block's file: removed, cut short, or a bit of it.
+    DamageStore,
+    /// A server begins again with what it had a while ago.
+    OldStore,
+    CutPower,
+    /// Of all servers at once.
+    CutAllPower,
+}
+
+impl Kind {
+    /// Whether the servers' stores must be file systems of their own.
+    pub(super) fn needs_disks(self) -> bool {
+        matches!(self, Self::CutPower | Self::CutAllPower)
+    }
 }
 
 /// Each with its name, and within how many ms clients are promised to be served again:
 /// `docs/cluster.md`. Where nothing is promised, or nobody should notice: none.
-pub(super) const KINDS: [(Kind, &str, Option<u64>); 31] = [
+pub(super) const KINDS: [(Kind, &str, Option<u64>); 35] = [
     (Kind::KillOwner, "kill -9 of the owner", Some(5000)),
     (Kind::KillStandby, "kill -9 of a standby", None),
     (
@@ -89,11 +103,20 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 31] = [
     (Kind::ClockBack, "owner's clock set back", None),
     (Kind::MoveOwner, "owner moved", Some(200)),
     (Kind::DrainOwner, "owner drained", Some(200)),
+    (Kind::DamageStore, "a server's store damaged", None),
+    (Kind::OldStore, "an old copy of a server's store", None),
+    (Kind::CutPower, "power of a server cut", None),
+    (Kind::CutAllPower, "power of all servers cut", None),
 ];
 
 /// By kind: for how long nothing was acknowledged.
-#[derive(Default)]
 pub(super) struct Outages([Vec<Duration>; KINDS.len()]);
+
+impl Default for Outages {
+    fn default() -> Self {
+        Self([const { Vec::new() }; KINDS.len()])
+    }
+}
 
 impl Outages {
     pub(super) fn add(&mut self, kind: usize, took: Duration) {

@@ -8,6 +8,7 @@ mod inflict;
 mod kinds;
 mod links;
 mod proxy;
+mod stores;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -76,15 +77,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .join(format!("cluster-{seed}-{}", std::process::id()));
     let mut random = Random::new(seed);
     let era = Era::new(&folder, &mut random)?;
-    let fleet = Fleet::start(&args.quintet, &args.nats_server, &era, &args.scratch)?;
+    let power = args.power
+        && kinds(args, true)?
+            .iter()
+            .any(|kind| KINDS[*kind].0.needs_disks());
+    let fleet = Fleet::start(args, &era, power)?;
+    let kinds = kinds(args, power)?;
     let mut campaign = Campaign {
         args,
         seed,
         random,
         load: Arc::new(Load::new()),
-        sums: Sums::new(kinds(args)?.into_iter().map(|kind| KINDS[kind].1)),
+        sums: Sums::new(kinds.iter().map(|kind| KINDS[*kind].1)),
         outages: Outages::default(),
-        deck: Deck::of(kinds(args)?),
+        deck: Deck::of(kinds),
         fleet,
         era,
         checker: Checker::default(),
@@ -116,17 +122,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of the kinds that are wanted.
+/// The numbers of the kinds that are wanted, and can be had where there is such `power`.
 ///
 /// # Errors
 /// There is no such kind.
-fn kinds(args: &Args) -> Result<Vec<usize>> {
-    let all = 0..KINDS.len();
+fn kinds(args: &Args, power: bool) -> Result<Vec<usize>> {
+    let all = (0..KINDS.len()).filter(|kind| power || !KINDS[*kind].0.needs_disks());
     let Some(name) = &args.only else {
         return Ok(all.collect());
     };
     let found: Vec<usize> = all.filter(|kind| KINDS[*kind].1.contains(name)).collect();
-    ensure!(!found.is_empty(), "no kind of fault is called {name:?}");
+    ensure!(
+        !found.is_empty(),
+        "no kind of fault is called {name:?} here"
+    );
     Ok(found)
 }
 

@@ -7,7 +7,7 @@ fn main() -> std::process::ExitCode {
         Some("script") => {
             let name = args.next().unwrap_or_default();
             let hosts = args.next().unwrap_or_default();
-            quintet_web::builtin::main(&name.to_string_lossy(), &hosts.to_string_lossy(), "")
+            quintet_rq::builtin::main(&name.to_string_lossy(), &hosts.to_string_lossy(), "")
         }
         _ => quintet_scripts::launch::main(args),
     }

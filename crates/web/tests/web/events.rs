@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::{PATIENCE, World, eventually};
-use quintet_web::{Settings, StreamCounts};
+use quintet_http::{Settings, StreamCounts};
 use serde_json::{Value, json};
 
 fn quickly(settings: &mut Settings) {

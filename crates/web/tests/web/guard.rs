@@ -67,7 +67,10 @@ fn a_name_pointed_at_us_is_not_ours() {
 #[test]
 fn logins() {
     let world = World::with(|settings| {
-        settings.users = quintet_web::users("anna:secret").expect("a user");
+        settings.users = vec![quintet_http::User {
+            name: "anna".to_owned(),
+            password: "secret".to_owned(),
+        }];
     });
     world.queue("test", "echo done >&3");
     let reply = world.get("/q.txt");

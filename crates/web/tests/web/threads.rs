@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use quintet_web::{Answering, Clients, Connected, Limits, Linked, Serve, Settings, Socket, Web};
+use quintet_http::{Answering, Clients, Connected, Limits, Linked, Serve, Settings, Socket, Web};
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use quintet_cluster::{Distrusted, Role, Seq, World as _};
-use quintet_log::Log as _;
+use quintet_log::{Log as _, Storage as _};
 use quintet_sim::{
     Random,
     cluster::{Faults, Lie},
+    disk::Keep,
     seeds,
 };
 
@@ -161,6 +162,29 @@ fn segments_that_an_owner_gives_up_are_purged_and_those_who_follow_know_it() {
     drop(app);
     run.replace(0);
     run.end();
+}
+
+#[test]
+fn a_standby_syncs_its_mirror_when_segments_are_given_up() {
+    let (mut run, _) = with_segments(Without::Nothing);
+    run.retire(0);
+    run.pass(200);
+    let app = lock(&run.nodes[1].app);
+    let left = app.disk.as_ref().expect("a mirror").fork();
+    let left = left.power_cut(Keep::Synced);
+    let names = left.list().expect("list");
+    let all: Vec<u8> = names
+        .iter()
+        .flat_map(|name| left.content(name).unwrap_or_default())
+        .collect();
+    let kept: Vec<_> = { app.frames.iter() }
+        .filter(|(at, _)| *at >= run.begins)
+        .collect();
+    assert!(!kept.is_empty());
+    for (at, payload) in kept {
+        let mut places = all.windows(payload.len());
+        assert!(places.any(|bytes| bytes == payload), "{at} is gone");
+    }
 }
 
 #[test]

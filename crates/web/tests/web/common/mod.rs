@@ -13,10 +13,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quintet_http::{Settings, Socket, Web};
 use quintet_scripts::{Limits, Options, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
 use quintet_types::Settings as EngineSettings;
-use quintet_web::{Settings, Site, Socket, Web};
+use quintet_web::Site;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,0 +1,87 @@
+//! Why queues need attention.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use hyper::Uri;
+use quintet_door::attention::{Findings, Found, Level};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::problem::Problem;
+use super::{Api, read};
+use quintet_http::{Visitor, reply};
+
+/// Findings of a list at most: some 300 KiB.
+const FINDINGS: usize = 1000;
+
+/// Why queues need attention, the worst first.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Attention {
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Why a queue needs attention.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Finding {
+    /// server, down, losing, failing, growing, dead_letters, stuck_leases, limit, paused or
+    /// no_consumers.
+    pub(super) rule: &'static str,
+    /// alarm or warning.
+    pub(super) level: &'static str,
+    /// null: it is about the server, or about several queues.
+    pub(super) queue: Option<String>,
+    /// A sentence.
+    pub(super) text: String,
+    /// The cause, as far as the numbers show it; may be empty.
+    pub(super) because: String,
+}
+
+impl Finding {
+    pub(crate) fn of((queue, finding): Found) -> Self {
+        let queue = queue.map(|name| name.to_string());
+        let level = match finding.rule.level() {
+            Level::Alarm => "alarm",
+            Level::Warning => "warning",
+        };
+        Self {
+            rule: finding.rule.name(),
+            level,
+            text: match &queue {
+                Some(name) => format!("{name} {}", finding.says),
+                None => finding.says,
+            },
+            queue,
+            because: finding.because,
+        }
+    }
+}
+
+/// Lists why queues need attention, the worst first, 1,000 at most. The console's first page shows
+/// the same. Rules and their settings: docs/attention.md.
+#[utoipa::path(get, path = "/api/v1/attention", operation_id = "show_attention", tag = "queues",
+    responses((status = 200, body = Attention), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn attention(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let thresholds = api.door.thresholds();
+    let mut found = Findings::new(FINDINGS);
+    let mut next = Some((0, 0));
+    while let Some(from) = next.take() {
+        let page = api.queue_page(&visitor, from).await?;
+        for stats in page.queues {
+            let recent = api.door.recent(&stats);
+            if let Some(finding) = thresholds.judge(&stats, recent.as_ref()) {
+                found.add(&stats.name, finding);
+            }
+        }
+        next = page.next;
+    }
+    let found = found.ranked(api.door.unready()).into_iter();
+    let findings = found.map(Finding::of).collect();
+    Ok(reply::document(&Attention { findings }))
+}

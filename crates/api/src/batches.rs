@@ -1,0 +1,313 @@
+//! Batches: messages that are counted together, and what is put when all have
+//! run and when all have succeeded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hyper::StatusCode;
+use quintet_types::{BatchAsk, BatchId, Command, Name, Outcome};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::{Api, read};
+use crate::bytes_in_json::{base64_unless_text, lossy};
+use quintet_http::{Visitor, reply};
+
+/// A batch that is to be made.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewBatch {
+    /// For people.
+    description: Option<String>,
+    /// The batch whose callbacks wait for this one's.
+    parent: Option<String>,
+    /// Put when all messages of the batch have run. This, `success`, or both.
+    complete: Option<NewCallback>,
+    /// Put when all have succeeded, after `complete`.
+    success: Option<NewCallback>,
+}
+
+/// A message that is put when something has happened to a batch. It has the
+/// headers `batch`, the batch, and `batch_event`, `complete` or `success`.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewCallback {
+    /// Where to.
+    queue: String,
+    /// The body as text. This or `body_base64`; neither: an empty body.
+    body: Option<String>,
+    /// The body in base64.
+    body_base64: Option<String>,
+    /// The message's own name, 1 to 255 bytes.
+    name: Option<String>,
+    /// Attributes: names and values.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// 0 is the most urgent; left out: the queue's default.
+    rank: Option<u32>,
+    /// Time to run of its leases, ms; left out: as the queue says.
+    ttr_ms: Option<u64>,
+}
+
+impl NewBatch {
+    /// What the engine is asked.
+    ///
+    /// # Errors
+    /// The field that is wrong, and why.
+    pub fn ask(self) -> Result<BatchAsk, (String, &'static str)> {
+        let parent = match self.parent.as_deref().map(BatchId::parse) {
+            Some(None) => return Err(("parent".to_owned(), "no id of a batch")),
+            Some(parent) => parent,
+            None => None,
+        };
+        let callback = |field: &str, given: Option<NewCallback>| {
+            let given = given.map(NewCallback::callback).transpose();
+            given.map_err(|(name, why)| (format!("{field}.{name}"), why))
+        };
+        Ok(BatchAsk::New(Box::new(quintet_types::NewBatch {
+            description: self.description.unwrap_or_default().into_bytes().into(),
+            parent,
+            complete: callback("complete", self.complete)?,
+            success: callback("success", self.success)?,
+        })))
+    }
+}
+
+impl NewCallback {
+    fn callback(self) -> Result<quintet_types::Callback, (&'static str, &'static str)> {
+        let body = match (self.body, self.body_base64) {
+            (Some(_), Some(_)) => {
+                return Err(("body_base64", "body or body_base64, not both"));
+            }
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(text)) => BASE64_STANDARD
+                .decode(text)
+                .map_err(|_| ("body_base64", "this is not base64"))?,
+            (None, None) => Vec::new(),
+        };
+        let name = self.name.filter(|name| !name.is_empty());
+        if name.as_ref().is_some_and(|name| name.len() > 255) {
+            return Err(("name", "255 bytes at most"));
+        }
+        let attrs = self.headers.into_iter();
+        Ok(quintet_types::Callback {
+            queue: Name::of_shown(&self.queue),
+            body: body.into(),
+            rank: self.rank,
+            ttr_ms: self.ttr_ms,
+            name: name.map(|name| name.into_bytes().into()),
+            retry: None,
+            attrs: attrs
+                .map(|(name, value)| (name.into_bytes().into(), value.into_bytes().into()))
+                .collect(),
+        })
+    }
+}
+
+/// A batch, as the API and the command line tell it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Batch {
+    pub id: String,
+    pub description: String,
+    /// The same in base64, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description_base64: Option<String>,
+    /// The batch whose callbacks wait for this one's; null: none.
+    pub parent: Option<String>,
+    pub created_ms: u64,
+    /// Messages may be added; nothing is said before it is committed.
+    pub open: bool,
+    /// Messages there ever were.
+    pub total: u64,
+    /// Of these, those that have not succeeded.
+    pub pending: u64,
+    /// Of these, those that failed or can never succeed.
+    pub failed: u64,
+    /// Whether all have run: `no`, `put` (its callback was), `done` (that was finished, or there
+    /// is none).
+    pub complete: &'static str,
+    /// The same of whether all have succeeded.
+    pub success: &'static str,
+    /// When the batch is forgotten.
+    pub until_ms: u64,
+}
+
+impl From<quintet_types::Batch> for Batch {
+    fn from(batch: quintet_types::Batch) -> Self {
+        let progress = batch.progress;
+        Self {
+            id: batch.id.to_string(),
+            description: lossy(&batch.made.description),
+            description_base64: base64_unless_text(&batch.made.description),
+            parent: batch.made.parent.map(|parent| parent.to_string()),
+            created_ms: batch.created.0,
+            open: progress.open,
+            total: progress.total,
+            pending: progress.pending,
+            failed: progress.failed,
+            complete: progress.complete.word(),
+            success: progress.success.word(),
+            until_ms: progress.until.0,
+        }
+    }
+}
+
+/// A page of them.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Batches {
+    batches: Vec<Batch>,
+    /// `after` of the next page; null: that was all.
+    next: Option<String>,
+}
+
+/// The page of batches that comes after, as a text for whoever asks for it.
+pub fn batches_after((shard, after): (u8, BatchId)) -> String {
+    format!("{shard}-{after}")
+}
+
+/// What asks for a page of batches; `None`: `after` is nothing that was told.
+pub fn list_batches(after: Option<&str>, max: u32) -> Option<BatchAsk> {
+    let (shard, after) = match after {
+        None | Some("") => (0, BatchId(0)),
+        Some(text) => {
+            let (shard, after) = text.split_once('-')?;
+            (shard.parse().ok()?, BatchId::parse(after)?)
+        }
+    };
+    Some(BatchAsk::List { shard, after, max })
+}
+
+impl Api {
+    async fn batch(&self, visitor: &Visitor, ask: BatchAsk) -> Result<Batch, Problem> {
+        match self.ask(visitor, Command::Batch(ask)).await? {
+            (Outcome::Batch(batch), _) => Ok(Batch::from(*batch)),
+            _ => Err(Problem::unexpected()),
+        }
+    }
+}
+
+/// A batch's id in an address.
+fn id(text: &str) -> Result<BatchId, Problem> {
+    BatchId::parse(text).ok_or_else(Problem::no_such_page)
+}
+
+/// Batches, 1 to 1000 of a page, by shard and age.
+#[utoipa::path(get, path = "/api/v1/batches", tag = "batches",
+    params(("after" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 if it is left out")),
+    responses((status = 200, body = Batches), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(request.uri(), &["after", "limit"], &[])?;
+    let max = match query.get("limit").map(str::parse) {
+        None => 100,
+        Some(Ok(max @ 1..=1000)) => max,
+        Some(_) => return Err(Problem::field("limit", "1 to 1000")),
+    };
+    let ask = list_batches(query.get("after"), max);
+    let ask = ask.ok_or_else(|| Problem::field("after", "what the page before told"))?;
+    let _room = api.room(u64::from(max) * super::ROW_BYTES)?;
+    let (Outcome::Batches(found, next), _) = api.ask(&visitor, Command::Batch(ask)).await? else {
+        return Err(Problem::unexpected());
+    };
+    let page = Batches {
+        batches: found.into_iter().map(Batch::from).collect(),
+        next: next.map(batches_after),
+    };
+    Ok(reply::document(&json!(page)))
+}
+
+/// Makes a batch. Messages are added by their `batch` until it is committed.
+#[utoipa::path(post, path = "/api/v1/batches", operation_id = "make_batch", tag = "batches", request_body = NewBatch,
+    responses((status = 201, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn make(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (NewBatch, _) = read::body(&api.app, request).await?;
+    let ask = given
+        .ask()
+        .map_err(|(field, why)| Problem::field(&field, why))?;
+    let batch = api.batch(&visitor, ask).await?;
+    let mut response = reply::document(&json!(batch));
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+/// How far a batch is.
+#[utoipa::path(get, path = "/api/v1/batches/{id}", tag = "batches", params(("id" = String, Path)),
+    responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    let batch = api.batch(&visitor, BatchAsk::Show(id(&text)?)).await?;
+    Ok(reply::document(&json!(batch)))
+}
+
+/// Forgets a batch: its callbacks are not put any more, and its messages are like any other.
+#[utoipa::path(delete, path = "/api/v1/batches/{id}", tag = "batches", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn forget(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    api.batch(&visitor, BatchAsk::Forget(id(&text)?)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `commit`: no messages are added any more, and callbacks are put when it is time; `open`: they
+/// may be added again.
+#[utoipa::path(post, path = "/api/v1/batches/{id}/{act}", operation_id = "act_on_batch", tag = "batches",
+    params(("id" = String, Path), ("act" = String, Path, description = "commit or open")),
+    responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn act(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((text, act)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let id = id(&text)?;
+    let ask = match act.as_str() {
+        "commit" => BatchAsk::Commit(id),
+        "open" => BatchAsk::Open(id),
+        _ => return Err(Problem::no_such_page()),
+    };
+    let batch = api.batch(&visitor, ask).await?;
+    Ok(reply::document(&json!(batch)))
+}
+
+/// A batch as its line in JSON.
+pub fn batch_line(batch: quintet_types::Batch) -> Value {
+    json!(Batch::from(batch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_asked_for_as_they_are_told() {
+        let told = batches_after((3, BatchId(3 << 55 | 1)));
+        let asked = BatchAsk::List {
+            shard: 3,
+            after: BatchId(3 << 55 | 1),
+            max: 7,
+        };
+        assert_eq!(list_batches(Some(&told), 7), Some(asked));
+        assert_eq!(list_batches(Some("x"), 7), None);
+        assert_eq!(list_batches(Some("256-b-0000000000000001"), 7), None);
+    }
+}

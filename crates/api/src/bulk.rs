@@ -1,0 +1,270 @@
+//! Acts on many messages of a queue.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::Response;
+use hyper::Uri;
+use quintet_door::{ACT_REST, ACT_STEP, Did};
+use quintet_types::{
+    Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome, Sweep, SweepAct,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::types::{Act, Acted};
+use super::{Api, read};
+use quintet_http::{Visitor, reply};
+
+/// Slices done for one request at most: it takes about a second.
+const SLICES: u32 = 256;
+
+/// Reads where a list goes on.
+pub fn cursor(text: &str) -> Result<Cursor, Problem> {
+    let read = || {
+        let mut parts = text.splitn(4, '_');
+        let held_back = match parts.next()? {
+            "0" => false,
+            "1" => true,
+            _ => return None,
+        };
+        let a = parts.next()?.parse().ok()?;
+        let b = parts.next()?.parse().ok()?;
+        let id = parts.next()?.parse().ok()?;
+        let order = (a, b, MessageId(id));
+        Some(Cursor { held_back, order })
+    };
+    read().ok_or_else(|| Problem::field("cursor", "this is no cursor"))
+}
+
+/// See [`cursor`].
+pub fn cursor_text(cursor: Cursor) -> String {
+    let (a, b, id) = cursor.order;
+    format!("{}_{a}_{b}_{}", u8::from(cursor.held_back), id.0)
+}
+
+/// Messages whose errors are counted for one request at most.
+const COUNTED: usize = 2000;
+/// Slices looked through for that.
+const COUNT_SLICES: u32 = 64;
+
+/// Messages that failed in the same way.
+pub struct ErrorKind {
+    /// Their error, with each number as `#`.
+    pub kind: Vec<u8>,
+    pub count: u64,
+    /// The newest of them, and since when it is where it is.
+    pub newest: MessageId,
+    pub at: Ms,
+    /// Where the newest came from.
+    pub from: Option<Name>,
+}
+
+/// When it became what it is: buried, or a dead letter.
+pub fn since(message: &Message) -> Ms {
+    let changed = message
+        .extra
+        .as_deref()
+        .map_or(Ms(0), |extra| extra.changed);
+    changed.max(message.created)
+}
+
+impl Api {
+    /// Counts messages by their errors, those of most first, of the first 2,000 of `sweep`. Answers
+    /// how many were looked at, and where to go on.
+    ///
+    /// # Errors
+    /// The shards' refusal; or there is no room.
+    pub async fn errors(
+        &self,
+        visitor: &Visitor,
+        mut sweep: Sweep,
+    ) -> Result<(Vec<ErrorKind>, usize, Option<Cursor>), Problem> {
+        let mut kinds: HashMap<Vec<u8>, ErrorKind> = HashMap::new();
+        let mut looked = 0;
+        for _ in 0..COUNT_SLICES {
+            sweep.max = u32::try_from(COUNTED - looked).unwrap_or(0).min(256);
+            let (swept, _room) = self.swept(visitor, sweep.clone()).await?;
+            looked += swept.messages.len();
+            for message in &swept.messages {
+                let (id, at, from) = (message.id, since(message), message.came_from());
+                let kind = message.error_kind();
+                let new = || ErrorKind {
+                    kind: kind.clone(),
+                    count: 0,
+                    newest: id,
+                    at,
+                    from: from.clone(),
+                };
+                let known = kinds.entry(kind.clone()).or_insert_with(new);
+                known.count += 1;
+                if at > known.at {
+                    (known.newest, known.at, known.from) = (id, at, from);
+                }
+            }
+            sweep.after = swept.next;
+            if swept.next.is_none() || looked >= COUNTED {
+                break;
+            }
+        }
+        let mut kinds: Vec<ErrorKind> = kinds.into_values().collect();
+        kinds.sort_by(|a, b| (b.count, b.at, &b.kind).cmp(&(a.count, a.at, &a.kind)));
+        Ok((kinds, looked, sweep.after))
+    }
+}
+
+/// Messages that failed in the same way.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Kind {
+    /// The first line of their error, with each number as `#`; empty: nobody said why.
+    error: String,
+    messages: u64,
+    /// The id of the newest.
+    newest: u64,
+    /// How long ago that was buried, or became a dead letter.
+    newest_ms: u64,
+    /// The queue it came from as a dead letter.
+    from: Option<String>,
+}
+
+/// The errors, those of most messages first.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Errors {
+    errors: Vec<Kind>,
+    /// Messages that were counted.
+    messages: u64,
+    /// Go on with this; null: all were counted.
+    cursor: Option<String>,
+}
+
+/// Counts a queue's messages of one state by their errors, in which each number is `#`. A page counts
+/// 2,000 messages.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/errors", operation_id = "count_errors", tag = "queues",
+    params(("queue" = String, Path), ("state" = Option<String>, Query, description = "buried by default"),
+        ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Errors), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn errors(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
+    let sweep = Sweep {
+        queue: read::queue(&queue)?,
+        state: read::state(query.get("state").unwrap_or("buried"))?,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: query.get("cursor").map(cursor).transpose()?,
+        max: 0,
+    };
+    let (kinds, looked, next) = api.errors(&visitor, sweep).await?;
+    let now = api.door.now();
+    let kinds = kinds.into_iter().map(|kind| Kind {
+        error: String::from_utf8_lossy(&kind.kind).into_owned(),
+        messages: kind.count,
+        newest: kind.newest.0,
+        newest_ms: now.since(kind.at),
+        from: kind.from.map(|from| from.to_string()),
+    });
+    Ok(reply::document(&Errors {
+        errors: kinds.collect(),
+        messages: looked as u64,
+        cursor: next.map(cursor_text),
+    }))
+}
+
+/// Does something to many messages, in slices that hold nobody up: `purge`,
+/// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
+/// A long act ends with a cursor, to go on with.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", operation_id = "act_on_queue", tag = "acts",
+    params(("queue" = String, Path), ("act" = String, Path, description = "purge, kick, redrive or move")),
+    request_body = Act,
+    responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn act(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (given, _share): (Act, _) = read::body(&api.app, request).await?;
+    let usual = if act == "kick" { "buried" } else { "ready" };
+    let state = read::state(given.state.as_deref().unwrap_or(usual))?;
+    let bytes = |text: String| text.into_bytes().into_boxed_slice();
+    let attrs = given.headers.into_iter();
+    let filter = Filter {
+        body: given.contains.map(bytes),
+        key: given.key.map(bytes),
+        name: given.name.map(bytes),
+        attrs: attrs
+            .map(|(name, value)| (bytes(name), bytes(value)))
+            .collect(),
+        dead: act == "redrive",
+        error: given.error.map(bytes),
+        tried: None,
+        older_ms: given.older_ms,
+    };
+    let act = match (act.as_str(), given.to) {
+        ("purge", None) => SweepAct::Delete,
+        ("kick", None) => SweepAct::Kick,
+        ("redrive", None) => SweepAct::Redrive { to: None },
+        ("move", Some(to)) => SweepAct::Move(read::queue(&to)?),
+        ("move", None) => return Err(Problem::field("to", "a move goes to a queue")),
+        ("purge" | "kick" | "redrive", Some(_)) => {
+            return Err(Problem::field("to", "only a move goes to a queue"));
+        }
+        _ => return Err(Problem::no_such_page()),
+    };
+    let mut sweep = Sweep {
+        queue,
+        state,
+        filter,
+        act: match given.dry_run {
+            true => SweepAct::Count,
+            false => act,
+        },
+        after: given.cursor.as_deref().map(cursor).transpose()?,
+        max: 0,
+    };
+    let most = given.max.unwrap_or(u64::MAX);
+    // Counting alone holds nobody up: it goes by the engine's own slices.
+    let (step, rest) = match sweep.act.changes() {
+        true => (ACT_STEP, ACT_REST),
+        false => (u32::MAX, Duration::ZERO),
+    };
+    let mut messages = 0;
+    for _ in 0..SLICES {
+        let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
+        sweep.max = left.min(step);
+        let asked = api
+            .ask(&visitor, Command::Sweep(Box::new(sweep.clone())))
+            .await?;
+        let (Outcome::Swept(swept), _) = asked else {
+            return Err(Problem::unexpected());
+        };
+        messages += swept.matched;
+        sweep.after = swept.next;
+        if swept.next.is_none() || messages >= most {
+            break;
+        }
+        if rest > Duration::ZERO {
+            tokio::time::sleep(rest).await;
+        }
+    }
+    let cursor = sweep.after.map(cursor_text);
+    Ok(acted(&Acted { messages, cursor }, !given.dry_run))
+}
+
+/// The reply to an act on messages, whose number the audit tells if it was `done`.
+pub(super) fn acted(acted: &Acted, done: bool) -> Response {
+    let mut response = reply::document(acted);
+    if done {
+        response.extensions_mut().insert(Did::to(acted.messages));
+    }
+    response
+}

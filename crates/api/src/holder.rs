@@ -1,0 +1,191 @@
+//! The holder of a lease, as far as it is known.
+
+use std::collections::HashMap;
+
+use quintet_types::{
+    Bound, Cursor, Filter, Lease, ListState, Message, MessageId, Name, Party, State, Sweep,
+    SweepAct,
+};
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::Api;
+use super::problem::Problem;
+use quintet_http::Visitor;
+
+/// A connection, as the server tells of it.
+#[derive(Clone, Debug, Deserialize)]
+struct Connection {
+    id: u64,
+    voice: String,
+    peer: Option<String>,
+    user: String,
+    worker: Option<String>,
+    leases: u64,
+}
+
+/// The connections there are, for those who may see them.
+#[derive(Default)]
+pub struct Holders(HashMap<u64, Connection>);
+
+/// The holder of a lease.
+#[derive(Clone, Debug, Default)]
+pub struct Holder {
+    pub connection: Option<u64>,
+    pub voice: Option<String>,
+    pub peer: Option<String>,
+    pub(crate) user: Option<String>,
+    /// As the client calls itself.
+    pub(crate) worker: Option<String>,
+    /// All of it, for people.
+    pub text: String,
+}
+
+impl Holders {
+    /// Leases of a connection; `None`: there is no such connection.
+    pub(crate) fn leases(&self, connection: u64) -> Option<u64> {
+        Some(self.0.get(&connection)?.leases)
+    }
+
+    /// The connection that is this party, in words, if it is there.
+    pub(super) fn told(&self, party: Party) -> Option<String> {
+        let connection = self.0.get(&party.0)?;
+        Some(format!(
+            "connection {} ({})",
+            connection.id, connection.voice
+        ))
+    }
+
+    fn get(&self, lease: &Lease) -> Option<&Connection> {
+        self.0
+            .get(&lease.party.0)
+            .filter(|_| lease.party != Party(0))
+    }
+}
+
+impl Api {
+    /// The connections, for whoever may see them.
+    ///
+    /// # Errors
+    /// The server stops, or there is no room for the list.
+    pub async fn holders(&self, visitor: &Visitor) -> Result<Holders, Problem> {
+        if !visitor.may_server() {
+            return Ok(Holders::default());
+        }
+        let _room = self.room(super::LIST_BYTES)?;
+        let (tell, told) = oneshot::channel();
+        self.door.clients(Box::new(move |list| {
+            // The client may have gone.
+            let _heard = tell.send(list);
+        }));
+        // Dropped untold: nobody tells of any.
+        let list = told.await.unwrap_or_else(|_| "[]".to_owned());
+        let all: Vec<Connection> = serde_json::from_str(&list)
+            .map_err(|error| Problem::internal(format!("connections: {error}")))?;
+        Ok(Holders(all.into_iter().map(|one| (one.id, one)).collect()))
+    }
+
+    /// The holder of this lease.
+    pub fn holder(&self, visitor: &Visitor, lease: &Lease, all: &Holders) -> Holder {
+        let bound = lease.bound == Bound::Connection && lease.party != Party(0);
+        let mut holder = Holder {
+            connection: bound.then_some(lease.party.0),
+            ..Holder::default()
+        };
+        if let Some(connection) = all.get(lease) {
+            holder.connection = Some(connection.id);
+            holder.voice = Some(connection.voice.clone());
+            holder.peer.clone_from(&connection.peer);
+            holder.user = Some(connection.user.clone()).filter(|user| !user.is_empty());
+            holder.worker.clone_from(&connection.worker);
+        } else if let Some(taker) = self.app.settings().clients.takers.of(lease.party) {
+            holder.voice = Some(taker.voice.to_owned());
+            let user = taker.user.filter(|_| visitor.may_server());
+            holder.user = user.map(|user| user.to_string());
+            holder.worker = taker.worker.map(String::from);
+        }
+        let named = |word: &str, text: &Option<String>| {
+            text.as_ref()
+                .map(|text| format!("{word} {}", text.escape_debug()))
+        };
+        let connection = holder.connection.map(|id| {
+            let voice = holder.voice.as_deref().map(|voice| format!(" ({voice})"));
+            format!("connection {id}{}", voice.unwrap_or_default())
+        });
+        let known = [
+            named("worker", &holder.worker),
+            named("user", &holder.user),
+            connection,
+        ];
+        let known: Vec<String> = known.into_iter().flatten().collect();
+        holder.text = match (known.is_empty(), lease.bound) {
+            (false, _) => known.join(", "),
+            (true, _) if lease.party == Party(0) => {
+                "a client that took it before the server started".to_owned()
+            }
+            (true, Bound::Process) => "a script".to_owned(),
+            (true, Bound::Connection | Bound::Time) => "a client with its lease's token".to_owned(),
+        };
+        holder
+    }
+
+    /// The lease of a reserved message; `None`: it has none any more.
+    ///
+    /// # Errors
+    /// The shards' refusal.
+    pub(crate) async fn lease_of(
+        &self,
+        visitor: &Visitor,
+        queue: &Name,
+        id: MessageId,
+    ) -> Result<Option<Lease>, Problem> {
+        // Reserved messages are listed by their ids.
+        let before = MessageId(id.0.saturating_sub(1));
+        let sweep = Sweep {
+            queue: queue.clone(),
+            state: ListState::Reserved,
+            filter: Filter::default(),
+            act: SweepAct::Show,
+            after: Some(Cursor {
+                held_back: false,
+                order: (0, 0, before),
+            }),
+            max: 1,
+        };
+        let (swept, _room) = self.swept(visitor, sweep).await?;
+        let mut found = swept.messages.iter().zip(&swept.leases);
+        let found = found.find(|(message, _)| message.id == id);
+        Ok(found.map(|(_, lease)| *lease))
+    }
+
+    /// The holder of a reserved message, and its lease.
+    pub async fn held_by(
+        &self,
+        visitor: &Visitor,
+        message: &Message,
+        queue: &Name,
+    ) -> Option<(Holder, Lease)> {
+        if message.state != State::Reserved {
+            return None;
+        }
+        let lease = self.lease_of(visitor, queue, message.id).await.ok()??;
+        let all = self.holders(visitor).await.unwrap_or_default();
+        Some((self.holder(visitor, &lease, &all), lease))
+    }
+
+    /// Why something is not done to a message: that it is reserved is said so.
+    pub async fn why_not(&self, visitor: &Visitor, id: MessageId, problem: Problem) -> Problem {
+        if problem.code != "not_found" {
+            return problem;
+        }
+        let Ok((message, queue)) = self.message(visitor, id).await else {
+            let went = self.how_it_went(visitor, id).await;
+            let detail = went.unwrap_or_else(|| problem.detail.clone());
+            return Problem { detail, ..problem };
+        };
+        match self.held_by(visitor, &message, &queue).await {
+            Some((holder, _)) => Problem::reserved(id, &holder.text),
+            None => problem,
+        }
+    }
+}

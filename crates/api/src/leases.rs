@@ -1,0 +1,301 @@
+//! Reserving, and the ends of leases. A lease is named by a token, which is of
+//! no use when it is over.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::USER_AGENT;
+use hyper::{StatusCode, Uri};
+use quintet_types::{
+    BackTo, By, Command, Compound, Filter, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
+    Party, Sweep, SweepAct, Take, Wait,
+};
+
+use super::messages::idempotency_key;
+use super::path::Path;
+use super::problem::Problem;
+use super::types::{
+    Bury, Extend, Fail, Finish, Leased, Leases, Page, Progress, Release, Reserve, Shown,
+};
+use super::{Api, bulk, read};
+use quintet_http::{Leaving, Seat, Taker, Visitor, WORKER_MAX, Waited, reply};
+
+/// Messages reserved at once at most.
+const BATCH_MAX: u32 = 100;
+/// A request waits so long at most, ms.
+const WAIT_MAX_MS: u64 = 60_000;
+/// A lease lasts so long at most, ms.
+const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
+
+pub(super) fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
+    match given {
+        Some(ms) if !(1..=LEASE_MAX_MS).contains(&ms) => {
+            let detail = format!("a number from 1 to {LEASE_MAX_MS}");
+            Err(Problem::field("lease_ms", detail))
+        }
+        given => Ok(given),
+    }
+}
+
+/// Lists the leases of a queue: which messages are being worked on, by whom and
+/// for how long yet.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/leases", tag = "leases",
+    params(("queue" = String, Path),
+        ("max" = Option<u64>, Query, description = "1 to 1000; 100 if left out"),
+        ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Leases), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
+    let sweep = Sweep {
+        queue: read::queue(&queue)?,
+        state: ListState::Reserved,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: query.get("cursor").map(bulk::cursor).transpose()?,
+        max: read::page_size(&query)?,
+    };
+    let (swept, _room) = api.swept(&visitor, sweep).await?;
+    // None of them is of a connection, mostly.
+    let asks = swept.leases.iter().any(|lease| lease.party != Party(0));
+    let holders = match asks {
+        true => api.holders(&visitor).await?,
+        false => Default::default(),
+    };
+    let now = api.door.now();
+    let leases = swept.messages.iter().zip(&swept.leases);
+    Ok(reply::document(&Leases {
+        leases: leases
+            .map(|(message, lease)| {
+                let holder = api.holder(&visitor, lease, &holders);
+                Leased::of(message, lease, holder, now)
+            })
+            .collect(),
+        cursor: swept.next.map(bulk::cursor_text),
+    }))
+}
+
+/// Reserves messages: nobody else gets them until their leases end. Each comes
+/// with a lease, a token for what follows; it survives this connection and a
+/// restart of the server, and ends by itself when its time is over. With
+/// `Idempotency-Key` a repeat within five minutes gets the same messages and
+/// leases, whose time begins anew, as long as all of them last as they were
+/// given.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", operation_id = "reserve_messages", tag = "leases",
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Reserve,
+    responses((status = 200, body = Page, description = "no messages: there were none in time"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn reserve(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    // Others' keys are others.
+    let token = idempotency_key(request.headers())?
+        .map(|key| format!("{:?} {key}", visitor.principal()).into_bytes());
+    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    let agent = request.headers().get(USER_AGENT);
+    let agent = agent
+        .and_then(|agent| agent.to_str().ok())
+        .map(str::to_owned);
+    let (asked, _share): (Reserve, _) = read::body(&api.app, request).await?;
+    let max = asked.max.unwrap_or(1);
+    if !(1..=BATCH_MAX).contains(&max) {
+        return Err(Problem::field(
+            "max",
+            format!("a number from 1 to {BATCH_MAX}"),
+        ));
+    }
+    if asked.wait_ms > WAIT_MAX_MS {
+        return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
+    }
+    let time = lease_ms(asked.lease_ms)?;
+    let worker = match asked.worker {
+        Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
+            return Err(Problem::field("worker", format!("1 to {WORKER_MAX} bytes")));
+        }
+        Some(worker) => Some(worker),
+        None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),
+    };
+    let taker = Taker {
+        voice: "http",
+        user: visitor.name(),
+        worker: worker.map(Into::into),
+    };
+    let take = Take {
+        queues: [queue].into_iter().collect(),
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Time,
+            time: time.map_or(LeaseTime::TtrOrDefault, LeaseTime::Fixed),
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        wait: match asked.wait_ms {
+            0 => Wait::No,
+            ms => Wait::For(ms),
+        },
+        messages_max: max,
+        token: token.map(Vec::into_boxed_slice),
+        // Each try may wait for another time.
+        token_sum: read::sum(serde_json::json!([max, time]).to_string().as_bytes()),
+        ..Take::default()
+    };
+    let waits = (asked.wait_ms > 0).then(Instant::now);
+    let (undo, queue) = api.take(&visitor, take, taker, seat).await?;
+    let waited = waits.map(|since| Waited(since.elapsed()));
+    let now = api.door.now();
+    let leased = undo.messages().iter();
+    let messages = leased
+        .map(|message| Shown::leased(message, &queue, now))
+        .collect();
+    let cursor = None;
+    let mut response = reply::document(&Page { messages, cursor });
+    response.extensions_mut().insert(Leaving::new(undo));
+    if let Some(waited) = waited {
+        response.extensions_mut().insert(waited);
+    }
+    Ok(response)
+}
+
+impl Api {
+    /// Does it to the message of a lease, if the lease still is.
+    async fn settle(
+        &self,
+        visitor: &Visitor,
+        token: &str,
+        command: impl FnOnce(quintet_types::MessageId) -> Command,
+    ) -> Result<Response, Problem> {
+        let (id, seen) = read::lease(token)?;
+        let seen = Some(seen);
+        let compound = Compound {
+            guards: vec![Guard::Message { id, seen }],
+            then: Some(Box::new(command(id))),
+            ..Compound::default()
+        };
+        let asked = self.ask(visitor, Command::Compound(Box::new(compound)));
+        match asked.await {
+            Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+            Err(problem) if matches!(problem.code, "conflict" | "not_found") => {
+                Err(Problem::lease_over())
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// The message is done, and gone or kept with its result.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/finish", tag = "leases",
+    params(("token" = String, Path)), request_body = Finish,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn finish(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
+    let (by, how) = (By::Anyone, given.how()?);
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// The message goes back to its queue.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/release", tag = "leases",
+    params(("token" = String, Path)), request_body = Release,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn release(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Release, _) = read::body(&api.app, request).await?;
+    let (by, how) = (By::Anyone, given.how());
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// The try failed: the message rests and is tried again, or not, as the queue's policy says.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/fail", tag = "leases",
+    params(("token" = String, Path)), request_body = Fail,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn fail(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
+    let (by, how) = (By::Anyone, given.how());
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// The message is set aside until somebody acts.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/bury", tag = "leases",
+    params(("token" = String, Path)), request_body = Bury,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn bury(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
+    let (by, how) = (By::Anyone, given.how());
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/progress", operation_id = "report_progress", tag = "leases",
+    params(("token" = String, Path)), request_body = Progress,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn progress(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Progress, _) = read::body(&api.app, request).await?;
+    if given.percent.is_some_and(|percent| percent > 100) {
+        return Err(Problem::field("percent", "a number from 0 to 100"));
+    }
+    let text = given.text.map(|text| text.into_bytes().into());
+    let by = By::Anyone;
+    let progress = |id| Command::Progress {
+        id,
+        by,
+        percent: given.percent,
+        text,
+    };
+    api.settle(&visitor, &token, progress).await
+}
+
+/// The lease lasts longer.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/extend", tag = "leases",
+    params(("token" = String, Path)), request_body = Extend,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn extend(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
+    let ms = lease_ms(given.lease_ms)?;
+    api.settle(&visitor, &token, |id| {
+        let by = By::Anyone;
+        Command::Extend { id, by, ms }
+    })
+    .await
+}

@@ -1,0 +1,389 @@
+//! `/api/v1`: queues, messages, leases and the server as JSON.
+//!
+//! Each request is one command, or a few, of the visitor's own principal: what
+//! it may do the shards know, as for every voice. A lease belongs to whoever
+//! has its token, not to a connection.
+
+mod attention;
+mod batches;
+mod bulk;
+mod bytes_in_json;
+mod cron;
+mod events;
+mod holder;
+mod leases;
+mod messages;
+mod names;
+mod openapi;
+mod over;
+mod path;
+mod problem;
+mod queues;
+mod read;
+mod release;
+mod server;
+mod setup;
+mod stats;
+mod stream;
+mod tail;
+mod trace;
+mod types;
+mod workers;
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{delete, get, post};
+use hyper::header::RETRY_AFTER;
+use quintet_door::{Door, Share};
+use quintet_types::{
+    Caller, Command, Handed, Name, Outcome, Party, Principal, Sweep, Swept, Take, Wait,
+};
+use tokio::sync::oneshot;
+
+pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
+pub use bulk::{cursor, cursor_text, since};
+pub use bytes_in_json::{base64_unless_text, lossy};
+pub use cron::Cron;
+use events::Hub;
+pub use holder::{Holder, Holders};
+pub use messages::SMALL;
+pub use names::track_line;
+pub use over::Group;
+pub use path::Path;
+pub use problem::Problem;
+use quintet_http::{App, Client, Guest, Losses, Seat, Taker, Undo, Visitor, Waits};
+pub use read::version;
+pub use setup::version as version_of_setup;
+pub use types::{Dedupe, NewMessage};
+
+/// What a row of a list is reckoned with before it is known, bytes.
+const ROW_BYTES: u64 = 256;
+
+/// What a list of connections takes while it is made, bytes.
+const LIST_BYTES: u64 = 4 << 20;
+
+/// What all handlers share.
+pub struct Api {
+    app: Arc<App>,
+    door: Arc<dyn Door>,
+    losses: Losses,
+    events: Arc<Hub>,
+}
+
+/// A connection's party, for as long as it is there.
+struct Own {
+    guest: Guest,
+    /// The first who took something by it. Leases are shown with the taker of their party.
+    taker: OnceLock<Taker>,
+}
+
+impl Api {
+    /// The API of one listener, which asks `door`.
+    pub fn new(app: Arc<App>, door: Arc<dyn Door>) -> Arc<Self> {
+        let losses = Losses::new("http", Arc::clone(&door));
+        let limits = &app.settings().limits;
+        let events = Hub::new(limits.streams_max, limits.events_every);
+        Arc::new(Self {
+            app,
+            door,
+            losses,
+            events: Arc::new(events),
+        })
+    }
+
+    /// Ends the streams of events, which would not end by themselves.
+    pub fn stop_events(&self) {
+        self.events.stop();
+    }
+
+    /// The way into the shards, for questions that are no commands.
+    pub fn door(&self) -> Arc<dyn Door> {
+        Arc::clone(&self.door)
+    }
+
+    /// Asks the shards on behalf of whoever asks.
+    ///
+    /// # Errors
+    /// Their refusal.
+    pub async fn ask(
+        &self,
+        visitor: &Visitor,
+        command: Command,
+    ) -> Result<(Outcome, Name), Problem> {
+        let told = self
+            .submit(visitor.principal(), visitor.client.as_deref(), command)
+            .await;
+        allowed(told)
+    }
+
+    /// Takes messages. A wait ends when the client ends its side of the connection, and when the
+    /// server stops. The messages go back if the reply with them never begins to leave.
+    ///
+    /// # Errors
+    /// The shards' refusal.
+    async fn take(
+        &self,
+        visitor: &Visitor,
+        take: Take,
+        taker: Taker,
+        seat: Option<Arc<Seat>>,
+    ) -> Result<(Undo, Name), Problem> {
+        let client = visitor.client.as_deref();
+        let waits = client.filter(|_| take.wait != Wait::No);
+        let apart = seat.filter(|_| waits.is_some()).map(|seat| {
+            let apart = seat.waits(Waits::Poll);
+            apart.ok_or_else(Problem::too_many_polls)
+        });
+        let _apart = apart.transpose()?;
+        let own = self.own(client);
+        let own = own.filter(|own| *own.taker.get_or_init(|| taker.clone()) == taker);
+        // Of this request alone: it has no connection, or another taker than those before it.
+        let guest = own.is_none().then(|| Guest::new(&self.door));
+        let party = party_of(own, guest.as_ref());
+        let caller = Caller {
+            party,
+            principal: visitor.principal(),
+        };
+        let (tell, mut told) = oneshot::channel();
+        let losses = self.losses.clone();
+        let reply = Box::new(move |outcome, name| {
+            // The client may have gone.
+            if let Err((Outcome::Messages(unheard), _)) = tell.send((outcome, name)) {
+                losses.give_back(caller, unheard.into_vec());
+            }
+        });
+        if let Some(client) = client {
+            client.waits_as(Some(party));
+        }
+        self.door.submit(caller, Command::Take(take), reply);
+        let outcome = match waits {
+            None => (&mut told).await,
+            Some(client) => tokio::select! {
+                biased;
+                outcome = &mut told => outcome,
+                () = client.is_let_go() => {
+                    // The take itself is answered with the outcome.
+                    self.door.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
+                    (&mut told).await
+                }
+            },
+        };
+        if let Some(client) = client {
+            client.waits_as(None);
+        }
+        let (outcome, name) = allowed(outcome.ok())?;
+        let mut messages = Handed::new();
+        // Any other outcome: it waited in vain.
+        if let Outcome::Messages(taken) = outcome {
+            messages = taken;
+        }
+        if waits.is_some_and(Client::has_ended) {
+            let unheard = std::mem::take(&mut messages);
+            self.losses.give_back(caller, unheard.into_vec());
+        }
+        if !messages.is_empty() {
+            let takers = &self.app.settings().clients.takers;
+            takers.note(party, taker);
+        }
+        Ok((Undo::new(&self.losses, caller, messages), name))
+    }
+
+    /// Takes memory for a list of so many bytes, of the memory that all connections share.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn room(&self, bytes: u64) -> Result<Option<Share>, Problem> {
+        let Some(memory) = &self.app.settings().memory else {
+            return Ok(None);
+        };
+        let share = memory.take(bytes);
+        share
+            .map(Some)
+            .ok_or_else(|| quintet_http::Problem::NoMemory.into())
+    }
+
+    /// Looks through a slice of a queue, of 1 MiB or one message more.
+    ///
+    /// # Errors
+    /// The shards' refusal; or there is no room for the page.
+    async fn swept(
+        &self,
+        visitor: &Visitor,
+        sweep: Sweep,
+    ) -> Result<(Swept, Option<Share>), Problem> {
+        let room = self.room(u64::from(sweep.max) * ROW_BYTES)?;
+        let asked = self.ask(visitor, Command::Sweep(Box::new(sweep))).await?;
+        let (Outcome::Swept(swept), _) = asked else {
+            return Err(Problem::unexpected());
+        };
+        // As it is, as it is shown, and as text, which has six letters for some.
+        let held: u64 = swept.messages.iter().map(|m| 8 * m.extra_bytes()).sum();
+        let room = match room {
+            Some(mut room) => match room.grow(held) {
+                true => Some(room),
+                false => return Err(quintet_http::Problem::NoMemory.into()),
+            },
+            None => None,
+        };
+        Ok((*swept, room))
+    }
+
+    /// Asks the shards as if a party did, which may be a connection.
+    ///
+    /// # Errors
+    /// Their refusal.
+    async fn ask_as(&self, caller: Caller, command: Command) -> Result<Outcome, Problem> {
+        let (tell, told) = oneshot::channel();
+        let reply = Box::new(move |outcome, name| {
+            // The client may have gone.
+            let _heard = tell.send((outcome, name));
+        });
+        self.door.submit(caller, command, reply);
+        Ok(allowed(told.await.ok())?.0)
+    }
+
+    /// The party of a connection, if there is one.
+    fn own<'a>(&self, client: Option<&'a Client>) -> Option<&'a Own> {
+        client?.own(|| Own {
+            guest: Guest::new(&self.door),
+            taker: OnceLock::new(),
+        })
+    }
+
+    /// Asks the shards on behalf of `principal`, who may wait at `client`. `None`: the server is
+    /// stopping.
+    async fn submit(
+        &self,
+        principal: Principal,
+        client: Option<&Client>,
+        command: Command,
+    ) -> Option<(Outcome, Name)> {
+        let own = self.own(client);
+        let guest = own.is_none().then(|| Guest::new(&self.door));
+        let party = party_of(own, guest.as_ref());
+        let (tell, told) = oneshot::channel();
+        let reply = Box::new(move |outcome, name| {
+            // The client may have gone.
+            let _heard = tell.send((outcome, name));
+        });
+        if let Some(client) = client {
+            client.waits_as(Some(party));
+        }
+        self.door
+            .submit(Caller { party, principal }, command, reply);
+        let told = told.await.ok();
+        if let Some(client) = client {
+            client.waits_as(None);
+        }
+        told
+    }
+}
+
+/// A connection's party, or that of a request.
+fn party_of(own: Option<&Own>, guest: Option<&Guest>) -> Party {
+    let guest = own.map(|own| &own.guest).or(guest);
+    guest
+        .expect("a request has a party of its own if its connection has none")
+        .party()
+}
+
+/// The outcome of a command that was done; `None` is an outcome that nobody knows.
+fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
+    let (outcome, name) = told.ok_or_else(Problem::unknown)?;
+    if let Outcome::Refused(refusal) = outcome {
+        return Err(Problem::refused(refusal));
+    }
+    if let Outcome::Denied(why) = &outcome {
+        return Err(Problem::denied(why));
+    }
+    Ok((outcome, name))
+}
+
+/// A refusal of the site, as the API tells it.
+pub fn refusal(problem: quintet_http::Problem) -> Response {
+    let told = Problem::from(problem.clone());
+    let as_text = problem.into_response();
+    let mut response = told.into_response();
+    if let Some(again) = as_text.headers().get(RETRY_AFTER) {
+        response.headers_mut().insert(RETRY_AFTER, again.clone());
+    }
+    response
+}
+
+/// The refusal of a request for a host that this server is not.
+pub fn wrong_host(text: &str) -> Response {
+    Problem::wrong_host(text).into_response()
+}
+
+/// Everything below `/api/v1`.
+pub fn router(api: Arc<Api>) -> Router {
+    Router::new()
+        .route("/openapi.json", get(openapi::document))
+        .route("/events", get(stream::stream))
+        .route("/attention", get(attention::attention))
+        .route("/queues/{queue}/tail", get(tail::tail))
+        .route("/queues", get(queues::list))
+        .route("/queues/{queue}", get(queues::show).delete(queues::remove))
+        .route("/queues/{queue}/history", get(queues::history))
+        .route(
+            "/queues/{queue}/settings",
+            get(setup::settings).patch(setup::change),
+        )
+        .route("/queues/{queue}/leases", get(leases::list))
+        .route("/queues/{queue}/leases/release", post(release::of_queue))
+        .route("/queues/{queue}/children", post(queues::join))
+        .route("/queues/{queue}/pause", post(queues::pause))
+        .route("/queues/{queue}/resume", post(queues::resume))
+        .route(
+            "/queues/{queue}/messages",
+            get(messages::browse).post(messages::put),
+        )
+        .route("/queues/{queue}/reserve", post(leases::reserve))
+        .route("/queues/{queue}/acts/{act}", post(bulk::act))
+        .route("/queues/{queue}/errors", get(bulk::errors))
+        .route("/queues/{queue}/names/{name}", get(names::show))
+        .route("/queues/{queue}/names/{name}/finish", post(names::finish))
+        .route("/queues/{queue}/names/{name}/release", post(names::release))
+        .route("/queues/{queue}/names/{name}/fail", post(names::fail))
+        .route("/queues/{queue}/names/{name}/bury", post(names::bury))
+        .route("/queues/{queue}/names/{name}/extend", post(names::extend))
+        .route("/queues/{queue}/tracks/{name}", get(names::track))
+        .route("/messages", get(over::list))
+        .route(
+            "/messages/{id}",
+            get(messages::show)
+                .patch(messages::edit)
+                .delete(messages::remove),
+        )
+        .route("/messages/{id}/body", get(messages::body))
+        .route("/messages/{id}/kick", post(messages::kick))
+        .route("/messages/{id}/redrive", post(messages::redrive))
+        .route("/messages/{id}/move", post(messages::transfer))
+        .route("/messages/{id}/trace", get(trace::show))
+        .route("/messages/{id}/release", post(release::of_message))
+        .route("/leases/{token}/finish", post(leases::finish))
+        .route("/leases/{token}/release", post(leases::release))
+        .route("/leases/{token}/fail", post(leases::fail))
+        .route("/leases/{token}/bury", post(leases::bury))
+        .route("/leases/{token}/extend", post(leases::extend))
+        .route("/leases/{token}/progress", post(leases::progress))
+        .route("/stats", get(server::stats))
+        .route("/connections", get(server::connections))
+        .route("/connections/{id}", delete(server::close))
+        .route("/connections/{id}/release", post(release::of_connection))
+        .route("/batches", get(batches::list).post(batches::make))
+        .route("/batches/{id}", get(batches::show).delete(batches::forget))
+        .route("/batches/{id}/{act}", post(batches::act))
+        .route("/workers", get(workers::list))
+        .route("/workers/{wid}/{act}", post(workers::act))
+        .route("/cron", get(cron::list))
+        .route("/cron/{name}/pause", post(cron::pause))
+        .route("/cron/{name}/resume", post(cron::resume))
+        .route("/cron/{name}/run", post(cron::run))
+        .route("/server/{act}", post(server::act))
+        .fallback(async || Problem::no_such_page())
+        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .with_state(api)
+}

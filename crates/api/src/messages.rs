@@ -1,0 +1,487 @@
+//! Messages: put, listed, shown, changed, removed.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::{ETAG, HeaderValue};
+use hyper::{HeaderMap, StatusCode, Uri};
+use quintet_door::FOLDER;
+use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
+use quintet_door::{Did, StoreError};
+use quintet_types::{
+    BatchId, Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId,
+    Name, Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, Tie, When,
+};
+
+use super::path::Path;
+use super::problem::Problem;
+use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
+use super::{Api, bulk, read};
+use quintet_http::{DoneTo, Visitor, download, reply};
+
+/// Messages of one put at most.
+const PUTS_MAX: usize = 1000;
+/// Bodies up to here are in memory, and can be replaced by one another.
+pub const SMALL: usize = 64 << 10;
+
+/// Stores messages, all or none. With `Idempotency-Key` a repeat within a day
+/// stores nothing and is answered as the first was.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/messages", tag = "messages",
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context, kept in the messages' headers")),
+    request_body = Puts,
+    responses((status = 201, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn put(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let token = idempotency_key(request.headers())?;
+    let trace = trace_context(request.headers());
+    let (Puts { messages }, sum, _share) = match token {
+        Some(_) => read::summed(&api.app, request).await?,
+        None => {
+            let (puts, share) = read::body(&api.app, request).await?;
+            (puts, 0, share)
+        }
+    };
+    if messages.is_empty() || messages.len() > PUTS_MAX {
+        let detail = format!("1 to {PUTS_MAX} messages are put at once");
+        return Err(Problem::field("messages", detail));
+    }
+    let mut puts = Vec::with_capacity(messages.len());
+    for (at, mut message) in messages.into_iter().enumerate() {
+        // What vendors add belongs to the parent it came with.
+        if !message.headers.contains_key(TRACEPARENT) {
+            for (name, value) in &trace {
+                message.headers.insert((*name).to_owned(), value.clone());
+            }
+        }
+        let token = token.as_ref().map(|key| format!("{key}/{at}").into_bytes());
+        let mut put = api.new_put(&queue, message, at, token).await?;
+        if let Some(more) = &mut put.more {
+            more.token_sum = sum;
+        }
+        puts.push(put);
+    }
+    // One alone may be a member of any batch.
+    let command = match <[Put; 1]>::try_from(puts) {
+        Ok([put]) => Command::Put(put),
+        Err(puts) => Command::PutMany(puts),
+    };
+    let (outcome, _) = api.ask(&visitor, command).await?;
+    let ids = if let Outcome::PutMany(ids) = outcome {
+        ids.iter().map(|id| id.0).collect()
+    } else if let Outcome::Put { id, .. } = outcome {
+        vec![id.0]
+    } else {
+        return Err(Problem::unexpected());
+    };
+    let mut response = reply::document(&Stored { ids });
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+/// What the request brings along of the trace it is part of; what is no such
+/// thing is nothing, as the standard wants it.
+fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {
+    let mut parents = headers.get_all(TRACEPARENT).iter();
+    let parent = parents.next().and_then(|value| value.to_str().ok());
+    let parent = parent.filter(|text| is_traceparent(text) && parents.next().is_none());
+    let Some(parent) = parent else {
+        return Vec::new();
+    };
+    let states = headers.get_all(TRACESTATE).iter();
+    let states: Vec<&str> = states.filter_map(|value| value.to_str().ok()).collect();
+    let state = Some(states.join(",")).filter(|text| is_tracestate(text));
+    let state = state.map(|state| (TRACESTATE, state));
+    [(TRACEPARENT, parent.to_owned())]
+        .into_iter()
+        .chain(state)
+        .collect()
+}
+
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = value
+        .to_str()
+        .ok()
+        .filter(|key| (1..=255).contains(&key.len()));
+    let key = key.ok_or_else(|| Problem::field("Idempotency-Key", "1 to 255 characters"))?;
+    Ok(Some(key.to_owned()))
+}
+
+/// A body that is given as text, or in base64, or not at all.
+fn body_of(text: Option<String>, base64: Option<String>, field: &str) -> Result<Vec<u8>, Problem> {
+    match (text, base64) {
+        (Some(_), Some(_)) => {
+            let detail = "body or body_base64, not both";
+            Err(Problem::field(&format!("{field}body_base64"), detail))
+        }
+        (Some(text), None) => Ok(text.into_bytes()),
+        (None, Some(text)) => BASE64_STANDARD
+            .decode(text)
+            .map_err(|_| Problem::field(&format!("{field}body_base64"), "this is not base64")),
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+impl Api {
+    /// A put of what a client has said; `at` is its place in what it sent.
+    pub async fn new_put(
+        &self,
+        queue: &Name,
+        message: NewMessage,
+        at: usize,
+        token: Option<Vec<u8>>,
+    ) -> Result<Put, Problem> {
+        let field = format!("messages[{at}].");
+        if message.headers.contains_key(FOLDER) {
+            let detail = "this name is the server's own";
+            return Err(Problem::field(&format!("{field}headers.{FOLDER}"), detail));
+        }
+        let batch = match message.batch.as_deref().map(BatchId::parse) {
+            Some(None) => {
+                let field = format!("{field}batch");
+                return Err(Problem::field(&field, "no id of a batch"));
+            }
+            Some(batch) => batch.map(Tie::member),
+            None => None,
+        };
+        let bytes = body_of(message.body, message.body_base64, &field)?;
+        let attrs = message.headers.into_iter();
+        let more = PutMore {
+            key: message.key.map(|key| key.into_bytes().into()),
+            name: message.name.map(|name| name.into_bytes().into()),
+            attrs: attrs
+                .map(|(name, value)| (name.into_bytes().into(), value.into_bytes().into()))
+                .collect(),
+            dedupe: message.dedupe.map(|dedupe| Dedupe {
+                id: dedupe.id.into_bytes().into(),
+                window_ms: dedupe.window_ms,
+                scope: dedupe.until.map(Into::into),
+                on_repeat: dedupe.on_repeat.map(Into::into),
+            }),
+            token: token.map(Vec::into_boxed_slice),
+            batch,
+            tracked: message.tracked,
+            ..PutMore::default()
+        };
+        Ok(Put {
+            queue: queue.clone(),
+            must_exist: false,
+            body: self.stored(queue, bytes).await?,
+            rank: message.rank,
+            flags: 0,
+            due: message.delay_ms.map_or(When::Default, When::In),
+            expires: message.ttl_ms.map_or(Expiry::Default, Expiry::In),
+            ttr_ms: message.ttr_ms,
+            more: (more != PutMore::default()).then(|| Box::new(more)),
+        })
+    }
+
+    /// A long body goes to the log beforehand.
+    async fn stored(&self, queue: &Name, bytes: Vec<u8>) -> Result<Body, Problem> {
+        if bytes.len() <= SMALL {
+            return Ok(Body::new(&bytes));
+        }
+        let (door, queue) = (Arc::clone(&self.door), queue.clone());
+        let stored = tokio::task::spawn_blocking(move || {
+            let len = bytes.len() as u64;
+            door.store(&queue, len, &mut bytes.as_slice())
+        });
+        match stored.await {
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(StoreError::Refused(refusal))) => Err(Problem::refused(refusal)),
+            Ok(Err(StoreError::Source(error))) => Err(Problem::internal(error.to_string())),
+            Err(error) => Err(Problem::internal(error.to_string())),
+        }
+    }
+
+    pub(super) async fn message(
+        &self,
+        visitor: &Visitor,
+        id: MessageId,
+    ) -> Result<(Message, Name), Problem> {
+        let (outcome, queue) = self.ask(visitor, Command::Peek(Peek::Id(id))).await?;
+        let message = if let Outcome::Messages(messages) = outcome {
+            messages.into_iter().next()
+        } else {
+            None
+        };
+        Ok((message.ok_or_else(Problem::not_found)?, queue))
+    }
+
+    /// The queue that a message is in, for the audit. `None`: there is no such message, or it may
+    /// not be seen.
+    async fn queue_of(&self, visitor: &Visitor, id: MessageId) -> Option<Name> {
+        let seen = self.message(visitor, id).await;
+        seen.ok().map(|(_, queue)| queue)
+    }
+
+    /// Does it, if the message still is as `version` says.
+    ///
+    /// # Errors
+    /// It is not, or the shards refuse.
+    pub async fn guarded(
+        &self,
+        visitor: &Visitor,
+        id: MessageId,
+        version: Option<String>,
+        command: Command,
+    ) -> Result<Outcome, Problem> {
+        let Some(version) = version else {
+            return Ok(self.ask(visitor, command).await?.0);
+        };
+        let (message, _) = self.message(visitor, id).await?;
+        if read::version(&message) != version {
+            return Err(Problem::changed());
+        }
+        let seen = Some(Seen::of(&message));
+        let compound = Compound {
+            guards: vec![Guard::Message { id, seen }],
+            then: Some(Box::new(command)),
+            ..Compound::default()
+        };
+        let asked = self.ask(visitor, Command::Compound(Box::new(compound)));
+        match asked.await {
+            Ok((outcome, _)) => Ok(outcome.of_command()),
+            Err(problem) if problem.code == "conflict" => Err(Problem::changed()),
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// Lists messages of one state in their order, those that fit. A page may have
+/// fewer than asked for, or none, and yet a cursor: so much was looked at.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/messages", tag = "messages",
+    params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed, reserved, buried, prepared or archived"),
+        ("contains" = Option<String>, Query), ("key" = Option<String>, Query), ("name" = Option<String>, Query),
+        ("header" = Option<Vec<String>>, Query, description = "NAME=VALUE"),
+        ("older_ms" = Option<u64>, Query), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
+        ("cursor" = Option<String>, Query)),
+    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn browse(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let known = [
+        "state", "contains", "key", "name", "error", "older_ms", "max", "cursor",
+    ];
+    let query = read::Query::of(&uri, &known, &["header"])?;
+    let pair = |text: &str| {
+        let (name, value) = text.split_once('=')?;
+        Some((name.as_bytes().into(), value.as_bytes().into()))
+    };
+    let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
+    let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
+    let sweep = Sweep {
+        queue: read::queue(&queue)?,
+        state: read::state(query.get("state").unwrap_or("ready"))?,
+        filter: Filter {
+            body: bytes("contains"),
+            key: bytes("key"),
+            name: bytes("name"),
+            attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
+            older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
+            dead: false,
+            error: bytes("error"),
+            tried: None,
+        },
+        act: SweepAct::Show,
+        after: query.get("cursor").map(bulk::cursor).transpose()?,
+        max: read::page_size(&query)?,
+    };
+    let name = sweep.queue.clone();
+    let (swept, _room) = api.swept(&visitor, sweep).await?;
+    let now = api.door.now();
+    let shown = swept.messages.iter();
+    let page = Page {
+        messages: shown
+            .map(|message| Shown::of(message, &name, now))
+            .collect(),
+        cursor: swept.next.map(bulk::cursor_text),
+    };
+    Ok(reply::document(&page))
+}
+
+/// A message, whatever its state.
+#[utoipa::path(get, path = "/api/v1/messages/{id}", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 200, body = Shown, headers(("ETag" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let (message, queue) = api.message(&visitor, read::message(&id)?).await?;
+    let shown = Shown::of(&message, &queue, api.door.now());
+    let tag = HeaderValue::from_str(&format!("\"{}\"", shown.version));
+    let mut response = reply::document(&shown);
+    if let Ok(tag) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// A message's body as it is, of any length.
+#[utoipa::path(get, path = "/api/v1/messages/{id}/body", operation_id = "show_body", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn body(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let (message, _) = api.message(&visitor, read::message(&id)?).await?;
+    let door = Arc::clone(&api.door);
+    Ok(download::response(door, message.id, message.body))
+}
+
+/// Changes a message that is not reserved; with `If-Match` only if it still is
+/// as it was seen. With another body it has another id.
+#[utoipa::path(patch, path = "/api/v1/messages/{id}", tag = "messages",
+    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), request_body = Changes,
+    responses((status = 200, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn edit(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let version = read::if_match(request.headers());
+    let (changes, _share): (Changes, _) = read::body(&api.app, request).await?;
+    let has_body = changes.body.is_some() || changes.body_base64.is_some();
+    let bytes = body_of(changes.body, changes.body_base64, "")?;
+    if bytes.len() > SMALL {
+        return Err(Problem::field("body", "a new body has 65536 bytes at most"));
+    }
+    let edit = Edit {
+        body: has_body.then(|| Body::new(&bytes)),
+        rank: changes.rank,
+        due: changes.delay_ms.map(When::In),
+        ..Edit::default()
+    };
+    if edit == Edit::default() {
+        return Err(Problem::field(
+            "rank",
+            "say what changes: rank, delay_ms or body",
+        ));
+    }
+    let command = Command::Edit(id, Box::new(edit));
+    let queue = api.queue_of(&visitor, id).await;
+    let outcome = match api.guarded(&visitor, id, version, command).await {
+        Ok(outcome) => outcome,
+        Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
+    };
+    let stored = if let Outcome::Put { id: anew, .. } = outcome {
+        anew
+    } else {
+        id
+    };
+    let ids = vec![stored.0];
+    let mut response = reply::document(&Stored { ids });
+    response.extensions_mut().insert(Did {
+        messages: None,
+        new_id: (stored != id).then_some(stored.0),
+    });
+    Ok(done_to(response, queue))
+}
+
+/// Removes a message whatever its state; with `If-Match` only if it still is as
+/// it was seen.
+#[utoipa::path(delete, path = "/api/v1/messages/{id}", tag = "messages",
+    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let queue = api.queue_of(&visitor, id).await;
+    let by = By::Anyone;
+    let command = Command::Delete { id, by };
+    api.guarded(&visitor, id, read::if_match(&headers), command)
+        .await?;
+    Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
+}
+
+/// Makes a buried or delayed message ready.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/kick", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn kick(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let queue = api.queue_of(&visitor, id).await;
+    match api.ask(&visitor, Command::KickId(id)).await {
+        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
+        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
+    }
+}
+
+/// Sends a dead letter back to the queue it came from, where it is as new.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/redrive", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn redrive(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let queue = api.queue_of(&visitor, id).await;
+    api.ask(&visitor, Command::Redrive(id)).await?;
+    Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
+}
+
+/// Moves a message that is not reserved to the end of a queue.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/move", operation_id = "move_message", tag = "messages",
+    params(("id" = u64, Path)), request_body = Target,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn transfer(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let (Target { to }, _share) = read::body(&api.app, request).await?;
+    let to = read::queue(&to).map_err(|_| Problem::field("to", "a name has 1 to 65535 bytes"))?;
+    let queue = api.queue_of(&visitor, id).await;
+    match api.ask(&visitor, Command::Move { id, to }).await {
+        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
+        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
+    }
+}
+
+/// The reply to an act on a message, whose queue the audit tells.
+fn done_to(mut response: Response, queue: Option<Name>) -> Response {
+    if let Some(queue) = queue {
+        response.extensions_mut().insert(DoneTo(queue));
+    }
+    response
+}

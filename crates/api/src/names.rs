@@ -1,0 +1,165 @@
+//! What became of tracked messages by their own names, and reserved ones: whoever can name one that is under a
+//! lease of time alone, as all that the API reserves are, may settle it.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use quintet_types::{By, ByName, Command, Name, NamedAct, Outcome, Track};
+use serde_json::{Value, json};
+
+use super::path::Path;
+use super::problem::Problem;
+use super::types::{Bury, Extend, Fail, Finish, Release, Shown, Tracked};
+use super::{Api, leases, read};
+use quintet_http::{Visitor, reply};
+
+/// What is done to the reserved message of this name; of several the one whose
+/// lease has run longest.
+fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Command {
+    let queue = Some(queue);
+    let name = name.into_bytes().into();
+    Command::ByName(Box::new(ByName {
+        queue,
+        name,
+        by,
+        act,
+    }))
+}
+
+/// The reserved message of this name; of several the one whose lease has run
+/// longest. Those in other states are listed by `name` of `GET messages`.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}", operation_id = "show_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Shown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let look = by_name(queue.clone(), name, By::Anyone, NamedAct::Look);
+    let (Outcome::Messages(messages), _) = api.ask(&visitor, look).await? else {
+        return Err(Problem::unexpected());
+    };
+    let now = api.door.now();
+    Ok(reply::document(&Shown::of(&messages[0], &queue, now)))
+}
+
+/// What became of the tracked message of this name; of several the one that was put last. It is
+/// known for `track_keep` after the last thing that happened to it, also when it is gone.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", operation_id = "show_track", tag = "messages",
+    params(("queue" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn track(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let ask = by_name(queue, name, By::Anyone, NamedAct::Track);
+    let (Outcome::Tracked(track), _) = api.ask(&visitor, ask).await? else {
+        return Err(Problem::unexpected());
+    };
+    Ok(reply::document(&Tracked::from(*track)))
+}
+
+/// What became of a tracked message, as the API shows it.
+pub fn track_line(track: Track) -> Value {
+    json!(Tracked::from(track))
+}
+
+impl Api {
+    /// Does it to the reserved message of this name, if it is under a lease of time
+    /// alone.
+    async fn settle_named(
+        &self,
+        visitor: &Visitor,
+        queue: &str,
+        name: String,
+        act: NamedAct,
+    ) -> Result<Response, Problem> {
+        let queue = read::queue(queue)?;
+        self.ask(visitor, by_name(queue, name, By::Bearer, act))
+            .await?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+}
+
+/// Finishes the reserved message of this name, if it is under a lease of time alone: it is gone, or
+/// kept with its result.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/finish", operation_id = "finish_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Finish,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn finish(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how()?);
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/release", operation_id = "release_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Release,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn release(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Release, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how());
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// Says that the try of the reserved message of this name failed, if it is under a lease of time
+/// alone: it rests and is tried again, or not, as the queue's policy says.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/fail", operation_id = "fail_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Fail,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn fail(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how());
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// Sets the reserved message of this name aside, if it is under a lease of time alone.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/bury", operation_id = "bury_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Bury,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn bury(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Settle(given.how());
+    api.settle_named(&visitor, &queue, name, act).await
+}
+
+/// The lease of the reserved message of this name lasts longer, if it is one of time alone.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/extend", operation_id = "extend_named", tag = "leases",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Extend,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn extend(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Extend(leases::lease_ms(given.lease_ms)?);
+    api.settle_named(&visitor, &queue, name, act).await
+}

@@ -1,0 +1,440 @@
+//! Messages of all queues: all, or those that are scheduled, retried or dead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use hyper::Uri;
+use quintet_door::Share;
+use quintet_types::{
+    Cursor, Filter, ListState, Message, Name, Order, QueueStats, Sweep, SweepAct, Verb,
+};
+
+use super::problem::Problem;
+use super::types::{Page, Shown};
+use super::{Api, bulk, read};
+
+use quintet_http::{Visitor, reply};
+
+/// Slices looked through for a page at most; for the next message of one queue [`SEEKS`].
+const SLICES: u32 = 64;
+const SEEKS: u32 = 4;
+/// Pages of queues looked through for a page of messages at most.
+const QUEUE_PAGES: u32 = 64;
+/// A page ends behind so many bytes of messages.
+const BYTES: u64 = 1 << 20;
+
+/// Which messages of all queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// Not due yet, and never taken.
+    Scheduled,
+    /// Taken before, and not due yet.
+    Retrying,
+    /// Buried, or a dead letter that is ready.
+    Dead,
+    /// In any state that waits.
+    All,
+}
+
+impl Group {
+    /// Every group, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::Scheduled, Self::Retrying, Self::Dead, Self::All];
+
+    /// Its name in an address.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Retrying => "retrying",
+            Self::Dead => "dead",
+            Self::All => "all",
+        }
+    }
+
+    /// # Errors
+    /// There is none of this name.
+    pub fn of(word: &str) -> Result<Self, Problem> {
+        let found = Self::ALL.into_iter().find(|group| group.word() == word);
+        found.ok_or_else(|| Problem::field("group", "scheduled, retrying, dead or all"))
+    }
+
+    /// Where it may have messages of a queue.
+    fn lanes(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
+        let plain = Filter::default;
+        let tried = |tried| Filter {
+            tried: Some(tried),
+            ..plain()
+        };
+        let dead = Filter {
+            dead: true,
+            ..plain()
+        };
+        let gauges = &stats.gauges;
+        let letters = gauges.ready > 0 && stats.totals.moved_in > 0;
+        let (delayed, buried) = (gauges.delayed > 0, gauges.buried > 0);
+        let all = match self {
+            Self::Scheduled => vec![(delayed, ListState::Delayed, tried(false))],
+            Self::Retrying => vec![(delayed, ListState::Delayed, tried(true))],
+            Self::Dead => vec![
+                (buried, ListState::Buried, plain()),
+                (letters, ListState::Ready, dead),
+            ],
+            Self::All => vec![
+                (
+                    gauges.ready + gauges.held_back > 0,
+                    ListState::Ready,
+                    plain(),
+                ),
+                (delayed, ListState::Delayed, plain()),
+                (gauges.reserved > 0, ListState::Reserved, plain()),
+                (buried, ListState::Buried, plain()),
+            ],
+        };
+        let some = all.into_iter().filter(|(some, ..)| *some);
+        some.map(|(_, state, filter)| (state, filter)).collect()
+    }
+}
+
+/// The states of all groups, as cursors number them.
+const STATES: [ListState; 4] = [
+    ListState::Ready,
+    ListState::Buried,
+    ListState::Delayed,
+    ListState::Reserved,
+];
+
+/// Where a list goes on.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct At {
+    /// A page of queues.
+    page: (u8, u32),
+    /// In this queue of it, and this state; `None`: it begins.
+    inside: Option<(Name, ListState, Cursor)>,
+}
+
+impl At {
+    fn text(&self) -> String {
+        let (shard, at) = self.page;
+        let inside = self.inside.as_ref().map(|(queue, state, cursor)| {
+            let hex = queue.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+            let state = STATES.iter().position(|one| one == state).unwrap_or(0);
+            format!(
+                "-{}-{state}-{}",
+                hex.collect::<String>(),
+                bulk::cursor_text(*cursor)
+            )
+        });
+        format!("{shard}-{at}{}", inside.unwrap_or_default())
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(5, '-');
+        let page = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let Some(hex) = parts.next() else {
+            return Some(Self { page, inside: None });
+        };
+        let digits: Vec<char> = hex.chars().collect();
+        let bytes = digits.chunks(2).map(|pair| {
+            let pair: String = pair.iter().collect();
+            u8::from_str_radix(&pair, 16).ok()
+        });
+        let queue = Name::new(&bytes.collect::<Option<Vec<u8>>>()?);
+        let state = *STATES.get(parts.next()?.parse::<usize>().ok()?)?;
+        let cursor = bulk::cursor(parts.next()?).ok()?;
+        Some(Self {
+            page,
+            inside: Some((queue, state, cursor)),
+        })
+    }
+}
+
+/// The first message of a queue that is not on the page yet.
+struct Head {
+    queue: Name,
+    /// Its share of the memory with it; `None`: it was not found before this place.
+    message: Option<(Message, Option<Share>)>,
+}
+
+/// The heads by due time and id.
+type Heads = BTreeMap<Order, Head>;
+
+/// A page of them: by due time over all queues; the dead ones, and all, queue by queue in the
+/// order the queues were made.
+#[derive(Default)]
+pub struct Over {
+    pub messages: Vec<(Message, Name)>,
+    /// Where to go on; `None`: that was all.
+    pub next: Option<String>,
+    /// Their share of the memory.
+    _room: Vec<Share>,
+}
+
+impl Api {
+    /// Messages of all queues whose messages may be seen, `max` at most; with `has` those whose body
+    /// contains it. A page that looked through much ends earlier, even without a message.
+    ///
+    /// # Errors
+    /// The shards' refusal; or there is no room; or `cursor` is none.
+    pub async fn over(
+        &self,
+        visitor: &Visitor,
+        (group, has): (Group, &[u8]),
+        cursor: Option<&str>,
+        max: u32,
+    ) -> Result<Over, Problem> {
+        if matches!(group, Group::Scheduled | Group::Retrying) {
+            return self.by_due_time(visitor, (group, has), cursor, max).await;
+        }
+        let at = cursor.map(|text| {
+            let none = || Problem::field("cursor", "this is no cursor");
+            At::of(text).ok_or_else(none)
+        });
+        let mut at = at.transpose()?.unwrap_or_default();
+        let mut found = Over::default();
+        let (mut slices, mut bytes) = (0, 0);
+        for _ in 0..QUEUE_PAGES {
+            let page = self.queue_page(visitor, at.page).await?;
+            let mut inside = at.inside.take();
+            // One that is gone by now stood somewhere in the page: all of it is shown again.
+            let skip = inside.as_ref().and_then(|(queue, ..)| {
+                let mut queues = page.queues.iter();
+                queues.position(|stats| stats.name == *queue)
+            });
+            for stats in page.queues.iter().skip(skip.unwrap_or(0)) {
+                if !visitor.may_to(Verb::Peek, &stats.name) {
+                    continue;
+                }
+                let resumes = inside.take().filter(|(queue, ..)| *queue == stats.name);
+                let mut lanes = group.lanes(stats);
+                if let Some((_, state, _)) = &resumes {
+                    let from = lanes.iter().position(|(lane, _)| lane == state);
+                    lanes.drain(..from.unwrap_or(lanes.len()));
+                }
+                let mut after = resumes.map(|(.., cursor)| cursor);
+                for (state, mut filter) in lanes {
+                    filter.body = (!has.is_empty()).then(|| has.into());
+                    let mut sweep = Sweep {
+                        queue: stats.name.clone(),
+                        state,
+                        filter,
+                        act: SweepAct::Show,
+                        after: after.take(),
+                        max: 0,
+                    };
+                    loop {
+                        sweep.max = max - u32::try_from(found.messages.len()).unwrap_or(max);
+                        let swept = match self.swept(visitor, sweep.clone()).await {
+                            // It was deleted since its numbers were told.
+                            Err(problem) if problem.status == 404 => break,
+                            swept => swept?,
+                        };
+                        let (swept, room) = swept;
+                        found._room.extend(room);
+                        slices += 1;
+                        bytes += swept.messages.iter().map(Message::size).sum::<u64>();
+                        let named = swept.messages.into_iter();
+                        let named = named.map(|message| (message, stats.name.clone()));
+                        found.messages.extend(named);
+                        let full = found.messages.len() >= max as usize;
+                        match swept.next {
+                            Some(next) if full || slices >= SLICES || bytes >= BYTES => {
+                                at.inside = Some((stats.name.clone(), state, next));
+                                found.next = Some(at.text());
+                                return Ok(found);
+                            }
+                            Some(next) => sweep.after = Some(next),
+                            None if full => {
+                                // What stands behind it is behind everything of this lane.
+                                let end = Cursor {
+                                    held_back: true,
+                                    order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),
+                                };
+                                at.inside = Some((stats.name.clone(), state, end));
+                                found.next = Some(at.text());
+                                return Ok(found);
+                            }
+                            None => break,
+                        }
+                    }
+                }
+            }
+            match page.next {
+                Some(next) => at.page = next,
+                None => return Ok(found),
+            }
+        }
+        found.next = Some(at.text());
+        Ok(found)
+    }
+
+    /// [`Api::over`] of messages that are not due: queues are merged. No more heads are held than
+    /// the page has messages.
+    async fn by_due_time(
+        &self,
+        visitor: &Visitor,
+        asked: (Group, &[u8]),
+        cursor: Option<&str>,
+        max: u32,
+    ) -> Result<Over, Problem> {
+        let mut after = cursor.map(bulk::cursor).transpose()?;
+        let (mut heads, most) = (Heads::new(), max as usize);
+        let (mut from, mut cut) = (Some((0, 0)), false);
+        while let Some(page) = from {
+            let page = self.queue_page(visitor, page).await?;
+            for stats in &page.queues {
+                let some = stats.gauges.delayed > 0 && visitor.may_to(Verb::Peek, &stats.name);
+                if some {
+                    self.seek(visitor, asked, stats.name.clone(), after, &mut heads)
+                        .await?;
+                }
+                if heads.len() > most {
+                    heads.pop_last();
+                    cut = true;
+                }
+            }
+            from = page.next;
+        }
+        let (mut found, mut bytes) = (Over::default(), 0);
+        let mut last = None;
+        while let Some((order, head)) = heads.pop_first() {
+            let held_back = false;
+            after = Some(Cursor { held_back, order });
+            last = after;
+            let Some((message, room)) = head.message else {
+                // What stands behind it in its queue is not known yet.
+                break;
+            };
+            bytes += message.size();
+            found.messages.push((message, head.queue.clone()));
+            found._room.extend(room);
+            self.seek(visitor, asked, head.queue, after, &mut heads)
+                .await?;
+            if heads.is_empty() && !cut {
+                return Ok(found);
+            }
+            if found.messages.len() >= most || bytes >= BYTES {
+                break;
+            }
+        }
+        found.next = last.map(bulk::cursor_text);
+        Ok(found)
+    }
+
+    /// Adds the first message of a queue behind this place, if there is one.
+    async fn seek(
+        &self,
+        visitor: &Visitor,
+        (group, has): (Group, &[u8]),
+        queue: Name,
+        after: Option<Cursor>,
+        heads: &mut Heads,
+    ) -> Result<(), Problem> {
+        let mut sweep = Sweep {
+            queue,
+            state: ListState::Delayed,
+            filter: Filter {
+                tried: Some(group == Group::Retrying),
+                body: (!has.is_empty()).then(|| has.into()),
+                ..Filter::default()
+            },
+            act: SweepAct::Show,
+            after,
+            max: 1,
+        };
+        for _ in 0..SEEKS {
+            let (swept, room) = match self.swept(visitor, sweep.clone()).await {
+                // It was deleted since its numbers were told.
+                Err(problem) if problem.status == 404 => return Ok(()),
+                swept => swept?,
+            };
+            if let Some(message) = swept.messages.into_iter().next() {
+                let due = message
+                    .due()
+                    .map_or(0, |due| i64::try_from(due.0).unwrap_or(i64::MAX));
+                let order = (0, due, message.id);
+                let message = Some((message, room));
+                let queue = sweep.queue;
+                heads.insert(order, Head { queue, message });
+                return Ok(());
+            }
+            match swept.next {
+                Some(next) => sweep.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+        if let Some(next) = sweep.after {
+            let (queue, message) = (sweep.queue, None);
+            heads.insert(next.order, Head { queue, message });
+        }
+        Ok(())
+    }
+}
+
+/// Lists messages of all queues that are `scheduled` (not due yet, never taken), `retrying` (taken
+/// before, not due yet), the next due first over all queues; or `dead` (buried, or a dead letter), or
+/// `all`, queue by queue. With `contains` those whose body contains it. A page may have fewer than
+/// `max`, even none, and a cursor.
+#[utoipa::path(get, path = "/api/v1/messages", operation_id = "list_over_queues", tag = "messages",
+    params(("group" = String, Query, description = "scheduled, retrying, dead or all"),
+        ("contains" = Option<String>, Query, description = "in the body"),
+        ("max" = Option<u64>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["group", "contains", "max", "cursor"], &[])?;
+    let group = Group::of(query.get("group").unwrap_or_default())?;
+    let max = read::page_size(&query)?;
+    let has = query.get("contains").unwrap_or_default().as_bytes();
+    let over = api
+        .over(&visitor, (group, has), query.get("cursor"), max)
+        .await?;
+    let now = api.door.now();
+    let messages = over.messages.iter();
+    let page = Page {
+        messages: messages
+            .map(|(message, queue)| Shown::of(message, queue, now))
+            .collect(),
+        cursor: over.next.clone(),
+    };
+    Ok(reply::document(&page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written() {
+        let order = (7, -9, quintet_types::MessageId(3));
+        let cursor = Cursor {
+            held_back: false,
+            order,
+        };
+        for inside in [
+            None,
+            Some((Name::new(b"a-\xff\"b"), ListState::Buried, cursor)),
+            Some((Name::new(b"q"), ListState::Ready, cursor)),
+        ] {
+            let at = At {
+                page: (3, 512),
+                inside,
+            };
+            assert_eq!(At::of(&at.text()), Some(at));
+        }
+        for none in [
+            "",
+            "1",
+            "x-1",
+            "1-1-zz-1-0_1_1_1",
+            "1-1-61-1",
+            "1-1-61-4-0_1_1_1",
+            "1-1-é-1-0_1_1_1",
+        ] {
+            assert_eq!(At::of(none), None, "{none}");
+        }
+    }
+}

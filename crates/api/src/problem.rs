@@ -1,0 +1,284 @@
+//! Why a request is not done, as `application/problem+json` (RFC 9457).
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use quintet_door::{CronNo, NoChange};
+use quintet_types::{Class, MessageId, Name, Refusal};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Of a limit of an address or a user.
+const TOO_MANY: &str = "too_many_requests";
+
+/// What is wrong, and with what.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// A word for programs, the same in every version.
+    pub code: &'static str,
+    /// The status' own words.
+    pub title: &'static str,
+    /// The status again.
+    pub status: u16,
+    /// What happened, for people.
+    pub detail: String,
+    /// The field of the body, the query or the address it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The message that was put before, where this one is a duplicate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate_of: Option<u64>,
+    /// For people: queues that may have been meant.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub nearest: Box<[Name]>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: detail.into(),
+            field: None,
+            duplicate_of: None,
+            nearest: Box::default(),
+        }
+    }
+
+    /// A field is not what it should be.
+    pub fn field(field: &str, detail: impl Into<String>) -> Self {
+        Self {
+            field: Some(field.to_owned()),
+            ..Self::new(StatusCode::BAD_REQUEST, "bad_field", detail)
+        }
+    }
+
+    /// `Host` names another server than this one.
+    pub(crate) fn wrong_host(text: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "wrong_host", text)
+    }
+
+    /// 404: the address names nothing.
+    pub fn no_such_page() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no_such_address",
+            "there is nothing at this address",
+        )
+    }
+
+    /// There is no `[[cron]]` table of a name, or steering it is refused.
+    pub(crate) fn of_cron(no: &CronNo) -> Self {
+        match no {
+            CronNo::None { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "cron_not_found", no.to_string())
+            }
+            CronNo::Refused(refusal) => Self::refused(*refusal),
+        }
+    }
+
+    pub(crate) fn no_such_connection(id: u64) -> Self {
+        let detail = format!("there is no connection {id}");
+        Self::new(StatusCode::NOT_FOUND, "no_such_address", detail)
+    }
+
+    pub(crate) fn wrong_method() -> Self {
+        let detail = "this address has no such method";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
+    }
+
+    pub(crate) fn wrong_type() -> Self {
+        let detail = "the body is JSON: say content-type: application/json";
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "wrong_content_type",
+            detail,
+        )
+    }
+
+    pub(crate) fn not_json(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "not_json", detail)
+    }
+
+    /// Nobody said what came of it.
+    pub(crate) fn unknown() -> Self {
+        Self::refused(Refusal::Unknown)
+    }
+
+    /// 503: the server stops, and nothing was done.
+    pub fn stopping() -> Self {
+        let detail = "the server is stopping";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
+    }
+
+    pub(crate) fn too_many_streams(most: usize) -> Self {
+        let detail = format!("there are {most} event streams, as many as may be (max_streams)");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
+    }
+
+    pub(crate) fn too_many_tails() -> Self {
+        let detail =
+            "16 queues are followed, as many as may be; one is free 30 s after its last request";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
+    }
+
+    pub(crate) fn too_many_polls() -> Self {
+        let detail = "as many polls wait as may (max_connections)";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
+    }
+
+    pub(crate) fn denied(why: &str) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "denied", why)
+    }
+
+    /// 500, with its reason.
+    pub fn internal(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why)
+    }
+
+    /// The message is another than the client has seen.
+    pub(crate) fn changed() -> Self {
+        let detail = "the message has changed: get it again";
+        Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
+    }
+
+    /// The settings are others than the client has seen.
+    pub(crate) fn settings_changed() -> Self {
+        let detail = "somebody has changed the settings: get them again";
+        Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
+    }
+
+    /// A setting cannot be changed so.
+    pub(crate) fn no_change(no: NoChange) -> Self {
+        let told = match no.locked {
+            true => Self::refused(Refusal::Locked),
+            false => Self::field("", ""),
+        };
+        Self {
+            detail: format!("{} {}", no.key, no.why),
+            field: Some(no.key),
+            ..told
+        }
+    }
+
+    /// A lease's token is of no lease there is.
+    pub(crate) fn lease_over() -> Self {
+        Self::new(StatusCode::CONFLICT, "lease_over", "the lease is over")
+    }
+
+    /// Somebody works on the message.
+    pub(crate) fn reserved(id: MessageId, holder: &str) -> Self {
+        let detail = format!("message {} is reserved by {holder}", id.0);
+        Self::new(StatusCode::CONFLICT, "reserved", detail)
+    }
+
+    /// Nobody works on the message.
+    pub(crate) fn not_reserved(id: MessageId) -> Self {
+        let detail = format!("message {} is not reserved", id.0);
+        Self::new(StatusCode::CONFLICT, "not_reserved", detail)
+    }
+
+    /// 404: there is no such message.
+    pub fn not_found() -> Self {
+        Self::refused(Refusal::NotFound)
+    }
+
+    /// The end of a message is not known.
+    pub(crate) fn no_trace(id: MessageId) -> Self {
+        let detail = format!(
+            "nothing is known of message {}: it was never there, or more messages than ends_max \
+             have gone since",
+            id.0
+        );
+        Self {
+            detail,
+            ..Self::not_found()
+        }
+    }
+
+    /// It may not be done, whoever the visitor is.
+    pub fn forbidden(detail: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// An answer to another question.
+    pub fn unexpected() -> Self {
+        Self::internal("the shards gave another answer")
+    }
+
+    /// The engine's no.
+    pub fn refused(refusal: Refusal) -> Self {
+        let status = match refusal.class() {
+            Class::Absent => StatusCode::NOT_FOUND,
+            Class::NotPermitted => StatusCode::FORBIDDEN,
+            Class::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+            Class::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Class::Busy if matches!(refusal, Refusal::TokenUsed(_)) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            Class::Busy => StatusCode::CONFLICT,
+            Class::Malformed
+                if matches!(refusal, Refusal::MessageTooLarge | Refusal::BatchTooLarge) =>
+            {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
+            Class::Malformed => StatusCode::BAD_REQUEST,
+            Class::Full
+                if matches!(
+                    refusal,
+                    Refusal::TooManyWaiters
+                        | Refusal::TooManyQueues
+                        | Refusal::TooManyBatches
+                        | Refusal::UserQueues
+                ) =>
+            {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            Class::Full => StatusCode::INSUFFICIENT_STORAGE,
+        };
+        let mut problem = Self::new(status, refusal.code(), refusal.text());
+        if let Refusal::Duplicate(id) = refusal {
+            problem.duplicate_of = Some(id.0);
+        }
+        problem
+    }
+}
+
+impl From<quintet_http::Problem> for Problem {
+    fn from(problem: quintet_http::Problem) -> Self {
+        let no_memory = problem == quintet_http::Problem::NoMemory;
+        let (status, text) = problem.status_and_text();
+        let code = match status {
+            StatusCode::UNAUTHORIZED => "login_needed",
+            StatusCode::FORBIDDEN => "not_permitted",
+            StatusCode::TOO_MANY_REQUESTS => TOO_MANY,
+            StatusCode::PAYLOAD_TOO_LARGE => "body_too_large",
+            StatusCode::REQUEST_TIMEOUT => "too_slow",
+            StatusCode::SERVICE_UNAVAILABLE if no_memory => "no_memory",
+            StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+            _ => "bad_request",
+        };
+        Self::new(status, code, text)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status);
+        let json = serde_json::to_string(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(json));
+        *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let typed = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(CONTENT_TYPE, typed);
+        if [Refusal::Unavailable.code(), "too_many_streams", TOO_MANY].contains(&self.code) {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(RETRY_AFTER, soon);
+        }
+        // For the console, which makes a page of it.
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,168 @@
+//! Queues: lists, numbers, pauses, an end.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::{StatusCode, Uri};
+use quintet_door::SetBy;
+use quintet_types::{Command, QueueStats, Tags, WallAhead};
+use serde_json::Value;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::types::{Child, Named, PastOfQueue, PauseFor, Queues};
+use super::{Api, read, types};
+use quintet_http::{Visitor, reply};
+
+impl Api {
+    /// A queue's numbers, and how fast it moves.
+    fn queue(&self, stats: &QueueStats) -> Value {
+        let recent = self.door.recent(stats);
+        types::queue(stats, self.door.rates(&stats.name), recent.as_ref())
+    }
+}
+
+/// Lists queues in the order they were made, some hundred at a time.
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues",
+    params(("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Queues), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["cursor"], &[])?;
+    let from = match query.get("cursor") {
+        None => (0, 0),
+        Some(text) => {
+            let parts = text.split_once('.');
+            let parts = parts.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+            parts.ok_or_else(|| Problem::field("cursor", "this is no cursor"))?
+        }
+    };
+    let page = api.queue_page(&visitor, from).await?;
+    let page = Queues {
+        queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
+        cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
+    };
+    Ok(reply::document(&page))
+}
+
+/// Numbers of a queue: what it holds, and what went through it.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let queue = read::queue(&queue)?;
+    let stats = api.queue_stats(&visitor, &queue).await?;
+    let mut shown = api.queue(&stats);
+    if stats.paused {
+        let setup = api.setup(&visitor, &queue).await?;
+        if let Some(by) = SetBy::of(&setup, Tags::PAUSED_BY) {
+            shown["paused_by"] = by.name.into();
+            shown["paused_at_ms"] = by.at_ms.into();
+        }
+    }
+    Ok(reply::document(&shown))
+}
+
+/// How a queue's numbers were: the last hour by the minute, the last day by
+/// the quarter of an hour. Empty for one that has not moved since the server
+/// started, and beyond `history_queues`.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/history", operation_id = "show_history", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 200, body = PastOfQueue), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn history(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let queue = read::queue(&queue)?;
+    // Whether it is there, and may be seen.
+    api.queue_stats(&visitor, &queue).await?;
+    let door = &api.door;
+    let ahead = WallAhead::between(door.now(), door.wall());
+    let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
+    Ok(reply::document(&past))
+}
+
+/// From now on a queue `QUEUE+NAME` gets a copy of every put to this one. Both
+/// are made if they are not there; deleting the child ends it.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/children", tag = "queues",
+    params(("queue" = String, Path)), request_body = Child,
+    responses((status = 200, body = Named), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn join(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let parent = read::queue(&queue)?;
+    let (Child { name }, _share) = read::body(&api.app, request).await?;
+    let child = parent.child(&read::queue(&name)?);
+    let child = child.ok_or_else(|| {
+        let detail = "too long together, or the queue is a child itself";
+        Problem::field("name", detail)
+    })?;
+    let queue = child.to_string();
+    api.ask(&visitor, Command::Join { parent, child }).await?;
+    Ok(reply::document(&Named { queue }))
+}
+
+/// Removes a queue and all in it; what is reserved vanishes when it is
+/// released.
+#[utoipa::path(delete, path = "/api/v1/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    api.ask(&visitor, Command::Drop(queue)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Lets takes wait; puts go on.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/pause", tag = "queues",
+    params(("queue" = String, Path)), request_body = PauseFor,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn pause(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (PauseFor { for_ms }, _share) = read::body(&api.app, request).await?;
+    if for_ms == Some(0) {
+        return Err(Problem::field("for_ms", "at least 1; resume ends a pause"));
+    }
+    api.ask(&visitor, Command::Pause { queue, for_ms }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Ends a pause.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/resume", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn resume(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let for_ms = Some(0);
+    api.ask(&visitor, Command::Pause { queue, for_ms }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

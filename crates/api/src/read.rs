@@ -1,0 +1,278 @@
+//! Reading requests: bodies, queries, names, versions.
+
+use axum::extract::Request;
+use bytes::Bytes;
+use hyper::{HeaderMap, Uri};
+use md5::{Digest as _, Md5};
+use quintet_types::{ListState, Message, MessageId, Name, QueueId, Seen, State};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::problem::Problem;
+use quintet_http::{App, Held, Whole, content_type, form};
+
+/// Messages of a page at most.
+const PAGE_MAX: u64 = 1000;
+
+/// A JSON body; nothing counts as `{}`. Answers its share of memory as well.
+///
+/// # Errors
+/// It is no JSON, too long or too slow, or a field is not what it should be.
+pub(crate) async fn body<T: DeserializeOwned>(
+    app: &App,
+    request: Request,
+) -> Result<(T, Held), Problem> {
+    let (bytes, share) = bytes(app, request).await?;
+    Ok((parsed(&bytes)?, share))
+}
+
+/// As [`body`], with the [`sum`] of the JSON.
+///
+/// # Errors
+/// As [`body`].
+pub(super) async fn summed<T: DeserializeOwned>(
+    app: &App,
+    request: Request,
+) -> Result<(T, u64, Held), Problem> {
+    let (bytes, share) = bytes(app, request).await?;
+    Ok((parsed(&bytes)?, sum(&bytes), share))
+}
+
+async fn bytes(app: &App, request: Request) -> Result<Whole, Problem> {
+    let typed = content_type(request.headers()).map(str::to_owned);
+    let (bytes, share) = form::whole(request, app.settings()).await?;
+    if bytes.is_empty() {
+        return Ok((Bytes::from_static(b"{}"), share));
+    }
+    if form::kind(typed.as_deref()) != form::Kind::Json {
+        return Err(Problem::wrong_type());
+    }
+    Ok((bytes, share))
+}
+
+/// A number that two requests share if their JSON says the same, whatever the order of fields, the
+/// white space and the escapes; never 0. The log keeps it, so every version has to compute the same.
+pub(super) fn sum(json: &[u8]) -> u64 {
+    let mut value: Value = serde_json::from_slice(json).unwrap_or_default();
+    value.sort_all_objects();
+    let digest = Md5::digest(value.to_string());
+    let first = digest.first_chunk().copied().unwrap_or_default();
+    u64::from_be_bytes(first).max(1)
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Which field is wrong is found by reading again, with the path kept.
+    serde_json::from_slice(bytes).or_else(|_| located(bytes))
+}
+
+/// As [`parsed`]; an error names its field.
+fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let why = error.into_inner();
+        let text = why.to_string();
+        if !why.is_data() {
+            return Problem::not_json(text);
+        }
+        // One that is missing or doubled is in the sentence, not in the path.
+        let named = ["missing field `", "duplicate field `"];
+        let named = named.iter().find_map(|says| text.strip_prefix(says));
+        let named = named.and_then(|rest| rest.split('`').next());
+        let field = match (path.as_str(), named) {
+            (".", Some(name)) => name.to_owned(),
+            (path, Some(name)) => format!("{path}.{name}"),
+            (path, None) => path.to_owned(),
+        };
+        Problem::field(&field, text)
+    })?;
+    json.end()
+        .map_err(|error| Problem::not_json(error.to_string()))?;
+    Ok(value)
+}
+
+/// The fields of a query.
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads it: of these fields, each once but those of `many`.
+    ///
+    /// # Errors
+    /// Another field, or one that is doubled.
+    pub(crate) fn of(uri: &Uri, known: &[&str], many: &[&str]) -> Result<Self, Problem> {
+        let mut fields: Vec<(String, String)> = Vec::new();
+        for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+            let is_many = many.contains(&&*name);
+            if !is_many && !known.contains(&&*name) {
+                return Err(Problem::field(&name, "there is no such parameter"));
+            }
+            if !is_many && fields.iter().any(|(other, _)| *other == *name) {
+                return Err(Problem::field(&name, "it is there twice"));
+            }
+            fields.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self(fields))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let fields = self.0.iter();
+        fields.filter_map(move |(field, value)| (field == name).then_some(value.as_str()))
+    }
+
+    /// A whole number from 0 to `most`.
+    pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, Problem> {
+        let number = self.get(name).map(|text| {
+            let number = text.parse::<u64>().ok().filter(|number| *number <= most);
+            number.ok_or_else(|| Problem::field(name, format!("a number from 0 to {most}")))
+        });
+        number.transpose()
+    }
+}
+
+/// How many a page has at most, as `max` of the query says.
+pub(super) fn page_size(query: &Query) -> Result<u32, Problem> {
+    match query.number("max", PAGE_MAX)?.unwrap_or(100) {
+        0 => Err(Problem::field(
+            "max",
+            format!("a number from 1 to {PAGE_MAX}"),
+        )),
+        max => Ok(u32::try_from(max).unwrap_or(u32::MAX)),
+    }
+}
+
+/// A queue of the address: as it is shown everywhere, other bytes than
+/// printable ASCII as `\xNN`.
+pub(super) fn queue(text: &str) -> Result<Name, Problem> {
+    let name = Name::of_shown(text);
+    match name.is_possible() {
+        true => Ok(name),
+        false => Err(Problem::field("queue", "a name has 1 to 65535 bytes")),
+    }
+}
+
+/// A message of the address.
+pub(super) fn message(text: &str) -> Result<MessageId, Problem> {
+    let id = text.parse().ok().filter(|id| *id > 0);
+    id.map(MessageId)
+        .ok_or_else(|| Problem::field("id", "an id is a number from 1 on"))
+}
+
+/// A state by its name.
+pub(super) fn state(text: &str) -> Result<ListState, Problem> {
+    Ok(match text {
+        "ready" => ListState::Ready,
+        "delayed" => ListState::Delayed,
+        "reserved" => ListState::Reserved,
+        "buried" => ListState::Buried,
+        "prepared" => ListState::Prepared,
+        "archived" => ListState::Archived,
+        _ => {
+            let states = "ready, delayed, reserved, buried, prepared or archived";
+            return Err(Problem::field("state", states));
+        }
+    })
+}
+
+/// What is seen of a message, and its id, as one word: a lease's token, and
+/// without the id the version that `ETag` tells.
+pub(super) fn token(message: &Message) -> String {
+    format!("{}.{}", message.id.0, version(message))
+}
+
+/// See [`token`].
+pub fn version(message: &Message) -> String {
+    let seen = Seen::of(message);
+    let Seen {
+        queue,
+        rank,
+        place,
+        state,
+        reserves,
+    } = seen;
+    let state = match state {
+        State::Prepared => "p",
+        State::Ready => "r",
+        State::Reserved => "l",
+        State::Buried => "b",
+        State::Done | State::Relayed => "a",
+    };
+    format!("{}-{rank}-{place}-{reserves}{state}", queue.0)
+}
+
+/// A lease by its token.
+///
+/// # Errors
+/// It is no token.
+pub(super) fn lease(token: &str) -> Result<(MessageId, Seen), Problem> {
+    let read = || {
+        let (id, version) = token.split_once('.')?;
+        let mut parts = version.strip_suffix('l')?.splitn(3, '-');
+        let queue = QueueId(parts.next()?.parse().ok()?);
+        let rank = parts.next()?.parse().ok()?;
+        // A place may be below zero.
+        let (place, reserves) = parts.next()?.rsplit_once('-')?;
+        let seen = Seen {
+            queue,
+            rank,
+            place: place.parse().ok()?,
+            state: State::Reserved,
+            reserves: reserves.parse().ok()?,
+        };
+        Some((MessageId(id.parse().ok().filter(|id| *id > 0)?), seen))
+    };
+    read().ok_or_else(|| Problem::field("token", "this is no lease's token"))
+}
+
+/// The version that an edit is about, if the client says.
+pub(super) fn if_match(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(hyper::header::IF_MATCH)?.to_str().ok()?;
+    let value = value.trim();
+    (value != "*").then(|| value.trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+
+    /// The log keeps these numbers: a version that computes others refuses requests that are repeats.
+    #[test]
+    fn the_sum_of_a_request_never_changes() {
+        for (json, expected) in [
+            ("{}", 11_065_708_854_893_574_736),
+            (
+                r#"{"messages":[{"body":"a"},{"body":"b"}]}"#,
+                17_559_483_043_475_740_258,
+            ),
+            (
+                r#"{"messages":[{"body":"\u00e9\u0001\"/","rank":4294967295,"headers":{"b":"2","a":"1"}}]}"#,
+                18_204_764_859_064_490_495,
+            ),
+            (
+                r#"{"messages":[{"body_base64":"/wA=","delay_ms":0,"tracked":true,"key":null}]}"#,
+                7_219_546_074_376_468_650,
+            ),
+        ] {
+            assert_eq!(sum(json.as_bytes()), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn requests_that_say_the_same_have_one_sum() {
+        let first =
+            sum(br#"{"messages":[{"body":"\u0061","headers":{"a":"1","b":"2"},"rank":1}]}"#);
+        let same = br#" { "messages": [ {"rank":1, "headers":{"b":"2","a":"1"}, "body":"a"} ] } "#;
+        assert_eq!(sum(same), first);
+        for other in [
+            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"rank":2}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"2","b":"1"},"rank":1}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"1"},"rank":1}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"rank":1,"key":null}]}"#,
+        ] {
+            assert_ne!(sum(other.as_bytes()), first, "{other}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Leases that an operator ends: their messages are ready again, and their holders find them over.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use quintet_door::ACT_STEP;
+use quintet_types::{
+    BackTo, By, Caller, Command, Compound, Filter, Guard, How, ListState, Message, MessageId,
+    Outcome, Party, Seen, Sweep, SweepAct, When,
+};
+use tokio::task::JoinSet;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::server::must_operate;
+use super::types::{Acted, Released};
+use super::{Api, bulk, read};
+use quintet_http::Visitor;
+
+/// Slices of a queue in one request.
+const SLICES: usize = 8;
+
+/// Back at its place, and not before.
+fn back() -> How {
+    How::Release {
+        rank: None,
+        due: When::Now,
+        back_to: Some(BackTo::Place),
+    }
+}
+
+impl Api {
+    /// Ends the lease of a message.
+    ///
+    /// # Errors
+    /// It is not reserved, or the shards' refusal.
+    pub async fn release(&self, visitor: &Visitor, id: MessageId) -> Result<(), Problem> {
+        let settle = Command::Settle {
+            id,
+            by: By::Anyone,
+            how: back(),
+        };
+        match self.ask(visitor, settle).await {
+            Ok(_) => Ok(()),
+            Err(problem) if problem.code == "not_found" => {
+                self.message(visitor, id).await?;
+                Err(Problem::not_reserved(id))
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// Ends the lease of a message, whoever holds it: the message is ready again at once, as if it had
+/// been released.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/release", operation_id = "release_message", tag = "leases",
+    params(("id" = u64, Path)),
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn of_message(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    api.release(&visitor, read::message(&id)?).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Ends leases of a queue, about a thousand; `cursor` goes on.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/leases/release", operation_id = "release_leases_of_queue", tag = "leases",
+    params(("queue" = String, Path)), request_body = Released,
+    responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn of_queue(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (given, _share): (Released, _) = read::body(&api.app, request).await?;
+    let mut sweep = Sweep {
+        queue,
+        state: ListState::Reserved,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: given.cursor.as_deref().map(bulk::cursor).transpose()?,
+        max: ACT_STEP,
+    };
+    let mut messages = 0;
+    for _ in 0..SLICES {
+        let (swept, _room) = api.swept(&visitor, sweep.clone()).await?;
+        let mut ending = JoinSet::new();
+        // What goes to a head goes newest first, and keeps its order.
+        for message in swept.messages.iter().rev() {
+            let (api, visitor) = (Arc::clone(&api), visitor.clone());
+            let command = guarded(message);
+            ending.spawn(async move { api.ask(&visitor, command).await });
+        }
+        while let Some(ended) = ending.join_next().await {
+            match ended.map_err(|error| Problem::internal(error.to_string()))? {
+                Ok(_) => messages += 1,
+                // It has ended by itself.
+                Err(problem) if matches!(problem.code, "conflict" | "not_found") => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        sweep.after = swept.next;
+        if swept.next.is_none() {
+            break;
+        }
+    }
+    let cursor = sweep.after.map(bulk::cursor_text);
+    Ok(bulk::acted(&Acted { messages, cursor }, true))
+}
+
+/// Ends the lease that was seen, and no later one.
+fn guarded(message: &Message) -> Command {
+    let id = message.id;
+    let (by, how) = (By::Anyone, back());
+    let seen = Some(Seen::of(message));
+    Command::Compound(Box::new(Compound {
+        guards: vec![Guard::Message { id, seen }],
+        then: Some(Box::new(Command::Settle { id, by, how })),
+        ..Compound::default()
+    }))
+}
+
+/// Ends the leases that a connection holds. The connection stays.
+#[utoipa::path(post, path = "/api/v1/connections/{id}/release", operation_id = "release_leases_of_connection", tag = "leases",
+    params(("id" = u64, Path)),
+    responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn of_connection(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    let id = id.parse();
+    let id: u64 = id.map_err(|_| Problem::field("id", "a number"))?;
+    let held = api.holders(&visitor).await?.leases(id);
+    let held = held.ok_or_else(|| Problem::no_such_connection(id))?;
+    let caller = Caller {
+        party: Party(id),
+        principal: visitor.principal(),
+    };
+    let mut messages = 0;
+    // Those that it takes meanwhile are not among them.
+    while messages < held {
+        let settle = Command::SettleHeld {
+            queue: None,
+            how: back(),
+            max: ACT_STEP.min(u32::try_from(held - messages).unwrap_or(u32::MAX)),
+        };
+        let Outcome::Count(count @ 1..) = api.ask_as(caller, settle).await? else {
+            break;
+        };
+        messages += count;
+    }
+    let cursor = None;
+    Ok(bulk::acted(&Acted { messages, cursor }, true))
+}

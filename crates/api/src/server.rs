@@ -1,0 +1,111 @@
+//! The server as a whole.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use quintet_door::Order;
+use quintet_types::{QueueGauges, QueueTotals, Refusal};
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+
+use super::Api;
+use super::path::Path;
+use super::problem::Problem;
+use quintet_http::{Visitor, reply};
+
+/// Sums over all queues. `/metrics` tells all numbers there are.
+#[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
+    responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn stats(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
+    let stats = api.sums(&visitor).await?;
+    let mut map = Map::new();
+    map.insert("queues".into(), stats.queues.into());
+    map.insert("memory_bytes".into(), stats.memory_bytes.into());
+    let gauges = QueueGauges::NAMES.iter().zip(stats.gauges.values());
+    map.extend(gauges.map(|(name, value)| ((*name).to_owned(), value.into())));
+    let totals = QueueTotals::NAMES.iter().zip(stats.totals.values());
+    map.extend(totals.map(|(name, value)| (format!("total_{name}"), value.into())));
+    Ok(reply::document(&Value::Object(map)))
+}
+
+pub(super) fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
+    match visitor.may_server() {
+        true => Ok(()),
+        false => Err(Problem::refused(Refusal::NotPermitted)),
+    }
+}
+
+/// Connections of all voices and of HTTP: who, where, since when silent, what each waits for or asks.
+#[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
+    responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn connections(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    let _room = api.room(super::LIST_BYTES)?;
+    let (tell, told) = oneshot::channel();
+    api.door.clients(Box::new(move |list| {
+        // The client may have gone.
+        let _heard = tell.send(list);
+    }));
+    let list = told.await.map_err(|_| Problem::stopping())?;
+    Ok(reply::written(list))
+}
+
+/// Closes a connection: its waits end, and its leases, but those of HTTP, which are their tokens'.
+#[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "server",
+    params(("id" = u64, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn close(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    let id = id.parse();
+    let id = id.map_err(|_| Problem::field("id", "a number"))?;
+    let (tell, told) = oneshot::channel();
+    api.door.close_client(
+        id,
+        Box::new(move |there| {
+            let _heard = tell.send(there);
+        }),
+    );
+    match told.await {
+        Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Ok(false) => Err(Problem::no_such_page()),
+        Err(_) => Err(Problem::stopping()),
+    }
+}
+
+/// `drain` (puts are refused), `undrain`, or `reload` (the configuration is
+/// read again).
+#[utoipa::path(post, path = "/api/v1/server/{act}", operation_id = "act_on_server", tag = "server",
+    params(("act" = String, Path, description = "drain, undrain or reload")),
+    responses((status = 202, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn act(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(act): Path<String>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    let order = match act.as_str() {
+        "drain" => Order::Drain,
+        "undrain" => Order::Undrain,
+        "reload" => Order::Reload,
+        _ => return Err(Problem::no_such_page()),
+    };
+    let principal = visitor.known.as_ref().map(|(principal, _)| *principal);
+    api.door
+        .order(order, principal)
+        .map_err(|_| Problem::stopping())?;
+    let mut response = reply::document(&json!({ "ordered": act }));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    Ok(response)
+}

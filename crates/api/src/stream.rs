@@ -1,0 +1,163 @@
+//! Server-sent events: what changes in queues, as it changes.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use hyper::Uri;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use quintet_types::{Command, Name, Outcome, Principal, Refusal, StatsOf, StatsReply};
+
+use super::problem::Problem;
+use super::{Api, read};
+use crate::events::{Figures, Queues, Selection};
+use quintet_http::{OpenStream, Seat, Visitor};
+
+/// Queues of one stream.
+const QUEUES_MAX: usize = 100;
+
+/// Bytes of their names as they are shown, so that an event is below [`STREAM_BYTES`].
+const NAMES_MAX: usize = 16 << 10;
+
+/// What a stream may take of the memory for connections.
+const STREAM_BYTES: u64 = 64 << 10;
+
+/// What changes in queues, every 2 s, as server-sent events: first all of them, then those that
+/// changed, with null for one that is gone. Which ones `queue` says, up to 100; without it the first
+/// 100 in the order of the list.
+#[utoipa::path(get, path = "/api/v1/events", tag = "queues",
+    params(("queue" = Option<Vec<String>>, Query, description = "a queue to follow; up to 100 times")),
+    responses((status = 200, body = String, content_type = "text/event-stream",
+            description = "events `queues`: their data is an object of Figures, or null, by name"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn stream(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    seat: Option<Extension<Arc<Seat>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let queues = wanted(&uri)?;
+    let settings = api.app.settings();
+    let counts = &settings.stream_counts;
+    let hub = &api.events;
+    let refused = |problem| {
+        counts.refuse();
+        problem
+    };
+    let most = settings.limits.streams_max;
+    let place = hub.place();
+    let place = place.ok_or_else(|| refused(Problem::too_many_streams(most)))?;
+    let share = match &settings.memory {
+        None => None,
+        Some(memory) => match memory.take(STREAM_BYTES) {
+            None => return Err(refused(quintet_http::Problem::NoMemory.into())),
+            share => share,
+        },
+    };
+    let principal = visitor.principal();
+    for queue in queues.iter().flatten() {
+        if let Err(refusal @ Refusal::NotPermitted) = api.figures(principal, queue).await {
+            return Err(Problem::refused(refusal));
+        }
+    }
+    let of = Selection {
+        queues: queues.clone(),
+        principal,
+    };
+    let looking = Arc::clone(&api);
+    let reader = hub.follow(of, move || {
+        let (api, queues) = (Arc::clone(&looking), queues.clone());
+        async move { api.look(principal, queues.as_deref()).await }
+    });
+    let seat = seat.map(|Extension(seat)| seat);
+    if let Some(seat) = &seat {
+        // Streams are counted for themselves.
+        seat.gives_place();
+    }
+    let open = OpenStream::new(counts);
+    let mut response = Response::new(reader.body(seat, open, (place, share)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // Its place is given away: nothing comes behind it.
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// The queues of the query, in order and each once.
+fn wanted(uri: &Uri) -> Result<Option<Vec<Name>>, Problem> {
+    let query = read::Query::of(uri, &[], &["queue"])?;
+    let names = query.all("queue").map(read::queue);
+    let mut names = names.collect::<Result<Vec<_>, _>>()?;
+    names.sort();
+    names.dedup();
+    let bytes: usize = names.iter().map(|name| name.to_string().len()).sum();
+    if names.len() > QUEUES_MAX || bytes > NAMES_MAX {
+        let text = format!("{QUEUES_MAX} queues at most, and {NAMES_MAX} bytes of names");
+        return Err(Problem::field("queue", text));
+    }
+    Ok((!names.is_empty()).then_some(names))
+}
+
+impl Api {
+    async fn figures(&self, principal: Principal, queue: &Name) -> Result<Figures, Refusal> {
+        let command = Command::Stats(StatsOf::Queue(queue.clone()));
+        match self.submit(principal, None, command).await {
+            Some((Outcome::Stats(stats), _)) => match *stats {
+                StatsReply::Queue(stats) => Ok(Figures::of(&stats, self.door.rates(queue))),
+                StatsReply::Shard(_)
+                | StatsReply::Queues(_)
+                | StatsReply::Message(_)
+                | StatsReply::Names(_)
+                | StatsReply::Setup(_) => Err(Refusal::NotFound),
+            },
+            Some((Outcome::Refused(refusal), _)) => Err(refusal),
+            // It is stopping: nothing is known.
+            Some(_) | None => Err(Refusal::Draining),
+        }
+    }
+
+    /// Looks at a selection's queues. `None`: the server is stopping.
+    async fn look(&self, principal: Principal, queues: Option<&[Name]>) -> Option<Queues> {
+        let Some(queues) = queues else {
+            return self.first_ones(principal).await;
+        };
+        let mut seen = Queues::new();
+        for queue in queues {
+            match self.figures(principal, queue).await {
+                Ok(figures) => drop(seen.insert(queue.to_string(), figures)),
+                Err(Refusal::Draining) => return None,
+                // One that is not there, or may be seen no longer.
+                Err(_) => {}
+            }
+        }
+        Some(seen)
+    }
+
+    /// Looks at the first queues of the list.
+    async fn first_ones(&self, principal: Principal) -> Option<Queues> {
+        let mut seen = Queues::new();
+        let (mut next, mut bytes) = (Some((0, 0)), 0);
+        while let Some(from) = next.take() {
+            let command = Command::Stats(StatsOf::Queues { from });
+            let (outcome, _) = self.submit(principal, None, command).await?;
+            let Outcome::Stats(stats) = outcome else {
+                break;
+            };
+            let StatsReply::Queues(page) = *stats else {
+                break;
+            };
+            for stats in &page.queues {
+                let name = stats.name.to_string();
+                bytes += name.len();
+                if seen.len() == QUEUES_MAX || bytes > NAMES_MAX {
+                    return Some(seen);
+                }
+                seen.insert(name, Figures::of(stats, self.door.rates(&stats.name)));
+            }
+            next = page.next;
+        }
+        Some(seen)
+    }
+}

@@ -1,0 +1,99 @@
+//! The events of a queue's messages, for a client that follows it.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use hyper::Uri;
+use quintet_door::{Followed, Happened};
+use quintet_types::{Filter, ListState, Refusal, Sweep, SweepAct};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::{Api, read};
+use crate::bytes_in_json::lossy;
+use quintet_http::{Visitor, reply};
+
+/// The events of a queue's messages.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Tail {
+    /// Oldest first.
+    pub(super) events: Vec<Event>,
+    /// For `after` of the next request.
+    pub(super) next: u64,
+    /// Events before these that are kept no longer.
+    pub(super) missed: u64,
+}
+
+/// Something that happened to a message.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Event {
+    pub(super) at_ms: u64,
+    /// 0: it happened to many.
+    pub(super) id: u64,
+    /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked, edited,
+    /// taken, finished, deleted, dropped, expired, replaced, moved, dead_letter or purged.
+    pub(super) event: &'static str,
+    /// Why it failed or was buried; how many were purged.
+    pub(super) note: String,
+    /// Length of the body; null: the message was put before the queue was followed.
+    pub(super) bytes: Option<u64>,
+    /// How the body begins, 256 bytes at most.
+    pub(super) body_start: String,
+}
+
+impl Tail {
+    pub(crate) fn of(followed: Followed) -> Self {
+        let event = |one: Happened| Event {
+            at_ms: one.at.0,
+            id: one.id.0,
+            event: one.what,
+            note: lossy(&one.note),
+            bytes: one.bytes,
+            body_start: lossy(&one.body),
+        };
+        Self {
+            events: followed.events.into_iter().map(event).collect(),
+            next: followed.next,
+            missed: followed.missed,
+        }
+    }
+}
+
+/// The events of a queue's messages since number `after`, the newest 1,024 at most; without
+/// `after`, or with 0, only the number to go on with. Events are those decided since the first such
+/// request; the queue is followed for 30 s after the last one. The queue need not be there yet.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/tail", operation_id = "tail_queue", tag = "queues",
+    params(("queue" = String, Path), ("after" = Option<u64>, Query, description = "`next` of the page before"),
+        ("contains" = Option<String>, Query, description = "only events of messages whose body contains this text; bodies up to 64 KiB are searched, the newest 4 MiB of them in each queue")),
+    responses((status = 200, body = Tail), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn tail(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["after", "contains"], &[])?;
+    let after = query.number("after", u64::MAX)?.unwrap_or(0);
+    let queue = read::queue(&queue)?;
+    // Bodies are told, so it takes the right to see messages.
+    let look = Sweep {
+        queue: queue.clone(),
+        state: ListState::Ready,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: None,
+        max: 1,
+    };
+    match api.swept(&visitor, look).await {
+        Err(problem) if problem.code != Refusal::QueueNotFound.code() => return Err(problem),
+        Err(_) | Ok(_) => {}
+    }
+    let contains = query.get("contains").unwrap_or_default().as_bytes();
+    let followed = api.door.follow(&queue, after, contains);
+    let followed = followed.ok_or_else(Problem::too_many_tails)?;
+    Ok(reply::document(&Tail::of(followed)))
+}

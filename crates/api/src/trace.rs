@@ -1,0 +1,195 @@
+//! The trace of a message by its id, also when it is gone.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use quintet_door::words;
+use quintet_types::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb, WallAhead};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::holder::Holders;
+use super::path::Path;
+use super::problem::Problem;
+use super::types::Shown;
+use super::{Api, read};
+use quintet_http::{Visitor, reply};
+
+/// The trace of a message.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Traced {
+    id: u64,
+    /// As in a list of messages; `gone`: it is none of them.
+    state: &'static str,
+    /// A sentence.
+    text: String,
+    /// Where it is, was, or went to; null: that queue is gone.
+    queue: Option<String>,
+    created_ms: Option<u64>,
+    /// Leases so far.
+    attempts: Option<u32>,
+    /// Tries that failed, as the queue's policy counts them.
+    failures: Option<u32>,
+    /// Its holder.
+    holder: Option<String>,
+    /// When that lease ends; null: it has no end, or there is none.
+    until_ms: Option<u64>,
+    /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
+    /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
+    /// enough), `replaced` (by a repeat), `failed`, `edited` (with a new body it has another id),
+    /// `moved` (to another shard, where it has another id).
+    end: Option<&'static str>,
+    /// When it went.
+    at_ms: Option<u64>,
+    /// The user or connection that did it, as far as it is known.
+    by: Option<String>,
+    /// The id of the message that it is now, or that took its place.
+    new_id: Option<u64>,
+}
+
+/// The trace of a message: where it is and who works on it, or how it went, when and by whom. Of
+/// messages that are gone the newest are known (`ends_max`).
+#[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let traced = match api.message(&visitor, id).await {
+        Ok((message, queue)) => api.live(&visitor, &message, &queue).await,
+        Err(problem) if problem.code == "not_found" => api.gone(&visitor, id).await?,
+        Err(problem) => return Err(problem),
+    };
+    Ok(reply::document(&traced))
+}
+
+impl Api {
+    /// The trace of one that is there.
+    async fn live(&self, visitor: &Visitor, message: &Message, queue: &Name) -> Traced {
+        let now = self.door.now();
+        let ahead = WallAhead::between(now, self.door.wall());
+        let shown = Shown::of(message, queue, now);
+        let (holder, until) = match self.held_by(visitor, message, queue).await {
+            Some((holder, lease)) => (Some(holder.text), lease.until),
+            None => (None, None),
+        };
+        let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");
+        let by = holder.as_ref().map(|holder| format!(" by {holder}"));
+        Traced {
+            id: message.id.0,
+            state: shown.state,
+            text: format!(
+                "message {} is {}{}, in {}, after {attempts}",
+                message.id.0,
+                shown.state,
+                by.unwrap_or_default(),
+                shown.queue,
+            ),
+            queue: Some(shown.queue),
+            created_ms: Some(ahead.wall_at(message.created).0),
+            attempts: Some(shown.attempts),
+            failures: Some(shown.failures),
+            holder,
+            until_ms: until.map(|until| ahead.wall_at(until).0),
+            ..Traced::default()
+        }
+    }
+
+    /// The trace of one that is gone.
+    ///
+    /// # Errors
+    /// Nothing; or the visitor may not see the messages of its queue.
+    async fn gone(&self, visitor: &Visitor, id: MessageId) -> Result<Traced, Problem> {
+        let door = self.door();
+        let end = tokio::task::spawn_blocking(move || door.end_of(id));
+        let end = end
+            .await
+            .map_err(|error| Problem::internal(error.to_string()))?;
+        let end = end.ok_or_else(|| Problem::no_trace(id))?;
+        let may = match &end.queue {
+            Some(queue) => visitor.may_to(Verb::Peek, queue),
+            None => visitor.may_server(),
+        };
+        if !may {
+            return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
+        }
+        let by = match end.by {
+            Some(caller) => {
+                let holders = self.holders(visitor).await?;
+                who(visitor, caller, &holders)
+            }
+            None => None,
+        };
+        let now = self.door.now();
+        let ahead = WallAhead::between(now, self.door.wall());
+        Ok(Traced {
+            id: id.0,
+            state: "gone",
+            text: told(id, &end, by.as_deref(), now.since(end.at)),
+            queue: end.queue.map(|queue| queue.to_string()),
+            end: Some(end.why.word()),
+            at_ms: Some(ahead.wall_at(end.at).0),
+            by,
+            new_id: end.is_now.map(|id| id.0),
+            ..Traced::default()
+        })
+    }
+
+    /// The end of a message that is gone, in a sentence; `None`: that is not known, or not to
+    /// this visitor.
+    pub async fn how_it_went(&self, visitor: &Visitor, id: MessageId) -> Option<String> {
+        Some(self.gone(visitor, id).await.ok()?.text)
+    }
+}
+
+/// The one that did it: a user, or a connection that is still there.
+fn who(visitor: &Visitor, caller: Caller, holders: &Holders) -> Option<String> {
+    let known = visitor.known.as_ref().filter(|_| visitor.may_server());
+    let user = known
+        .filter(|_| caller.principal >= Principal::FIRST)
+        .and_then(|(_, gate)| gate.name_of(caller.principal));
+    let user = user.map(|user| format!("user {}", user.escape_debug()));
+    let connection = holders.told(caller.party);
+    let all: Vec<String> = user.into_iter().chain(connection).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// The sentence.
+fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
+    let did = match end.why {
+        Ended::Taken => "was taken and removed",
+        Ended::Finished => "was finished",
+        Ended::Deleted => "was deleted",
+        Ended::Expired => "expired",
+        Ended::Dropped => "was dropped, as its queue was full",
+        Ended::Purged => "was purged, or its queue was deleted",
+        Ended::Forgotten => "was finished, and kept as long as its queue says",
+        Ended::Replaced => "was replaced by a repeat",
+        Ended::Failed => "failed and was not to be tried again",
+        Ended::Edited => "got another body",
+        Ended::Moved | Ended::Sent => "was moved",
+    };
+    let asked_for = matches!(end.why, Ended::Taken | Ended::Finished | Ended::Deleted);
+    let unknown = match asked_for && end.by.is_none() {
+        true => "; by whom is not known: the log does not keep it over a restart",
+        false => "",
+    };
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    let queue = match (&end.queue, end.why) {
+        (None, _) => String::new(),
+        (Some(queue), Ended::Sent) => format!(", from {queue}"),
+        (Some(queue), Ended::Moved) => format!(", to {queue}"),
+        (Some(queue), _) => format!(", in {queue}"),
+    };
+    let now = end.is_now.map(|id| format!("; it is message {} now", id.0));
+    format!(
+        "message {} {did}{by}, {} ago{queue}{}{unknown}",
+        id.0,
+        words::duration(ago),
+        now.unwrap_or_default()
+    )
+}

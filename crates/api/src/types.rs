@@ -1,0 +1,688 @@
+//! What is read and told, from which the OpenAPI document is made.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use quintet_door::attention::why_slow;
+use quintet_door::{History, Rates, Recent, Series};
+use quintet_types::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::holder::Holder;
+use super::problem::Problem;
+use super::read::{token, version};
+use crate::bytes_in_json::{base64_unless_text, lossy};
+
+/// Bytes of a result at most.
+const RESULT_MAX: usize = 64 << 10;
+
+/// A new message.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessage {
+    /// The body as text. This or `body_base64`; neither: an empty body.
+    pub body: Option<String>,
+    /// The body in base64.
+    pub body_base64: Option<String>,
+    /// Grouping key.
+    pub key: Option<String>,
+    /// The message's own name, 1 to 255 bytes, by which its sender knows it; not unique.
+    pub name: Option<String>,
+    /// Attributes: names and values.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// 0 is the most urgent; left out: the queue's default.
+    pub rank: Option<u32>,
+    /// Not taken before so many ms are over.
+    pub delay_ms: Option<u64>,
+    /// Gone after so many ms.
+    pub ttl_ms: Option<u64>,
+    /// Time to run of its leases, ms; 0: no deadline.
+    pub ttr_ms: Option<u64>,
+    /// A repeat where a message with the same id was put before.
+    pub dedupe: Option<Dedupe>,
+    /// What becomes of it can be asked by its `name`, also when it is gone (`GET /queues/Q/tracks/N`).
+    #[serde(default)]
+    pub tracked: bool,
+    /// The batch it is counted in.
+    pub batch: Option<String>,
+}
+
+/// What makes a put a repeat.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dedupe {
+    /// Compared within the queue.
+    pub id: String,
+    /// For how long the first put is remembered at most, ms; left out: as the
+    /// queue's `unique_for` says.
+    pub window_ms: Option<u64>,
+    /// What else ends that; left out: as the queue's `unique_until` says.
+    pub until: Option<Until>,
+    /// What becomes of a repeat; left out: as the queue's `unique_repeat` says.
+    pub on_repeat: Option<Repeat>,
+}
+
+/// What ends it that a put is remembered, besides its time.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Until {
+    /// Nothing.
+    Time,
+    /// Its message is taken; given back, it counts again.
+    Waiting,
+    /// Its message is taken for the first time.
+    Started,
+    /// Its message is gone, archived or buried.
+    Done,
+}
+
+impl From<Until> for quintet_types::Scope {
+    fn from(until: Until) -> Self {
+        match until {
+            Until::Time => Self::Window,
+            Until::Waiting => Self::Waiting,
+            Until::Started => Self::Started,
+            Until::Done => Self::Done,
+        }
+    }
+}
+
+/// What a repeat does.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Repeat {
+    /// It is refused: 409 `duplicate`.
+    Refuse,
+    /// It stores nothing and is answered with the id of the first.
+    First,
+    /// It takes the place of the first if that waits, and is refused else.
+    Replace,
+}
+
+impl From<Repeat> for quintet_types::OnRepeat {
+    fn from(repeat: Repeat) -> Self {
+        match repeat {
+            Repeat::Refuse => Self::Refuse,
+            Repeat::First => Self::First,
+            Repeat::Replace => Self::Replace,
+        }
+    }
+}
+
+/// One message, or several that are stored together or not at all.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Puts {
+    /// 1 to 1000 of them.
+    pub(super) messages: Vec<NewMessage>,
+}
+
+/// What was stored.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Stored {
+    /// In the order of the messages.
+    pub(super) ids: Vec<u64>,
+}
+
+/// What became of a tracked message, as it was when something last happened to it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Tracked {
+    pub(super) name: String,
+    /// The same in base64, if it is no text; of `status` as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name_base64: Option<String>,
+    /// Where it is, or was last.
+    pub(super) queue: String,
+    /// `waiting`, `reserved`, `failed` (its last try did), `buried`, `done`, `gone` (without having
+    /// been done).
+    pub(super) state: &'static str,
+    /// How far the work on it had come, percent; null: nobody said.
+    pub(super) progress: Option<u8>,
+    /// What was last said of it, or why it failed; 1024 bytes of it.
+    pub(super) status: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status_base64: Option<String>,
+    pub(super) changed_ms: u64,
+    /// When this is forgotten, if nothing happens before.
+    pub(super) until_ms: u64,
+}
+
+impl From<Track> for Tracked {
+    fn from(track: Track) -> Self {
+        Self {
+            name: lossy(&track.name),
+            name_base64: base64_unless_text(&track.name),
+            queue: track.queue.to_string(),
+            state: track.state.word(),
+            progress: track.percent,
+            status: lossy(&track.note),
+            status_base64: base64_unless_text(&track.note),
+            changed_ms: track.changed.0,
+            until_ms: track.until.0,
+        }
+    }
+}
+
+/// How to reserve.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reserve {
+    /// Wait so long for a message, ms, 60000 at most; 0: not at all.
+    #[serde(default)]
+    pub(super) wait_ms: u64,
+    /// Messages at most, 1 to 100; left out: 1.
+    pub(super) max: Option<u32>,
+    /// The lease ends by itself after so many ms, 1 to a week; left out: as
+    /// the message or its queue says.
+    pub(super) lease_ms: Option<u64>,
+    /// The worker's name, 1 to 255 bytes, for lists of leases; left out: its
+    /// `User-Agent`.
+    pub(super) worker: Option<String>,
+}
+
+/// How a message goes back.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Release {
+    /// New rank.
+    pub(super) rank: Option<u32>,
+    /// Not taken before so many ms are over.
+    pub(super) delay_ms: Option<u64>,
+}
+
+/// How a try failed.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fail {
+    /// What went wrong, for the operator; the first 4096 bytes are kept.
+    pub(super) error: Option<String>,
+}
+
+/// How a message is finished.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Finish {
+    /// What came of it, 65536 bytes at most: the message is kept as done, with this as its
+    /// `status`, for the queue's `retention`; left out: it is gone.
+    pub(super) result: Option<String>,
+}
+
+impl Finish {
+    /// # Errors
+    /// The result is too long.
+    pub(super) fn how(self) -> Result<How, Problem> {
+        match self.result {
+            None => Ok(How::Finish),
+            Some(result) if result.len() > RESULT_MAX => {
+                let detail = format!("{RESULT_MAX} bytes at most");
+                Err(Problem::field("result", detail))
+            }
+            Some(result) => Ok(How::Archive {
+                relayed: false,
+                status: result.into_bytes().into(),
+            }),
+        }
+    }
+}
+
+impl Release {
+    pub(super) fn how(self) -> How {
+        How::Release {
+            rank: self.rank,
+            due: self.delay_ms.map_or(When::Now, When::In),
+            back_to: None,
+        }
+    }
+}
+
+impl Fail {
+    pub(super) fn how(self) -> How {
+        How::Fail {
+            error: self.error.unwrap_or_default().into_bytes().into(),
+            note: Vec::new(),
+        }
+    }
+}
+
+impl Bury {
+    pub(super) fn how(self) -> How {
+        How::Bury {
+            rank: self.rank,
+            reason: self.reason.unwrap_or_default().into_bytes().into(),
+        }
+    }
+}
+
+/// How far the work has come.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Progress {
+    /// 0 to 100; left out: as it was.
+    pub(super) percent: Option<u8>,
+    /// The message's `status` from now on, 4096 bytes of it; left out: as it was.
+    pub(super) text: Option<String>,
+}
+
+/// How a message is set aside.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bury {
+    /// New rank.
+    pub(super) rank: Option<u32>,
+    /// Why, for the operator.
+    pub(super) reason: Option<String>,
+}
+
+/// How a lease goes on.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Extend {
+    /// It ends so many ms from now; left out: as long as it was given for.
+    pub(super) lease_ms: Option<u64>,
+}
+
+/// Changes to a message.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Changes {
+    /// New rank.
+    pub(super) rank: Option<u32>,
+    /// Not taken before so many ms are over; 0: ready at once.
+    pub(super) delay_ms: Option<u64>,
+    /// New body as text, 64 KiB at most; the message has another id then.
+    pub(super) body: Option<String>,
+    /// New body in base64.
+    pub(super) body_base64: Option<String>,
+}
+
+/// Where a message goes.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Target {
+    /// Name of the queue.
+    pub(super) to: String,
+}
+
+/// How long a pause lasts.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PauseFor {
+    /// So many ms; left out: until it is resumed.
+    pub(super) for_ms: Option<u64>,
+}
+
+/// Which messages an act is about; all of it has to fit.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Act {
+    /// Their state; left out: what the act is mostly about.
+    pub(super) state: Option<String>,
+    /// Their body, of 64 KiB at most, contains this.
+    pub(super) contains: Option<String>,
+    /// Their key.
+    pub(super) key: Option<String>,
+    /// Their name.
+    pub(super) name: Option<String>,
+    /// Attributes they have.
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    /// Their error is this, with each number as `#`.
+    pub(super) error: Option<String>,
+    /// They were put so many ms ago, or earlier.
+    #[serde(default)]
+    pub(super) older_ms: u64,
+    /// So many at most.
+    pub(super) max: Option<u64>,
+    /// Only count them.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+    /// Of a move: where to.
+    pub(super) to: Option<String>,
+    /// Go on where the act before ended.
+    pub(super) cursor: Option<String>,
+}
+
+/// Which leases end.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Released {
+    /// Go on where the request before ended.
+    pub(super) cursor: Option<String>,
+}
+
+/// What an act came to.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Acted {
+    /// Messages it was done to, or would be.
+    pub(super) messages: u64,
+    /// Go on with this; null: all were looked at.
+    pub(super) cursor: Option<String>,
+}
+
+/// A stored message.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Shown {
+    pub(super) id: u64,
+    pub(super) queue: String,
+    pub(super) state: &'static str,
+    pub(super) rank: u32,
+    pub(super) created_ms: u64,
+    pub(super) due_ms: Option<u64>,
+    pub(super) expires_ms: Option<u64>,
+    pub(super) ttr_ms: Option<u64>,
+    /// Its grouping key, if it is text.
+    pub(super) key: Option<String>,
+    /// Any other key, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key_base64: Option<String>,
+    /// Its own name, if it was given one and it is text.
+    pub(super) name: Option<String>,
+    /// Any other name of its own, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name_base64: Option<String>,
+    /// Attributes whose values are text.
+    pub(super) headers: BTreeMap<String, String>,
+    /// Attributes with any other value, in base64. Bytes of a name that are no text are shown as
+    /// those of a queue's name, `\\xNN`; such a name is here, too.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) headers_base64: BTreeMap<String, String>,
+    /// What was last said about it, such as why it was buried.
+    pub(super) status: String,
+    /// The same in base64, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status_base64: Option<String>,
+    /// How far the work on it has come, in percent, as its holder said last.
+    pub(super) progress: Option<u8>,
+    /// Leases so far.
+    pub(super) attempts: u32,
+    /// Tries that failed, as the queue's policy counts them.
+    pub(super) failures: u32,
+    /// Length of the body.
+    pub(super) bytes: u64,
+    /// The body, if it is text and has at most 64 KiB.
+    pub(super) body: Option<String>,
+    /// Any other body of at most 64 KiB, in base64.
+    pub(super) body_base64: Option<String>,
+    /// What `If-Match` compares.
+    pub(super) version: String,
+    /// Of a message that was just reserved: names its lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lease: Option<String>,
+}
+
+/// Messages of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Page {
+    pub(super) messages: Vec<Shown>,
+    /// Go on with this; null: that was all.
+    pub(super) cursor: Option<String>,
+}
+
+/// Queues of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Queues {
+    /// Each as the queue's own address tells it.
+    #[schema(value_type = Vec<Object>)]
+    pub(super) queues: Vec<Value>,
+    /// Go on with this; null: that was all.
+    pub(super) cursor: Option<String>,
+}
+
+/// A queue that is to get copies of another's puts.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Child {
+    /// What follows the other's name and a `+` in its own.
+    pub(super) name: String,
+}
+
+/// A queue by its name.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Named {
+    pub(super) queue: String,
+}
+
+/// A lease, without its token.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Leased {
+    /// The message's id.
+    pub(super) message: u64,
+    /// The connection that holds it, as `/connections` numbers them; null: a
+    /// script, whoever has the token, or nobody since a restart.
+    pub(super) connection: Option<u64>,
+    /// The protocol it was given over, as far as it is known; so are the next ones.
+    pub(super) voice: Option<String>,
+    /// The address of its holder.
+    pub(super) peer: Option<String>,
+    /// The user it was given to, for those with the right `server`.
+    pub(super) user: Option<String>,
+    /// What its holder calls itself: the field `worker` of `reserve`, a `User-Agent`, a worker's
+    /// name of Faktory.
+    pub(super) worker: Option<String>,
+    /// All of it in words.
+    pub(super) holder: String,
+    /// What ends it besides its time and its holder: `connection`, `process`
+    /// or `time`, which is nothing.
+    pub(super) bound: &'static str,
+    /// How long it is held, or was last prolonged; null: it has no end.
+    pub(super) held_ms: Option<u64>,
+    /// How long it lasts; null: it has no end.
+    pub(super) left_ms: Option<u64>,
+    /// Leases of the message so far, this one included.
+    pub(super) attempts: u32,
+    /// How far the work has come, in percent, as a holder said last.
+    pub(super) progress: Option<u8>,
+    /// What was last said about the message.
+    pub(super) status: String,
+    /// The same in base64, if it is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status_base64: Option<String>,
+}
+
+/// Leases of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Leases {
+    pub(super) leases: Vec<Leased>,
+    /// Go on with this; null: that was all.
+    pub(super) cursor: Option<String>,
+}
+
+/// How a queue's numbers were.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct PastOfQueue {
+    pub(super) queue: String,
+    /// The last hour, in steps of a minute.
+    pub(super) minutes: Past,
+    /// The last day, in steps of a quarter of an hour: `ready` and `oldest_s`
+    /// at their most.
+    pub(super) quarters: Past,
+}
+
+/// Numbers in steps of the same length, oldest first; null: nobody looked.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Past {
+    /// Length of a step.
+    pub(super) step_ms: u64,
+    /// When the last step ended.
+    pub(super) end_ms: u64,
+    /// Messages ready.
+    pub(super) ready: Vec<Option<u32>>,
+    /// Age of the oldest ready message, s.
+    pub(super) oldest_s: Vec<Option<u32>>,
+    /// Messages that came, each second.
+    pub(super) in_per_s: Vec<Option<f64>>,
+    /// Messages that left, each second.
+    pub(super) out_per_s: Vec<Option<f64>>,
+    /// Delayed messages that became due, each second.
+    pub(super) due_per_s: Vec<Option<f64>>,
+    /// Those that left by why: finished, removed, failed, dropped, expired, moved.
+    pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
+}
+
+impl Leased {
+    pub(crate) fn of(message: &Message, lease: &Lease, holder: Holder, now: Ms) -> Self {
+        let left_ms = lease.until.map(|until| until.since(now));
+        Self {
+            message: message.id.0,
+            connection: holder.connection,
+            voice: holder.voice,
+            peer: holder.peer,
+            user: holder.user,
+            worker: holder.worker,
+            holder: holder.text,
+            bound: match lease.bound {
+                Bound::Connection => "connection",
+                Bound::Process => "process",
+                Bound::Time => "time",
+            },
+            held_ms: left_ms.map(|left| lease.span_ms.saturating_sub(left)),
+            left_ms,
+            attempts: message.reserves,
+            progress: message.progress(),
+            status: status(message),
+            status_base64: message
+                .extra
+                .as_deref()
+                .and_then(|extra| base64_unless_text(&extra.status)),
+        }
+    }
+}
+
+impl PastOfQueue {
+    /// `wall` tells what the wall clock shows at a moment.
+    pub(crate) fn of(queue: &Name, history: Option<History>, wall: impl Fn(Ms) -> Ms) -> Self {
+        let (minutes, quarters) = history.map_or_else(Default::default, |history| {
+            let (minutes, quarters) = (&history.minutes, &history.quarters);
+            (Past::of(minutes, &wall), Past::of(quarters, &wall))
+        });
+        Self {
+            queue: queue.to_string(),
+            minutes,
+            quarters,
+        }
+    }
+}
+
+impl Past {
+    fn of(series: &Series, wall: impl Fn(Ms) -> Ms) -> Self {
+        let samples = || series.samples.iter();
+        Self {
+            step_ms: series.step_ms,
+            end_ms: wall(series.end).0,
+            ready: samples().map(|s| s.map(|s| s.ready)).collect(),
+            oldest_s: samples().map(|s| s.map(|s| s.oldest_s)).collect(),
+            in_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[0])).collect(),
+            out_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[1])).collect(),
+            due_per_s: samples()
+                .map(|s| s.map(|s| s.rates.due_rounded()))
+                .collect(),
+            left_per_s: {
+                let names = Left::<f32>::NAMES.into_iter().enumerate();
+                let one = |at: usize| samples().map(move |s| s.map(|s| s.rates.left_rounded()[at]));
+                names.map(|(at, name)| (name, one(at).collect())).collect()
+            },
+        }
+    }
+}
+
+/// What was last said about a message.
+fn status(message: &Message) -> String {
+    let extra = message.extra.as_deref();
+    extra.map_or_else(String::new, |extra| lossy(&extra.status))
+}
+
+fn text_of(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).ok().map(str::to_owned)
+}
+
+impl Shown {
+    pub(crate) fn of(message: &Message, queue: &Name, now: quintet_types::Ms) -> Self {
+        let extra = message.extra.as_deref();
+        let attrs = extra.map_or(&[][..], |extra| &extra.attrs);
+        let small = message.body.as_small();
+        let text = small.and_then(|bytes| std::str::from_utf8(bytes).ok());
+        Self {
+            id: message.id.0,
+            queue: queue.to_string(),
+            state: match message.state {
+                State::Ready if message.is_delayed(now) => "delayed",
+                State::Ready => "ready",
+                State::Reserved => "reserved",
+                State::Buried => "buried",
+                State::Prepared => "prepared",
+                State::Done | State::Relayed => "archived",
+            },
+            rank: message.rank,
+            created_ms: message.created.0,
+            due_ms: message.due().map(|at| at.0),
+            expires_ms: message.expires().map(|at| at.0),
+            ttr_ms: message.ttr_ms,
+            key: message.key().and_then(|key| text_of(key)),
+            key_base64: message.key().and_then(|key| base64_unless_text(key)),
+            name: message.name().and_then(|name| text_of(name)),
+            name_base64: message.name().and_then(|name| base64_unless_text(name)),
+            headers: attrs
+                .iter()
+                .filter_map(|(name, value)| Some((text_of(name)?, text_of(value)?)))
+                .collect(),
+            headers_base64: attrs
+                .iter()
+                .filter(|(name, value)| text_of(name).is_none() || text_of(value).is_none())
+                .map(|(name, value)| (Name::new(name).to_string(), BASE64_STANDARD.encode(value)))
+                .collect(),
+            status: status(message),
+            status_base64: extra.and_then(|extra| base64_unless_text(&extra.status)),
+            progress: message.progress(),
+            attempts: message.reserves,
+            failures: message.failures(),
+            bytes: message.body.len(),
+            body: text.map(str::to_owned),
+            body_base64: match (small, text) {
+                (Some(bytes), None) => Some(BASE64_STANDARD.encode(bytes)),
+                _ => None,
+            },
+            version: version(message),
+            lease: None,
+        }
+    }
+
+    /// With the token of the lease it was just given.
+    pub(super) fn leased(message: &Message, queue: &Name, now: quintet_types::Ms) -> Self {
+        Self {
+            lease: Some(token(message)),
+            ..Self::of(message, queue, now)
+        }
+    }
+}
+
+/// A queue's numbers.
+pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>, recent: Option<&Recent>) -> Value {
+    let left = rates.map(|rates| {
+        let names = Left::<f32>::NAMES.into_iter().map(str::to_owned);
+        let values = rates.left_rounded().map(Value::from);
+        names.zip(values).collect::<serde_json::Map<_, _>>()
+    });
+    let mut map = serde_json::Map::new();
+    map.insert("name".into(), stats.name.to_string().into());
+    map.insert("created_ms".into(), stats.created.0.into());
+    map.insert("oldest_ms".into(), stats.oldest_ms.into());
+    map.insert("paused".into(), stats.paused.into());
+    map.insert("down".into(), stats.down.into());
+    map.insert("due_per_s".into(), rates.map(Rates::due_rounded).into());
+    let rates = rates.map(Rates::rounded);
+    map.insert("in_per_s".into(), rates.map(|[into, _]| into).into());
+    map.insert("out_per_s".into(), rates.map(|[_, out]| out).into());
+    map.insert("left_per_s".into(), left.into());
+    map.insert("why_slow".into(), why_slow(stats, recent).into());
+    let gauges = quintet_types::QueueGauges::NAMES.iter();
+    let totals = quintet_types::QueueTotals::NAMES.iter();
+    let gauges = gauges.zip(stats.gauges.values());
+    map.extend(gauges.map(|(name, value)| ((*name).to_owned(), value.into())));
+    let totals = totals.zip(stats.totals.values());
+    map.extend(totals.map(|(name, value)| (format!("total_{name}"), value.into())));
+    Value::Object(map)
+}

@@ -1,0 +1,86 @@
+//! Workers of clients that say a name of their own (faktory): seen, asked to be
+//! quiet or to end.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::{HeaderValue, LINK};
+use hyper::{StatusCode, Uri};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use quintet_door::{Share, WorkerAct};
+use tokio::sync::oneshot;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::server::must_operate;
+use super::{Api, read};
+use quintet_http::{Visitor, reply};
+
+/// Workers that are known: their names, hosts, states, how many jobs their connections hold, and
+/// when they last said something. A page ends at about 1 MiB; the header `Link` leads to the next.
+#[utoipa::path(get, path = "/api/v1/workers", tag = "server",
+    params(("after" = Option<String>, Query, description = "a worker's name: those behind it")),
+    responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\""))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    let query = read::Query::of(&uri, &["after"], &[])?;
+    let (list, next, _room) = api.workers(query.get("after").map(str::to_owned)).await?;
+    let mut response = reply::written(list);
+    if let Some(next) = next {
+        let next = utf8_percent_encode(&next, NON_ALPHANUMERIC);
+        let link = format!("<?after={next}>; rel=\"next\"");
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            response.headers_mut().insert(LINK, link);
+        }
+    }
+    Ok(response)
+}
+
+impl Api {
+    /// A page of the workers behind this one, the name of its last one if more follow, and the
+    /// room it takes.
+    ///
+    /// # Errors
+    /// There is no room; the server stops.
+    pub async fn workers(
+        &self,
+        after: Option<String>,
+    ) -> Result<(String, Option<String>, Option<Share>), Problem> {
+        let room = self.room(super::LIST_BYTES)?;
+        let (tell, told) = oneshot::channel();
+        let tell = move |list, next| {
+            // The client may have gone.
+            let _heard = tell.send((list, next));
+        };
+        self.door.workers(after, Box::new(tell));
+        let (list, next) = told.await.map_err(|_| Problem::stopping())?;
+        Ok((list, next, room))
+    }
+}
+
+/// `quiet`: it gets nothing more, and is asked to finish what it has; `terminate`: it is asked to
+/// end as well. What it was asked for before is not taken back.
+#[utoipa::path(post, path = "/api/v1/workers/{wid}/{act}", operation_id = "act_on_worker", tag = "server",
+    params(("wid" = String, Path), ("act" = String, Path, description = "quiet or terminate")),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn act(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((wid, act)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    let act = match act.as_str() {
+        "quiet" => WorkerAct::Quiet,
+        "terminate" => WorkerAct::Terminate,
+        _ => return Err(Problem::no_such_page()),
+    };
+    match api.door.steer_worker(act, &wid) {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(Problem::no_such_page()),
+    }
+}

@@ -1,0 +1,52 @@
+//! `quintet audit`.
+
+use std::io::{Write as _, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, anyhow};
+use quintet_config::parse_duration_ms;
+use quintet_control::audit::read;
+use quintet_host::wall_ms;
+
+/// Arguments of `audit`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  quintet audit --since 1h
+  quintet audit --since 7d --json | jq 'select(.result != \"ok\")'
+
+A line each: when, who, from where, what was done, to what, and what came of it. It is kept in
+audit.log of the data directory, 16 MiB at most with the file before it.")]
+pub(super) struct Audit {
+    /// Data directory of the server.
+    #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
+    data: PathBuf,
+    /// Only what was done since so long ago, such as 1h or 7d.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Print JSON, an object on each line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Audit {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let since = match &self.since {
+            None => 0,
+            Some(time) => {
+                let ago = parse_duration_ms(time).map_err(|why| anyhow!("--since {why}"))?;
+                wall_ms().saturating_sub(ago)
+            }
+        };
+        let acts = read(&self.data, since)
+            .with_context(|| format!("cannot read the audit in {}", self.data.display()))?;
+        let mut out = stdout().lock();
+        for act in acts {
+            match self.json {
+                true => writeln!(out, "{}", serde_json::to_string(&act)?)?,
+                false => writeln!(out, "{}", act.line())?,
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

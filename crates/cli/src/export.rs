@@ -1,0 +1,137 @@
+//! `quintet export`.
+
+mod output;
+mod walk;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use quintet_control::Head;
+use quintet_types::Name;
+use serde_json::Value;
+
+use super::Where;
+use super::client::Client;
+use super::progress::{Of, Progress};
+use super::records::Format;
+use output::Opened;
+use walk::{LISTS, List, Walk};
+
+/// Arguments of `export`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet export work --output work.jsonl\n  \
+                        quintet export --format binary --all-states --output all.qx\n  \
+                        quintet export work | jq .body\n\nOnly looks, and works while the server \
+                        serves; not a snapshot: a message that is taken or changes its state \
+                        meanwhile may be missing, or be there twice."
+)]
+pub(super) struct Export {
+    #[command(flatten)]
+    at: Where,
+    /// Names of queues; none: all.
+    #[arg(value_name = "QUEUE")]
+    queues: Vec<String>,
+    /// Form of the file.
+    #[arg(long, value_enum, default_value = "jsonl")]
+    format: Format,
+    /// Where to; `-`: standard output.
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// Not only messages still to be done (ready, delayed, buried): also those under a lease, those
+    /// not yet committed, and those done or relayed and kept.
+    #[arg(long)]
+    all_states: bool,
+    /// Go on behind the last whole message of a file that an interrupted export left.
+    #[arg(long)]
+    resume: bool,
+    /// Print no progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Export {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        let (queues, total) = self.queues(&mut client)?;
+        let opened = output::open(&self.output, self.format, self.resume)?;
+        let Some(Opened { sink, last, before }) = opened else {
+            if !self.quiet {
+                eprintln!("{} is complete", self.output.display());
+            }
+            return Ok(ExitCode::SUCCESS);
+        };
+        let mut walk = Walk {
+            client,
+            sink,
+            progress: Progress::new("exporting", Of::Messages(total), self.quiet),
+            before,
+        };
+        let begin = match &last {
+            None => 0,
+            Some(last) => queues
+                .iter()
+                .position(|queue| *queue == last.queue)
+                .with_context(|| self.other_range(last))?,
+        };
+        let mut last = last;
+        for queue in &queues[begin..] {
+            for list in LISTS.iter().filter(|list| self.all_states || !list.rare) {
+                if last.as_ref().is_none_or(|last| List::of(last) == list.name) {
+                    walk.list(queue, list, last.take())?;
+                }
+            }
+            if let Some(last) = &last {
+                bail!(self.other_range(last));
+            }
+        }
+        walk.sink.finish()?;
+        walk.progress.clear();
+        if !self.quiet {
+            eprintln!("exported {}", walk.progress.text());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Names of the queues, in the order of the file, and how many messages
+    /// are in them.
+    fn queues(&self, client: &mut Client) -> Result<(Vec<String>, u64)> {
+        let all = client.queues()?;
+        let named = |name: &str| {
+            all.iter()
+                .find(|queue| queue["name"].as_str() == Some(name))
+        };
+        let queues: Vec<&Value> = if self.queues.is_empty() {
+            all.iter().collect()
+        } else {
+            let mut queues = Vec::new();
+            for name in &self.queues {
+                let shown = Name::of_shown(name).to_string();
+                let queue = named(&shown).with_context(|| format!("there is no queue {shown}"))?;
+                if !queues.contains(&queue) {
+                    queues.push(queue);
+                }
+            }
+            queues
+        };
+        let lists = LISTS.iter().filter(|list| self.all_states || !list.rare);
+        let counts: Vec<&str> = lists.flat_map(|list| list.counts).copied().collect();
+        let total = queues
+            .iter()
+            .flat_map(|queue| counts.iter().filter_map(|&count| queue[count].as_u64()))
+            .sum();
+        let name = |queue: &&Value| queue["name"].as_str().map(str::to_owned);
+        Ok((queues.iter().filter_map(name).collect(), total))
+    }
+
+    fn other_range(&self, last: &Head) -> String {
+        format!(
+            "{} ends in the {} messages of the queue {}, which are not among those to export: \
+             give the arguments it was begun with",
+            self.output.display(),
+            List::of(last),
+            last.queue
+        )
+    }
+}

@@ -1,0 +1,216 @@
+//! `quintet cluster move`, `drain` and `undrain`: which node owns the queues, and which should not.
+
+use std::io::{Write as _, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use quintet_front::line::Question;
+use quintet_nodes::{DRAIN, Fault, Heir, MOVE, NodeReport, REPORT_OF, Reply, UNDRAIN};
+
+use super::node::{Node, ask};
+
+/// A node asks others before it answers, which takes a few seconds where one is gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between two questions whether it is done.
+const AGAIN: Duration = Duration::from_millis(20);
+
+const CODES: &str = "\
+Exit code: 0 it is done, 1 it was not understood or went otherwise, 3 there is no such node, 4 the
+node, or any other, could not serve at once, 5 the node is drained, 6 nobody owns the queues, 7
+JetStream has no quorum, 8 it was not done in time and may be later.
+";
+
+/// Arguments of `cluster move`.
+#[derive(clap::Args)]
+#[command(after_help = format!("{CODES}
+Clients' connections close, and wait at any node until the other one owns: mostly less than 0.2 s.
+
+Examples:
+  quintet cluster move 0 b
+  quintet cluster move 0 b --data /var/lib/quintet --wait 60"))]
+pub(super) struct Move {
+    /// The group: a cluster has one, 0.
+    group: String,
+    /// The node that is to own it.
+    node: String,
+    #[command(flatten)]
+    at: Node,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// Arguments of `cluster drain`.
+#[derive(clap::Args)]
+#[command(after_help = format!("{CODES}
+A drained node follows, and brings clients to the owner. It takes over only when there was no owner
+for ten times takeover_after. It stays drained when it is started again, until `undrain`.
+
+Examples:
+  quintet cluster drain && systemctl stop quintet
+  quintet cluster drain b"))]
+pub(super) struct Drain {
+    /// The node; the one that is asked, unless told.
+    node: Option<String>,
+    #[command(flatten)]
+    at: Node,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// Arguments of `cluster undrain`.
+#[derive(clap::Args)]
+#[command(after_help = format!("{CODES}
+Examples:
+  quintet cluster undrain
+  quintet cluster undrain b"))]
+pub(super) struct Undrain {
+    /// The node; the one that is asked, unless told.
+    node: Option<String>,
+    #[command(flatten)]
+    at: Node,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// How long it is waited until it is done.
+#[derive(clap::Args)]
+struct Wait {
+    /// Seconds after which it counts as not done in time.
+    #[arg(long = "wait", value_name = "N", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+}
+
+impl Move {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        Asking::new(&self.at, &self.wait).order(&[MOVE, &self.group, &self.node], true)
+    }
+}
+
+impl Drain {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let words: Vec<&str> = std::iter::once(DRAIN).chain(self.node.as_deref()).collect();
+        Asking::new(&self.at, &self.wait).order(&words, true)
+    }
+}
+
+impl Undrain {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let words: Vec<&str> = std::iter::once(UNDRAIN)
+            .chain(self.node.as_deref())
+            .collect();
+        Asking::new(&self.at, &self.wait).order(&words, false)
+    }
+}
+
+/// A node of this machine that is asked until something is done.
+struct Asking<'a> {
+    data: &'a Path,
+    began: Instant,
+    by: Instant,
+}
+
+impl<'a> Asking<'a> {
+    fn new(at: &'a Node, wait: &Wait) -> Self {
+        let began = Instant::now();
+        Self {
+            data: &at.data,
+            began,
+            by: began + Duration::from_secs(wait.seconds),
+        }
+    }
+
+    /// Has it done, and waits until it is; `drained`: what the node is to be, where it is told.
+    fn order(&self, words: &[&str], drained: bool) -> Result<ExitCode> {
+        let question = Question::Order(words.iter().map(|word| (*word).to_owned()).collect());
+        let told = ask(self.data, question, PATIENCE)?;
+        let reply = serde_json::from_str(&told).context("the node's answer makes no sense")?;
+        let done = match reply {
+            Reply::Done => Ok("it is so".to_owned()),
+            Reply::Refused { fault, why } => Err((fault, why)),
+            Reply::Moving { from, epoch, to } => {
+                // Who is drained chooses an heir by itself, and that may be another.
+                let only = words.first() == Some(&MOVE);
+                self.until_owned(&from, epoch, &to, only)
+            }
+            Reply::Told { node, address } => self.until_drained(&node, &address, drained),
+        };
+        match done {
+            Ok(text) => {
+                writeln!(stdout(), "{text}")?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err((fault, why)) => {
+                eprintln!("quintet: {fault}: {why}");
+                Ok(ExitCode::from(fault.code()))
+            }
+        }
+    }
+
+    /// Until another node owns than `from` in `epoch`; `only`: until `to` does.
+    fn until_owned(
+        &self,
+        from: &str,
+        epoch: u64,
+        to: &Heir,
+        only: bool,
+    ) -> Result<String, (Fault, String)> {
+        let mut named = None;
+        self.until(&to.address, |report| {
+            if report.epoch > epoch && report.owner.is_some() {
+                named.clone_from(&report.owner);
+            }
+            report.serves || named.as_ref().is_some_and(|owner| *owner != to.node)
+        })
+        .map_err(|fault| {
+            let why = format!("{from} lets {} own, which does not serve yet", to.node);
+            (fault, why)
+        })?;
+        let ms = self.began.elapsed().as_millis();
+        let owner = named.unwrap_or_else(|| to.node.clone());
+        if owner == from || only && owner != to.node {
+            let why = format!(
+                "{} did not come in time: {owner} owns the queues now",
+                to.node
+            );
+            return Err((Fault::Order, why));
+        }
+        Ok(format!("{owner} owns the queues after {ms} ms"))
+    }
+
+    fn until_drained(
+        &self,
+        node: &str,
+        address: &str,
+        drained: bool,
+    ) -> Result<String, (Fault, String)> {
+        let is = if drained { "drained" } else { "not drained" };
+        match self.until(address, |report| report.drained == drained) {
+            Ok(()) => Ok(format!("{node} is {is}")),
+            Err(fault) => Err((
+                fault,
+                format!("{node} does not say that it is {is}: it does when it starts"),
+            )),
+        }
+    }
+
+    /// Asks for the report of the node at `address` until it is as it should be.
+    fn until(&self, address: &str, mut is: impl FnMut(&NodeReport) -> bool) -> Result<(), Fault> {
+        loop {
+            let question = Question::Order(vec![REPORT_OF.to_owned(), address.to_owned()]);
+            let left = self.by.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Fault::TimedOut);
+            }
+            // The node that is asked may be the one that begins again just now.
+            let report = ask(self.data, question, left.min(PATIENCE)).ok();
+            let report = report.and_then(|line| serde_json::from_str(&line).ok());
+            if report.is_some_and(|report| is(&report)) {
+                return Ok(());
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+}

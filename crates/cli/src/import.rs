@@ -1,0 +1,384 @@
+//! `quintet import`.
+
+mod batch;
+mod count;
+mod from;
+mod importer;
+
+use std::collections::VecDeque;
+use std::io::{Write as _, sink, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail};
+use quintet_control::Standing;
+use quintet_types::{Name, Refusal};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::Where;
+use super::client::{Client, Refused};
+use super::progress::{Of, Progress, STOPPED};
+use super::records::{self, BadInput, Source};
+use count::Counts;
+use from::{Attached, Binlog, Journal, Origin, Peer, RqFolder, RqMessages, still_runs};
+use importer::{Count, Importer, WINDOW};
+
+/// Batches of another server's messages on the way at most: they are reserved there meanwhile.
+const PEER_WINDOW: usize = 8;
+
+/// Arguments of `import`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
+                        /var/lib/other\n  quintet import work.jsonl --into again\n  quintet import \
+                        --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import --from \
+                        beanstalk://old.example/mail\n  quintet import --from rq:/var/lib/rq\n  quintet import --from quintet://old.example:3333\n  quintet import --from 'sqs://orders?region=eu-central-1'\n\nStores the messages in the order of the \
+                        file, under new ids. An import that was interrupted is repeated: what is \
+                        stored already is known for a week and not stored twice, as long as the \
+                        file is the same. Exits with 3 if the file is not what it should be; all \
+                        messages before that place are stored.\n\nWhat --from names:\n  \
+                        beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
+                        buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    \
+                        a running Kestrel or Darner (darner://)\n  faktory://[:PASSWORD@]HOST[:PORT][/QUEUE]\n                                   a running Faktory: what is ready\n  quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   a \
+                        running Quintet, by its listener http; quintet+https:// under \
+                        TLS; a token, or the password of USER, in QUINTET_FROM_TOKEN\n  sqs://[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]\n                                   Amazon \
+                        SQS, or what speaks as it does at URL; keys in AWS_ACCESS_KEY_ID, \
+                        AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN\n  binlog:DIR                       \
+                        what a beanstalkd that does not run left with -b; it is only read\n  \
+                        kestrel-journal:FILE             a queue of a Kestrel that does not run, \
+                        with the files NAME.N beside it\n  rq:FOLDER                        \
+                        a folder of RQ, which does not run: run, que, err and prep; it is only \
+                        read\n\nFrom another server messages are moved: each is deleted \
+                        there when it is stored here. Ctrl-C gives back what is held there, and \
+                        the same command goes on. What either server did not answer before it \
+                        died may come twice, never not at all."
+)]
+pub(super) struct Import {
+    #[command(flatten)]
+    at: Where,
+    /// What `quintet export` wrote, in either form; `-`: standard input.
+    #[arg(required_unless_present = "from", conflicts_with = "from")]
+    file: Option<PathBuf>,
+    /// Another server to move the messages from, or what it left on disk (see below).
+    #[arg(long, value_name = "WHERE")]
+    from: Option<Origin>,
+    /// Certificates of who signs those of --from, or its own [default: whom browsers trust].
+    #[arg(long, value_name = "FILE", requires = "from")]
+    from_ca: Option<PathBuf>,
+    /// Put all messages into this queue, not into those they came from.
+    #[arg(long, value_name = "QUEUE")]
+    into: Option<String>,
+    /// Store the messages also if this file was imported before.
+    #[arg(long)]
+    again: bool,
+    /// Only count what is there, by queue and state.
+    #[arg(long)]
+    dry_run: bool,
+    /// The server's folder of scripts, for messages of RQ with attachments [default: rq in --data].
+    #[arg(long, value_name = "DIR", requires = "from")]
+    root: Option<PathBuf>,
+    /// Print no progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        match (&self.from, &self.file) {
+            (Some(Origin::Beanstalk { address, tube }), _) => {
+                let open = |stop: &_| from::beanstalk(address, tube.as_deref(), stop);
+                self.run_peer(&format!("beanstalkd at {address}"), open)
+            }
+            (Some(Origin::Kestrel { address, queue }), _) => {
+                let open = |stop: &_| from::kestrel(address, queue.as_deref(), stop);
+                self.run_peer(&format!("the queue server at {address}"), open)
+            }
+            (
+                Some(Origin::Faktory {
+                    address,
+                    password,
+                    queue,
+                }),
+                _,
+            ) => {
+                let open =
+                    |stop: &_| from::faktory(address, password.as_deref(), queue.as_deref(), stop);
+                self.run_peer(&format!("the Faktory at {address}"), open)
+            }
+            (Some(Origin::Quintet(site)), _) => {
+                let open = |stop: &_| from::quintet(site, self.from_ca.as_deref(), stop);
+                self.run_peer(&format!("the Quintet at {}", site.shown()), open)
+            }
+            (Some(Origin::Sqs(place)), _) => {
+                let open = |stop: &_| from::sqs(place, self.from_ca.as_deref(), stop);
+                self.run_peer("SQS", open)
+            }
+            (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
+            (Some(Origin::Journal(path)), _) => self.run_journal(path),
+            (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
+            (None, Some(file)) => self.run_file(file),
+            (None, None) => bail!("import what?"),
+        }
+    }
+
+    fn importer(&self, window: usize, of: Of) -> Result<Importer<'_>> {
+        let into = self.into.as_deref().map(Name::of_shown);
+        // What comes from another server is known by being gone there.
+        let peer = |from: &Origin| {
+            matches!(
+                from,
+                Origin::Beanstalk { .. }
+                    | Origin::Kestrel { .. }
+                    | Origin::Faktory { .. }
+                    | Origin::Quintet(_)
+                    | Origin::Sqs(_)
+            )
+        };
+        let again = self.again || self.from.as_ref().is_some_and(peer);
+        Ok(Importer {
+            at: &self.at,
+            client: Client::connect(&self.at)?,
+            into: into.map(|name| name.to_string()),
+            again,
+            searching: !again,
+            window,
+            told: 0,
+            sent: VecDeque::new(),
+            sent_bytes: 0,
+            count: Count::default(),
+            progress: Progress::new("importing", of, self.quiet),
+            position: 0,
+        })
+    }
+
+    fn run_file(&self, path: &Path) -> Result<ExitCode> {
+        let (file, bytes) = records::open(path)?;
+        let mut source = records::source(file)?;
+        if self.dry_run {
+            let counts = counted(&mut *source);
+            return told(&counts.with_context(|| path.display().to_string())?);
+        }
+        let mut importer = self.importer(WINDOW, Of::Bytes(bytes))?;
+        let done = importer.all(&mut *source);
+        importer.progress.clear();
+        if done.is_err() || !self.quiet {
+            importer.count.tell(done.is_ok());
+        }
+        done.with_context(|| path.display().to_string())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn run_binlog(&self, dir: &Path) -> Result<ExitCode> {
+        let mut binlog = Binlog::look(dir)?;
+        let (counts, damage) = (binlog.counts(), binlog.damage.take());
+        self.run_left(dir, &mut binlog, &counts, damage)
+    }
+
+    fn run_journal(&self, path: &Path) -> Result<ExitCode> {
+        let mut journal = Journal::look(path)?;
+        let (counts, damage) = (journal.counts(), journal.damage.take());
+        self.run_left(path, &mut journal, &counts, damage)
+    }
+
+    /// Stores what a server left on disk, as far as it can be read.
+    fn run_left(
+        &self,
+        path: &Path,
+        source: &mut dyn Source,
+        counts: &Counts,
+        damage: Option<String>,
+    ) -> Result<ExitCode> {
+        let bad = damage.map(|damage| {
+            BadInput::error(
+                damage,
+                "what else is there can be read; what is behind that place in its file is not \
+                 known, so messages may be missing, and come that were done",
+            )
+        });
+        if self.dry_run {
+            let code = told(counts)?;
+            return bad.map_or(Ok(code), Err);
+        }
+        let total = counts.sum(&["ready", "delayed", "buried"]);
+        let mut importer = self.importer(WINDOW, Of::Messages(total))?;
+        let done = importer.all(source);
+        importer.progress.clear();
+        if done.is_err() || bad.is_some() || !self.quiet {
+            importer.count.tell(done.is_ok() && bad.is_none());
+        }
+        done.with_context(|| path.display().to_string())?;
+        bad.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+
+    fn run_rq(&self, root: &Path) -> Result<ExitCode> {
+        let own = self
+            .root
+            .clone()
+            .unwrap_or_else(|| self.at.data().join("rq"));
+        let folder = RqFolder::look(root)?;
+        let counts = folder.counts();
+        if self.dry_run {
+            return told(&counts);
+        }
+        if still_runs(root, &own) {
+            bail!(
+                "RQ runs on {}: stop it first, or messages run at both",
+                root.display()
+            );
+        }
+        if !self.quiet {
+            eprint!("{counts}");
+        }
+        let RqFolder { plain, attached } = folder;
+        if self.into.is_some() && !attached.is_empty() {
+            bail!("messages with attachments go to the queue they came from: leave out --into");
+        }
+        let mut with_files = Attached::to(own);
+        with_files.ready(&attached)?;
+        let total = (plain.len() + attached.len()) as u64;
+        let mut importer = self.importer(WINDOW, Of::Messages(total))?;
+        let done = importer.all(&mut RqMessages::of(plain)).and_then(|()| {
+            for place in &attached {
+                with_files.store(place)?;
+                importer.position += 1;
+                importer.progress.add(1, 0, importer.position);
+            }
+            Ok(())
+        });
+        importer.progress.clear();
+        importer.count.stored += with_files.stored;
+        importer.count.before += with_files.before;
+        if done.is_err() || !self.quiet {
+            importer.count.tell(done.is_ok());
+        }
+        if with_files.failed > 0 {
+            eprintln!(
+                "{} of them failed at RQ and have attachments: they are in prep, to be committed \
+                 or deleted",
+                with_files.failed
+            );
+        }
+        done.context("repeat the command to go on")?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Moves what a running server has.
+    fn run_peer(
+        &self,
+        from: &str,
+        open: impl FnOnce(&Arc<AtomicBool>) -> Result<Box<dyn Peer>>,
+    ) -> Result<ExitCode> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // A second one ends it at once.
+            flag::register_conditional_default(signal, Arc::clone(&stop))
+                .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+                .context("cannot wait for Ctrl-C")?;
+        }
+        let mut peer = open(&stop)?;
+        let counts = peer.counts()?;
+        if self.dry_run {
+            return told(&counts);
+        }
+        let total = counts.sum(&["ready", "delayed", "buried"]);
+        let mut importer = self.importer(PEER_WINDOW, Of::Messages(total))?;
+        let into = self.into.as_deref();
+        let queue = self.from.as_ref().and_then(Origin::queue);
+        if (into.is_none() || queue.is_none() || into == queue)
+            && let Some(here) = peer.local()
+            && importer.is_connected(here)
+        {
+            bail!(
+                "{from} is this server itself: name one queue in --from and another in --into \
+                 (or quintet move)"
+            );
+        }
+        let mut setups = peer.setups();
+        if let Some(into) = into {
+            // Of several there it is one here.
+            setups.truncate(usize::from(setups.len() == 1));
+            for setup in &mut setups {
+                setup["queue"] = Name::of_shown(into).to_string().into();
+            }
+        }
+        for setup in setups {
+            let made = importer
+                .client
+                .ask(&json!({ "create": setup }), &mut std::io::empty());
+            // One that is there stays as it is.
+            if let Err(error) = made
+                && !Refused::is(&error, Refusal::QueueExists)
+            {
+                return Err(error.context("cannot make a queue"));
+            }
+        }
+        let done = moved(&mut importer, &mut *peer);
+        let back = peer.give_back();
+        importer.progress.clear();
+        let stopped = stop.load(Ordering::Relaxed);
+        if done.is_err() || stopped || !self.quiet {
+            match importer.count.settled() {
+                0 if done.is_ok() && !stopped => eprintln!("nothing to import"),
+                _ if self.quiet => eprintln!("{}", importer.count),
+                _ => eprintln!("{} ({})", importer.count, importer.progress.text()),
+            }
+            match &back {
+                Ok(0) => {}
+                Ok(back) => eprintln!("{back} were held at {from} and are given back there"),
+                Err(_) => eprintln!("what was held at {from} is given back there by itself"),
+            }
+            if peer.twice() > 0 {
+                eprintln!(
+                    "{} of them were taken at {from} by others meanwhile: they may be done twice",
+                    peer.twice()
+                );
+            }
+        }
+        done.with_context(|| {
+            format!("{from}: repeat the command to go on; some of the last may come twice")
+        })?;
+        Ok(match stopped {
+            true => ExitCode::from(STOPPED),
+            false => ExitCode::SUCCESS,
+        })
+    }
+}
+
+/// Moves all that a peer has.
+fn moved(importer: &mut Importer<'_>, peer: &mut dyn Peer) -> Result<()> {
+    while !peer.is_through() {
+        importer.all(peer)?;
+    }
+    Ok(())
+}
+
+/// Goes through a source and counts.
+fn counted(source: &mut dyn Source) -> Result<Counts> {
+    let mut counts = Counts::default();
+    while let Some(entry) = source.next()? {
+        if entry.body.is_none() {
+            source.pieces(&mut sink())?;
+        }
+        let state = match entry.head.state {
+            Standing::Ready => "ready",
+            Standing::Delayed => "delayed",
+            Standing::Reserved => "reserved",
+            Standing::Buried => "buried",
+            Standing::Prepared => "prepared",
+            Standing::Done => "done",
+            Standing::Relayed => "relayed",
+        };
+        counts.add(&entry.head.queue, state, 1);
+    }
+    Ok(counts)
+}
+
+/// What a dry run prints.
+fn told(counts: &Counts) -> Result<ExitCode> {
+    stdout().write_all(counts.to_string().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

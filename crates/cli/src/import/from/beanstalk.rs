@@ -1,0 +1,514 @@
+//! A running beanstalkd, tube by tube.
+//!
+//! Ready jobs are reserved, many at once. Delayed and buried ones (and the ready ones of a paused
+//! tube) are looked for by `peek-*` and taken by `reserve-job`: no kick, so a job that is given back
+//! is what it was. Needs beanstalkd 1.12 or later for these.
+
+mod yaml;
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use quintet_control::{Head, Standing};
+use quintet_types::Name;
+
+use super::line::Line;
+use super::peer::Peer;
+use crate::import::count::Counts;
+use crate::records::{Entry, PIECES_OVER, Source};
+use yaml::Yaml;
+
+/// Requests sent at once at most: each is shorter than 64 bytes.
+const AT_ONCE: usize = 256;
+/// Bodies that are read ahead, bytes, as far as the largest of late tells.
+const AHEAD: usize = 8 << 20;
+
+/// Whom it was taken from: where it goes when it is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Was {
+    Ready,
+    /// Until then, Unix ms.
+    Delayed(u64),
+    Buried,
+}
+
+/// A job that is reserved by us.
+struct Held {
+    id: u64,
+    priority: u32,
+    was: Was,
+}
+
+struct Job {
+    held: Held,
+    head: Head,
+    body: Vec<u8>,
+}
+
+/// What is taken next of a tube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// By `reserve`.
+    Ready,
+    /// By `peek-ready`: reserve waits until the pause is over.
+    Paused,
+    Delayed,
+    Buried,
+}
+
+/// The source.
+pub(super) struct Beanstalk {
+    line: Line,
+    stop: Arc<AtomicBool>,
+    only: Option<String>,
+    /// Still to be gone through; the first is the one in hand.
+    tubes: VecDeque<String>,
+    stage: Stage,
+    /// Something was found since the tubes were listed.
+    found: bool,
+    through: bool,
+    /// Requests for jobs that are not answered yet, and what came of those before: jobs nothing is
+    /// known of, that the tube has no more, or that none is given until others are deleted.
+    asked: usize,
+    reserved: Vec<(u64, Vec<u8>)>,
+    dry: bool,
+    soon: bool,
+    /// Reserved and not given out.
+    taken: VecDeque<Job>,
+    /// Given out and not stored.
+    given: VecDeque<Held>,
+    /// Ids of both.
+    held: HashSet<u64>,
+    /// Jobs reserved at once next time.
+    window: usize,
+    large: Vec<u8>,
+    place: String,
+    passed: u64,
+    twice: u64,
+}
+
+impl Beanstalk {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nobody is there, or it is no beanstalkd.
+    pub(super) fn connect(
+        address: &str,
+        only: Option<String>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self> {
+        let mut all = Self {
+            line: Line::connect(address)?,
+            stop,
+            only,
+            tubes: VecDeque::new(),
+            stage: Stage::Ready,
+            found: false,
+            through: false,
+            asked: 0,
+            reserved: Vec::new(),
+            dry: false,
+            soon: false,
+            taken: VecDeque::new(),
+            given: VecDeque::new(),
+            held: HashSet::new(),
+            window: 16,
+            large: Vec::new(),
+            place: format!("beanstalkd at {address}"),
+            passed: 0,
+            twice: 0,
+        };
+        all.tubes = all.list()?;
+        all.enter(None)?;
+        Ok(all)
+    }
+
+    /// The tubes there are, or the one that was asked for.
+    fn list(&mut self) -> Result<VecDeque<String>> {
+        self.line.send(b"list-tubes\r\n")?;
+        let Some(yaml) = self.yaml()? else {
+            bail!(self.strange("NOT_FOUND"));
+        };
+        let tubes = yaml.items();
+        match &self.only {
+            None => Ok(tubes.into()),
+            Some(only) if tubes.contains(only) => Ok([only.clone()].into()),
+            Some(only) => bail!("{} has no tube {only}", self.line.address()),
+        }
+    }
+
+    /// The reply to a `stats` or `list`; `None`: there is no such thing.
+    fn yaml(&mut self) -> Result<Option<Yaml>> {
+        let line = self.line.line()?;
+        let mut words = line.split(' ');
+        match (words.next(), words.next().map(str::parse)) {
+            (Some("OK"), Some(Ok(bytes))) => {
+                let text = self.line.counted(bytes)?;
+                Ok(Some(Yaml::of(&String::from_utf8_lossy(&text))))
+            }
+            (Some("NOT_FOUND"), None) => Ok(None),
+            _ => bail!(self.strange(&line)),
+        }
+    }
+
+    fn strange(&self, line: &str) -> String {
+        let line: String = line.chars().take(80).collect();
+        format!(
+            "{} answered {line:?}, which beanstalkd does not",
+            self.line.address()
+        )
+    }
+
+    /// Turns to the first of the tubes, from the one before.
+    fn enter(&mut self, before: Option<&str>) -> Result<()> {
+        let Some(tube) = self.tubes.front() else {
+            return Ok(());
+        };
+        let mut text = format!("use {tube}\r\nwatch {tube}\r\n");
+        // A new connection watches this one.
+        let before = before.unwrap_or("default");
+        if before != tube {
+            write!(text, "ignore {before}\r\n").ok();
+        }
+        write!(text, "stats-tube {tube}\r\n").ok();
+        self.line.send(text.as_bytes())?;
+        for _ in 0..text.matches("\r\n").count() - 1 {
+            let line = self.line.line()?;
+            if !line.starts_with("USING ") && !line.starts_with("WATCHING ") {
+                bail!(self.strange(&line));
+            }
+        }
+        let stats = self.yaml()?;
+        let paused = stats.is_some_and(|stats| stats.number("pause-time-left") > 0);
+        self.stage = match paused {
+            true => Stage::Paused,
+            false => Stage::Ready,
+        };
+        Ok(())
+    }
+
+    /// Nothing more of this stage.
+    fn turn(&mut self) -> Result<()> {
+        self.stage = match self.stage {
+            Stage::Ready | Stage::Paused => Stage::Delayed,
+            Stage::Delayed => Stage::Buried,
+            Stage::Buried => {
+                let before = self.tubes.pop_front();
+                if self.tubes.is_empty() && self.found {
+                    // What was put, given back or became due meanwhile.
+                    self.found = false;
+                    self.tubes = self.list()?;
+                }
+                self.through = self.tubes.is_empty();
+                return self.enter(before.as_deref());
+            }
+        };
+        Ok(())
+    }
+
+    /// Asks for ready jobs.
+    fn ask(&mut self) -> Result<()> {
+        self.asked = self.window;
+        let text = "reserve-with-timeout 0\r\n".repeat(self.asked);
+        self.line.send(text.as_bytes())
+    }
+
+    /// Reads what was asked for, before anything else is sent.
+    fn collect(&mut self) -> Result<()> {
+        for _ in 0..std::mem::take(&mut self.asked) {
+            let line = self.line.line()?;
+            match line.as_str() {
+                "TIMED_OUT" => self.dry = true,
+                "DEADLINE_SOON" => self.soon = true,
+                _ => {
+                    let job = self.body(&line, "RESERVED")?;
+                    self.reserved.push(job);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks about the jobs that were reserved, and takes them.
+    fn describe(&mut self) -> Result<()> {
+        let jobs = std::mem::take(&mut self.reserved);
+        let mut text = String::new();
+        for (id, _) in &jobs {
+            write!(text, "stats-job {id}\r\n").ok();
+        }
+        self.line.send(text.as_bytes())?;
+        let mut largest = 1;
+        for (id, body) in jobs {
+            largest = largest.max(body.len());
+            if let Some(stats) = self.yaml()? {
+                self.take(id, &stats, body, Was::Ready);
+            }
+        }
+        self.window = (self.window * 2).clamp(1, AT_ONCE.min(AHEAD / largest).max(1));
+        Ok(())
+    }
+
+    /// Reserves ready jobs. False: there is none for now, as what is held should be stored first.
+    fn reserve(&mut self) -> Result<bool> {
+        if self.asked == 0 && self.reserved.is_empty() {
+            self.ask()?;
+        }
+        self.collect()?;
+        self.describe()?;
+        let (dry, soon) = (
+            std::mem::take(&mut self.dry),
+            std::mem::take(&mut self.soon),
+        );
+        if dry {
+            self.turn()?;
+        } else if !soon {
+            // They come while these are stored.
+            self.ask()?;
+        }
+        Ok(!soon || dry)
+    }
+
+    /// `WORD ID BYTES` and the body behind it.
+    fn body(&mut self, line: &str, word: &str) -> Result<(u64, Vec<u8>)> {
+        let parts: Vec<&str> = line.split(' ').collect();
+        if let [first, id, bytes] = parts[..]
+            && first == word
+            && let (Ok(id), Ok(bytes)) = (id.parse(), bytes.parse())
+        {
+            return Ok((id, self.line.counted(bytes)?));
+        }
+        bail!(self.strange(line))
+    }
+
+    /// Takes jobs of a state that `reserve` does not give.
+    fn peek(&mut self, state: &'static str) -> Result<()> {
+        let peek = format!("peek-{state}\r\n");
+        self.line.send(peek.as_bytes())?;
+        let mut bytes = 0;
+        for left in (0..AT_ONCE).rev() {
+            let line = self.line.line()?;
+            if line == "NOT_FOUND" {
+                return self.turn();
+            }
+            let (id, _) = self.body(&line, "FOUND")?;
+            // As it is before it is reserved, and the next one.
+            let more = left > 0 && bytes < AHEAD;
+            let next = if more { peek.as_str() } else { "" };
+            self.line
+                .send(format!("stats-job {id}\r\nreserve-job {id}\r\n{next}").as_bytes())?;
+            let stats = self.yaml()?;
+            let line = self.line.line()?;
+            match line.as_str() {
+                // Somebody else was faster.
+                "NOT_FOUND" => {}
+                "UNKNOWN_COMMAND" => bail!(
+                    "{} is older than 1.12 and gives only ready jobs: those that are {state} in \
+                     the tube {} are left there, and the tubes behind it; have them kicked, or \
+                     wait until they are due",
+                    self.line.address(),
+                    self.tubes.front().map_or("", String::as_str)
+                ),
+                _ => {
+                    let (id, body) = self.body(&line, "RESERVED")?;
+                    bytes += body.len();
+                    let stats = stats.unwrap_or_default();
+                    let was = match stats.text("state") {
+                        "buried" => Was::Buried,
+                        "delayed" => Was::Delayed(now_ms() + stats.number("time-left") * 1000),
+                        _ => Was::Ready,
+                    };
+                    self.take(id, &stats, body, was);
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, id: u64, stats: &Yaml, body: Vec<u8>, was: Was) {
+        self.found = true;
+        if !self.held.insert(id) {
+            // Its time to run was over before it was stored: it is on its way already.
+            return;
+        }
+        let small = |name: &str| u32::try_from(stats.number(name)).unwrap_or(u32::MAX);
+        let priority = small("pri");
+        // `stats-job` of one that `reserve` gave counts that.
+        let ours = u32::from(stats.text("state") == "reserved");
+        let head = Head {
+            queue: Name::of_shown(self.tubes.front().map_or("", String::as_str)).to_string(),
+            state: match was {
+                Was::Ready => Standing::Ready,
+                Was::Delayed(_) => Standing::Delayed,
+                Was::Buried => Standing::Buried,
+            },
+            rank: Some(priority),
+            created_ms: Some(now_ms().saturating_sub(stats.number("age") * 1000)),
+            due_ms: match was {
+                Was::Delayed(due) => Some(due),
+                Was::Ready | Was::Buried => None,
+            },
+            ttr_ms: Some(stats.number("ttr").max(1) * 1000),
+            reserves: small("reserves").saturating_sub(ours),
+            timeouts: small("timeouts"),
+            releases: small("releases"),
+            buries: small("buries"),
+            kicks: small("kicks"),
+            bytes: body.len() as u64,
+            ..Head::default()
+        };
+        let held = Held { id, priority, was };
+        self.taken.push_back(Job { held, head, body });
+    }
+
+    /// Sends a request for each of these jobs, and reads the replies; how many are unknown there.
+    fn each(&mut self, jobs: &[Held], request: impl Fn(&Held) -> String, yes: &str) -> Result<u64> {
+        let mut unknown = 0;
+        for some in jobs.chunks(AT_ONCE) {
+            let text: String = some.iter().map(&request).collect();
+            self.line.send(text.as_bytes())?;
+            for _ in some {
+                let line = self.line.line()?;
+                match line.as_str() {
+                    "NOT_FOUND" => unknown += 1,
+                    line if line == yes => {}
+                    _ => bail!(self.strange(&line)),
+                }
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+impl Source for Beanstalk {
+    fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if let Some(Job { held, head, body }) = self.taken.pop_front() {
+                self.place = format!(
+                    "job {} of the tube {} at {}",
+                    held.id,
+                    head.queue,
+                    self.line.address()
+                );
+                self.given.push_back(held);
+                self.passed += 1;
+                if body.len() as u64 > PIECES_OVER {
+                    self.large = body;
+                    return Ok(Some(Entry { head, body: None }));
+                }
+                let body = Some(body);
+                return Ok(Some(Entry { head, body }));
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.through = true;
+            }
+            if self.through {
+                return Ok(None);
+            }
+            match self.stage {
+                Stage::Ready => {
+                    if !self.reserve()? && self.taken.is_empty() && !self.given.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                Stage::Paused => self.peek("ready")?,
+                Stage::Delayed => self.peek("delayed")?,
+                Stage::Buried => self.peek("buried")?,
+            }
+        }
+    }
+
+    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
+        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn position(&self) -> u64 {
+        self.passed
+    }
+
+    fn stored(&mut self, messages: u64) -> Result<()> {
+        self.collect()?;
+        let count = usize::try_from(messages).unwrap_or(usize::MAX);
+        let count = count.min(self.given.len());
+        let jobs: Vec<Held> = self.given.drain(..count).collect();
+        for job in &jobs {
+            self.held.remove(&job.id);
+        }
+        // One whose time is over is ready again, and deleted all the same.
+        let delete = |job: &Held| format!("delete {}\r\n", job.id);
+        self.twice += self.each(&jobs, delete, "DELETED")?;
+        Ok(())
+    }
+}
+
+impl Peer for Beanstalk {
+    fn counts(&mut self) -> Result<Counts> {
+        let mut counts = Counts::default();
+        for tube in self.list()? {
+            self.line
+                .send(format!("stats-tube {tube}\r\n").as_bytes())?;
+            let Some(stats) = self.yaml()? else {
+                continue;
+            };
+            for state in ["ready", "delayed", "buried", "reserved"] {
+                let jobs = stats.number(&format!("current-jobs-{state}"));
+                counts.add(&tube, state, jobs);
+            }
+        }
+        Ok(counts)
+    }
+
+    fn is_through(&self) -> bool {
+        self.through
+    }
+
+    fn give_back(&mut self) -> Result<u64> {
+        self.through = true;
+        self.collect()?;
+        self.describe()?;
+        let taken = self.taken.drain(..).map(|job| job.held);
+        let jobs: Vec<Held> = self.given.drain(..).chain(taken).collect();
+        self.held.clear();
+        let (buried, others): (Vec<Held>, Vec<Held>) =
+            jobs.into_iter().partition(|job| job.was == Was::Buried);
+        let now = now_ms();
+        let release = |job: &Held| {
+            let delay = match job.was {
+                Was::Delayed(due) => due.saturating_sub(now).div_ceil(1000),
+                Was::Ready | Was::Buried => 0,
+            };
+            format!("release {} {} {delay}\r\n", job.id, job.priority)
+        };
+        let bury = |job: &Held| format!("bury {} {}\r\n", job.id, job.priority);
+        let all = (others.len() + buried.len()) as u64;
+        let gone = self.each(&others, release, "RELEASED")? + self.each(&buried, bury, "BURIED")?;
+        Ok(all - gone)
+    }
+
+    fn local(&mut self) -> Option<SocketAddr> {
+        self.line.local()
+    }
+
+    fn twice(&self) -> u64 {
+        self.twice
+    }
+}

@@ -1,0 +1,266 @@
+//! A running Faktory, queue by queue.
+//!
+//! Jobs are fetched, and acknowledged when they are stored here. What is
+//! scheduled, waits for a retry or is dead the protocol does not show.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use quintet_control::Head;
+use quintet_types::Name;
+use quintet_wire::faktory_pwdhash;
+use serde_json::{Value, json};
+
+use super::line::Line;
+use super::peer::Peer;
+use crate::import::count::Counts;
+use crate::records::{Entry, PIECES_OVER, Source};
+
+/// Jobs that are fetched there and not stored here, at most.
+const AHEAD: usize = 1000;
+/// Bytes of them at most.
+const AHEAD_BYTES: usize = 8 << 20;
+/// What a server may ask a password to be hashed.
+const ROUNDS_MAX: u32 = 1_000_000;
+
+/// A job that is fetched there.
+struct Held {
+    jid: String,
+    bytes: usize,
+}
+
+/// The source.
+pub(super) struct Faktory {
+    line: Line,
+    stop: Arc<AtomicBool>,
+    only: Option<String>,
+    /// Still to be gone through; the first is the one in hand.
+    queues: VecDeque<String>,
+    through: bool,
+    given: VecDeque<Held>,
+    large: Vec<u8>,
+    place: String,
+    passed: u64,
+}
+
+impl Faktory {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nobody is there, it is something else, or the password is wrong.
+    pub(super) fn connect(
+        address: &str,
+        password: Option<&str>,
+        only: Option<String>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self> {
+        let mut line = Line::connect(address)?;
+        let hello = line.line()?;
+        let asked = hello
+            .strip_prefix("+HI ")
+            .and_then(|rest| serde_json::from_str(rest).ok());
+        let Some(asked): Option<Value> = asked else {
+            bail!(strange(&line, &hello));
+        };
+        let mut says = json!({ "v": 2 });
+        if let Some(salt) = asked["s"].as_str() {
+            let password = password
+                .with_context(|| format!("{address} wants a password: faktory://:PASSWORD@..."))?;
+            let rounds = u32::try_from(asked["i"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX);
+            if rounds > ROUNDS_MAX {
+                bail!("{address} wants a password to be hashed {rounds} times");
+            }
+            says["pwdhash"] = faktory_pwdhash(password, salt, rounds).into();
+        }
+        line.send(format!("HELLO {says}\r\n").as_bytes())?;
+        let said = line.line()?;
+        if said != "+OK" {
+            bail!("{address}: {}", said.trim_start_matches("-ERR "));
+        }
+        let mut all = Self {
+            line,
+            stop,
+            only,
+            queues: VecDeque::new(),
+            through: false,
+            given: VecDeque::new(),
+            large: Vec::new(),
+            place: format!("the Faktory at {address}"),
+            passed: 0,
+        };
+        all.queues = all.list()?;
+        all.through = all.queues.is_empty();
+        Ok(all)
+    }
+
+    /// A reply: a line, or the bytes it announces; `None`: null.
+    fn reply(&mut self) -> Result<Option<Vec<u8>>> {
+        let head = self.line.line()?;
+        if let Some(why) = head.strip_prefix('-') {
+            let why: String = why.chars().take(200).collect();
+            bail!("{}: {why}", self.line.address());
+        }
+        match head.strip_prefix('$') {
+            None => Ok(Some(head.into_bytes())),
+            Some("-1") => Ok(None),
+            Some(digits) => match digits.parse() {
+                Ok(bytes) => Ok(Some(self.line.counted(bytes)?)),
+                Err(_) => bail!(strange(&self.line, &head)),
+            },
+        }
+    }
+
+    /// What INFO says of queues and sets.
+    fn info(&mut self) -> Result<Value> {
+        self.line.send(b"INFO\r\n")?;
+        let text = self.reply()?.unwrap_or_default();
+        let mut info: Value = serde_json::from_slice(&text).with_context(|| {
+            let text = String::from_utf8_lossy(&text);
+            strange(&self.line, &text)
+        })?;
+        Ok(info["faktory"].take())
+    }
+
+    /// The queues with something in them.
+    fn list(&mut self) -> Result<VecDeque<String>> {
+        let info = self.info()?;
+        let queues = info["queues"].as_object().into_iter().flatten();
+        let full = queues.filter(|(_, count)| count.as_u64() != Some(0));
+        let names = full.map(|(name, _)| name.clone());
+        let wanted = names.filter(|name| self.only.as_ref().is_none_or(|only| only == name));
+        Ok(wanted.collect())
+    }
+
+    fn is_full(&self) -> bool {
+        let bytes: usize = self.given.iter().map(|held| held.bytes).sum();
+        self.given.len() >= AHEAD || bytes >= AHEAD_BYTES
+    }
+
+    /// Says something of fetched jobs, several at once.
+    fn tell(&mut self, items: &[Held], verb: &str, more: &str) -> Result<()> {
+        for some in items.chunks(100) {
+            let mut text = String::new();
+            for held in some {
+                let jid = json!(held.jid);
+                text.push_str(&format!("{verb} {{\"jid\":{jid}{more}}}\r\n"));
+            }
+            self.line.send(text.as_bytes())?;
+            for _ in some {
+                self.reply()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn strange(line: &Line, said: &str) -> String {
+    let said: String = said.chars().take(80).collect();
+    format!(
+        "{} answered {said:?}, which Faktory does not",
+        line.address()
+    )
+}
+
+impl Source for Faktory {
+    fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                self.through = true;
+            }
+            let Some(queue) = self.queues.front().filter(|_| !self.through).cloned() else {
+                return Ok(None);
+            };
+            if self.is_full() {
+                return Ok(None);
+            }
+            self.line.send(format!("FETCH {queue}\r\n").as_bytes())?;
+            let Some(body) = self.reply()? else {
+                // It waited two seconds for one: nothing more in this queue.
+                self.queues.pop_front();
+                self.through = self.queues.is_empty();
+                continue;
+            };
+            let job: Value = serde_json::from_slice(&body).with_context(|| {
+                let text = String::from_utf8_lossy(&body);
+                strange(&self.line, &text)
+            })?;
+            let Some(jid) = job["jid"].as_str() else {
+                bail!("{}: a job without a jid", self.line.address());
+            };
+            self.passed += 1;
+            self.place = format!("a job of {queue} at {}", self.line.address());
+            let head = Head {
+                queue: Name::of_shown(&queue).to_string(),
+                bytes: body.len() as u64,
+                ttr_ms: job["reserve_for"].as_u64().map(|seconds| seconds * 1000),
+                ..Head::default()
+            };
+            let (jid, bytes) = (jid.to_owned(), body.len());
+            self.given.push_back(Held { jid, bytes });
+            if bytes as u64 > PIECES_OVER {
+                self.large = body;
+                return Ok(Some(Entry { head, body: None }));
+            }
+            let body = Some(body);
+            return Ok(Some(Entry { head, body }));
+        }
+    }
+
+    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
+        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn position(&self) -> u64 {
+        self.passed
+    }
+
+    fn stored(&mut self, messages: u64) -> Result<()> {
+        let count = usize::try_from(messages).unwrap_or(usize::MAX);
+        let count = count.min(self.given.len());
+        let items: Vec<Held> = self.given.drain(..count).collect();
+        self.tell(&items, "ACK", "")
+    }
+}
+
+impl Peer for Faktory {
+    fn counts(&mut self) -> Result<Counts> {
+        let mut counts = Counts::default();
+        let info = self.info()?;
+        for (queue, count) in info["queues"].as_object().into_iter().flatten() {
+            if self.only.as_ref().is_none_or(|only| only == queue) {
+                counts.add(queue, "ready", count.as_u64().unwrap_or(0));
+            }
+        }
+        Ok(counts)
+    }
+
+    fn is_through(&self) -> bool {
+        self.through
+    }
+
+    /// A job that is not acknowledged comes back when its reservation ends; one
+    /// that failed comes back sooner, with its failures counted one too many.
+    fn give_back(&mut self) -> Result<u64> {
+        self.through = true;
+        let items: Vec<Held> = self.given.drain(..).collect();
+        let why = ",\"errtype\":\"ImportStopped\",\"message\":\"quintet import was stopped\"";
+        self.tell(&items, "FAIL", why)?;
+        Ok(items.len() as u64)
+    }
+
+    fn local(&mut self) -> Option<SocketAddr> {
+        self.line.local()
+    }
+
+    fn twice(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,191 @@
+//! The journal of one of Kestrel's queues, which no Kestrel uses. It is only read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use quintet_control::Head;
+use quintet_import::journal::{Item, Record, records};
+use quintet_types::Name;
+
+use super::bodies::Bodies;
+use crate::import::count::Counts;
+use crate::records::{Entry, PIECES_OVER, Source};
+
+/// The items that a journal leaves.
+pub(in crate::import) struct Journal {
+    queue: String,
+    bodies: Bodies,
+    items: Vec<Placed>,
+    /// Where it is not what it should be.
+    pub(in crate::import) damage: Option<String>,
+    at: usize,
+    large: Vec<u8>,
+}
+
+/// An item, and the file it is in.
+struct Placed {
+    file: usize,
+    item: Item,
+}
+
+impl Journal {
+    /// Reads which items there are: of the file, and of those older ones beside it that Kestrel has
+    /// not yet packed.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(in crate::import) fn look(path: &Path) -> Result<Self> {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            bail!("{} is no journal: its name is the queue's", path.display());
+        };
+        let (mut bodies, mut replay, mut damage) = (Bodies::default(), Replay::default(), None);
+        for path in files(path, name)? {
+            let bytes =
+                std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let file = bodies.add(path.clone());
+            for record in records(&bytes) {
+                match record {
+                    Ok(record) => replay.apply(file, record),
+                    Err((at, why)) => {
+                        damage
+                            .get_or_insert_with(|| format!("{}: byte {at}: {why}", path.display()));
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            queue: name.to_owned(),
+            bodies,
+            items: replay.left(),
+            damage,
+            at: 0,
+            large: Vec::new(),
+        })
+    }
+
+    /// All of them are ready.
+    pub(in crate::import) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        counts.add(&self.queue, "ready", self.items.len() as u64);
+        counts
+    }
+}
+
+/// The files of a queue, the oldest first: `NAME.N` by their numbers, then `NAME`. Those before one
+/// that ends in `.pack` are in that.
+fn files(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let cannot = || format!("cannot read {}", dir.display());
+    let mut older = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).with_context(cannot)? {
+        let beside = entry.with_context(cannot)?.path();
+        let other = beside.file_name().and_then(|other| other.to_str());
+        let end = other.and_then(|other| other.strip_prefix(name)?.strip_prefix('.'));
+        let Some(end) = end else { continue };
+        let number = end.strip_suffix(".pack").unwrap_or(end);
+        if let Ok(number) = number.parse::<u64>() {
+            older.insert((number, end.ends_with(".pack")), beside);
+        }
+    }
+    let packed = older.keys().rfind(|(_, packed)| *packed).copied();
+    let first = packed.unwrap_or_default();
+    let mut all: Vec<PathBuf> = older.split_off(&first).into_values().collect();
+    if path.is_file() || all.is_empty() {
+        all.push(path.to_owned());
+    }
+    Ok(all)
+}
+
+/// What Kestrel does with a journal when it starts.
+#[derive(Default)]
+struct Replay {
+    queue: VecDeque<Placed>,
+    /// Taken and not confirmed, by the number of the read.
+    open: BTreeMap<u32, Placed>,
+    last: u32,
+}
+
+impl Replay {
+    fn apply(&mut self, file: usize, record: Record) {
+        match record {
+            Record::Add(item) => self.queue.push_back(Placed { file, item }),
+            Record::Remove => drop(self.queue.pop_front()),
+            Record::Open(number) => {
+                let Some(taken) = self.queue.pop_front() else {
+                    return;
+                };
+                let number = number.or(taken.item.read).unwrap_or_else(|| self.next());
+                self.last = number;
+                self.open.insert(number, taken);
+            }
+            Record::Last(number) => self.last = number,
+            Record::Abort(number) => {
+                if let Some(back) = self.open.remove(&number) {
+                    self.queue.push_front(back);
+                }
+            }
+            Record::Close(number) => drop(self.open.remove(&number)),
+            Record::Continue(number, item) => {
+                self.open.remove(&number);
+                self.queue.push_back(Placed { file, item });
+            }
+        }
+    }
+
+    /// The number of a read that says none.
+    fn next(&self) -> u32 {
+        let mut number = self.last.wrapping_add(1);
+        while number == 0 || self.open.contains_key(&number) {
+            number = number.wrapping_add(1);
+        }
+        number
+    }
+
+    /// Whoever read has gone: what was open is in front.
+    fn left(self) -> Vec<Placed> {
+        self.open.into_values().chain(self.queue).collect()
+    }
+}
+
+impl Source for Journal {
+    fn next(&mut self) -> Result<Option<Entry>> {
+        let Some(Placed { file, item }) = self.items.get(self.at) else {
+            return Ok(None);
+        };
+        self.at += 1;
+        let head = Head {
+            queue: Name::of_shown(&self.queue).to_string(),
+            created_ms: item.added_ms,
+            expires_ms: item.expires_ms,
+            bytes: item.bytes as u64,
+            ..Head::default()
+        };
+        let body = self.bodies.read(*file, item.at, item.bytes)?;
+        if body.len() as u64 > PIECES_OVER {
+            self.large = body;
+            return Ok(Some(Entry { head, body: None }));
+        }
+        let body = Some(body);
+        Ok(Some(Entry { head, body }))
+    }
+
+    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
+        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+    }
+
+    fn place(&self) -> String {
+        let last = self.at.checked_sub(1).and_then(|at| self.items.get(at));
+        last.map_or_else(String::new, |Placed { file, item }| {
+            format!("byte {} of {}", item.at, self.bodies.path(*file).display())
+        })
+    }
+
+    fn position(&self) -> u64 {
+        self.at as u64
+    }
+}

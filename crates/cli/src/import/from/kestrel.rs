@@ -1,0 +1,306 @@
+//! A running Kestrel, Darner, or whoever speaks memcache with reliable reads, queue by queue.
+//!
+//! A connection has one open read, so there are several. Items are asked for one after the other,
+//! which keeps their order, and closed when they are stored here.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+use quintet_control::Head;
+use quintet_types::Name;
+
+use super::line::Line;
+use super::peer::Peer;
+use crate::import::count::Counts;
+use crate::records::{Entry, PIECES_OVER, Source};
+
+/// Connections with an open read at most: so many messages are stored at once.
+const LANES: usize = 64;
+/// Bodies that are held there and not stored here, bytes.
+const AHEAD: usize = 8 << 20;
+
+/// An item that is held there.
+struct Held {
+    /// The connection with the open read.
+    lane: usize,
+    queue: String,
+    bytes: usize,
+}
+
+/// The source.
+pub(super) struct Kestrel {
+    /// For statistics.
+    line: Line,
+    stop: Arc<AtomicBool>,
+    only: Option<String>,
+    /// Still to be gone through; the first is the one in hand.
+    queues: VecDeque<String>,
+    found: bool,
+    through: bool,
+    lanes: Vec<Line>,
+    /// Those without an open read.
+    free: Vec<usize>,
+    /// Given out and not stored.
+    given: VecDeque<Held>,
+    large: Vec<u8>,
+    place: String,
+    passed: u64,
+}
+
+impl Kestrel {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nobody is there, or it has no queues.
+    pub(super) fn connect(
+        address: &str,
+        only: Option<String>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self> {
+        let mut all = Self {
+            line: Line::connect(address)?,
+            stop,
+            only,
+            queues: VecDeque::new(),
+            found: false,
+            through: false,
+            lanes: Vec::new(),
+            free: Vec::new(),
+            given: VecDeque::new(),
+            large: Vec::new(),
+            place: format!("the queue server at {address}"),
+            passed: 0,
+        };
+        all.queues = all.list()?;
+        all.through = all.queues.is_empty();
+        Ok(all)
+    }
+
+    /// What `stats` says of queues: name, what, how many.
+    fn stats(&mut self) -> Result<Vec<(String, &'static str, u64)>> {
+        self.line.send(b"stats\r\n")?;
+        let mut all = Vec::new();
+        loop {
+            let line = self.line.line()?;
+            if line == "END" {
+                return Ok(all);
+            }
+            let Some(rest) = line.strip_prefix("STAT ") else {
+                bail!(strange(&self.line, &line));
+            };
+            let Some((name, value)) = rest.split_once(' ') else {
+                continue;
+            };
+            let Some(name) = name.strip_prefix("queue_") else {
+                continue;
+            };
+            // `mem_items` and others end alike.
+            let found = [("_open_transactions", "reserved"), ("_items", "ready")]
+                .into_iter()
+                .find_map(|(end, state)| Some((name.strip_suffix(end)?, state)));
+            if let (Some((queue, state)), Ok(count)) = (found, value.trim().parse()) {
+                all.push((queue.to_owned(), state, count));
+            }
+        }
+    }
+
+    /// `stats`, of queues alone. `queue_a_mem_items` may be of a queue `a_mem`, or not: every queue
+    /// says how many reads of it are open, and before that how many items it has.
+    fn numbers(&mut self) -> Result<Vec<(String, &'static str, u64)>> {
+        let mut ready = HashMap::new();
+        let mut all = Vec::new();
+        for (queue, state, count) in self.stats()? {
+            if state == "ready" {
+                ready.insert(queue, count);
+            } else if self.only.as_ref().is_none_or(|only| *only == queue) {
+                let items = ready.get(&queue).copied().unwrap_or(0);
+                all.push((queue.clone(), "ready", items));
+                all.push((queue, state, count));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The queues with something in them.
+    fn list(&mut self) -> Result<VecDeque<String>> {
+        let numbers = self.numbers()?;
+        if let Some(only) = self.only.as_ref().filter(|_| numbers.is_empty()) {
+            bail!("{} has no queue {only}", self.line.address());
+        }
+        let full = numbers
+            .into_iter()
+            .filter(|(_, state, count)| *state == "ready" && *count > 0);
+        Ok(full.map(|(queue, ..)| queue).collect())
+    }
+
+    /// A connection without an open read.
+    fn lane(&mut self) -> Result<Option<usize>> {
+        let held: usize = self.given.iter().map(|held| held.bytes).sum();
+        if held >= AHEAD {
+            return Ok(None);
+        }
+        if let Some(lane) = self.free.pop() {
+            return Ok(Some(lane));
+        }
+        if self.lanes.len() >= LANES {
+            return Ok(None);
+        }
+        self.lanes.push(Line::connect(self.line.address())?);
+        Ok(Some(self.lanes.len() - 1))
+    }
+
+    /// Opens a read on a connection; `None`: the queue is empty.
+    fn open(&mut self, lane: usize, queue: &str) -> Result<Option<(u32, Vec<u8>)>> {
+        let line = &mut self.lanes[lane];
+        line.send(format!("get {queue}/open\r\n").as_bytes())?;
+        let said = line.line()?;
+        if said == "END" {
+            return Ok(None);
+        }
+        let words: Vec<&str> = said.split(' ').collect();
+        if let ["VALUE", _, flags, bytes, ..] = words[..]
+            && let (Ok(flags), Ok(bytes)) = (flags.parse(), bytes.trim().parse())
+        {
+            let body = line.counted(bytes)?;
+            let end = line.line()?;
+            if end == "END" {
+                return Ok(Some((flags, body)));
+            }
+            bail!(strange(line, &end));
+        }
+        bail!(strange(line, &said));
+    }
+
+    /// Ends the open reads of these items with this option.
+    fn end(&mut self, items: &[Held], option: &str) -> Result<()> {
+        for held in items {
+            let text = format!("get {}/{option}\r\n", held.queue);
+            self.lanes[held.lane].send(text.as_bytes())?;
+        }
+        for held in items {
+            let line = &mut self.lanes[held.lane];
+            let said = line.line()?;
+            if said != "END" {
+                bail!(strange(line, &said));
+            }
+            self.free.push(held.lane);
+        }
+        Ok(())
+    }
+
+    /// Nothing more in this queue for now.
+    fn turn(&mut self) -> Result<()> {
+        self.queues.pop_front();
+        if self.queues.is_empty() && self.found {
+            self.found = false;
+            self.queues = match self.list() {
+                // Whoever is empty may be gone.
+                Err(_) if self.only.is_some() => VecDeque::new(),
+                queues => queues?,
+            };
+        }
+        self.through = self.queues.is_empty();
+        Ok(())
+    }
+}
+
+fn strange(line: &Line, said: &str) -> String {
+    let said: String = said.chars().take(80).collect();
+    format!(
+        "{} answered {said:?}, which Kestrel and Darner do not",
+        line.address()
+    )
+}
+
+impl Source for Kestrel {
+    fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                self.through = true;
+            }
+            let Some(queue) = self.queues.front().filter(|_| !self.through).cloned() else {
+                return Ok(None);
+            };
+            let Some(lane) = self.lane()? else {
+                return Ok(None);
+            };
+            let Some((flags, body)) = self.open(lane, &queue)? else {
+                self.free.push(lane);
+                self.turn()?;
+                continue;
+            };
+            self.found = true;
+            self.passed += 1;
+            self.place = format!("an item of {queue} at {}", self.line.address());
+            let head = Head {
+                queue: Name::of_shown(&queue).to_string(),
+                flags,
+                bytes: body.len() as u64,
+                ..Head::default()
+            };
+            let bytes = body.len();
+            self.given.push_back(Held { lane, queue, bytes });
+            if body.len() as u64 > PIECES_OVER {
+                self.large = body;
+                return Ok(Some(Entry { head, body: None }));
+            }
+            let body = Some(body);
+            return Ok(Some(Entry { head, body }));
+        }
+    }
+
+    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
+        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn position(&self) -> u64 {
+        self.passed
+    }
+
+    fn stored(&mut self, messages: u64) -> Result<()> {
+        let count = usize::try_from(messages).unwrap_or(usize::MAX);
+        let count = count.min(self.given.len());
+        let items: Vec<Held> = self.given.drain(..count).collect();
+        self.end(&items, "close")
+    }
+}
+
+impl Peer for Kestrel {
+    fn counts(&mut self) -> Result<Counts> {
+        let mut counts = Counts::default();
+        for (queue, state, count) in self.numbers()? {
+            counts.add(&queue, state, count);
+        }
+        Ok(counts)
+    }
+
+    fn is_through(&self) -> bool {
+        self.through
+    }
+
+    fn give_back(&mut self) -> Result<u64> {
+        self.through = true;
+        // Each goes to the head of its queue: the last one first.
+        let items: Vec<Held> = self.given.drain(..).rev().collect();
+        for held in &items {
+            self.end(std::slice::from_ref(held), "abort")?;
+        }
+        Ok(items.len() as u64)
+    }
+
+    fn local(&mut self) -> Option<SocketAddr> {
+        self.line.local()
+    }
+
+    fn twice(&self) -> u64 {
+        0
+    }
+}

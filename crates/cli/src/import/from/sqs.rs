@@ -1,0 +1,591 @@
+//! Amazon SQS, or what speaks as it does, queue by queue (JSON protocol 1.0).
+//!
+//! Messages are received, hidden there for some minutes, and deleted when they are stored here. SQS
+//! gives no more than ten at once, none that is not due, and of a FIFO queue's group none behind
+//! those that are not deleted yet.
+
+mod sign;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use chrono::Utc;
+use quintet_control::{Head, Text};
+use quintet_host::locked;
+use quintet_types::{AT_ONCE_MS, Name};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ureq::Agent;
+
+use super::http::{ANSWER_MAX, again, agent, each};
+use super::peer::Peer;
+use crate::import::count::Counts;
+use crate::records::{Entry, PIECES_OVER, Source};
+use sign::{Keys, Request};
+
+/// Messages of a request: as many as SQS takes.
+const AT_ONCE: usize = 10;
+/// What is asked of a queue beside how much there is.
+const SETUP: [&str; 3] = [
+    "VisibilityTimeout",
+    "MessageRetentionPeriod",
+    "DelaySeconds",
+];
+const RECEIVE: &str = "AmazonSQS.ReceiveMessage";
+/// How long they are hidden there, s, unless they are stored before: what is held when this process
+/// dies can be received again then.
+const HIDDEN_S: u32 = 120;
+/// An empty answer counts if it took so long, s: a shorter one has not asked all of SQS's machines.
+const WAIT_S: u32 = 2;
+/// Times a request is sent, if SQS is busy, and the rest behind the first, which doubles.
+const TRIES: u32 = 6;
+const REST: Duration = Duration::from_millis(100);
+/// What a receive without an answer has hidden is there again then.
+const SHOWN_AGAIN: Duration = Duration::from_secs(HIDDEN_S as u64 + 10);
+/// A message whose retention is over is kept at least so long here: somebody has just moved it.
+const KEPT_MS: u64 = 60_000;
+
+/// Which queues, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::import) struct Place {
+    /// SCHEME://HOST[:PORT]; `None`: the region's of AWS.
+    pub(super) endpoint: Option<String>,
+    /// `None`: as the environment says.
+    pub(super) region: Option<String>,
+    /// Whose queue, if it is another's.
+    pub(super) account: Option<String>,
+    /// All without one.
+    pub(super) queue: Option<String>,
+}
+
+impl Place {
+    /// As it is asked.
+    fn known(&self) -> Result<(String, String)> {
+        let said = ["AWS_REGION", "AWS_DEFAULT_REGION"];
+        let said = || said.iter().find_map(|name| std::env::var(name).ok());
+        let region = self.region.clone().or_else(said);
+        let region = region.context("which region? sqs://QUEUE?region=REGION, or AWS_REGION")?;
+        let endpoint = self.endpoint.clone();
+        let endpoint = endpoint.unwrap_or_else(|| format!("https://sqs.{region}.amazonaws.com"));
+        Ok((endpoint, region))
+    }
+}
+
+/// A message as SQS gives it.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Message {
+    receipt_handle: String,
+    #[serde(default)]
+    body: String,
+    #[serde(rename = "MD5OfBody")]
+    md5: Option<String>,
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
+    #[serde(default)]
+    message_attributes: BTreeMap<String, Attribute>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Attribute {
+    #[serde(default)]
+    data_type: String,
+    string_value: Option<String>,
+    binary_value: Option<String>,
+}
+
+/// A message that is hidden there.
+struct Held {
+    url: Arc<str>,
+    handle: String,
+}
+
+/// The source.
+pub(super) struct Sqs {
+    agent: Agent,
+    endpoint: String,
+    host: String,
+    region: String,
+    keys: Keys,
+    place: Place,
+    stop: Arc<AtomicBool>,
+    /// URLs of those still to be gone through; the first is the one in hand.
+    queues: VecDeque<Arc<str>>,
+    through: bool,
+    /// Received and not given out.
+    taken: VecDeque<(Arc<str>, Message)>,
+    /// Given out and not stored.
+    given: VecDeque<Held>,
+    large: Vec<u8>,
+    shown: String,
+    passed: u64,
+    twice: u64,
+    /// Attributes of the queues, by name.
+    known: BTreeMap<String, Value>,
+    /// When a receive was last left without an answer, and how many were.
+    lost: Mutex<(Option<Instant>, usize)>,
+    /// Receives without an answer, one after the other.
+    losses: u32,
+}
+
+impl Sqs {
+    /// Asks for the queues.
+    ///
+    /// # Errors
+    /// Nobody is there, it is no SQS, or it does not let us in; there are no keys.
+    pub(super) fn connect(place: &Place, ca: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self> {
+        let (endpoint, region) = place.known()?;
+        let uri: ureq::http::Uri = endpoint.parse()?;
+        let host = uri.authority().map(ToString::to_string);
+        let host = host.with_context(|| format!("{endpoint} is no address"))?;
+        let mut all = Self {
+            agent: agent(ca, place.endpoint.is_none())?,
+            shown: format!("SQS at {host}"),
+            endpoint,
+            host,
+            region,
+            keys: Keys::of_environment()?,
+            place: place.clone(),
+            stop,
+            queues: VecDeque::new(),
+            through: false,
+            taken: VecDeque::new(),
+            given: VecDeque::new(),
+            large: Vec::new(),
+            passed: 0,
+            twice: 0,
+            known: BTreeMap::new(),
+            lost: Mutex::default(),
+            losses: 0,
+        };
+        all.queues = all.list()?;
+        all.through = all.queues.is_empty();
+        Ok(all)
+    }
+
+    /// Asks once; an error of SQS is its name and text.
+    fn once(&self, target: &str, body: &str) -> Result<std::result::Result<Value, Refused>> {
+        let request = Request {
+            host: &self.host,
+            region: &self.region,
+            target,
+            body: body.as_bytes(),
+            now: Utc::now(),
+        };
+        let mut sent = ureq::http::Request::post(format!("{}/", self.endpoint));
+        for (name, value) in request.signed(&self.keys) {
+            sent = sent.header(name, value);
+        }
+        let sent = sent.body(body.to_owned())?;
+        let host = &self.host;
+        // What was received by a request without an answer is hidden for some minutes.
+        let lose = || {
+            if target == RECEIVE {
+                let mut lost = locked(&self.lost);
+                *lost = (Some(Instant::now()), lost.1 + 1);
+            }
+        };
+        let sends = Cell::new(0);
+        let response = again(|| {
+            if sends.replace(1) > 0 {
+                lose();
+            }
+            self.agent.run(sent.clone())
+        });
+        let mut response = response.map_err(|error| {
+            lose();
+            anyhow!("{host}: {error}")
+        })?;
+        let status = response.status().as_u16();
+        let limited = response.body_mut().with_config().limit(ANSWER_MAX);
+        let read = limited.read_to_vec();
+        let read = read.map_err(|error| {
+            lose();
+            anyhow!("{host}: {error}")
+        })?;
+        let value: Value = match serde_json::from_slice(&read) {
+            Ok(value) => value,
+            Err(_) if read.is_empty() && status == 200 => json!({}),
+            Err(_) => Value::Null,
+        };
+        if status == 200 && value.is_object() {
+            return Ok(Ok(value));
+        }
+        let code = value["__type"].as_str().unwrap_or_default();
+        let code = code.rsplit('#').next().unwrap_or_default().to_owned();
+        let said = value["message"].as_str().or(value["Message"].as_str());
+        let text = match (said, code.is_empty()) {
+            (Some(said), _) => format!("{host}: {code}: {said}"),
+            (None, false) => format!("{host}: {code}"),
+            (None, true) => {
+                let said: String = String::from_utf8_lossy(&read).chars().take(80).collect();
+                format!("{host} answered {status} {said:?}, which SQS does not")
+            }
+        };
+        let busy = status >= 500 || code.contains("Throttl");
+        Ok(Err(Refused { code, text, busy }))
+    }
+
+    /// Asks, and again if SQS is busy.
+    fn try_ask(&self, action: &str, body: &Value) -> Result<std::result::Result<Value, Refused>> {
+        let (target, body) = (format!("AmazonSQS.{action}"), body.to_string());
+        let mut rest = REST;
+        for _ in 1..TRIES {
+            match self.once(&target, &body)? {
+                Err(refused) if refused.busy => {}
+                answer => return Ok(answer),
+            }
+            std::thread::sleep(rest);
+            rest *= 2;
+        }
+        self.once(&target, &body)
+    }
+
+    fn ask(&self, action: &str, body: &Value) -> Result<Value> {
+        let answer = self.try_ask(action, body)?;
+        answer.map_err(|refused| anyhow!(refused.text))
+    }
+
+    /// The URLs of all queues, or of the one that was asked for.
+    fn list(&self) -> Result<VecDeque<Arc<str>>> {
+        if let Some(queue) = &self.place.queue {
+            let mut asked = json!({ "QueueName": queue });
+            if let Some(account) = &self.place.account {
+                asked["QueueOwnerAWSAccountId"] = json!(account);
+            }
+            return match self.try_ask("GetQueueUrl", &asked)? {
+                Ok(answer) => Ok([self.url(&answer["QueueUrl"])?].into()),
+                Err(refused) if refused.code.contains("QueueDoesNotExist") => {
+                    bail!("{} has no queue {queue}", self.host)
+                }
+                Err(refused) => bail!(refused.text),
+            };
+        }
+        let mut all = VecDeque::new();
+        let mut asked = json!({ "MaxResults": 1000 });
+        loop {
+            let answer = self.ask("ListQueues", &asked)?;
+            for url in answer["QueueUrls"].as_array().into_iter().flatten() {
+                all.push_back(self.url(url)?);
+            }
+            match answer["NextToken"].as_str() {
+                Some(token) => asked["NextToken"] = json!(token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// True if a queue has something now, hidden or shown.
+    fn has_some(&self, url: &str) -> Result<bool> {
+        let names = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+        ];
+        let asked = json!({ "QueueUrl": url, "AttributeNames": names });
+        let answer = self.ask("GetQueueAttributes", &asked)?;
+        let count = |name| number_in(&answer["Attributes"], name).unwrap_or(0);
+        Ok(names.into_iter().any(|name| count(name) > 0))
+    }
+
+    /// An attribute of a queue as it was when it was counted.
+    fn attribute(&self, queue: &str, name: &str) -> Option<u64> {
+        number_in(self.known.get(queue)?, name)
+    }
+
+    fn url(&self, told: &Value) -> Result<Arc<str>> {
+        let url = told.as_str().filter(|url| !name_of(url).is_empty());
+        let url = url.with_context(|| format!("{} names a queue as {told}", self.host))?;
+        Ok(url.into())
+    }
+
+    /// Receives what the queue in hand has. False: nothing, as what is held should be stored first.
+    fn receive(&mut self) -> Result<bool> {
+        let Some(url) = self.queues.front().cloned() else {
+            return Ok(true);
+        };
+        // Behind what is held may be more of its group: no reason to wait.
+        let held = !self.given.is_empty();
+        let asked = json!({
+            "QueueUrl": &*url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
+            "WaitTimeSeconds": if held { 0 } else { WAIT_S },
+            "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
+        });
+        let before = *locked(&self.lost);
+        let answer = match self.ask("ReceiveMessage", &asked) {
+            Ok(answer) => answer,
+            Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
+                self.losses += 1;
+                std::thread::sleep(REST);
+                return Ok(true);
+            }
+            Err(error) if *locked(&self.lost) != before => {
+                let most = AT_ONCE * locked(&self.lost).1;
+                return Err(error.context(format!(
+                    "receives of {} were left without an answer: up to {most} messages are \
+                     hidden there for {HIDDEN_S} s, then the same command moves them",
+                    name_of(&url)
+                )));
+            }
+            Err(error) => return Err(error),
+        };
+        self.losses = 0;
+        let messages = answer["Messages"].as_array().map_or(&[][..], Vec::as_slice);
+        if messages.is_empty() {
+            // What a receive without an answer has hidden comes back.
+            let lost = locked(&self.lost).0;
+            if !held && lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN) && self.has_some(&url)? {
+                return Ok(true);
+            }
+            if !held {
+                self.queues.pop_front();
+                self.through = self.queues.is_empty();
+            }
+            return Ok(!held);
+        }
+        for message in messages {
+            let message = Message::deserialize(message)
+                .with_context(|| format!("{} gives messages as SQS does not", self.host))?;
+            let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
+            if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
+                bail!(
+                    "{}: a message of {} came with another MD5OfBody",
+                    self.host,
+                    name_of(&url)
+                );
+            }
+            self.taken.push_back((Arc::clone(&url), message));
+        }
+        Ok(true)
+    }
+
+    fn give(&mut self, url: Arc<str>, mut message: Message) -> Result<Entry> {
+        let queue = name_of(&url).to_owned();
+        let id = message.attributes.get("MessageDeduplicationId");
+        self.shown = format!("message {} of {queue} at {}", self.passed, self.host);
+        let mut attrs = Vec::new();
+        // As the sqs protocol here keeps them, which gives them to its clients again.
+        for (name, kept) in [
+            ("sqs:dedup", id),
+            ("sqs:trace", message.attributes.get("AWSTraceHeader")),
+        ] {
+            if let Some(kept) = kept {
+                attrs.push((text(name), text(kept)));
+            }
+        }
+        for (name, value) in std::mem::take(&mut message.message_attributes) {
+            let data_type = value.data_type;
+            let value = match (value.string_value, value.binary_value) {
+                (Some(value), _) => value.into_bytes(),
+                (None, Some(coded)) => {
+                    let value = BASE64_STANDARD.decode(coded);
+                    value.with_context(|| format!("{}: attribute {name}", self.shown))?
+                }
+                (None, None) => Vec::new(),
+            };
+            let kept = [data_type.as_bytes(), &[0], &value].concat();
+            attrs.push((text(&format!("m:{name}")), Text(kept)));
+        }
+        let number = |name: &str| {
+            let value = message.attributes.get(name);
+            value.and_then(|value| value.parse::<u64>().ok())
+        };
+        let received = number("ApproximateReceiveCount").unwrap_or(1);
+        let sent_ms = number("SentTimestamp");
+        let kept_ms = self.attribute(&queue, "MessageRetentionPeriod");
+        let expires_ms = sent_ms.zip(kept_ms).map(|(sent_ms, seconds)| {
+            let now_ms = u64::try_from(Utc::now().timestamp_millis()).unwrap_or(0);
+            (sent_ms + seconds * 1000).max(now_ms + KEPT_MS)
+        });
+        let body = message.body.into_bytes();
+        let head = Head {
+            queue: Name::of_shown(&queue).to_string(),
+            created_ms: sent_ms,
+            expires_ms,
+            key: message
+                .attributes
+                .get("MessageGroupId")
+                .map(|key| text(key)),
+            attrs,
+            // This one does not count.
+            reserves: u32::try_from(received.saturating_sub(1)).unwrap_or(u32::MAX),
+            bytes: body.len() as u64,
+            ..Head::default()
+        };
+        let handle = message.receipt_handle;
+        self.given.push_back(Held { url, handle });
+        self.passed += 1;
+        if body.len() as u64 > PIECES_OVER {
+            self.large = body;
+            return Ok(Entry { head, body: None });
+        }
+        let body = Some(body);
+        Ok(Entry { head, body })
+    }
+
+    /// Does an act of ten messages to all of these; to how many SQS says yes.
+    fn acted(&self, held: &[Held], action: &str, with: &Value) -> Result<u64> {
+        let mut batches: Vec<(&str, Vec<Value>)> = Vec::new();
+        for one in held {
+            if batches
+                .last()
+                .is_none_or(|(url, entries)| **url != *one.url || entries.len() >= AT_ONCE)
+            {
+                batches.push((&one.url, Vec::new()));
+            }
+            if let Some((_, entries)) = batches.last_mut() {
+                let mut entry = with.clone();
+                entry["Id"] = json!(entries.len().to_string());
+                entry["ReceiptHandle"] = json!(one.handle);
+                entries.push(entry);
+            }
+        }
+        let gone = std::sync::atomic::AtomicUsize::new(0);
+        each(&batches, |(url, entries)| {
+            let asked = json!({ "QueueUrl": url, "Entries": entries });
+            let answer = self.ask(action, &asked)?;
+            for failed in answer["Failed"].as_array().into_iter().flatten() {
+                if failed["SenderFault"] != true {
+                    bail!("{}: {action}: {}", self.host, failed["Message"]);
+                }
+                // It was hidden no more: somebody else may have it.
+                gone.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(true)
+        })?;
+        Ok((held.len() - gone.into_inner()) as u64)
+    }
+}
+
+/// SQS's no.
+struct Refused {
+    /// The name of the error.
+    code: String,
+    text: String,
+    /// It may say yes later.
+    busy: bool,
+}
+
+fn text(text: &str) -> Text {
+    Text(text.as_bytes().to_vec())
+}
+
+fn number_in(attributes: &Value, name: &str) -> Option<u64> {
+    attributes[name].as_str()?.parse().ok()
+}
+
+/// A queue's name, which ends its URL.
+fn name_of(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or_default()
+}
+
+impl Source for Sqs {
+    fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                self.through = true;
+            }
+            if self.through {
+                return Ok(None);
+            }
+            if let Some((url, message)) = self.taken.pop_front() {
+                return self.give(url, message).map(Some);
+            }
+            if !self.receive()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
+        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+    }
+
+    fn place(&self) -> String {
+        self.shown.clone()
+    }
+
+    fn position(&self) -> u64 {
+        self.passed
+    }
+
+    fn stored(&mut self, messages: u64) -> Result<()> {
+        let count = usize::try_from(messages).unwrap_or(usize::MAX);
+        let count = count.min(self.given.len());
+        let gone: Vec<Held> = self.given.drain(..count).collect();
+        let ours = self.acted(&gone, "DeleteMessageBatch", &json!({}))?;
+        self.twice += gone.len() as u64 - ours;
+        Ok(())
+    }
+}
+
+impl Peer for Sqs {
+    fn counts(&mut self) -> Result<Counts> {
+        let mut counts = Counts::default();
+        let states = [
+            ("ApproximateNumberOfMessages", "ready"),
+            ("ApproximateNumberOfMessagesDelayed", "delayed"),
+            ("ApproximateNumberOfMessagesNotVisible", "reserved"),
+        ];
+        for url in self.list()? {
+            let names = states.map(|(name, _)| name);
+            let names: Vec<&str> = names.into_iter().chain(SETUP).collect();
+            let asked = json!({ "QueueUrl": &*url, "AttributeNames": names });
+            let mut answer = self.ask("GetQueueAttributes", &asked)?;
+            let attributes = answer["Attributes"].take();
+            for (name, state) in states {
+                let count = number_in(&attributes, name).unwrap_or(0);
+                counts.add(name_of(&url), state, count);
+            }
+            self.known.insert(name_of(&url).to_owned(), attributes);
+        }
+        Ok(counts)
+    }
+
+    fn setups(&self) -> Vec<Value> {
+        let setup = |(queue, attributes): (&String, &Value)| {
+            let ms = |name: &str| number_in(attributes, name).map(|seconds| seconds * 1000);
+            json!({
+                "queue": Name::of_shown(queue).to_string(),
+                // 0 would be no deadline.
+                "ttr_ms": ms("VisibilityTimeout").map(|ms| ms.max(AT_ONCE_MS)),
+                "ttl_ms": ms("MessageRetentionPeriod"),
+                "delay_ms": ms("DelaySeconds"),
+                "groups": if queue.ends_with(".fifo") { "ordered" } else { "fair" },
+            })
+        };
+        self.known.iter().map(setup).collect()
+    }
+
+    fn is_through(&self) -> bool {
+        self.through
+    }
+
+    fn give_back(&mut self) -> Result<u64> {
+        self.through = true;
+        let taken = self.taken.drain(..).map(|(url, message)| Held {
+            url,
+            handle: message.receipt_handle,
+        });
+        let held: Vec<Held> = self.given.drain(..).chain(taken).collect();
+        let at_once = json!({ "VisibilityTimeout": 0 });
+        self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)
+    }
+
+    fn local(&mut self) -> Option<SocketAddr> {
+        None
+    }
+
+    fn twice(&self) -> u64 {
+        self.twice
+    }
+}

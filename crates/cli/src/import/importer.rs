@@ -1,0 +1,349 @@
+//! Storing the messages of a file in order, once.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, anyhow};
+use quintet_control::{Head, LINE_MAX};
+use quintet_types::Refusal;
+use serde_json::{Value, json};
+
+use super::batch::Batch;
+use crate::Where;
+use crate::client::Client;
+use crate::progress::Progress;
+use crate::records::{BadInput, Entry, Source};
+use crate::verbs::clients;
+
+/// Batches of a file on the way at most: more than a sync takes.
+pub(super) const WINDOW: usize = 32;
+/// And bytes of their bodies.
+const WINDOW_BYTES: usize = 8 << 20;
+/// What a request has beside the heads.
+const REQUEST_ROOM: usize = 1 << 10;
+
+/// What became of the messages.
+#[derive(Default)]
+pub(super) struct Count {
+    pub(super) stored: u64,
+    pub(super) before: u64,
+    pub(super) refused: u64,
+}
+
+impl Count {
+    /// Messages from the beginning that need not be sent again.
+    pub(super) fn settled(&self) -> u64 {
+        self.stored + self.before + self.refused
+    }
+
+    /// Says on standard error what an import did that ended well, or did not.
+    pub(super) fn tell(&self, well: bool) {
+        match self.settled() {
+            0 if well => eprintln!("nothing to import"),
+            _ => eprintln!("{self}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} messages stored", self.stored)?;
+        if self.before > 0 {
+            let before = self.before;
+            write!(
+                f,
+                ", {before} were stored by an earlier import of this file"
+            )?;
+        }
+        if self.refused > 0 {
+            let refused = self.refused;
+            write!(f, ", {refused} are repeats to their queue and not stored")?;
+        }
+        Ok(())
+    }
+}
+
+/// An import under way.
+///
+/// Batches go out one behind the other; after one that is refused the server
+/// decides no other, so what is stored is always the beginning of the file. A
+/// repeat asks for each batch whether it was stored, until one was not.
+///
+/// The last batch, which may have more messages when the file was mended or
+/// its export went on, goes out message by message.
+pub(super) struct Importer<'a> {
+    pub(super) at: &'a Where,
+    pub(super) client: Client,
+    pub(super) into: Option<String>,
+    /// Nothing is remembered or asked for.
+    pub(super) again: bool,
+    /// The next batch may have been stored before.
+    pub(super) searching: bool,
+    /// Batches on the way at most.
+    pub(super) window: usize,
+    /// Of the messages that are settled, those the source was told of.
+    pub(super) told: u64,
+    /// Sent and not answered.
+    pub(super) sent: VecDeque<Batch>,
+    pub(super) sent_bytes: usize,
+    pub(super) count: Count,
+    pub(super) progress: Progress,
+    /// How far the source is read.
+    pub(super) position: u64,
+}
+
+impl Importer<'_> {
+    /// True if this end of a connection is one of the server's connections. Who may not look at
+    /// them is told that it is none.
+    pub(super) fn is_connected(&mut self, here: SocketAddr) -> bool {
+        let here = here.to_string();
+        let all = clients(&mut self.client).unwrap_or_default();
+        all.iter().any(|one| one["peer"] == *here)
+    }
+
+    /// Stores all messages that a source has, and tells it.
+    ///
+    /// # Errors
+    /// The source is not what it should be, the server refuses a message, or it
+    /// is gone; all messages before that place are stored.
+    pub(super) fn all(&mut self, source: &mut dyn Source) -> Result<()> {
+        let done = self.each(source);
+        let told = self.tell(source);
+        done.and(told)
+    }
+
+    /// Tells the source what is durable.
+    fn tell(&mut self, source: &mut dyn Source) -> Result<()> {
+        let settled = self.count.settled();
+        let more = settled - std::mem::replace(&mut self.told, settled);
+        match more {
+            0 => Ok(()),
+            more => source.stored(more),
+        }
+    }
+
+    fn each(&mut self, source: &mut dyn Source) -> Result<()> {
+        let mut batch: Option<Batch> = None;
+        for number in 0.. {
+            let (entry, text) = match self.next(source) {
+                Ok(Some(next)) => next,
+                end => {
+                    for one in batch.iter().flat_map(Batch::singles) {
+                        self.put(one)?;
+                    }
+                    self.settle_all()?;
+                    return end.map(|_| ());
+                }
+            };
+            self.position = source.position();
+            let body = entry.body.as_deref().unwrap_or_default();
+            let fits =
+                |batch: &Batch| entry.body.is_some() && batch.takes(&entry.head.queue, &text, body);
+            if let Some(full) = batch.take_if(|batch| !fits(batch)) {
+                self.put(full)?;
+                self.tell(source)?;
+            }
+            if entry.body.is_none() {
+                let mut large = Batch::new(&entry.head.queue, number, source.place());
+                large.push(text, &[]);
+                self.put_large(&large, &entry.head, source)?;
+                continue;
+            }
+            batch
+                .get_or_insert_with(|| Batch::new(&entry.head.queue, number, source.place()))
+                .push(text, body);
+        }
+        Ok(())
+    }
+
+    /// The next message, and its head as it goes into a request.
+    fn next(&self, source: &mut dyn Source) -> Result<Option<(Entry, String)>> {
+        let Some(mut entry) = source.next()? else {
+            return Ok(None);
+        };
+        if let Some(into) = &self.into {
+            entry.head.queue.clone_from(into);
+        }
+        let text = serde_json::to_string(&entry.head)?;
+        if text.len() + REQUEST_ROOM > LINE_MAX {
+            let why = "its key, attributes and status take more than 1 MiB";
+            return Err(BadInput::error(source.place(), why));
+        }
+        Ok(Some((entry, text)))
+    }
+
+    /// Puts a batch, if it was not put before.
+    fn put(&mut self, batch: Batch) -> Result<()> {
+        if self.searching {
+            if self.is_known(&batch)? {
+                self.count.before += batch.heads.len() as u64;
+                return Ok(());
+            }
+            let first = batch.singles().next();
+            if batch.heads.len() > 1
+                && let Some(first) = first
+                && self.is_known(&first)?
+            {
+                return self.put_singly(&batch);
+            }
+            self.searching = false;
+        }
+        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
+            self.settle()?;
+        }
+        self.send(batch)
+    }
+
+    fn put_singly(&mut self, batch: &Batch) -> Result<()> {
+        for one in batch.singles() {
+            if self.is_known(&one)? {
+                self.count.before += 1;
+            } else {
+                self.send(one)?;
+                self.settle_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A message whose body passes in pieces.
+    fn put_large(&mut self, one: &Batch, head: &Head, source: &mut dyn Source) -> Result<()> {
+        self.settle_all()?;
+        if self.searching {
+            if self.is_known(one)? {
+                self.count.before += 1;
+                return source.pieces(&mut std::io::sink());
+            }
+            self.searching = false;
+        }
+        let sent = self
+            .client
+            .send(&one.request(self.again), &mut std::io::empty());
+        let sent = sent
+            .map_err(anyhow::Error::new)
+            .and_then(|()| source.pieces(&mut self.client.writer()));
+        if let Err(error) = sent {
+            if error.is::<BadInput>() {
+                // The server drops a message that does not come whole.
+                return Err(error);
+            }
+            let reply = self.client.receive().map_err(|_| error)?;
+            return Err(refused(&reply, &one.place));
+        }
+        let reply = self.client.receive().with_context(|| repeat(&one.place))?;
+        if reply.get("duplicate").is_some() {
+            self.reconnect()?;
+            self.count_single_repeat(one)?;
+        } else {
+            self.count_stored(&reply, one, head.bytes)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, batch: Batch) -> Result<()> {
+        let request = batch.request(self.again);
+        let sent = self.client.send(&request, &mut &batch.bodies[..]);
+        self.sent_bytes += batch.bodies.len() + batch.head_bytes;
+        self.sent.push_back(batch);
+        if sent.is_err() {
+            // A refusal closes the connection, and says why before: that is
+            // an error, or all of them are sent again.
+            self.settle_all()?;
+        }
+        Ok(())
+    }
+
+    fn settle_all(&mut self) -> Result<()> {
+        while !self.sent.is_empty() {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest batch on the way.
+    fn settle(&mut self) -> Result<()> {
+        let Some(batch) = self.sent.pop_front() else {
+            return Ok(());
+        };
+        self.sent_bytes -= batch.bodies.len() + batch.head_bytes;
+        let reply = self
+            .client
+            .receive()
+            .with_context(|| repeat(&batch.place))?;
+        if reply.get("duplicate").is_none() {
+            return self.count_stored(&reply, &batch, batch.bodies.len() as u64);
+        }
+        // What was sent behind it was not decided.
+        self.reconnect()?;
+        let rest = std::mem::take(&mut self.sent);
+        self.sent_bytes = 0;
+        self.searching = !self.again;
+        match batch.heads.len() {
+            1 => self.count_single_repeat(&batch)?,
+            count if self.is_known(&batch)? => self.count.before += count as u64,
+            // One of them is a repeat to a queue that looks at keys.
+            _ => self.put_singly(&batch)?,
+        }
+        for batch in rest {
+            self.put(batch)?;
+        }
+        Ok(())
+    }
+
+    fn count_single_repeat(&mut self, one: &Batch) -> Result<()> {
+        match self.is_known(one)? {
+            true => self.count.before += 1,
+            false => self.count.refused += 1,
+        }
+        Ok(())
+    }
+
+    fn count_stored(&mut self, reply: &Value, batch: &Batch, bytes: u64) -> Result<()> {
+        let Some(ids) = reply.get("ids").and_then(Value::as_array) else {
+            return Err(refused(reply, &batch.place));
+        };
+        let mut ids: Vec<u64> = ids.iter().filter_map(Value::as_u64).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        self.count.stored += ids.len() as u64;
+        self.count.refused += (all - ids.len()) as u64;
+        self.progress.add(ids.len() as u64, bytes, self.position);
+        Ok(())
+    }
+
+    /// Whether this very batch was stored before. Nothing may be on the way.
+    fn is_known(&mut self, batch: &Batch) -> Result<bool> {
+        if self.again {
+            return Ok(false);
+        }
+        self.settle_all()?;
+        let of = json!({ "queue": batch.queue, "token": batch.token() });
+        let request = json!({ "imported": of }).to_string();
+        let sent = self.client.send(&request, &mut std::io::empty());
+        sent.context("the server closed the connection")?;
+        let reply = self.client.receive()?;
+        if reply.get("id").is_some() {
+            return Ok(true);
+        }
+        match reply.get("code").and_then(Value::as_str) {
+            Some(code) if code == Refusal::NotFound.code() => Ok(false),
+            _ => Err(refused(&reply, &batch.place)),
+        }
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        self.client = Client::connect(self.at)?;
+        Ok(())
+    }
+}
+
+fn refused(reply: &Value, place: &str) -> anyhow::Error {
+    let why = reply.get("error").and_then(Value::as_str);
+    let why = why.unwrap_or("the server is of another version");
+    anyhow!("{why}: nothing from {place} on is stored; repeat the command to go on from there")
+}
+
+fn repeat(place: &str) -> String {
+    format!("what is from {place} on may be stored or not; repeat the command to go on")
+}

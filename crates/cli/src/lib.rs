@@ -1,0 +1,349 @@
+//! The command line: what it takes, and all that it does but running the server.
+
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+#![cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
+)]
+
+mod api;
+mod audit;
+mod backup;
+mod bench;
+mod check;
+mod client;
+#[cfg(feature = "cluster")]
+mod cluster;
+#[cfg(feature = "cluster")]
+mod demo;
+#[cfg(all(test, feature = "cluster"))]
+mod documented;
+mod drop;
+mod export;
+#[cfg(feature = "cluster")]
+mod handover;
+mod hooks;
+mod import;
+mod man;
+mod mess;
+mod messages;
+#[cfg(feature = "cluster")]
+mod node;
+mod progress;
+mod records;
+mod remote;
+mod rq;
+mod runs;
+mod script_files;
+mod serve;
+mod settings;
+mod show;
+mod table;
+mod tail;
+mod top;
+mod trust;
+mod verbs;
+#[cfg(feature = "cluster")]
+mod ways;
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use quintet_config::{ADMIN_SOCKET, Config, Given};
+
+/// One small, durable, fast queue server that speaks many protocols.
+#[derive(Parser)]
+#[command(name = "quintet", version, about, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  quintet serve                                  serve every voice, data in ./data
+  quintet serve --listen memcache=:22133 --sync 50ms
+  echo hello | quintet put work                  put a message
+  quintet take work                              take it and print it
+  quintet stats --json                           numbers of the running server
+  quintet check --data data                      verify the log of a stopped server
+  quintet export work --output work.jsonl        write a queue to a file, to import it elsewhere
+  quintet bench --connections 200                load it, and print rate and latency";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(serve::Serve),
+    /// Put a message into a queue of the running server.
+    Put(messages::Put),
+    /// Take messages out of a queue and print them.
+    Take(messages::Take),
+    /// Print a message without taking it.
+    Peek(messages::Peek),
+    /// Wait until the server answers.
+    Wait(verbs::Wait),
+    /// Print numbers of the running server, or of one queue.
+    Stats(show::Stats),
+    /// Print all numbers of the running server as Prometheus reads them.
+    Metrics(show::Metrics),
+    /// List the queues of the running server.
+    Queues(show::Queues),
+    /// Print the settings in force, of the running server or of one queue.
+    Settings(settings::Settings),
+    /// Watch queues, rates, ages and connections, and steer them.
+    Top(top::Top),
+    /// Print what comes into a queue and leaves it, without taking it.
+    Tail(tail::Tail),
+    /// Drop the queues of the running server whose names match.
+    Drop(drop::Drop),
+    /// Move messages of the running server to another queue.
+    Move(verbs::Move),
+    /// Have what is put to a queue copied to others, or list those.
+    Fanout(verbs::Fanout),
+    /// List messages of a queue, without taking them.
+    Browse(verbs::Browse),
+    /// List the messages that are reserved, and who holds them.
+    Leases(verbs::Leases),
+    /// List the connections of the server, or close one.
+    Clients(verbs::Clients),
+    /// List the worker processes of the faktory voice, or ask one to be quiet or to end.
+    Workers(verbs::Workers),
+    /// Show where a message is, or what became of it.
+    Trace(verbs::Trace),
+    /// Show what became of tracked messages, by their own names.
+    Track(verbs::Track),
+    /// List batches of messages, make, commit or forget one.
+    Batch(verbs::Batch),
+    /// List the messages put by the calendar, or steer them.
+    Cron(verbs::Cron),
+    /// Remove the messages that wait in a queue.
+    Purge(verbs::Purge),
+    /// Make buried or delayed messages ready.
+    Kick(verbs::Kick),
+    /// Try what failed again: buried messages and dead letters.
+    Retry(verbs::Retry),
+    /// Send dead letters back to the queues they came from.
+    Redrive(verbs::Redrive),
+    /// Remove messages by their ids.
+    Delete(verbs::Delete),
+    /// Change a message: rank, delay, body.
+    Edit(verbs::Edit),
+    /// Let takes from a queue wait.
+    Pause(verbs::Pause),
+    /// End a pause.
+    Resume(verbs::Resume),
+    /// Have the server refuse puts.
+    Drain(verbs::Drain),
+    /// Have the server take puts again.
+    Undrain(verbs::Undrain),
+    /// Have the server read its configuration again.
+    Reload(verbs::Reload),
+    /// Verify the log and the runs of a data directory.
+    Check(check::Check),
+    /// Make a damaged data directory open again.
+    Repair(check::Repair),
+    /// Copy a data directory, also while a server uses it.
+    Backup(backup::Backup),
+    /// Write the messages of queues to a file.
+    Export(export::Export),
+    /// Put the messages of a file.
+    Import(import::Import),
+    /// RQ's command line: queue scripts and their messages.
+    Rq(rq::Rq),
+    /// Load a server and print its rate and latency.
+    Bench(bench::Bench),
+    /// Run a server with faults, for trying alerts, `top` and the console.
+    #[command(subcommand)]
+    Demo(mess::Demo),
+    /// Try Lua hooks without a server: check, run, test.
+    #[command(subcommand)]
+    Hooks(hooks::Hooks),
+    /// Make a password's hash for the configuration.
+    Passwd(trust::Passwd),
+    /// Make a token for a user.
+    Token(trust::NewTokenFor),
+    /// Print who did what to the server.
+    Audit(audit::Audit),
+    /// Ask and steer a cluster.
+    #[cfg(feature = "cluster")]
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
+    /// Write the manual: a page, or one for each command into a directory.
+    Man(man::Man),
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Where the server is.
+#[derive(clap::Args, Clone)]
+struct Where {
+    /// Data directory of the server [default: the first with a server of ./data,
+    /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].
+    #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
+    data: Option<PathBuf>,
+    /// Say which server it is.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Control socket of the server, if it is not in its data directory.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls. Commands
+    /// that speak HTTP take https://HOST:PORT of its listener "http".
+    #[arg(
+        long,
+        visible_alias = "host",
+        value_name = "ADDR",
+        env = "QUINTET_SERVER",
+        conflicts_with = "socket"
+    )]
+    server: Option<String>,
+    /// --server under TLS, as it always is.
+    #[arg(long, requires = "server")]
+    tls: bool,
+    /// Certificates of who signs the server's, or its own [default: whom the system trusts].
+    #[arg(long, value_name = "FILE", env = "QUINTET_CA")]
+    ca: Option<PathBuf>,
+    /// Certificate to show to the server.
+    #[arg(long, value_name = "FILE", env = "QUINTET_CERT")]
+    cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", env = "QUINTET_KEY")]
+    key: Option<PathBuf>,
+    /// Log in as this user, with the token or password of --token-file or in QUINTET_TOKEN.
+    #[arg(long, value_name = "NAME", env = "QUINTET_USER")]
+    user: Option<String>,
+    /// File with the token or password; - for standard input.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    token_file: Option<PathBuf>,
+}
+
+impl Where {
+    /// The data directories in which the server's socket is looked for, the likeliest first.
+    fn directories(&self) -> Vec<PathBuf> {
+        if let Some(data) = &self.data {
+            return vec![data.clone()];
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let mut all = vec![PathBuf::from("data")];
+        all.extend(runtime.map(|runtime| runtime.join("quintet")));
+        all.extend(["/run/quintet", "/var/lib/quintet"].map(PathBuf::from));
+        all
+    }
+
+    /// The data directory that is named, or the first with a server that listens, or `./data`.
+    fn data(&self) -> PathBuf {
+        let mut all = self.directories();
+        let listens = |dir: &PathBuf| UnixStream::connect(dir.join(ADMIN_SOCKET)).is_ok();
+        let found = all.iter().position(listens).unwrap_or(0);
+        all.swap_remove(found)
+    }
+}
+
+/// Runs the server with this configuration, which the command line gives so, until it stops.
+pub type RunServer = fn(Config, Given) -> anyhow::Result<()>;
+
+/// Does what the command line says.
+pub fn run(server: RunServer) -> ExitCode {
+    let mut words = std::env::args_os();
+    let name = words.next().map(PathBuf::from).unwrap_or_default();
+    if name.file_name().is_some_and(|name| name == "rq") {
+        // A link or a copy of that name is RQ's command.
+        return ended(rq::run(words.collect()));
+    }
+    ended(obey(Cli::parse().command, server))
+}
+
+fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(command) => command.run(server),
+        Command::Put(command) => command.run(),
+        Command::Take(command) => command.run(),
+        Command::Peek(command) => command.run(),
+        Command::Wait(command) => command.run(),
+        Command::Stats(command) => command.run(),
+        Command::Metrics(command) => command.run(),
+        Command::Queues(command) => command.run(),
+        Command::Settings(command) => command.run(),
+        Command::Top(command) => command.run(),
+        Command::Tail(command) => command.run(),
+        Command::Drop(command) => command.run(),
+        Command::Move(command) => command.run(),
+        Command::Fanout(command) => command.run(),
+        Command::Browse(command) => command.run(),
+        Command::Leases(command) => command.run(),
+        Command::Clients(command) => command.run(),
+        Command::Workers(command) => command.run(),
+        Command::Trace(command) => command.run(),
+        Command::Track(command) => command.run(),
+        Command::Batch(command) => command.run(),
+        Command::Cron(command) => command.run(),
+        Command::Purge(command) => command.run(),
+        Command::Kick(command) => command.run(),
+        Command::Retry(command) => command.run(),
+        Command::Redrive(command) => command.run(),
+        Command::Delete(command) => command.run(),
+        Command::Edit(command) => command.run(),
+        Command::Pause(command) => command.run(),
+        Command::Resume(command) => command.run(),
+        Command::Drain(command) => command.run(),
+        Command::Undrain(command) => command.run(),
+        Command::Reload(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::Repair(command) => command.run(),
+        Command::Backup(command) => command.run(),
+        Command::Export(command) => command.run(),
+        Command::Import(command) => command.run(),
+        Command::Rq(command) => command.run(),
+        Command::Bench(command) => command.run(),
+        Command::Demo(command) => command.run(),
+        Command::Hooks(command) => command.run(),
+        Command::Passwd(command) => command.run(),
+        Command::Token(command) => command.run(),
+        Command::Audit(command) => command.run(),
+        #[cfg(feature = "cluster")]
+        Command::Cluster(command) => command.run(),
+        Command::Man(command) => command.run(),
+        Command::Completions { shell } => {
+            let mut cli = Cli::command();
+            clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Says what went wrong, if something did.
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
+    match done {
+        Ok(code) => code,
+        // Whoever read our output has had enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quintet: {error:#}");
+            match error.is::<records::BadInput>() {
+                true => ExitCode::from(check::DAMAGED),
+                false => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

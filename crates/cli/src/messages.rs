@@ -1,0 +1,303 @@
+//! `quintet put`, `take` and `peek`.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read, Write, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use quintet_types::{OnRepeat, Refusal, Scope};
+use serde_json::{Map, Value, json};
+
+use super::Where;
+use super::client::{Client, Refused};
+
+/// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
+pub(super) const EMPTY: u8 = 4;
+
+fn duration(text: &str) -> Result<u64, String> {
+    quintet_config::parse_duration_ms(text)
+}
+
+/// Arguments of `put`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
+                        quintet put work --file job.json --rank 0 --delay 5m\n  \
+                        quintet put mail hello --with-key ann --attr lang=fr --unique order-7\n  \
+                        quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace\n  \
+                        quintet put reports 'march' --name report-7 --tracked"
+)]
+pub(super) struct Put {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue; made on first use.
+    queue: String,
+    /// The message; absent: standard input.
+    text: Option<String>,
+    /// Put the content of this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// Rank; 0 is the most urgent.
+    #[arg(long)]
+    rank: Option<u32>,
+    /// Client flags (memcache).
+    #[arg(long)]
+    flags: Option<u32>,
+    /// Not taken before this time is over, for example 30s.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    delay: Option<u64>,
+    /// Gone after this time, for example 1h.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    ttl: Option<u64>,
+    /// Grouping key.
+    #[arg(long, value_name = "KEY")]
+    with_key: Option<String>,
+    /// The message's own name, by which it is found and settled; need not be unique.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// An attribute; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = super::verbs::pair)]
+    attr: Vec<(String, String)>,
+    /// A message of this id that the queue remembers makes this one a repeat, which is refused.
+    #[arg(long, value_name = "ID")]
+    unique: Option<String>,
+    /// For how long at most the id is remembered, for example 10m; absent: as the queue's
+    /// `unique_for` says.
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "unique")]
+    unique_for: Option<u64>,
+    /// What else ends that; absent: as the queue's `unique_until` says.
+    #[arg(long, value_parser = Scope::ALL.iter().map(|scope| scope.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
+    unique_until: Option<String>,
+    /// What a repeat does; absent: as the queue's `unique_repeat` says.
+    #[arg(long, value_parser = OnRepeat::ALL.iter().map(|repeat| repeat.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
+    on_repeat: Option<String>,
+    /// Have it known by its name what became of it, also when it is gone: `quintet track`.
+    #[arg(long, requires = "name")]
+    tracked: bool,
+    /// The batch it is counted in.
+    #[arg(long, value_name = "BATCH")]
+    batch: Option<String>,
+    /// Print the reply as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Put {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let mut of = Map::new();
+        of.insert("queue".into(), self.queue.into());
+        let numbers = [
+            ("rank", self.rank.map(u64::from)),
+            ("flags", self.flags.map(u64::from)),
+            ("delay_ms", self.delay),
+            ("ttl_ms", self.ttl),
+            ("unique_for_ms", self.unique_for),
+        ];
+        for (key, value) in numbers {
+            if let Some(value) = value {
+                of.insert(key.into(), value.into());
+            }
+        }
+        let texts = [
+            ("key", self.with_key),
+            ("name", self.name),
+            ("unique", self.unique),
+            ("unique_until", self.unique_until),
+            ("on_repeat", self.on_repeat),
+            ("batch", self.batch),
+        ];
+        for (key, value) in texts {
+            if let Some(value) = value {
+                of.insert(key.into(), value.into());
+            }
+        }
+        if self.tracked {
+            of.insert("tracked".into(), true.into());
+        }
+        if !self.attr.is_empty() {
+            of.insert("attrs".into(), json!(self.attr));
+        }
+        let (bytes, mut body): (u64, Box<dyn Read>) = match (self.text, self.file) {
+            (Some(text), _) => (text.len() as u64, Box::new(std::io::Cursor::new(text))),
+            (None, Some(path)) => {
+                let open = || -> std::io::Result<(u64, File)> {
+                    let file = File::open(&path)?;
+                    Ok((file.metadata()?.len(), file))
+                };
+                let (bytes, file) =
+                    open().with_context(|| format!("cannot read {}", path.display()))?;
+                // A file that grows meanwhile must not run over its length.
+                (bytes, Box::new(file.take(bytes)))
+            }
+            (None, None) => {
+                let mut text = Vec::new();
+                stdin()
+                    .lock()
+                    .read_to_end(&mut text)
+                    .context("cannot read standard input")?;
+                (text.len() as u64, Box::new(std::io::Cursor::new(text)))
+            }
+        };
+        let request = json!({ "put": of, "bytes": bytes });
+        let reply = Client::connect(&self.at)?.ask(&request, &mut body)?;
+        if self.json {
+            writeln!(stdout(), "{reply}")?;
+        } else {
+            writeln!(stdout(), "{}", reply.get("id").cloned().unwrap_or_default())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `take`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  \
+                        quintet take work --count 100 --json\n  quintet take urgent work --wait 1m\n  \
+                        quintet take backups | tar x\n\nOne message goes into a pipe or file byte for byte; on a terminal, and \
+                        with --count above 1,\neach is followed by a line end.\n\nExits with 4 if there was no message."
+)]
+pub(super) struct Take {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue; of several, the best message over all of them comes.
+    #[arg(required = true, value_name = "QUEUE")]
+    queues: Vec<String>,
+    /// Wait this long for a message.
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
+    wait: u64,
+    /// Messages at most.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Print each message as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Take {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let of = json!({ "queues": self.queues, "wait_ms": self.wait, "max": 1 });
+        let mut client = Client::connect(&self.at)?;
+        let form = Form::of(self.json, self.count == 1);
+        // One at a time: what was printed was taken, and nothing more.
+        for taken in 0..self.count {
+            let reply = client.ask(&json!({ "take": of }), &mut std::io::empty())?;
+            if print_messages(&mut client, &reply, form)? == 0 {
+                return Ok(if taken == 0 {
+                    ExitCode::from(EMPTY)
+                } else {
+                    ExitCode::SUCCESS
+                });
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `peek`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet peek work\n  quintet peek work --state buried\n  \
+                        quintet peek --id 17 --json\n\nExits with 4 if there is no such message."
+)]
+pub(super) struct Peek {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    #[arg(required_unless_present = "id")]
+    queue: Option<String>,
+    /// Which message: the next ready one, the one due first, or the one buried first.
+    #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
+    state: String,
+    /// The message with this id, whatever its state.
+    #[arg(long, conflicts_with = "queue")]
+    id: Option<u64>,
+    /// Print the message as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Peek {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let of = match self.id {
+            Some(id) => json!({ "id": id }),
+            None => json!({ "queue": self.queue, "state": self.state }),
+        };
+        let mut client = Client::connect(&self.at)?;
+        let reply = client.ask(&json!({ "peek": of }), &mut std::io::empty());
+        let reply = match reply {
+            Err(error) if Refused::is(&error, Refusal::NotFound) => {
+                return Ok(ExitCode::from(EMPTY));
+            }
+            reply => reply?,
+        };
+        let printed = print_messages(&mut client, &reply, Form::of(self.json, true))?;
+        Ok(if printed == 0 {
+            ExitCode::from(EMPTY)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+/// How a message is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    /// Like echo: a text without a line end still ends its line.
+    Line,
+    /// Byte for byte.
+    Exact,
+}
+
+impl Form {
+    /// `alone`: there will be one message at most.
+    fn of(json: bool, alone: bool) -> Self {
+        match json {
+            true => Self::Json,
+            false if alone && !stdout().is_terminal() => Self::Exact,
+            false => Self::Line,
+        }
+    }
+}
+
+/// A message with its body, as a text if it is one.
+pub(super) fn with_body(message: &Value, body: Vec<u8>) -> Value {
+    let mut message = message.clone();
+    if let Some(map) = message.as_object_mut() {
+        match String::from_utf8(body) {
+            Ok(text) => map.insert("body".into(), text.into()),
+            Err(error) => map.insert(
+                "body_base64".into(),
+                BASE64_STANDARD.encode(error.as_bytes()).into(),
+            ),
+        };
+    }
+    message
+}
+
+/// Prints the messages of a reply; answers how many.
+fn print_messages(client: &mut Client, reply: &Value, form: Form) -> Result<usize> {
+    let Some(messages) = reply.get("messages").and_then(Value::as_array) else {
+        bail!("the server is of another version");
+    };
+    let mut out = stdout().lock();
+    for message in messages {
+        let bytes = message.get("bytes").and_then(Value::as_u64).unwrap_or(0);
+        if form != Form::Json {
+            client.body(bytes, &mut out)?;
+            if form == Form::Line {
+                writeln!(out)?;
+            }
+            continue;
+        }
+        let mut body = Vec::new();
+        client.body(bytes, &mut body)?;
+        writeln!(out, "{}", with_body(message, body))?;
+    }
+    out.flush()?;
+    Ok(messages.len())
+}

@@ -1,0 +1,57 @@
+//! Asking a node of a cluster on this machine.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use quintet_front::line::{Answer, Ask, Question};
+use quintet_nodes::{ClusterReport, NODE_SOCKET};
+
+/// A node asks all others before it answers, which takes a few seconds where one is gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which node is asked.
+#[derive(clap::Args)]
+pub(super) struct Node {
+    /// Data directory of a node on this machine.
+    #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
+    pub(super) data: PathBuf,
+}
+
+/// What the node whose data directory this is says of its cluster.
+pub(super) fn report(data: &Path) -> Result<ClusterReport> {
+    let line = ask(data, Question::Status, PATIENCE)?;
+    serde_json::from_str(&line).context("the node's answer makes no sense")
+}
+
+/// Asks the node whose data directory this is, and waits so long for its answer.
+pub(super) fn ask(data: &Path, question: Question, patience: Duration) -> Result<String> {
+    let path = data.join(NODE_SOCKET);
+    #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
+    let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
+            "no node of a cluster runs on {}: start one with `quintet serve --cluster \
+             nats://HOST:4222 --data {}`, or name the directory of the one that runs with --data",
+            data.display(),
+            data.display()
+        ),
+        ErrorKind::PermissionDenied => anyhow!(
+            "{} belongs to another user: run this as the user the server runs as",
+            path.display()
+        ),
+        _ => anyhow!("cannot connect to {}: {error}", path.display()),
+    })?;
+    stream.set_read_timeout(Some(patience))?;
+    (&stream).write_all(Ask::Node(question).line(None).as_bytes())?;
+    let mut line = String::new();
+    let read = BufReader::new(&stream).read_line(&mut line);
+    read.context("the node does not answer: while it cannot reach NATS it says so in its log")?;
+    let line = line.trim_end_matches('\n');
+    match Answer::read(line) {
+        Some(Answer::Refused(why)) => bail!("the node refuses: {why}"),
+        _ if line.is_empty() => bail!("the node ended the connection without an answer"),
+        _ => Ok(line.to_owned()),
+    }
+}

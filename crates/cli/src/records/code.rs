@@ -1,0 +1,234 @@
+//! The bytes of a message in the binary form (`docs/operations.md`, "The
+//! binary form").
+
+use quintet_control::{Head, Standing, Text};
+use quintet_types::varint;
+
+/// Which optional fields follow, in this order.
+mod has {
+    pub(super) const HELD_BACK: u64 = 1;
+    pub(super) const FLAGS: u64 = 1 << 1;
+    pub(super) const DUE: u64 = 1 << 2;
+    pub(super) const EXPIRES: u64 = 1 << 3;
+    pub(super) const TTR: u64 = 1 << 4;
+    pub(super) const KEY: u64 = 1 << 5;
+    pub(super) const ATTRS: u64 = 1 << 6;
+    pub(super) const STATUS: u64 = 1 << 7;
+    pub(super) const CHANGED: u64 = 1 << 8;
+    pub(super) const BURY_ORDER: u64 = 1 << 9;
+    pub(super) const RESERVES: u64 = 1 << 10;
+    pub(super) const TIMEOUTS: u64 = 1 << 11;
+    pub(super) const RELEASES: u64 = 1 << 12;
+    pub(super) const BURIES: u64 = 1 << 13;
+    pub(super) const KICKS: u64 = 1 << 14;
+    pub(super) const NAME: u64 = 1 << 15;
+    pub(super) const ALL: u64 = (1 << 16) - 1;
+}
+
+const STATES: [Standing; 7] = [
+    Standing::Ready,
+    Standing::Delayed,
+    Standing::Reserved,
+    Standing::Buried,
+    Standing::Prepared,
+    Standing::Done,
+    Standing::Relayed,
+];
+
+/// Appends a head, without its queue.
+pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
+    let numbers = optional(head);
+    let mut bits = if head.held_back { has::HELD_BACK } else { 0 };
+    bits |= numbers
+        .iter()
+        .filter(|(_, value)| value.is_some())
+        .map(|(bit, _)| bit)
+        .sum::<u64>();
+    for (bit, is) in [
+        (has::KEY, head.key.is_some()),
+        (has::NAME, head.name.is_some()),
+        (has::ATTRS, !head.attrs.is_empty()),
+        (has::STATUS, !head.status.0.is_empty()),
+    ] {
+        bits |= if is { bit } else { 0 };
+    }
+    varint::put(out, bits);
+    varint::put(out, head.id);
+    let state = STATES.iter().position(|&state| state == head.state);
+    varint::put(out, state.unwrap_or(0) as u64);
+    varint::put(
+        out,
+        u64::from(head.rank.unwrap_or(quintet_types::RANK_DEFAULT)),
+    );
+    varint::put(out, ((head.place << 1) ^ (head.place >> 63)) as u64);
+    varint::put(out, head.created_ms.unwrap_or(0));
+    for (_, value) in numbers {
+        if let Some(value) = value {
+            varint::put(out, value);
+        }
+    }
+    if let Some(key) = &head.key {
+        text(out, key);
+    }
+    if let Some(name) = &head.name {
+        text(out, name);
+    }
+    if !head.attrs.is_empty() {
+        varint::put(out, head.attrs.len() as u64);
+        for (name, value) in &head.attrs {
+            text(out, name);
+            text(out, value);
+        }
+    }
+    if !head.status.0.is_empty() {
+        text(out, &head.status);
+    }
+    varint::put(out, head.bytes);
+}
+
+/// The optional numbers.
+fn optional(head: &Head) -> [(u64, Option<u64>); 11] {
+    let count = |n: u32| (n > 0).then_some(u64::from(n));
+    let number = |n: u64| (n > 0).then_some(n);
+    [
+        (has::FLAGS, count(head.flags)),
+        (has::DUE, head.due_ms),
+        (has::EXPIRES, head.expires_ms),
+        (has::TTR, head.ttr_ms),
+        (has::CHANGED, number(head.changed_ms)),
+        (has::BURY_ORDER, number(head.bury_order)),
+        (has::RESERVES, count(head.reserves)),
+        (has::TIMEOUTS, count(head.timeouts)),
+        (has::RELEASES, count(head.releases)),
+        (has::BURIES, count(head.buries)),
+        (has::KICKS, count(head.kicks)),
+    ]
+}
+
+fn text(out: &mut Vec<u8>, text: &Text) {
+    varint::put(out, text.0.len() as u64);
+    out.extend_from_slice(&text.0);
+}
+
+/// Reads a head of a message of `queue`; `None`: this is none.
+pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
+    let bits = varint::take(from)?;
+    if bits & !has::ALL != 0 {
+        return None;
+    }
+    let id = varint::take(from)?;
+    let state = *STATES.get(usize::try_from(varint::take(from)?).ok()?)?;
+    let rank = u32::try_from(varint::take(from)?).ok()?;
+    let place = varint::take(from)?;
+    let created = varint::take(from)?;
+    let mut number = |bit: u64| match bits & bit {
+        0 => Some(None),
+        _ => varint::take(from).map(Some),
+    };
+    let (flags, due_ms) = (number(has::FLAGS)?, number(has::DUE)?);
+    let (expires_ms, ttr_ms) = (number(has::EXPIRES)?, number(has::TTR)?);
+    let changed_ms = number(has::CHANGED)?.unwrap_or(0);
+    let bury_order = number(has::BURY_ORDER)?.unwrap_or(0);
+    let mut count = |bit: u64| u32::try_from(number(bit)?.unwrap_or(0)).ok();
+    let (reserves, timeouts) = (count(has::RESERVES)?, count(has::TIMEOUTS)?);
+    let (releases, buries) = (count(has::RELEASES)?, count(has::BURIES)?);
+    let kicks = count(has::KICKS)?;
+    let key = match bits & has::KEY {
+        0 => None,
+        _ => Some(take_text(from)?),
+    };
+    let name = match bits & has::NAME {
+        0 => None,
+        _ => Some(take_text(from)?),
+    };
+    let mut attrs = Vec::new();
+    if bits & has::ATTRS != 0 {
+        for _ in 0..varint::take(from)? {
+            attrs.push((take_text(from)?, take_text(from)?));
+        }
+    }
+    let status = match bits & has::STATUS {
+        0 => Text::default(),
+        _ => take_text(from)?,
+    };
+    Some(Head {
+        queue: queue.to_owned(),
+        id,
+        state,
+        rank: Some(rank),
+        place: (place >> 1) as i64 ^ -((place & 1) as i64),
+        held_back: bits & has::HELD_BACK != 0,
+        flags: u32::try_from(flags.unwrap_or(0)).ok()?,
+        created_ms: Some(created),
+        due_ms,
+        expires_ms,
+        ttr_ms,
+        key,
+        name,
+        attrs,
+        status,
+        changed_ms,
+        bury_order,
+        reserves,
+        timeouts,
+        releases,
+        buries,
+        kicks,
+        bytes: varint::take(from)?,
+    })
+}
+
+pub(super) fn take_text(from: &mut &[u8]) -> Option<Text> {
+    let len = usize::try_from(varint::take(from)?).ok()?;
+    let (text, rest) = from.split_at_checked(len)?;
+    *from = rest;
+    Some(Text(text.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back_and_cut_ones_do_not() {
+        let plain = Head {
+            queue: "q".to_owned(),
+            rank: Some(1024),
+            created_ms: Some(7),
+            ..Head::default()
+        };
+        let full = Head {
+            id: u64::MAX,
+            state: Standing::Relayed,
+            rank: Some(u32::MAX),
+            place: i64::MIN,
+            held_back: true,
+            flags: 1,
+            due_ms: Some(0),
+            expires_ms: Some(u64::MAX),
+            ttr_ms: Some(0),
+            key: Some(Text::default()),
+            attrs: vec![(Text(vec![1]), Text(vec![0xff; 300]))],
+            status: Text(b"why".to_vec()),
+            changed_ms: 2,
+            bury_order: 3,
+            reserves: 4,
+            timeouts: 5,
+            releases: 6,
+            buries: 7,
+            kicks: u32::MAX,
+            bytes: 8,
+            ..plain.clone()
+        };
+        for head in [plain, full] {
+            let mut bytes = Vec::new();
+            write(&head, &mut bytes);
+            let mut from = &bytes[..];
+            assert_eq!(read("q", &mut from).as_ref(), Some(&head));
+            assert!(from.is_empty());
+            for len in 0..bytes.len() {
+                assert_eq!(read("q", &mut &bytes[..len]), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The way to a server over the network: TCP under TLS, with certificates on both sides.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use quintet_tls::rustls::{ClientConnection, StreamOwned};
+use quintet_tls::{ClientFiles, client_config, server_name};
+use serde_json::{Value, json};
+
+use super::Where;
+
+/// A server answers a handshake in this time.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// A connection of the command line.
+pub(super) enum Way {
+    /// On this machine.
+    Socket(UnixStream),
+    /// Under TLS.
+    Remote(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// An error of the connection, as what it is.
+pub(super) fn of_server(error: std::io::Error) -> std::io::Error {
+    match error.kind() == ErrorKind::BrokenPipe {
+        true => ErrorKind::ConnectionAborted.into(),
+        false => error,
+    }
+}
+
+impl Read for Way {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Socket(stream) => stream.read(into),
+            // TLS may have to write first.
+            Self::Remote(stream) => stream.read(into).map_err(of_server),
+        }
+    }
+}
+
+impl Write for Way {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Socket(stream) => stream.write(bytes),
+            Self::Remote(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Socket(stream) => stream.flush(),
+            Self::Remote(stream) => stream.flush(),
+        }
+    }
+}
+
+/// Where the secret of `--user` is, unless `--token-file` names a file.
+const TOKEN: &str = "QUINTET_TOKEN";
+
+impl Where {
+    /// The request that logs `--user` in, if there is one.
+    ///
+    /// # Errors
+    /// Nobody says with what, or it cannot be read.
+    pub(super) fn login(&self) -> Result<Option<Value>> {
+        let Some(name) = &self.user else {
+            return Ok(None);
+        };
+        let secret = match &self.token_file {
+            Some(path) if path.as_os_str() == "-" => std::io::read_to_string(std::io::stdin())?,
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?,
+            None => std::env::var(TOKEN)
+                .with_context(|| format!("--user {name} needs {TOKEN} or --token-file"))?,
+        };
+        let secret = secret.trim_end_matches(['\r', '\n']);
+        Ok(Some(json!({ "login": { "name": name, "secret": secret } })))
+    }
+
+    /// Connects to the server elsewhere that is named.
+    ///
+    /// # Errors
+    /// Says what is missing, or why there is no connection.
+    pub(super) fn remote(&self, named: &str) -> Result<Way> {
+        let address = match named.strip_prefix("tls://") {
+            Some(address) => address,
+            None if self.tls => named,
+            None => bail!("--server {named}: write tls://{named}, or --tls with it"),
+        };
+        let shown = match (&self.cert, &self.key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
+            (Some(_), None) | (None, Some(_)) => bail!("--cert and --key go together"),
+        };
+        let ca = self.ca.clone();
+        let config = client_config(&ClientFiles { ca, shown })?;
+        let connected = TcpStream::connect(address);
+        let socket = connected.with_context(|| format!("cannot connect to {address}"))?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(HANDSHAKE))?;
+        let connection = ClientConnection::new(config, server_name(address)?)?;
+        let mut stream = StreamOwned::new(connection, socket);
+        while stream.conn.is_handshaking() {
+            let done = stream.conn.complete_io(&mut stream.sock);
+            done.with_context(|| format!("no TLS with {address}"))?;
+        }
+        stream.sock.set_read_timeout(None)?;
+        Ok(Way::Remote(Box::new(stream)))
+    }
+}

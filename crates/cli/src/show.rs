@@ -1,0 +1,269 @@
+//! `quintet stats`, `metrics` and `queues`.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use quintet_types::{Name, Pattern};
+use serde_json::{Value, json};
+
+use super::Where;
+use super::api::part;
+use super::client::Client;
+use super::table::{age, named, rate, seen, table};
+use super::top::{Finding, findings};
+
+/// Arguments of `stats`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep cold_\n  quintet stats --locks\n  quintet stats --json"
+)]
+pub(super) struct Stats {
+    #[command(flatten)]
+    at: Where,
+    /// Only this queue.
+    queue: Option<String>,
+    /// Print numbers that are 0 as well.
+    #[arg(long)]
+    all: bool,
+    /// Print the work that kept clients waiting for a shard for more than 1 ms.
+    #[arg(long, conflicts_with_all = ["queue", "all", "json"])]
+    locks: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let queue = self.queue.as_deref();
+        let of = queue.map_or_else(|| json!({}), |queue| json!({ "queue": queue }));
+        let mut reply =
+            Client::connect(&self.at)?.ask(&json!({ "stats": of }), &mut std::io::empty())?;
+        let key = if queue.is_some() { "queue" } else { "stats" };
+        let numbers = &mut reply[key];
+        if !self.locks {
+            judge(&self.at, queue, numbers);
+        }
+        let mut out = stdout().lock();
+        if self.locks {
+            table(&locks(numbers), &mut out)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.json {
+            writeln!(out, "{numbers}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let pairs = numbers.as_object().into_iter().flatten();
+        let pairs = pairs.filter(|(_, value)| self.all || value.as_f64() != Some(0.0));
+        let pairs: Vec<_> = pairs.flat_map(|(key, value)| lines(key, value)).collect();
+        let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+        for (key, value) in pairs {
+            writeln!(out, "{key:width$}  {value}")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Adds what the API knows beside numbers: what needs attention, why a queue's messages wait, and
+/// why they left. Nothing where it is not asked on this way (`--server tls://`).
+fn judge(at: &Where, queue: Option<&str>, numbers: &mut Value) {
+    let at = &Where {
+        verbose: false,
+        ..at.clone()
+    };
+    if let Some(queue) = queue {
+        let told = at.api("GET", &format!("/queues/{}", part(queue)), None);
+        let told = told.unwrap_or_default();
+        for key in ["why_slow", "left_per_s"] {
+            numbers[key] = told[key].clone();
+        }
+    }
+    let name = numbers["name"].as_str().map(str::to_owned);
+    let Some(found) = findings(at) else { return };
+    let about = |finding: &Finding| name.as_ref().is_none_or(|name| finding.queue == *name);
+    let found = found.into_iter().filter(about).map(|finding| finding.text);
+    numbers["needs_attention"] = found.collect::<Vec<_>>().into();
+}
+
+/// The lines of a value: a list has one for each, an object's numbers have one each.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest is one value")]
+fn lines(key: &str, value: &Value) -> Vec<(String, String)> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(all) => all.iter().map(|one| (key.to_owned(), plain(one))).collect(),
+        Value::Object(all) => {
+            let all = all.iter();
+            all.map(|(of, value)| (format!("{key}_{of}"), plain(value)))
+                .collect()
+        }
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) if key == "name" => vec![(key.to_owned(), named(text))],
+        value => vec![(key.to_owned(), plain(value))],
+    }
+}
+
+/// A row for each kind of work that held a shard while others waited, the longest time first.
+fn locks(numbers: &Value) -> Vec<[String; 4]> {
+    let number = |key: &str| numbers[key].as_f64().unwrap_or(0.0);
+    let keys = numbers.as_object().into_iter().flat_map(|all| all.keys());
+    let names = keys.filter_map(|key| key.strip_prefix("lock_")?.strip_suffix("_longest_us"));
+    let mut holders: Vec<_> = names
+        .map(|name| {
+            let of = |what: &str| number(&format!("lock_{name}_{what}"));
+            (of("longest_us"), of("waits"), of("us"), name)
+        })
+        .collect();
+    holders.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut rows = vec![["holder", "times", "total", "longest"].map(str::to_owned)];
+    rows.extend(holders.into_iter().map(|(longest, waits, total, name)| {
+        let ms = |us: f64| format!("{:.1} ms", us / 1000.0);
+        [name.to_owned(), waits.to_string(), ms(total), ms(longest)]
+    }));
+    rows
+}
+
+/// Arguments of `metrics`.
+#[derive(clap::Args)]
+#[command(after_help = "Example, for node_exporter's textfile collector:
+  quintet metrics > quintet.prom.new && mv quintet.prom.new quintet.prom")]
+pub(super) struct Metrics {
+    #[command(flatten)]
+    at: Where,
+}
+
+impl Metrics {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let reply =
+            Client::connect(&self.at)?.ask(&json!({ "metrics": {} }), &mut std::io::empty())?;
+        let text = reply.get("done").and_then(Value::as_str);
+        write!(stdout().lock(), "{}", text.unwrap_or_default())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Columns of `queues`.
+const COLUMNS: [&str; 11] = [
+    "name", "ready", "oldest", "delayed", "reserved", "buried", "in/s", "out/s", "bytes",
+    "waiters", "state",
+];
+
+/// Arguments of `queues`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+oldest is how long the oldest ready message has waited, in/s and out/s how fast messages came and
+left over the last minute that is over; - where that is not known (history_queues).
+
+Examples:
+  quintet queues
+  quintet queues 'mail*' --sort oldest
+  quintet queues --paused
+  quintet queues --json")]
+pub(super) struct Queues {
+    #[command(flatten)]
+    at: Where,
+    /// Only queues with such a name; * stands for anything.
+    pattern: Option<String>,
+    /// Only queues that are paused.
+    #[arg(long)]
+    paused: bool,
+    /// The column to sort by, the largest number first.
+    #[arg(long, value_name = "COLUMN", default_value = "name", hide_possible_values = true,
+        value_parser = COLUMNS)]
+    sort: String,
+    /// Print a line of JSON for each queue.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Queues {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        let mut queues = client.queues()?;
+        let rates = client.rates()?;
+        let pattern = self.pattern.as_deref().map(Name::of_shown);
+        let pattern = pattern.map(|name| Pattern::of_name(name.as_bytes()));
+        queues.retain(|queue| {
+            let name = Name::of_shown(queue["name"].as_str().unwrap_or_default());
+            let fits = pattern
+                .as_ref()
+                .is_none_or(|all| all.matches(name.as_bytes()));
+            fits && (!self.paused || queue["paused"] == true)
+        });
+        for queue in &mut queues {
+            let known = &rates[queue["name"].as_str().unwrap_or_default()];
+            queue["in_per_s"] = known[0].clone();
+            queue["out_per_s"] = known[1].clone();
+        }
+        self.sort(&mut queues);
+        let mut out = stdout().lock();
+        if self.json {
+            for queue in queues {
+                writeln!(out, "{queue}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut rows = vec![COLUMNS.map(str::to_owned)];
+        let row = |queue: &Value| COLUMNS.map(|column| cell(queue, column));
+        rows.extend(queues.iter().map(row));
+        table(&rows, &mut out)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn sort(&self, queues: &mut [Value]) {
+        let key = match self.sort.as_str() {
+            // As they come.
+            "name" => return,
+            "state" => return queues.sort_by_key(|queue| state(queue).is_empty()),
+            "oldest" => "oldest_ms",
+            "in/s" => "in_per_s",
+            "out/s" => "out_per_s",
+            same => same,
+        };
+        let value = |queue: &Value| queue[key].as_f64().unwrap_or(-1.0);
+        queues.sort_by(|a, b| value(b).total_cmp(&value(a)));
+    }
+}
+
+fn cell(queue: &Value, column: &str) -> String {
+    match column {
+        "name" => named(queue["name"].as_str().unwrap_or_default()),
+        "oldest" => age(queue["oldest_ms"].as_u64().unwrap_or(0)),
+        "in/s" => rate(queue["in_per_s"].as_f64()),
+        "out/s" => rate(queue["out_per_s"].as_f64()),
+        "state" => state(queue).to_owned(),
+        key => plain(&queue[key]),
+    }
+}
+
+fn state(queue: &Value) -> &'static str {
+    match (&queue["down"], &queue["paused"]) {
+        (Value::Bool(true), _) => "down",
+        (_, Value::Bool(true)) => "paused",
+        _ => "",
+    }
+}
+
+/// A JSON value without quotes.
+pub(super) fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::locks;
+
+    #[test]
+    fn holders_of_locks_come_by_their_longest_time() {
+        let numbers = serde_json::json!({
+            "lock_timer_waits": 2, "lock_timer_us": 2500, "lock_timer_longest_us": 1500,
+            "lock_command_put_waits": 1, "lock_command_put_us": 2040,
+            "lock_command_put_longest_us": 2040, "log_sync_us": 7,
+        });
+        let [_, first, second] = &locks(&numbers)[..] else {
+            panic!("{numbers}")
+        };
+        assert_eq!(first, &["command_put", "1", "2.0 ms", "2.0 ms"]);
+        assert_eq!(second, &["timer", "2", "2.5 ms", "1.5 ms"]);
+    }
+}

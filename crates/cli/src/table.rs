@@ -1,0 +1,250 @@
+//! Names, bodies and tables on a terminal.
+
+use std::io::{IsTerminal as _, Write, stdout};
+
+use quintet_door::shown::plain;
+use quintet_types::Name;
+use ratatui::text::Span;
+
+/// The terminal's cells a text column keeps at least.
+const TEXT_MIN: usize = 8;
+
+/// Columns that hold text also where all of it looks like numbers.
+const TEXTS: [&str; 5] = ["name", "queue", "body", "user", "status"];
+
+/// A name, from the notation of the control channel and the API: letters of UTF-8 as letters. The
+/// command line takes it back as it is printed.
+pub(super) fn named(told: &str) -> String {
+    plain(Name::of_shown(told).as_bytes())
+}
+
+/// Text that cannot steer the terminal or mislead its reader.
+pub(super) fn seen(text: &str) -> String {
+    seen_bytes(text.as_bytes())
+}
+
+/// The same of bytes.
+pub(super) fn seen_bytes(bytes: &[u8]) -> String {
+    plain(bytes).replace("\\\\", "\\")
+}
+
+/// Cells of a terminal that a text takes.
+pub(super) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// A text in so many cells: `…` stands for what is left out, in front of the last `tail` cells.
+pub(super) fn elide(text: &str, most: usize, tail: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let Some(room) = most.checked_sub(1) else {
+        return String::new();
+    };
+    let fitting = |letters: &mut dyn Iterator<Item = char>, room: usize| {
+        let mut left = room;
+        let fits = |letter: &char| {
+            let cells = width(letter.encode_utf8(&mut [0; 4]));
+            let fits = cells <= left;
+            left -= if fits { cells } else { 0 };
+            fits
+        };
+        letters.take_while(fits).collect::<String>()
+    };
+    let end = fitting(&mut text.chars().rev(), tail.min(room));
+    let start = fitting(&mut text.chars(), room - width(&end));
+    let end: String = end.chars().rev().collect();
+    format!("{start}\u{2026}{end}")
+}
+
+/// A text with spaces up to so many cells.
+pub(super) fn pad(text: &str, cells: usize, right: bool) -> String {
+    let spaces = " ".repeat(cells.saturating_sub(width(text)));
+    match right {
+        true => format!("{spaces}{text}"),
+        false => format!("{text}{spaces}"),
+    }
+}
+
+/// Prints rows in columns, the first row as their heads: numbers to the right, text to the left. On
+/// a terminal that is too narrow texts are elided, numbers never.
+pub(super) fn table<const N: usize>(
+    rows: &[[String; N]],
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    lay_out(rows, terminal_width(), out)
+}
+
+/// Columns of the terminal that standard output is, if it is one.
+fn terminal_width() -> Option<usize> {
+    let size = stdout()
+        .is_terminal()
+        .then(ratatui::crossterm::terminal::size);
+    size?.ok().map(|(columns, _)| usize::from(columns))
+}
+
+fn lay_out<const N: usize>(
+    rows: &[[String; N]],
+    most: Option<usize>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let widest = |at: usize| rows.iter().map(|row| width(&row[at])).max();
+    let mut widths: Vec<usize> = (0..N).map(|at| widest(at).unwrap_or(0)).collect();
+    let right: Vec<bool> = (0..N).map(|at| at > 0 && is_of_numbers(rows, at)).collect();
+    let most = most.unwrap_or(usize::MAX);
+    while widths.iter().sum::<usize>() + 2 * N.saturating_sub(1) > most {
+        let texts = (0..N).filter(|at| !right[*at] && widths[*at] > TEXT_MIN);
+        match texts.max_by_key(|at| widths[*at]) {
+            Some(at) => widths[at] -= 1,
+            None => break,
+        }
+    }
+    for row in rows {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            let tail = if rows[0][at] == "body" {
+                0
+            } else {
+                widths[at] / 3
+            };
+            let cell = elide(cell, widths[at], tail);
+            line += if at > 0 { "  " } else { "" };
+            line += &pad(&cell, widths[at], right[at]);
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// True if all cells of a column below its head are numbers, with units or without, or dashes.
+fn is_of_numbers<const N: usize>(rows: &[[String; N]], at: usize) -> bool {
+    let Some((head, rows)) = rows.split_first() else {
+        return false;
+    };
+    let number = |cell: &str| {
+        let digits = |letter: char| letter.is_ascii_digit() || "<.,".contains(letter);
+        let word = |word: &str| {
+            let unit = word.trim_start_matches(digits);
+            unit.len() <= 3
+                && unit
+                    .chars()
+                    .all(|letter| letter.is_ascii_alphabetic() || letter == '%')
+        };
+        cell.starts_with(digits) && cell.split(' ').all(word)
+    };
+    let mut cells = rows.iter().map(|row| row[at].as_str());
+    !TEXTS.contains(&head[at].as_str())
+        && cells.all(|cell| matches!(cell, "" | "-") || number(cell))
+}
+
+/// How long something has waited, in its two largest units: `3d 4h`, `12s`.
+pub(super) fn age(ms: u64) -> String {
+    let units = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+    let mut left = ms / 1000;
+    let mut parts = Vec::new();
+    for (unit, seconds) in units {
+        let count = left / seconds;
+        left %= seconds;
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("0s".to_owned());
+    }
+    parts.truncate(2);
+    parts.join(" ")
+}
+
+/// Messages each second: three digits or so, `-` where it is not known.
+pub(super) fn rate(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(rate) if rate < 0.1 => "<0.1".to_owned(),
+        Some(rate) if rate < 100.0 => format!("{rate:.1}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(rows: &[[&str; 4]], most: Option<usize>) -> Vec<String> {
+        let rows: Vec<_> = rows.iter().map(|row| row.map(str::to_owned)).collect();
+        let mut out = Vec::new();
+        lay_out(&rows, most, &mut out).expect("in memory");
+        let text = String::from_utf8(out).expect("text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn numbers_stand_to_the_right_and_text_to_the_left() {
+        let rows = [
+            ["name", "ready", "peer", "body"],
+            ["a", "10435", "127.0.0.1:9", "7"],
+            ["\u{6f22}\u{5b57}", "-", "x", "12"],
+        ];
+        let lines = [
+            "name  ready  peer         body",
+            "a     10435  127.0.0.1:9  7",
+            "\u{6f22}\u{5b57}      -  x            12",
+        ];
+        assert_eq!(printed(&rows, None), lines);
+    }
+
+    #[test]
+    fn a_narrow_terminal_elides_texts_and_never_numbers() {
+        let name = "orders.europe.invoices.retry.12";
+        let rows = [
+            ["name", "ready", "oldest", "body"],
+            [name, "1234567", "3d 4h", "{\"user\": 17, \"mail\": 1}"],
+        ];
+        for most in [36, 50] {
+            let lines = printed(&rows, Some(most));
+            assert!(width(&lines[1]) <= most, "{lines:?}");
+            assert!(lines[1].contains("  1234567   3d 4h  "), "{lines:?}");
+            assert!(lines[1].contains('\u{2026}'), "{lines:?}");
+        }
+        let lines = printed(&rows, Some(10));
+        assert!(lines[1].contains("1234567"), "{lines:?}");
+        assert_eq!(elide(name, 13, 4), "orders.e\u{2026}y.12");
+        assert_eq!(
+            elide("\u{6f22}\u{5b57}\u{6f22}\u{5b57}", 4, 0),
+            "\u{6f22}\u{2026}"
+        );
+        assert_eq!(elide("abc", 0, 0), "");
+    }
+
+    #[test]
+    fn names_are_letters_and_read_back_and_nothing_steers_the_terminal() {
+        for (told, shown) in [
+            ("\\xc3\\xa4", "\u{e4}"),
+            ("a\\\\b\"'", "a\\\\b\"'"),
+            ("\\x1b[2J", "\\x1b[2J"),
+            ("\\xe2\\x80\\xaex", "\\xe2\\x80\\xaex"),
+            ("\\xff", "\\xff"),
+        ] {
+            assert_eq!(named(told), shown);
+            assert_eq!(Name::of_shown(&named(told)), Name::of_shown(told));
+        }
+        assert_eq!(seen("{\"a\": \"\\n\"}"), "{\"a\": \"\\n\"}");
+        assert_eq!(seen("\u{1b}[2J\u{202e}\r"), "\\x1b[2J\\xe2\\x80\\xae\\x0d");
+    }
+
+    #[test]
+    fn ages_in_their_two_largest_units() {
+        let day = 86_400_000;
+        for (ms, text) in [
+            (0, "0s"),
+            (999, "0s"),
+            (12_000, "12s"),
+            (61_000, "1m 1s"),
+            (3_600_000, "1h"),
+            (3 * day + 4 * 3_600_000 + 59_000, "3d 4h"),
+        ] {
+            assert_eq!(age(ms), text);
+        }
+    }
+}

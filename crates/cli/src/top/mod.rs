@@ -1,0 +1,373 @@
+//! `quintet top`.
+
+mod look;
+mod screen;
+mod view;
+
+use std::io::{IsTerminal as _, Write as _, stdout};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use quintet_types::Refusal;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
+use serde_json::{Value, json};
+
+use super::Where;
+use super::api::part;
+use super::client::{Client, Refused};
+use super::table::{named, seen, table};
+use super::tail;
+use super::verbs::{Bulk, PURGE, RETRY, clients, duration, preview, queue, shown};
+pub(super) use look::Finding;
+use look::{Connection, Dead, Look, Queue};
+use screen::{Act, Column, Key, Page, Screen};
+
+/// Arguments of `top`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Keys: up and down pick a queue, Enter shows all that is known of it, d its dead letters; a lists why
+queues need attention; < and > choose the column to sort by, i inverts; / filters by name; p pauses and
+resumes, r retries what failed (quintet retry), x purges after a question (quintet purge), f follows what
+comes and goes (quintet tail), c shows connections, ? explains; Esc goes back, q ends.
+
+in/s and out/s are of the time between two looks; at first, and with --once, of the last minute.
+
+Examples:
+  quintet top
+  quintet top --filter mail --every 5s
+  quintet top --once | head")]
+pub(super) struct Top {
+    #[command(flatten)]
+    at: Where,
+    /// Time between two looks.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    every: u64,
+    /// Only queues whose names contain this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Print it once, as plain text; so does a pipe.
+    #[arg(long)]
+    once: bool,
+}
+
+impl Top {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let client = Some(Client::connect(&self.at)?);
+        let mut server = Server {
+            client,
+            // It was said once, and a screen has no place for it.
+            at: Where {
+                verbose: false,
+                ..self.at
+            },
+            began: Instant::now(),
+        };
+        let mut screen = Screen::new(self.filter);
+        screen.seen(server.look()?);
+        if self.once || !stdout().is_terminal() {
+            return print(&screen);
+        }
+        let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
+        let every = Duration::from_millis(self.every.max(100));
+        let ended = watch(&mut terminal, &mut server, &mut screen, every);
+        ratatui::restore();
+        ended.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// The view of a single look.
+const PRINTED: [Column; 9] = [
+    Column::Name,
+    Column::Ready,
+    Column::Oldest,
+    Column::Delayed,
+    Column::Reserved,
+    Column::Buried,
+    Column::In,
+    Column::Out,
+    Column::Waiters,
+];
+
+/// Dead letters of a queue that are shown.
+const DEAD: u32 = 200;
+
+/// Slices of a queue in which they are looked for.
+const SLICES: u32 = 10;
+
+/// The queues as plain text.
+fn print(screen: &Screen) -> Result<ExitCode> {
+    let mut out = stdout().lock();
+    writeln!(out, "{}", view::title(screen, usize::MAX))?;
+    for finding in screen.findings() {
+        writeln!(out, "{}", finding.text)?;
+    }
+    let mut rows = vec![PRINTED.map(|column| column.name().to_owned())];
+    let row = |queue: &Queue| PRINTED.map(|column| view::cell(queue, column));
+    rows.extend(screen.rows().into_iter().map(row));
+    table(&rows, &mut out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The way to the server, which is found again when it is gone.
+struct Server {
+    at: Where,
+    client: Option<Client>,
+    began: Instant,
+}
+
+impl Server {
+    fn client(&mut self) -> Result<&mut Client> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(&self.at)?,
+        };
+        Ok(self.client.insert(client))
+    }
+
+    /// Asks, and forgets a connection that failed: what comes on it next may belong to anything.
+    fn ask<T>(&mut self, question: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
+        let answer = question(self.client()?);
+        if let Err(error) = &answer
+            && !error.is::<Refused>()
+        {
+            self.client = None;
+        }
+        answer
+    }
+
+    fn look(&mut self) -> Result<Look> {
+        let (queues, rates) = self.ask(|client| Ok((client.queues()?, client.rates()?)))?;
+        let connections = match self.ask(clients) {
+            Err(error) if Refused::is(&error, Refusal::NotPermitted) => None,
+            told => Some(told?),
+        };
+        let at_ms = self.began.elapsed().as_millis();
+        Ok(Look {
+            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
+            queues: queues
+                .iter()
+                .map(|queue| Queue::of(queue, &rates))
+                .collect(),
+            connections: connections.map(|all| all.iter().map(connection).collect()),
+            findings: findings(&self.at),
+        })
+    }
+
+    /// Why messages of a queue wait; empty: nothing is known to hold them back.
+    fn why_slow(&self, queue: &str) -> String {
+        let told = self
+            .at
+            .api("GET", &format!("/queues/{}", part(queue)), None);
+        let told = told.unwrap_or_default();
+        told["why_slow"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The buried messages of a queue, and its dead letters.
+    fn dead(&mut self, queue: &str) -> Result<Vec<Dead>> {
+        let mut all = Vec::new();
+        for (state, dead) in [("buried", false), ("ready", true)] {
+            let mut after = Value::Null;
+            // A slice may have looked at many and found none.
+            for _ in 0..SLICES {
+                let of = json!({ "queue": queue, "state": state, "dead": dead, "act": "show",
+                    "bodies": "start", "max": DEAD, "after": after });
+                after = self.ask(|client| slice_of_dead(client, &of, &mut all))?;
+                if after.is_null() || all.len() >= usize::try_from(DEAD).unwrap_or(usize::MAX) {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Does something to a queue; answers what was done. `goes_on` is asked between slices.
+    fn act(&mut self, act: &Act, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<String> {
+        match act {
+            Act::Pause(queue) => {
+                self.tell(&json!({ "pause": { "queue": queue } }))?;
+                Ok(format!("{} paused", named(queue)))
+            }
+            Act::Resume(queue) => {
+                self.tell(&json!({ "resume": { "queue": queue } }))?;
+                Ok(format!("{} resumed", named(queue)))
+            }
+            Act::Retry(queue) => {
+                let bulk = Bulk::of_all(queue, RETRY, "retried");
+                self.in_slices(&bulk, u64::MAX, "retried", goes_on)
+            }
+            Act::Purge(queue, messages) => {
+                let bulk = Bulk::of_all(queue, PURGE, "purged");
+                self.in_slices(&bulk, *messages, "purged", goes_on)
+            }
+            Act::Nothing | Act::Quit | Act::Count(_) => Ok(String::new()),
+        }
+    }
+
+    fn tell(&mut self, request: &Value) -> Result<()> {
+        self.ask(|client| client.ask(request, &mut std::io::empty()).map(drop))
+    }
+
+    fn in_slices(
+        &mut self,
+        bulk: &Bulk<'_>,
+        most: u64,
+        done: &str,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<String> {
+        let mut messages = 0;
+        let ended = self.ask(|client| {
+            let there = bulk.count(client)?;
+            bulk.act(client, &there, most, |count| {
+                messages += count;
+                Ok(goes_on(messages))
+            })
+        })?;
+        let stopped = if ended { "" } else { "stopped: " };
+        Ok(format!("{stopped}{messages} messages {done}"))
+    }
+}
+
+/// Why queues need attention, the worst first; `None`: the server does not say on this way.
+pub(super) fn findings(at: &Where) -> Option<Vec<Finding>> {
+    let told = at.api("GET", "/attention", None).ok()?;
+    let all = told["findings"].as_array()?.iter();
+    Some(all.map(Finding::of).collect())
+}
+
+/// Adds what a slice finds; answers where the next one begins.
+fn slice_of_dead(client: &mut Client, of: &Value, all: &mut Vec<Dead>) -> Result<Value> {
+    let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
+    for message in reply["messages"].as_array().into_iter().flatten() {
+        let number = |key: &str| message[key].as_u64().unwrap_or(0);
+        let mut body = Vec::new();
+        client.body(number("follows"), &mut body)?;
+        all.push(Dead {
+            id: number("id"),
+            age_ms: quintet_host::wall_ms().saturating_sub(number("created_ms")),
+            attempts: number("reserves"),
+            error: message["status"].as_str().map(seen).unwrap_or_default(),
+            body: preview(&body),
+        });
+    }
+    Ok(reply["next"].clone())
+}
+
+fn connection(client: &Value) -> Connection {
+    let number = |key: &str| client[key].as_u64().unwrap_or(0);
+    let waits = client["waits_on"].as_array().into_iter().flatten();
+    Connection {
+        id: number("id"),
+        voice: shown(&client["voice"]),
+        peer: shown(&client["peer"]),
+        user: shown(&client["user"]),
+        idle_ms: number("idle_ms"),
+        leases: number("leases"),
+        waits_on: waits.map(queue).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// Shows, looks and obeys until it is to end.
+fn watch(
+    terminal: &mut DefaultTerminal,
+    server: &mut Server,
+    screen: &mut Screen,
+    every: Duration,
+) -> Result<()> {
+    let mut next = Instant::now() + every;
+    let mut followed = 0;
+    loop {
+        terminal.draw(|frame| view::draw(screen, frame))?;
+        if event::poll(next.saturating_duration_since(Instant::now()))? {
+            let Some(key) = key(&event::read()?) else {
+                continue;
+            };
+            let page = screen.page.clone();
+            match screen.key(key) {
+                Act::Quit => return Ok(()),
+                Act::Nothing => {}
+                Act::Count(queue) => {
+                    let bulk = Bulk::of_all(&queue, PURGE, "purged");
+                    match server.ask(|client| bulk.count(client)) {
+                        Ok(there) => screen.counted(queue.clone(), there.iter().sum()),
+                        Err(error) => screen.says = format!("{error:#}"),
+                    }
+                }
+                act @ (Act::Pause(_) | Act::Resume(_) | Act::Retry(_) | Act::Purge(..)) => {
+                    obey(terminal, server, screen, &act)?
+                }
+            }
+            if page != screen.page {
+                followed = 0;
+                // What it needs and is not known yet comes now.
+                next = Instant::now();
+            }
+            continue;
+        }
+        next = Instant::now() + every;
+        let seen = match screen.page.clone() {
+            Page::Follow(queue) => tail::events(&server.at, &queue, &mut followed, "")
+                .map(|events| screen.followed(events.iter().map(tail::line))),
+            Page::Dead(queue) => server.dead(&queue).map(|dead| screen.dead = Some(dead)),
+            Page::Queue(queue) => server.look().map(|look| {
+                screen.seen(look);
+                screen.why_slow = server.why_slow(&queue);
+            }),
+            Page::Queues | Page::Connections | Page::Attention | Page::Help => {
+                server.look().map(|look| screen.seen(look))
+            }
+        };
+        if let Err(error) = seen {
+            screen.says = format!("{error:#}");
+        }
+    }
+}
+
+/// Does it, and says what was done. Esc stops it behind a slice.
+fn obey(
+    terminal: &mut DefaultTerminal,
+    server: &mut Server,
+    screen: &mut Screen,
+    act: &Act,
+) -> Result<()> {
+    let done = server.act(act, &mut |messages| {
+        screen.says = format!("{messages} messages; Esc stops");
+        let drawn = terminal.draw(|frame| view::draw(screen, frame)).is_ok();
+        drawn && !is_stopped()
+    });
+    screen.says = done.unwrap_or_else(|error| format!("{error:#}"));
+    if let Ok(look) = server.look() {
+        screen.seen(look);
+    }
+    Ok(())
+}
+
+fn is_stopped() -> bool {
+    let waits = event::poll(Duration::ZERO).unwrap_or(false);
+    waits
+        && event::read()
+            .is_ok_and(|input| matches!(key(&input), Some(Key::Escape | Key::Interrupt)))
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "others mean nothing here")]
+fn key(input: &Input) -> Option<Key> {
+    let Input::Key(key) = input else { return None };
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Interrupt,
+        KeyCode::Char(char) => Key::Char(char),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        _ => return None,
+    })
+}

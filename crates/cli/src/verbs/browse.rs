@@ -1,0 +1,132 @@
+//! `quintet browse`.
+
+use std::io::{Write as _, stderr, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::client::Client;
+use super::super::table::{age, seen_bytes, table};
+use super::bulk::Which;
+
+/// Characters of a body in a line.
+const PREVIEW: usize = 60;
+
+/// Arguments of `browse`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet browse work                        the next ones to be taken\n  \
+                        quintet browse work --state buried --json  all that is known of them\n  \
+                        quintet browse work --contains 'user 7' --older 1h\n\n\
+                        Looks without taking, in slices that hold nobody up. Where there is more it says \
+                        --after WHAT\ngoes on."
+)]
+pub(in super::super) struct Browse {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    queue: String,
+    /// Which of them.
+    #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "reserved", "buried", "prepared", "archived"])]
+    state: String,
+    #[command(flatten)]
+    which: Which,
+    /// Messages at most.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Go on behind those of the browse before.
+    #[arg(long, value_name = "WHAT")]
+    after: Option<String>,
+    /// Print a line of JSON for each, with the whole body.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Browse {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        let mut request = self.which.of(&self.queue, &self.state);
+        request.insert("act".into(), "show".into());
+        let bodies = if self.json { "whole" } else { "start" };
+        request.insert("bodies".into(), bodies.into());
+        let mut after = match &self.after {
+            Some(text) => serde_json::from_str(text)?,
+            None => Value::Null,
+        };
+        let columns = ["id", "age", "rank", "attempts", "bytes", "body"];
+        let mut rows = vec![columns.map(str::to_owned)];
+        let mut left = self.count;
+        while left > 0 {
+            request.insert("max".into(), left.into());
+            request.insert("after".into(), after.clone());
+            let reply = client.ask(&json!({ "sweep": request }), &mut std::io::empty())?;
+            let (Some(messages), Some(next)) = (reply["messages"].as_array(), reply.get("next"))
+            else {
+                bail!("the server is of another version");
+            };
+            for message in messages {
+                left = left.saturating_sub(1);
+                let mut body = Vec::new();
+                client.body(message["follows"].as_u64().unwrap_or(0), &mut body)?;
+                if self.json {
+                    let line = super::super::messages::with_body(message, body);
+                    writeln!(stdout(), "{line}")?;
+                } else {
+                    rows.push(row(message, &body));
+                }
+            }
+            after = next.clone();
+            if after.is_null() {
+                break;
+            }
+        }
+        if !self.json {
+            table(&rows, &mut stdout().lock())?;
+        }
+        if !after.is_null() {
+            writeln!(stderr(), "there may be more: --after '{after}'")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row(message: &Value, body: &[u8]) -> [String; 6] {
+    let created = message["created_ms"].as_u64().unwrap_or(0);
+    let text = |key: &str| message[key].to_string();
+    [
+        text("id"),
+        age(quintet_host::wall_ms().saturating_sub(created)),
+        text("rank"),
+        text("reserves"),
+        text("bytes"),
+        preview(body),
+    ]
+}
+
+/// The first line of a body, fit for a terminal whatever is in it.
+pub(in super::super) fn preview(body: &[u8]) -> String {
+    let line = body.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let text = seen_bytes(line);
+    let shown: String = text.chars().take(PREVIEW).collect();
+    match shown.len() < text.len() || line.len() < body.len() {
+        true => format!("{shown}\u{2026}"),
+        false => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::preview;
+
+    #[test]
+    fn a_preview_is_one_line_and_moves_no_cursor() {
+        assert_eq!(preview(b"plain"), "plain");
+        assert_eq!(preview(b"first\nsecond"), "first\u{2026}");
+        assert_eq!(preview(b"\x1b[2Jgone\r"), "\\x1b[2Jgone\\x0d");
+        assert_eq!(preview(b"{\"a\": \"\\n\"}"), "{\"a\": \"\\n\"}");
+        assert_eq!(preview(&[0xff, 0xfe]), "\\xff\\xfe");
+        assert_eq!(preview("\u{e4}".repeat(61).as_bytes()).chars().count(), 61);
+    }
+}

@@ -1,0 +1,406 @@
+//! `quintet leases` and `clients`: who is there, and who holds what.
+
+use std::collections::HashMap;
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use quintet_types::{PROGRESS, Refusal};
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::api::part;
+use super::super::client::{Client, Refused};
+use super::super::table::{age, named, seen, table};
+
+/// Arguments of `leases`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet leases work\n  quintet leases --json | grep '\"user\":\"ann\"'\n  \
+                        quintet leases release 1234\n\n\
+                        CONNECTION is what quintet clients lists; leases of time alone outlive theirs. \
+                        SINCE is when\nit was given or last prolonged, where it ends by itself. WORKER \
+                        is what its holder calls itself."
+)]
+pub(in super::super) struct Leases {
+    #[command(flatten)]
+    at: Where,
+    /// Only of this queue; of one that is called "release", say -- release.
+    queue: Option<String>,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    act: Option<LeaseAct>,
+}
+
+#[derive(clap::Subcommand)]
+enum LeaseAct {
+    /// End leases: their messages are ready again, and their holders find them over.
+    Release(ReleaseLeases),
+}
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release 0042\n  quintet leases release --queue work\n  \
+                  quintet leases release --connection 4294967299\n\n\
+                  It counts as a release, by the queue's settings. A connection stays open, and may \
+                  take the\nmessages again."
+)]
+struct ReleaseLeases {
+    #[command(flatten)]
+    at: Where,
+    /// Ids of reserved messages, or the last digits of an id, if it is the only such lease.
+    #[arg(required_unless_present_any = ["connection", "queue"])]
+    ids: Vec<String>,
+    /// All leases of this connection.
+    #[arg(long, value_name = "ID")]
+    connection: Option<u64>,
+    /// All leases of messages of this queue.
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Print the number as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ReleaseLeases {
+    /// By the whole id; if there is no such message, by its last digits.
+    fn release(&self, id: &str) -> Result<()> {
+        let by_id = |id: &str| {
+            let path = format!("/messages/{}/release", part(id));
+            self.at.api("POST", &path, None).map(drop)
+        };
+        let is_end = id.starts_with('0') && id.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_end {
+            let done = by_id(id);
+            let none = |error: &anyhow::Error| Refused::is(error, Refusal::NotFound);
+            if !done.as_ref().is_err_and(none) {
+                return done.with_context(|| format!("message {id}"));
+            }
+        }
+        let ends = self.ending_in(id)?;
+        match &ends[..] {
+            [] => bail!("there is no message {id}, and no lease whose id ends so"),
+            [one] => by_id(one).with_context(|| format!("message {one}")),
+            many => bail!("several leases end in {id}: {}", many.join(", ")),
+        }
+    }
+
+    /// Ids of reserved messages that end in these digits, five at most.
+    fn ending_in(&self, digits: &str) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for queue in held(&mut Client::connect(&self.at)?)? {
+            let mut cursor = Some(String::new());
+            while let Some(after) = cursor {
+                let path = format!("/queues/{}/leases?max=1000{after}", part(&queue));
+                let page = match self.at.api("GET", &path, None) {
+                    // It was deleted meanwhile.
+                    Err(error) if Refused::is(&error, Refusal::QueueNotFound) => break,
+                    page => page?,
+                };
+                let leases = page["leases"].as_array().into_iter().flatten();
+                let all = leases.map(|lease| lease["message"].to_string());
+                ids.extend(all.filter(|id| id.ends_with(digits)));
+                if ids.len() > 5 {
+                    ids.truncate(5);
+                    return Ok(ids);
+                }
+                let next = page["cursor"].as_str();
+                cursor = next.map(|next| format!("&cursor={}", part(next)));
+            }
+        }
+        Ok(ids)
+    }
+
+    fn run(self) -> Result<ExitCode> {
+        let mut released = 0;
+        for id in &self.ids {
+            self.release(id)?;
+            released += 1;
+        }
+        if let Some(id) = self.connection {
+            let done = self
+                .at
+                .api("POST", &format!("/connections/{id}/release"), None)?;
+            released += done["messages"].as_u64().unwrap_or(0);
+        }
+        if let Some(queue) = &self.queue {
+            let path = format!("/queues/{}/leases/release", part(queue));
+            let mut cursor = Value::Null;
+            loop {
+                let done = self
+                    .at
+                    .api("POST", &path, Some(&json!({ "cursor": cursor })))?;
+                released += done["messages"].as_u64().unwrap_or(0);
+                cursor = done["cursor"].clone();
+                if cursor.is_null() {
+                    break;
+                }
+            }
+        }
+        let noun = if released == 1 { "message" } else { "messages" };
+        match self.json {
+            true => writeln!(stdout(), "{}", json!({ "messages": released }))?,
+            false => writeln!(stdout(), "{released} {noun} released")?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Leases {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        if let Some(LeaseAct::Release(release)) = self.act {
+            return release.run();
+        }
+        let mut client = Client::connect(&self.at)?;
+        let queues = match &self.queue {
+            Some(queue) => vec![queue.clone()],
+            None => held(&mut client)?,
+        };
+        let holders: HashMap<u64, Value> = clients(&mut client)?
+            .into_iter()
+            .filter_map(|client| Some((client["id"].as_u64()?, client)))
+            .collect();
+        let columns = [
+            "id",
+            "queue",
+            "connection",
+            "peer",
+            "user",
+            "worker",
+            "since",
+            "ends in",
+            "progress",
+        ];
+        let mut rows = vec![columns.map(str::to_owned)];
+        for queue in queues {
+            let takers = takers(&self.at, &client, &queue)?;
+            let mut after = Value::Null;
+            loop {
+                let of = json!({ "queue": queue, "state": "reserved", "act": "show",
+                    "bodies": "none", "max": 500, "after": after });
+                let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
+                for message in reply["messages"].as_array().into_iter().flatten() {
+                    let lease = lease(message, &holders, &takers);
+                    match self.json {
+                        true => writeln!(stdout(), "{lease}")?,
+                        false => rows.push(row(&lease)),
+                    }
+                }
+                after = reply["next"].clone();
+                if after.is_null() {
+                    break;
+                }
+            }
+        }
+        if !self.json {
+            table(&rows, &mut stdout().lock())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The queues that have reserved messages.
+fn held(client: &mut Client) -> Result<Vec<String>> {
+    let all = client.queues()?.into_iter();
+    let held = all.filter(|queue| queue["reserved"].as_u64() != Some(0));
+    let names = held.filter_map(|queue| queue["name"].as_str().map(str::to_owned));
+    Ok(names.collect())
+}
+
+/// The leases of a queue that were given over HTTP, by their messages: no connection holds them.
+fn takers(at: &Where, client: &Client, queue: &str) -> Result<HashMap<u64, Value>> {
+    let mut takers = HashMap::new();
+    // The control channel of a server elsewhere has no API beside it.
+    let mut cursor = client.is_near().then(String::new);
+    while let Some(after) = cursor {
+        let path = format!("/queues/{}/leases?max=1000{after}", part(queue));
+        let page = match at.api("GET", &path, None) {
+            // It was deleted meanwhile.
+            Err(error) if Refused::is(&error, Refusal::QueueNotFound) => break,
+            page => page?,
+        };
+        for lease in page["leases"].as_array().into_iter().flatten() {
+            if lease["connection"].is_null()
+                && !lease["voice"].is_null()
+                && let Some(id) = lease["message"].as_u64()
+            {
+                takers.insert(id, lease.clone());
+            }
+        }
+        let next = page["cursor"].as_str();
+        cursor = next.map(|next| format!("&cursor={}", part(next)));
+    }
+    Ok(takers)
+}
+
+/// What is known of a reserved message's lease.
+fn lease(message: &Value, holders: &HashMap<u64, Value>, takers: &HashMap<u64, Value>) -> Value {
+    let lease = &message["lease"];
+    let holder = lease["holder"].as_u64().and_then(|id| holders.get(&id));
+    let taker = message["id"].as_u64().and_then(|id| takers.get(&id));
+    let known = holder.or(taker);
+    json!({
+        "id": message["id"],
+        "queue": message["queue"],
+        "bound": lease["bound"],
+        "connection": holder.map(|holder| holder["id"].clone()),
+        "voice": known.map(|known| known["voice"].clone()),
+        "peer": known.map(|known| known["peer"].clone()),
+        "user": known.map(|known| known["user"].clone()),
+        "worker": known.map(|known| known["worker"].clone()),
+        "since_ms": lease["since_ms"],
+        "until_ms": lease["until_ms"],
+        "progress": percent(message),
+        "status": message["status"],
+    })
+}
+
+/// How far its holder said it has come.
+fn percent(message: &Value) -> Option<u8> {
+    let mut attrs = message["attrs"].as_array()?.iter();
+    let name = std::str::from_utf8(PROGRESS).ok()?;
+    let found = attrs.find(|attr| attr[0] == name)?;
+    found[1].as_str()?.parse().ok()
+}
+
+fn row(lease: &Value) -> [String; 9] {
+    let now = quintet_host::wall_ms();
+    let text = |key: &str| shown(&lease[key]);
+    let since = lease["since_ms"].as_u64().map(|at| now.saturating_sub(at));
+    let left = lease["until_ms"].as_u64().map(|at| at.saturating_sub(now));
+    let or_none = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), age);
+    let connection = match lease["bound"] == "process" {
+        true => "script".to_owned(),
+        false => text("connection"),
+    };
+    [
+        text("id"),
+        queue(&lease["queue"]),
+        connection,
+        text("peer"),
+        text("user"),
+        text("worker"),
+        or_none(since),
+        or_none(left),
+        progress(lease),
+    ]
+}
+
+/// Percent and text, as far as they are known.
+fn progress(lease: &Value) -> String {
+    let percent = lease["progress"]
+        .as_u64()
+        .map(|percent| format!("{percent} %"));
+    let text = lease["status"].as_str().filter(|text| !text.is_empty());
+    let text = text.map(seen);
+    match (percent, text) {
+        (None, None) => "-".to_owned(),
+        (percent, text) => percent
+            .into_iter()
+            .chain(text)
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
+}
+
+/// Arguments of `clients`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet clients\n  quintet clients --json\n  quintet clients close 4294967299\n\n\
+                        Connections of all voices, of HTTP and of the control channel. Closing one \
+                        ends its waits\nand its leases; those taken over HTTP are their tokens', and stay."
+)]
+pub(in super::super) struct Clients {
+    #[command(flatten)]
+    at: Where,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    act: Option<Act>,
+}
+
+#[derive(clap::Subcommand)]
+enum Act {
+    /// Close a connection: its waits and its leases end.
+    Close {
+        #[command(flatten)]
+        at: Where,
+        /// Its id.
+        id: u64,
+    },
+}
+
+impl Clients {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        if let Some(Act::Close { at, id }) = self.act {
+            let request = json!({ "close_client": { "id": id } });
+            Client::connect(&at)?.ask(&request, &mut std::io::empty())?;
+            writeln!(stdout(), "connection {id} closed")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let all = clients(&mut Client::connect(&self.at)?)?;
+        if self.json {
+            for client in all {
+                writeln!(stdout(), "{client}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let columns = [
+            "id", "voice", "peer", "user", "idle", "unread", "leases", "does",
+        ];
+        let mut rows = vec![columns.map(str::to_owned)];
+        rows.extend(all.iter().map(|client| {
+            let waits = client["waits_on"].as_array().into_iter().flatten();
+            let waits: Vec<String> = waits.map(queue).collect();
+            let does = match (&waits[..], client["asks"].as_str()) {
+                ([], None) => "-".to_owned(),
+                ([], Some(asks)) => shown(&asks.into()),
+                _ => format!("waits on {}", waits.join(" ")),
+            };
+            [
+                shown(&client["id"]),
+                shown(&client["voice"]),
+                shown(&client["peer"]),
+                shown(&client["user"]),
+                age(client["idle_ms"].as_u64().unwrap_or(0)),
+                shown(&client["unread_bytes"]),
+                shown(&client["leases"]),
+                does,
+            ]
+        }));
+        table(&rows, &mut stdout().lock())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// All connections.
+///
+/// # Errors
+/// The server's no, or it is gone.
+pub(in super::super) fn clients(client: &mut Client) -> Result<Vec<Value>> {
+    let reply = client.ask(&json!({ "clients": {} }), &mut std::io::empty())?;
+    let Some(text) = reply["done"].as_str() else {
+        bail!("the server is of another version");
+    };
+    serde_json::from_str(text).context("the server is of another version")
+}
+
+/// A queue's name in a column.
+pub(in super::super) fn queue(value: &Value) -> String {
+    value.as_str().map_or_else(|| "-".to_owned(), named)
+}
+
+/// A value in a column; a dash for what is not known.
+pub(in super::super) fn shown(value: &Value) -> String {
+    match value.as_str() {
+        None if value.is_null() => "-".to_owned(),
+        None => value.to_string(),
+        Some("") => "-".to_owned(),
+        Some(text) => seen(text),
+    }
+}

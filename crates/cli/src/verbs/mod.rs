@@ -1,0 +1,37 @@
+//! What an operator does to queues and messages of a running server.
+
+mod batch;
+mod browse;
+mod bulk;
+mod clients;
+mod cron;
+mod fanout;
+mod message;
+mod moving;
+mod pause;
+mod purge;
+mod retry;
+mod server;
+mod trace;
+mod track;
+mod workers;
+
+pub(super) use batch::Batch;
+pub(super) use browse::{Browse, preview};
+pub(super) use bulk::{Bulk, PURGE, RETRY, pair};
+pub(super) use clients::{Clients, Leases, clients, queue, shown};
+pub(super) use cron::Cron;
+pub(super) use fanout::Fanout;
+pub(super) use message::{Delete, Edit};
+pub(super) use moving::Move;
+pub(super) use pause::{Pause, Resume};
+pub(super) use purge::Purge;
+pub(super) use retry::{Kick, Redrive, Retry};
+pub(super) use server::{Drain, Reload, Undrain, Wait};
+pub(super) use trace::Trace;
+pub(super) use track::Track;
+pub(super) use workers::Workers;
+
+pub(super) fn duration(text: &str) -> Result<u64, String> {
+    quintet_config::parse_duration_ms(text)
+}

@@ -1,0 +1,55 @@
+//! `quintet trace`: what became of a message.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use quintet_config::end_text;
+
+use super::super::Where;
+
+/// Names that a message may have had one after the other.
+const NAMES_MAX: usize = 16;
+
+/// Arguments of `trace`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet trace 1234\n  quintet trace 1234 --json | grep '\"end\"'\n\n\
+                  Of messages that are gone the newest are known (ends_max, 100,000), also after a \
+                  restart as far as\nthe log reaches back; who did it is known since the last start."
+)]
+pub(in super::super) struct Trace {
+    #[command(flatten)]
+    at: Where,
+    /// Ids of messages.
+    #[arg(required = true)]
+    ids: Vec<u64>,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Trace {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        for first in &self.ids {
+            let mut id = *first;
+            for _ in 0..NAMES_MAX {
+                let told = self.at.api("GET", &format!("/messages/{id}/trace"), None)?;
+                if self.json {
+                    writeln!(stdout(), "{told}")?;
+                } else {
+                    let text = told["text"].as_str();
+                    let text = text.context("the server is of another version")?;
+                    let at = told["at_ms"].as_u64();
+                    let at = at.map(|at| format!(" ({})", end_text(at)));
+                    writeln!(stdout(), "{text}{}", at.unwrap_or_default())?;
+                }
+                match told["new_id"].as_u64() {
+                    Some(next) if next != id => id = next,
+                    _ => break,
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

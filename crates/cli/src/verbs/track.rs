@@ -1,0 +1,89 @@
+//! `quintet track`: what became of tracked messages.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use quintet_types::Refusal;
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::client::{Client, Refused};
+use super::super::messages::EMPTY;
+use super::super::table::{age, table};
+use super::clients::shown;
+
+/// Arguments of `track`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet put reports 'march' --name report-7 --tracked\n  \
+                  quintet track reports report-7\n  quintet track reports report-7 report-8 --json\n\n\
+                  STATE is waiting, reserved, failed (the last try did), buried, done or gone (without\n\
+                  having been done). It is known for track_keep after the last change: docs/api.md.\n\
+                  Exits with 4 if nothing is known of one of them."
+)]
+pub(in super::super) struct Track {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    queue: String,
+    /// Names that the messages were put with.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Track {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        let mut all = Vec::new();
+        for name in &self.names {
+            let request = json!({ "track": { "queue": self.queue, "name": name } });
+            match client.ask(&request, &mut std::io::empty()) {
+                Ok(mut reply) => all.push(reply["track"].take()),
+                Err(error) if Refused::is(&error, Refusal::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.print(&all)?;
+        Ok(match all.len() == self.names.len() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(EMPTY),
+        })
+    }
+
+    fn print(&self, all: &[Value]) -> Result<()> {
+        if self.json {
+            for track in all {
+                writeln!(stdout(), "{track}")?;
+            }
+            return Ok(());
+        }
+        if all.is_empty() {
+            return Ok(());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        let columns = ["name", "state", "changed", "progress", "status"];
+        let mut rows = vec![columns.map(str::to_owned)];
+        rows.extend(all.iter().map(|track| {
+            let changed = track["changed_ms"].as_u64().unwrap_or(now);
+            let progress = match track["progress"].as_u64() {
+                Some(percent) => format!("{percent} %"),
+                None => String::new(),
+            };
+            [
+                shown(&track["name"]),
+                shown(&track["state"]),
+                age(now.saturating_sub(changed)),
+                progress,
+                shown(&track["status"]),
+            ]
+        }));
+        table(&rows, &mut stdout().lock())?;
+        Ok(())
+    }
+}

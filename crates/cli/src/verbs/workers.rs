@@ -1,0 +1,119 @@
+//! `quintet workers`: processes of clients that say a name of their own, seen,
+//! asked to be quiet or to end.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::client::Client;
+use super::super::table::{age, seen, table};
+use super::clients::shown;
+
+/// Arguments of `workers`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet workers\n  quintet workers --json | grep '\"state\":\"quiet\"'\n  \
+                  quintet workers quiet 4qpc2443vpvai\n  quintet workers terminate 4qpc2443vpvai\n\n\
+                  These are workers of the faktory voice. JOBS are those that its open connections hold.\n\
+                  SEEN is when one last said something; one that is silent for a minute is forgotten.\n\
+                  docs/voices/faktory.md."
+)]
+pub(in super::super) struct Workers {
+    #[command(flatten)]
+    at: Where,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    act: Option<Act>,
+}
+
+#[derive(clap::Subcommand)]
+enum Act {
+    /// Give workers nothing more, and ask them to finish what they have.
+    #[command(after_help = "Example:\n  quintet workers quiet 4qpc2443vpvai\n\n\
+                        They learn it with their next BEAT. It cannot be taken back.")]
+    Quiet(Steer),
+    /// The same, and ask them to end.
+    #[command(after_help = "Example:\n  quintet workers terminate 4qpc2443vpvai\n\n\
+                        They learn it with their next BEAT. It cannot be taken back.")]
+    Terminate(Steer),
+}
+
+#[derive(clap::Args)]
+struct Steer {
+    #[command(flatten)]
+    at: Where,
+    /// Names of workers.
+    #[arg(required = true, value_name = "WID")]
+    wids: Vec<String>,
+}
+
+impl Workers {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        match self.act {
+            Some(Act::Quiet(steer)) => return steer.run("worker_quiet", "quiet"),
+            Some(Act::Terminate(steer)) => return steer.run("worker_terminate", "to end"),
+            None => {}
+        }
+        let mut client = Client::connect(&self.at)?;
+        let reply = client.ask(&json!({ "workers": {} }), &mut std::io::empty())?;
+        let Some(text) = reply["done"].as_str() else {
+            bail!("the server is of another version");
+        };
+        let all: Vec<Value> =
+            serde_json::from_str(text).context("the server is of another version")?;
+        if self.json {
+            for worker in all {
+                writeln!(stdout(), "{worker}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let columns = [
+            "wid",
+            "host",
+            "pid",
+            "labels",
+            "state",
+            "jobs",
+            "connections",
+            "since",
+            "seen",
+        ];
+        let mut rows = vec![columns.map(str::to_owned)];
+        rows.extend(all.iter().map(|worker| {
+            let labels = worker["labels"].as_array().into_iter().flatten();
+            let labels: Vec<String> = labels.map(shown).collect();
+            let ago = |key: &str| age(worker[key].as_u64().unwrap_or(0));
+            [
+                shown(&worker["wid"]),
+                shown(&worker["host"]),
+                shown(&worker["pid"]),
+                labels.join(","),
+                shown(&worker["state"]),
+                shown(&worker["jobs"]),
+                shown(&worker["connections"]),
+                ago("age_ms"),
+                ago("silent_ms"),
+            ]
+        }));
+        table(&rows, &mut stdout().lock())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Steer {
+    fn run(self, verb: &str, done: &str) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        for wid in &self.wids {
+            let request = json!({ verb: { "wid": wid } });
+            client.ask(&request, &mut std::io::empty())?;
+            writeln!(stdout(), "{} is asked {done}", seen(wid))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,117 @@
+//! Changes to the settings of one queue while the server runs, and who made them.
+
+use quintet_door::{Change, NoChange, SetBy};
+use quintet_types::{Overrides, QueueSetup, Tags};
+
+use super::queues::{QUEUE_SETTINGS, QueueSpec, SET_BY};
+use super::wrong::unknown;
+
+/// Settings that have other ways to be changed, or none.
+pub(crate) const FIXED: [&str; 3] = ["memory", "tags", "locked"];
+
+/// They are one policy: whoever changes one of them keeps the others as they are in force, and
+/// whoever clears one clears all.
+const RETRY: [&str; 3] = ["retry_delay", "retry_max", "retry_on"];
+
+/// The queue's own settings after `changes`, with the mark of who made them.
+///
+/// # Errors
+/// One of them is not possible.
+pub fn changed(setup: &QueueSetup, changes: &[Change], by: &SetBy) -> Result<Overrides, NoChange> {
+    let mut own = setup.own.clone();
+    for (key, value) in changes {
+        let no = |why: String| NoChange {
+            key: key.clone(),
+            why,
+            locked: false,
+        };
+        let spec = spec_of(key).map_err(no)?;
+        match value {
+            None if RETRY.contains(&spec.key) => {
+                for spec in RETRY.iter().filter_map(|key| spec_of(key).ok()) {
+                    clear(&mut own, spec);
+                }
+            }
+            None => clear(&mut own, spec),
+            Some(_) if spec.is_in(setup.settings.locked) => {
+                return Err(NoChange {
+                    locked: true,
+                    ..no("locked by the configuration".to_owned())
+                });
+            }
+            Some(text) => {
+                let value = value_of(text).map_err(no)?;
+                (spec.set)(&mut own, &value).map_err(no)?;
+                if !(spec.among)(&own) {
+                    return Err(no("an empty name cannot win over the file".to_owned()));
+                }
+                if own.expire_to.as_ref() == Some(&setup.name) {
+                    let why = "is the queue itself, where what expires would be lost";
+                    return Err(no(why.to_owned()));
+                }
+                sign(&mut own, spec, by);
+                if RETRY.contains(&spec.key) {
+                    keep_policy(&mut own, setup, by).map_err(no)?;
+                }
+            }
+        }
+    }
+    Ok(own)
+}
+
+/// The user that set the setting of this key of a queue's own.
+pub(crate) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
+    SetBy::of(setup, &tag(key))
+}
+
+fn spec_of(key: &str) -> Result<&'static QueueSpec, String> {
+    let mut specs = QUEUE_SETTINGS.iter();
+    match specs.find(|spec| spec.key == key) {
+        Some(spec) if FIXED.contains(&spec.key) => Err("cannot be changed here".to_owned()),
+        Some(spec) => Ok(spec),
+        None => Err(unknown(
+            "setting",
+            key,
+            QUEUE_SETTINGS.iter().map(|spec| spec.key),
+        )),
+    }
+}
+
+/// A value in JSON as the file would have it; JSON of one value is TOML, but for objects and null.
+fn value_of(json: &str) -> Result<toml::Value, String> {
+    let table = format!("v = {json}").parse::<toml::Table>().ok();
+    let value = table.and_then(|mut table| table.remove("v"));
+    value.ok_or_else(|| "takes a number, true, false, a text or a list".to_owned())
+}
+
+/// Makes those of the retry policy that are in force the queue's own.
+fn keep_policy(own: &mut Overrides, setup: &QueueSetup, by: &SetBy) -> Result<(), String> {
+    for spec in RETRY.iter().filter_map(|key| spec_of(key).ok()) {
+        if !(spec.among)(own) && !spec.is_in(setup.settings.locked) {
+            (spec.set)(own, &value_of(&(spec.show)(&setup.settings))?)?;
+            sign(own, spec, by);
+        }
+    }
+    Ok(())
+}
+
+fn clear(own: &mut Overrides, spec: &QueueSpec) {
+    own.clear(Overrides::bit(spec.field));
+    set_tag(own, spec.key, None);
+}
+
+fn sign(own: &mut Overrides, spec: &QueueSpec, by: &SetBy) {
+    let stamp = format!("{} {}", by.at_ms, by.name);
+    set_tag(own, spec.key, Some(stamp.as_bytes()));
+}
+
+fn set_tag(own: &mut Overrides, key: &str, value: Option<&[u8]>) {
+    let mut change = Tags::default();
+    change.set(&tag(key), value);
+    let tags = change.over(&own.tags.take().unwrap_or_default());
+    own.tags = (!tags.is_empty()).then_some(tags);
+}
+
+fn tag(key: &str) -> Vec<u8> {
+    [SET_BY, key.as_bytes()].concat()
+}

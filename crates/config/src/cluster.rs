@@ -1,0 +1,432 @@
+//! `[cluster]`: a server that is one of several.
+
+use std::net::SocketAddr;
+
+use quintet_host::Sharing;
+
+use super::schema::{Field, Spec};
+use super::units::show_duration;
+
+/// What `[cluster]` says.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Empty: no cluster.
+    pub nats: Vec<String>,
+    pub name: String,
+    /// Empty: the host's name.
+    pub node: String,
+    pub listen: String,
+    /// Empty: as `listen`.
+    pub advertise: String,
+    pub replicas: u64,
+    pub placement_tags: Vec<String>,
+    pub beat_ms: u64,
+    pub lease_ms: u64,
+    pub takeover_after_ms: u64,
+    pub window: u64,
+    pub groups: u64,
+    pub unacked_max: u64,
+    /// `lease` or `log`.
+    pub reads: String,
+    pub credentials: String,
+    pub user: String,
+    pub password_file: String,
+    pub tls_ca: String,
+    pub tls_cert: String,
+    pub tls_key: String,
+    pub link_tls_ca: String,
+    pub link_tls_cert: String,
+    pub link_tls_key: String,
+    pub link_insecure: bool,
+    pub monitor: Vec<String>,
+    pub nats_version_min: String,
+    /// Empty: not known.
+    pub near: String,
+    pub handover_wait_ms: u64,
+    pub allow_unsafe: bool,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            nats: Vec::new(),
+            name: "quintet".to_owned(),
+            node: String::new(),
+            listen: "127.0.0.1:4600".to_owned(),
+            advertise: String::new(),
+            replicas: 3,
+            placement_tags: Vec::new(),
+            beat_ms: 500,
+            lease_ms: 2000,
+            takeover_after_ms: 3000,
+            window: 32,
+            groups: 1,
+            unacked_max: 16 << 20,
+            reads: "lease".to_owned(),
+            credentials: String::new(),
+            user: String::new(),
+            password_file: String::new(),
+            tls_ca: String::new(),
+            tls_cert: String::new(),
+            tls_key: String::new(),
+            link_tls_ca: String::new(),
+            link_tls_cert: String::new(),
+            link_tls_key: String::new(),
+            link_insecure: false,
+            monitor: Vec::new(),
+            nats_version_min: "2.15.1".to_owned(),
+            near: String::new(),
+            handover_wait_ms: 10_000,
+            allow_unsafe: false,
+        }
+    }
+}
+
+/// Every setting of `[cluster]`, in the order they are shown.
+pub(crate) const CLUSTER: &[Spec] = &[
+    Spec {
+        key: "nats",
+        help: "NATS servers with JetStream, those nearer first, such as [\"nats://a:4222\", \
+               \"nats://b:4222\"]; empty: this server is alone, and the rest of the table means \
+               nothing.",
+        reload: false,
+        field: |c| Field::List(&mut c.cluster.nats),
+    },
+    Spec {
+        key: "name",
+        help: "The cluster's name, part of every subject and stream: letters, digits, - and _.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.name),
+    },
+    Spec {
+        key: "node",
+        help: "This node's name, unlike any other's: up to 255 letters, digits, -, _ and dots. \
+               Empty: the host's.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.node),
+    },
+    Spec {
+        key: "listen",
+        help: "Where other nodes bring this one's clients.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.listen),
+    },
+    Spec {
+        key: "advertise",
+        help: "Where others reach that, HOST:PORT. Empty: as listen.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.advertise),
+    },
+    Spec {
+        key: "replicas",
+        help: "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one stops \
+               or loses everything: only with allow_unsafe.",
+        reload: false,
+        field: |c| Field::Number(&mut c.cluster.replicas, 1, 5),
+    },
+    Spec {
+        key: "placement_tags",
+        help: "The NATS servers that keep the log have all of these tags.",
+        reload: false,
+        field: |c| Field::List(&mut c.cluster.placement_tags),
+    },
+    Spec {
+        key: "beat",
+        help: "An owner appends something at least so often; at most half of lease.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.beat_ms),
+    },
+    Spec {
+        key: "lease",
+        help: "So long after an acknowledged entry was sent its owner answers without another.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.lease_ms),
+    },
+    Spec {
+        key: "takeover_after",
+        help: "After so much silence of the owner another node takes over; at least one and a \
+               half times lease.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.takeover_after_ms),
+    },
+    Spec {
+        key: "handover_wait",
+        help: "An owner that is stopped, moved or drained waits so long until everything it decided \
+               is acknowledged; then it goes all the same, and says that something may be lost.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.handover_wait_ms),
+    },
+    Spec {
+        key: "window",
+        help: "Entries that may be on their way to JetStream, 1 to 64.",
+        reload: false,
+        field: |c| Field::Number(&mut c.cluster.window, 1, 64),
+    },
+    Spec {
+        key: "unacked_max",
+        help: "With more bytes of requests decided and not acknowledged, nothing further is read \
+               from clients.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.cluster.unacked_max, 1 << 20, 1 << 40),
+    },
+    Spec {
+        key: "reads",
+        help: "What is answered without an append (that there is nothing, refusals, looks, \
+               statistics): \"lease\": at once while the owner holds its lease; \"log\": when an \
+               entry sent after the decision is acknowledged, which takes a round trip and \
+               believes no clock.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.reads),
+    },
+    Spec {
+        key: "groups",
+        help: "Groups of queues, each with an owner of its own. This version knows 1.",
+        reload: false,
+        field: |c| Field::Number(&mut c.cluster.groups, 1, 256),
+    },
+    Spec {
+        key: "near",
+        help: "Name of the NATS server on this node's machine (server_name): it is connected to \
+               first, and does not lead the stream while this node owns or is drained, so that no \
+               machine is both. Empty: not known.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.near),
+    },
+    Spec {
+        key: "credentials",
+        help: "File with credentials for NATS. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.credentials),
+    },
+    Spec {
+        key: "user",
+        help: "User of NATS; its password is in password_file. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.user),
+    },
+    Spec {
+        key: "password_file",
+        help: "File with the password of user, in its first line.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.password_file),
+    },
+    Spec {
+        key: "tls_ca",
+        help: "Certificates of who signs the NATS servers'. Empty: TLS only if the address says \
+               tls://.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.tls_ca),
+    },
+    Spec {
+        key: "tls_cert",
+        help: "Certificate to show to the NATS servers. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.tls_cert),
+    },
+    Spec {
+        key: "tls_key",
+        help: "Key of tls_cert.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.tls_key),
+    },
+    Spec {
+        key: "link_tls_ca",
+        help: "Certificates of who signs the nodes': links between nodes show one on both sides. \
+               Empty: links are not protected, which is refused beyond this machine.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.link_tls_ca),
+    },
+    Spec {
+        key: "link_tls_cert",
+        help: "This node's certificate, with the name others reach it by (advertise).",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.link_tls_cert),
+    },
+    Spec {
+        key: "link_tls_key",
+        help: "Key of link_tls_cert.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.link_tls_key),
+    },
+    Spec {
+        key: "link_insecure",
+        help: "Links are not protected, also beyond this machine: whoever reaches them does what \
+               any client may.",
+        reload: false,
+        field: |c| Field::Flag(&mut c.cluster.link_insecure),
+    },
+    Spec {
+        key: "monitor",
+        help: "Monitoring addresses of all NATS servers, HOST:PORT, to check that they sync each \
+               message (sync_interval: always) and that none has a damaged copy of the log, which \
+               no client can ask. Empty: a warning instead.",
+        reload: false,
+        field: |c| Field::List(&mut c.cluster.monitor),
+    },
+    Spec {
+        key: "nats_version_min",
+        help: "The oldest nats-server a node starts with. Servers before 2.15.1 lose acknowledged \
+               messages at a power failure and from a damaged disk.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.nats_version_min),
+    },
+    Spec {
+        key: "allow_unsafe",
+        help: "Start although messages may be lost: fewer than 3 replicas, servers that do not \
+               sync each message. For tests.",
+        reload: false,
+        field: |c| Field::Flag(&mut c.cluster.allow_unsafe),
+    },
+];
+
+impl Cluster {
+    /// This server is one of several.
+    pub fn is_on(&self) -> bool {
+        !self.nats.is_empty()
+    }
+
+    /// How the log is used.
+    pub fn sharing(&self) -> Sharing {
+        Sharing {
+            unacked_max: self.unacked_max,
+            reads_by_log: self.reads == "log",
+        }
+    }
+
+    /// This node's name.
+    pub fn node(&self) -> String {
+        if self.node.is_empty() {
+            let name = rustix::system::uname();
+            return name.nodename().to_string_lossy().into_owned();
+        }
+        self.node.clone()
+    }
+
+    /// Where other nodes reach this one.
+    pub fn link(&self) -> &str {
+        match self.advertise.as_str() {
+            "" => &self.listen,
+            advertise => advertise,
+        }
+    }
+
+    /// All that does not go together, a line each.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(plain) {
+            let name = &self.name;
+            faults.push(format!(
+                "name = {name:?} takes 1 to 64 letters, digits, - and _"
+            ));
+        }
+        let node = self.node();
+        if !(1..=255).contains(&node.len()) || !node.chars().all(|c| plain(c) || c == '.') {
+            faults.push(format!(
+                "node = {node:?} takes 1 to 255 letters, digits, -, _ and dots"
+            ));
+        }
+        let numbers = self.nats_version_min.split('.').map(str::parse::<u64>);
+        if numbers.clone().count() != 3 || numbers.clone().any(|number| number.is_err()) {
+            let least = &self.nats_version_min;
+            faults.push(format!(
+                "nats_version_min = {least:?} takes a version, such as \"2.15.1\""
+            ));
+        }
+        if self.link().len() > usize::from(u16::MAX) {
+            faults.push("advertise is longer than 65535 bytes".to_owned());
+        }
+        if self.beat_ms == 0 || 2 * self.beat_ms > self.lease_ms {
+            faults.push(format!(
+                "beat = {} is more than half of lease = {}, or 0",
+                show_duration(self.beat_ms),
+                show_duration(self.lease_ms)
+            ));
+        }
+        if 2 * self.takeover_after_ms < 3 * self.lease_ms {
+            faults.push(format!(
+                "takeover_after = {} is less than one and a half times lease = {}",
+                show_duration(self.takeover_after_ms),
+                show_duration(self.lease_ms)
+            ));
+        }
+        if self.replicas < 3 && !self.allow_unsafe {
+            faults.push(format!(
+                "replicas = {} survives the loss of no server: set 3, or allow_unsafe = true",
+                self.replicas
+            ));
+        }
+        if !["lease", "log"].contains(&self.reads.as_str()) {
+            faults.push(format!(
+                "reads = {:?} takes \"lease\" or \"log\"",
+                self.reads
+            ));
+        }
+        if self.groups != 1 {
+            faults.push(format!(
+                "groups = {}: this version knows one group of queues, groups = 1",
+                self.groups
+            ));
+        }
+        if self.user.is_empty() != self.password_file.is_empty() {
+            faults.push("user and password_file go together".to_owned());
+        }
+        if self.tls_cert.is_empty() != self.tls_key.is_empty() {
+            faults.push("tls_cert and tls_key go together".to_owned());
+        }
+        let files = [&self.link_tls_ca, &self.link_tls_cert, &self.link_tls_key];
+        let named = files.iter().filter(|file| !file.is_empty()).count();
+        if named % 3 != 0 {
+            faults.push("link_tls_ca, link_tls_cert and link_tls_key go together".to_owned());
+        }
+        let near = |at: SocketAddr| at.ip().is_loopback();
+        let local = self.listen.parse::<SocketAddr>().is_ok_and(near);
+        if !local && named == 0 && !self.link_insecure {
+            faults.push(format!(
+                "listen = {:?} is open to other machines: set link_tls_ca, link_tls_cert and \
+                 link_tls_key, or link_insecure = true",
+                self.listen
+            ));
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::from_text;
+
+    fn faults(text: &str) -> String {
+        let config = from_text(&format!("[cluster]\nnats = ['nats://a']\n{text}"));
+        config.expect("read").cluster.faults().join("\n")
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_named() {
+        assert_eq!(faults("node = 'a'"), "");
+        for (text, says) in [
+            ("name = 'a b'", "name"),
+            ("node = 'a b'", "node"),
+            ("beat = '2s'", "beat"),
+            ("beat = 0", "beat"),
+            ("takeover_after = '2s'", "takeover_after"),
+            ("replicas = 1", "allow_unsafe"),
+            ("nats_version_min = 'new'", "nats_version_min"),
+            ("reads = 'disk'", "reads"),
+            ("groups = 2", "groups = 1"),
+            ("user = 'a'", "password_file"),
+            ("tls_key = 'a'", "tls_cert"),
+            ("link_tls_key = 'a'", "link_tls_ca"),
+            ("listen = '0.0.0.0:4600'", "link_insecure"),
+        ] {
+            let faults = faults(&format!("{text}\n"));
+            assert!(faults.contains(says), "{text}: {faults}");
+        }
+        let long = format!("node = '{}'", "x".repeat(256));
+        assert!(faults(&long).contains("255"));
+        let long = format!("advertise = '{}'", "x".repeat(70_000));
+        assert!(faults(&long).contains("65535"));
+        let several = faults("beat = '2s'\nreplicas = 1");
+        assert_eq!(several.lines().count(), 2, "{several}");
+    }
+}

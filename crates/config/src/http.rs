@@ -1,0 +1,191 @@
+//! The options of `http` listeners.
+
+use std::time::Duration;
+
+use quintet_wire::{OptionSpec, Options, Value};
+
+use super::parse_duration_ms;
+use super::reach::{Reach, pairs};
+
+/// Its name in the configuration.
+pub const NAME: &str = "http";
+/// RQ's port.
+pub const PORT: u16 = 3333;
+/// One line about it.
+pub const ABOUT: &str = "RQ's HTTP API and plain pages.";
+
+/// What its listeners take.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "relative_root",
+        default: Value::Text("/"),
+        help: "path everything lives under, if something in front passes a part of its addresses on",
+    },
+    OptionSpec {
+        name: "users",
+        default: Value::Text(""),
+        help: "who may log in (basic authentication): NAME:PASSWORD pairs separated by spaces; empty: no login is asked for",
+    },
+    OptionSpec {
+        name: "realm",
+        default: Value::Text("RQ"),
+        help: "what a browser shows when it asks for a login at an address of RQ; elsewhere the default says \"Quintet\"",
+    },
+    OptionSpec {
+        name: "allowed_ips",
+        default: Value::Text(""),
+        help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
+    },
+    OptionSpec {
+        name: "trusted_proxies",
+        default: Value::Text(""),
+        help: "addresses and networks that bring the connections of many clients, such as a load balancer: they may take all of max_connections; any other address but this machine's gets three quarters",
+    },
+    OptionSpec {
+        name: "hosts",
+        default: Value::Text(""),
+        help: "names this server is called by, beside addresses, localhost and the machine's own; \"*\": any. Requests for other hosts are refused: they come from pages that had their name pointed here",
+    },
+    OptionSpec {
+        name: "allow_new_queue",
+        default: Value::Bool(false),
+        help: "queues with scripts may be made and deleted over HTTP: whoever may ask runs programs of the server's user then",
+    },
+    OptionSpec {
+        name: "max_header",
+        default: Value::Bytes(64 << 10),
+        help: "longest head of a request, 8KiB to 1MiB; 431 beyond",
+    },
+    OptionSpec {
+        name: "max_form",
+        default: Value::Bytes(1 << 20),
+        help: "longest form or JSON body, 1KiB to 256MiB, attachments excepted; 413 beyond",
+    },
+    OptionSpec {
+        name: "max_fields",
+        default: Value::Number(200),
+        help: "fields of a form at most, 10 to 100000; 413 beyond",
+    },
+    OptionSpec {
+        name: "max_attachment",
+        default: Value::Bytes(16 << 30),
+        help: "longest attachment, 1 byte to 1TiB; 413 beyond",
+    },
+    OptionSpec {
+        name: "max_connections",
+        default: Value::Number(2000),
+        help: "connections of this listener at once, 1 to 100000; event streams, polls and unfinished bodies are counted apart; more wait, then 503",
+    },
+    OptionSpec {
+        name: "max_streams",
+        default: Value::Number(1000),
+        help: "event streams (/api/v1/events) of this listener at once, 0 to 100000, each of which counts as 64KiB of connection_memory; 503 beyond",
+    },
+    OptionSpec {
+        name: "max_sessions",
+        default: Value::Number(1000),
+        help: "logins of browsers at once, 1 to 100000; the oldest ends for one beyond",
+    },
+    OptionSpec {
+        name: "session_time",
+        default: Value::Text("12h"),
+        help: "how long a browser stays logged in, 1m to 30d; the login also ends when its user goes or logs in otherwise, and with the server",
+    },
+    OptionSpec {
+        name: "max_uploads",
+        default: Value::Number(16),
+        help: "attachments on their way in at once, 1 to 48; more wait, unread",
+    },
+    OptionSpec {
+        name: "timeout",
+        default: Value::Text("30s"),
+        help: "in this time a request's head, a form, or a piece of an attachment has to arrive, and a piece of a reply to be taken",
+    },
+];
+
+const MINUTE_MS: u64 = 60_000;
+
+/// The options of one listener, read.
+pub struct Http {
+    /// With a slash at both ends.
+    pub relative_root: String,
+    pub realm: String,
+    /// Names and passwords.
+    pub users: Vec<(String, String)>,
+    pub reach: Reach,
+    pub allow_new_queue: bool,
+    pub header_bytes_max: usize,
+    pub form_bytes_max: usize,
+    pub fields_max: usize,
+    pub attachment_bytes_max: u64,
+    pub connections_max: usize,
+    pub streams_max: usize,
+    pub sessions_max: usize,
+    pub session_time: Duration,
+    pub uploads_max: usize,
+    pub timeout: Duration,
+}
+
+impl Http {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A sentence that names the option and what it takes.
+    pub fn of(options: &Options) -> Result<Self, String> {
+        let timeout = parse_duration_ms(options.text("timeout"))
+            .map_err(|why| format!("timeout {why}"))?
+            .max(1);
+        let session = parse_duration_ms(options.text("session_time"))
+            .ok()
+            .filter(|ms| (MINUTE_MS..=30 * 24 * 60 * MINUTE_MS).contains(ms))
+            .ok_or("session_time takes 1m to 30d")?;
+        Ok(Self {
+            relative_root: relative_root(options.text("relative_root"))?,
+            realm: options.text("realm").to_owned(),
+            users: pairs(options.text("users"))?,
+            reach: Reach::of(options)?,
+            allow_new_queue: options.flag("allow_new_queue"),
+            header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
+            form_bytes_max: options.within("max_form", 1 << 10, 256 << 20)?,
+            fields_max: options.within("max_fields", 10, 100_000)?,
+            attachment_bytes_max: options.within("max_attachment", 1, 1 << 40)?,
+            connections_max: options.within("max_connections", 1, 100_000)?,
+            streams_max: options.within("max_streams", 0, 100_000)?,
+            sessions_max: options.within("max_sessions", 1, 100_000)?,
+            session_time: Duration::from_millis(session),
+            uploads_max: options.within("max_uploads", 1, 48)?,
+            timeout: Duration::from_millis(timeout),
+        })
+    }
+}
+
+/// `relative_root` as it is used: begins and ends with `/`.
+///
+/// # Errors
+/// A sentence, if it does not begin with `/` or is no plain path.
+fn relative_root(text: &str) -> Result<String, String> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(&b);
+    if !text.starts_with('/') || !text.bytes().all(plain) {
+        return Err(format!(
+            "relative_root takes a path such as \"/\" or \"/rq/\", of letters, digits and -_.~, \
+             not \"{text}\""
+        ));
+    }
+    let parts = text.split('/').filter(|part| !part.is_empty());
+    Ok(parts.fold("/".to_owned(), |root, part| format!("{root}{part}/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::relative_root;
+
+    #[test]
+    fn roots_begin_and_end_with_a_slash() {
+        assert_eq!(relative_root("/").as_deref(), Ok("/"));
+        assert_eq!(relative_root("/a/b").as_deref(), Ok("/a/b/"));
+        assert_eq!(relative_root("//a//").as_deref(), Ok("/a/"));
+        for bad in ["", "a", "/a?b", "/a b", "/a\"b"] {
+            assert!(relative_root(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! Reads the file and the command line into a [`Config`].
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use quintet_scripts::rules::toml_error;
+use quintet_types::{Name, Overrides};
+use quintet_wire::{Options, Value};
+
+use super::cluster::CLUSTER;
+use super::queues::QUEUE_SETTINGS;
+use super::schema::{SETTINGS, duration, parse_sync, takes, text};
+use super::units::show_bytes;
+use super::wrong::{Lines, Wrong, unknown};
+use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
+
+/// What the command line says; it wins over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    pub config: Option<PathBuf>,
+    pub data: Option<PathBuf>,
+    pub listen: Vec<String>,
+    /// Default listeners on other ports.
+    pub port: Vec<String>,
+    pub sync: Option<String>,
+    /// Of `[cluster]`: `nats`, its addresses separated by commas.
+    pub cluster: Option<String>,
+}
+
+/// The effective configuration.
+///
+/// # Errors
+/// Names the file, the key and what it takes.
+pub fn load(given: &Given) -> Result<Config> {
+    let mut config = Config::default();
+    let mut file = String::new();
+    if let Some(path) = &given.config {
+        file = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+        config = from_text(&file).with_context(|| format!("in {}", path.display()))?;
+    }
+    if let Some(data) = &given.data {
+        config.data.clone_from(data);
+    }
+    if let Some(sync) = &given.sync {
+        config.sync = parse_sync(sync).map_err(|why| anyhow!("--sync {why}"))?;
+    }
+    if let Some(servers) = &given.cluster {
+        config.cluster.nats = servers.split(',').map(str::to_owned).collect();
+    }
+    let names_all = !given.listen.is_empty() || !config.listen.is_empty();
+    if let Some(flag) = given.port.first().filter(|_| names_all) {
+        bail!(
+            "--port {flag}: the listeners are named one by one, by --listen or [[listen]]: give \
+             the port there"
+        );
+    }
+    if !given.listen.is_empty() {
+        config.listen = given
+            .listen
+            .iter()
+            .map(|text| from_flag(text, &config.listen))
+            .collect::<Result<_>>()?;
+    } else if config.listen.is_empty() {
+        config.listen = Served::all().map(by_default).collect();
+        for listen in &mut config.listen {
+            listen.is_default = true;
+        }
+        for flag in &given.port {
+            set_port(flag, &mut config.listen)?;
+        }
+    }
+    for listen in &config.listen {
+        let (name, address) = (listen.served.name(), &listen.address);
+        let tls = config.tls_of(listen);
+        tls.map_err(|why| anyhow!("the listener {name} at {address}: {why}"))?;
+    }
+    let rows = config.cron_jobs().map_err(|wrong| (wrong, "cron"));
+    let rows = rows.and_then(|_| config.checked_limits().map_err(|wrong| (wrong, "limit")));
+    if let Err((wrong, table)) = rows {
+        let error = wrong.on_line(&file, table);
+        return Err(match &given.config {
+            Some(path) => error.context(format!("in {}", path.display())),
+            None => error,
+        });
+    }
+    let least = quintet_host::smallest(config.shards);
+    if config.memory < least {
+        bail!(
+            "memory = \"{}\" is too small for shards = {}: the smallest that works is {}",
+            show_bytes(config.memory),
+            config.shards,
+            show_bytes(least)
+        );
+    }
+    Ok(config)
+}
+
+/// A listener nothing is said about.
+fn by_default(served: Served) -> Listen {
+    Listen {
+        served,
+        address: Address::local(served.port()),
+        is_default: false,
+        idle_ms: 0,
+        user: String::new(),
+        insecure: false,
+        tls: ListenTls::default(),
+        options: Options::new(served.options()),
+    }
+}
+
+/// `--listen VOICE=ADDR[,KEY[=VALUE]]...`, with keys of `[[listen]]`. What the
+/// file gives the same voice still counts.
+fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
+    let (name, rest) = flag.split_once('=').ok_or_else(|| {
+        anyhow!(
+            "--listen {flag}: write VOICE=ADDRESS, for example memcache=127.0.0.1:22133, with \
+             options behind commas, for example memcache=0.0.0.0:22133,tls"
+        )
+    })?;
+    let served = served(name).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    let mut words = rest.split(',');
+    let address = Address::parse(words.next().unwrap_or_default());
+    let address = address.map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    let same = of_file
+        .iter()
+        .find(|listen| listen.served.name() == served.name());
+    let mut listen = Listen {
+        address,
+        ..same.cloned().unwrap_or_else(|| by_default(served))
+    };
+    for word in words {
+        let (key, value) = match word.split_once('=') {
+            None => (word, toml::Value::Boolean(true)),
+            Some((key, text)) => (key, as_value(text)),
+        };
+        set(&mut listen, key, &value).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    }
+    let check = served.check(&listen.options);
+    check.map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    Ok(listen)
+}
+
+/// `--port PROTOCOL=PORT`: the default listener of that protocol listens there.
+fn set_port(flag: &str, listen: &mut [Listen]) -> Result<()> {
+    let wrong = || anyhow!("--port {flag}: write PROTOCOL=PORT, for example beanstalk=11301");
+    let (name, port) = flag.split_once('=').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let named = listen.iter_mut().find(|one| one.served.name() == name);
+    let Some(listen) = named else {
+        let why = served(name).map_or_else(|why| why, |_| "it has no default listener".to_owned());
+        bail!("--port {flag}: {why}");
+    };
+    listen.address = Address::local(port);
+    listen.is_default = false;
+    Ok(())
+}
+
+/// A value as the file would have it: text needs no quotes here.
+fn as_value(text: &str) -> toml::Value {
+    if let Ok(flag) = text.parse() {
+        return toml::Value::Boolean(flag);
+    }
+    match text.parse() {
+        Ok(number) => toml::Value::Integer(number),
+        Err(_) => toml::Value::String(text.to_owned()),
+    }
+}
+
+fn served(name: &str) -> Result<Served, String> {
+    let names = || Served::all().map(Served::name);
+    Served::by_name(name).ok_or_else(|| unknown("voice", name, names()))
+}
+
+fn read(text: &str, config: &mut Config) -> Result<()> {
+    let table = text.parse::<toml::Table>();
+    let table =
+        table.map_err(|error| anyhow!("TOML parse error at {}", toml_error(text, &error)))?;
+    for (name, value) in &table {
+        set_or_table(name, value, config).map_err(|wrong| wrong.on_line(text, name))?;
+    }
+    let lines = Lines::of_all(text, "user");
+    (config.users.iter_mut().zip(lines)).for_each(|(user, lines)| user.lines = lines);
+    let lines = Lines::of_all(text, "grant");
+    (config.grants.iter_mut().zip(lines)).for_each(|(grant, lines)| grant.lines = lines);
+    Ok(())
+}
+
+/// Reads a setting, or a table or all tables of a name.
+fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<(), Wrong> {
+    match name {
+        "defaults" => {
+            config.defaults = overrides(as_table(value, "[defaults]")?, &["name"], "[defaults]")?;
+            Ok(())
+        }
+        "queue" => each(value, "[[queue]]", |table| {
+            let name = table
+                .get("name")
+                .and_then(toml::Value::as_str)
+                .filter(|name| !name.is_empty())
+                .ok_or_else(|| "a [[queue]] needs name = \"queue or pattern\"".to_owned())?;
+            let place = format!("[[queue]] {name}");
+            let overrides = overrides(table, &[], &place)?;
+            let own = Name::new(name.as_bytes());
+            if overrides.expire_to.as_ref() == Some(&own) {
+                let why = "expire_to is the queue itself, where what expires would be lost";
+                return Err(Wrong::of_key("expire_to", why.to_owned()).within(&place));
+            }
+            config.rules.push((name.to_owned(), overrides));
+            let script = scripts::read(name, table).map_err(|wrong| wrong.within(&place))?;
+            config.scripts.extend(script);
+            Ok(())
+        }),
+        "listen" => each(value, "[[listen]]", |table| {
+            config.listen.push(listener(table)?);
+            Ok(())
+        }),
+        "user" => each(value, "[[user]]", |table| {
+            let user = trust::read(trust::USER, table);
+            config
+                .users
+                .push(user.map_err(|wrong| wrong.within("[[user]]"))?);
+            Ok(())
+        }),
+        "grant" => each(value, "[[grant]]", |table| {
+            let grant = trust::read(trust::GRANT, table);
+            config
+                .grants
+                .push(grant.map_err(|wrong| wrong.within("[[grant]]"))?);
+            Ok(())
+        }),
+        "limit" => each(value, "[[limit]]", |table| {
+            let row = trust::read(limits::LIMIT, table);
+            config
+                .limits
+                .push(row.map_err(|wrong| wrong.within("[[limit]]"))?);
+            Ok(())
+        }),
+        "cron" => each(value, "[[cron]]", |table| {
+            let row = trust::read(cron::CRON, table);
+            config
+                .crons
+                .push(row.map_err(|wrong| wrong.within("[[cron]]"))?);
+            Ok(())
+        }),
+        "cluster" => {
+            for (key, value) in as_table(value, "[cluster]")? {
+                let wrong = |why| Wrong::of_key(key, why).within("[cluster]");
+                let spec = CLUSTER.iter().find(|spec| spec.key == key);
+                let spec = spec.ok_or_else(|| {
+                    let known = CLUSTER.iter().map(|spec| spec.key);
+                    wrong(unknown("key", key, known))
+                })?;
+                (spec.field)(config)
+                    .set(value)
+                    .map_err(|why| Wrong::of_value(key, value, &why).within("[cluster]"))?;
+            }
+            Ok(())
+        }
+        key => {
+            let spec = SETTINGS
+                .iter()
+                .find(|spec| spec.key == key)
+                .ok_or_else(|| {
+                    let known = SETTINGS.iter().map(|spec| spec.key);
+                    unknown("key", key, known.chain(TABLES.iter().copied()))
+                })?;
+            let set = (spec.field)(config).set(value);
+            set.map_err(|why| Wrong::of_value(key, value, &why))
+        }
+    }
+}
+
+/// Reads all tables of a name.
+fn each(
+    value: &toml::Value,
+    place: &str,
+    mut read: impl FnMut(&toml::Table) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let Some(array) = value.as_array() else {
+        let why = format!("write {place} with two brackets: there may be several");
+        return Err(why.into());
+    };
+    for (row, value) in array.iter().enumerate() {
+        let table = as_table(value, place);
+        table
+            .and_then(&mut read)
+            .map_err(|wrong| wrong.of_row(row))?;
+    }
+    Ok(())
+}
+
+/// What the file may have beside settings.
+const TABLES: &[&str] = &[
+    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user",
+];
+
+/// `[defaults]` may not have a name; `refused` lists such keys.
+fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overrides, Wrong> {
+    let mut overrides = Overrides::default();
+    for (key, value) in table {
+        // A queue's name, and what its script is told, is not for the engine.
+        let named = !refused.contains(&"name");
+        if named && (key == "name" || scripts::KEYS.contains(&key.as_str())) {
+            continue;
+        }
+        let wrong = |why| Wrong::of_key(key, why).within(place);
+        let spec = QUEUE_SETTINGS
+            .iter()
+            .find(|spec| spec.key == key)
+            .ok_or_else(|| {
+                let known = QUEUE_SETTINGS.iter().map(|spec| spec.key);
+                let known = known.chain(scripts::KEYS.iter().copied());
+                wrong(unknown("key", key, known))
+            })?;
+        (spec.set)(&mut overrides, value)
+            .map_err(|why| Wrong::of_value(key, value, &why).within(place))?;
+    }
+    Ok(overrides)
+}
+
+fn listener(table: &toml::Table) -> Result<Listen, Wrong> {
+    let name = table
+        .get("voice")
+        .and_then(toml::Value::as_str)
+        .ok_or_else(|| "a [[listen]] needs voice = \"NAME\"".to_owned())?;
+    let served = served(name).map_err(|why| Wrong::of_key("voice", why).within("[[listen]]"))?;
+    let place = format!("[[listen]] {name}");
+    let mut listen = by_default(served);
+    for (key, value) in table {
+        if key != "voice" {
+            set(&mut listen, key, value).map_err(|wrong| wrong.within(&place))?;
+        }
+    }
+    // What the voice itself refuses is better said now than at the first use.
+    let check = served.check(&listen.options);
+    check.map_err(|why| format!("in {place}: {why}"))?;
+    Ok(listen)
+}
+
+/// Sets one key of a `[[listen]]` table.
+///
+/// # Errors
+/// Names the key and what it takes.
+fn set(listen: &mut Listen, key: &str, value: &toml::Value) -> Result<(), Wrong> {
+    let fail = |why: String| Wrong::of_value(key, value, &why);
+    let words = |value| text(value).map(str::to_owned).map_err(fail);
+    match key {
+        "address" => {
+            let address = match value.as_integer() {
+                Some(port) => Address::parse(&port.to_string()),
+                None => text(value).and_then(Address::parse),
+            };
+            listen.address = address.map_err(fail)?;
+        }
+        "idle" => listen.idle_ms = duration(value).map_err(fail)?,
+        "user" => listen.user = words(value)?,
+        "insecure" => listen.insecure = super::schema::flag(value).map_err(fail)?,
+        "tls" => listen.tls.mode = TlsMode::read(value).map_err(fail)?,
+        "tls_cert" => listen.tls.cert = words(value)?,
+        "tls_key" => listen.tls.key = words(value)?,
+        "tls_client_ca" => listen.tls.client_ca = words(value)?,
+        key => {
+            let options = listen.served.options();
+            let spec = options.iter().find(|spec| spec.name == key);
+            let spec = spec.ok_or_else(|| {
+                let known = options.iter().map(|spec| spec.name);
+                let known = known.chain(LISTEN_KEYS.iter().copied());
+                Wrong::of_key(key, unknown("key", key, known))
+            })?;
+            let read = option_value(value, spec.default).map_err(fail)?;
+            let set = listen.options.set(key, read);
+            set.map_err(|why| Wrong::of_key(key, why))?;
+        }
+    }
+    Ok(())
+}
+
+/// Keys of a `[[listen]]` table that are no voice's own.
+const LISTEN_KEYS: &[&str] = &[
+    "voice",
+    "address",
+    "idle",
+    "user",
+    "insecure",
+    "tls",
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+];
+
+fn option_value<'a>(value: &'a toml::Value, default: Value<'_>) -> Result<Value<'a>, String> {
+    Ok(match (value, default) {
+        (value, Value::Bytes(_)) => Value::Bytes(super::schema::bytes(value)?),
+        (value, Value::Bool(_)) => Value::Bool(super::schema::flag(value)?),
+        (toml::Value::Integer(n), Value::Number(_)) if *n >= 0 => Value::Number(n.unsigned_abs()),
+        (value, Value::Number(n)) => {
+            return Err(takes(&format!("a whole number, such as {n}"), value));
+        }
+        (toml::Value::String(text), Value::Text(_)) => Value::Text(text),
+        (_, Value::Text("")) => return Err("takes text, in quotes".to_owned()),
+        (_, Value::Text(known)) => {
+            return Err(format!("takes text in quotes, such as \"{known}\""));
+        }
+    })
+}
+
+fn as_table<'a>(value: &'a toml::Value, place: &str) -> Result<&'a toml::Table, Wrong> {
+    let table = value.as_table();
+    table.ok_or_else(|| format!("{place} is a table").into())
+}
+
+/// Reads the text of a configuration file.
+///
+/// # Errors
+/// As [`load`].
+pub fn from_text(text: &str) -> Result<Config> {
+    let mut config = Config::default();
+    read(text, &mut config)?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        match from_text(text) {
+            Ok(_) => panic!("accepted: {text}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn unknown_keys_name_the_nearest() {
+        for (text, nearest) in [
+            ("snyc = 'always'", "\"sync\""),
+            ("[defaults]\nmesages_max = 1", "\"messages_max\""),
+            ("[[queue]]\nname='a'\npuased = true", "\"paused\""),
+            ("[[lissten]]\nvoice='memcache'", "\"listen\""),
+            ("[[queue]]\nname='a'\nmax_retries = 3", "\"retry_max\""),
+            (
+                "[[queue]]\nname='a'\nscript='/x'\nworkers = 3",
+                "\"num_workers\"",
+            ),
+            ("fsync = 'always'", "\"sync\""),
+        ] {
+            let error = error(text);
+            assert!(
+                error.contains("did you mean") && error.contains(nearest),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_say_what_is_taken() {
+        for (text, says) in [
+            ("sync = 'often'", "\"always\", \"never\""),
+            ("shards = 65", "1 to 64"),
+            ("segment_bytes = '1KiB'", "4MiB to 1GiB"),
+            ("log_level = 'loud'", "debug"),
+            ("log_format = 'xml'", "text, json"),
+            ("login_threads = 0", "1 to 64"),
+            ("stop_wait = true", "duration"),
+            ("[[queue]]\nmessages_max = 1", "needs name"),
+            ("queue = 3", "two brackets"),
+            ("data = ", "TOML"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_flag_takes_the_keys_of_its_table() {
+        let flag = |text: &str| from_flag(text, &[]);
+        let listen =
+            flag("memcache=0.0.0.0:1,tls=self-signed,idle=10m,max_line=4KiB").expect("read");
+        assert_eq!(listen.tls.mode, TlsMode::SelfSigned);
+        assert_eq!(
+            (listen.idle_ms, listen.options.number("max_line")),
+            (600_000, 4096)
+        );
+        let listen = flag("http=0.0.0.0:1,tls,insecure,max_fields=20").expect("read");
+        assert_eq!(listen.tls.mode, TlsMode::On);
+        assert!(listen.insecure && listen.options.number("max_fields") == 20);
+        for (text, says) in [
+            ("memcache=1,tsl", "did you mean \"tls\""),
+            ("memcache=1,tls=maybe", "self-signed"),
+            ("memcache=1,max_line=1", "max_line"),
+            ("memcache=1,", "unknown key"),
+        ] {
+            let Err(error) = flag(text) else {
+                panic!("accepted: {text}");
+            };
+            assert!(format!("{error:#}").contains(says), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_port_moves_one_default_listener_and_leaves_the_others() {
+        let of = |port: &str, listen: &str| {
+            let all = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+            load(&Given {
+                port: all(port),
+                listen: all(listen),
+                ..Given::default()
+            })
+        };
+        let moved = of("beanstalk=11301 http=0", "").expect("read");
+        assert_eq!(moved.listen.len(), Served::all().count());
+        for listen in &moved.listen {
+            let name = listen.served.name();
+            let (port, is_default) = match name {
+                "beanstalk" => (11_301, false),
+                "http" => (0, false),
+                _ => (listen.served.port(), true),
+            };
+            assert_eq!(listen.address, Address::local(port), "{name}");
+            assert_eq!(listen.is_default, is_default, "{name}");
+        }
+        for (port, listen, says) in [
+            ("beanstalk", "", "beanstalk=11301"),
+            ("beanstalk=65536", "", "beanstalk=11301"),
+            ("beanstalk=127.0.0.1:1", "", "beanstalk=11301"),
+            ("beanstork=1", "", "unknown"),
+            ("admin=1", "", "no default listener"),
+            ("beanstalk=1", "http=0", "one by one"),
+        ] {
+            let error = of(port, listen).map(drop).expect_err(port);
+            assert!(format!("{error:#}").contains(says), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_toml_is_placed_and_not_repeated() {
+        for (text, place) in [
+            (
+                "queues_max = 7\n[[user]]\nname = 'ann'\npassword = hush-hush'\n",
+                "line 4, column 12",
+            ),
+            ("password = 'hush-hush\n", "line 1, column "),
+            ("'hush-hush' = 1\n'hush-hush' = 2\n", "line 2, column 1"),
+            ("[[user]]\npassword = \"hush-hush\\q\"\n", "line 2, column "),
+        ] {
+            let said = error(text);
+            assert!(
+                said.contains(place) && !said.contains("hush"),
+                "{text}: {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_queue_does_not_expire_to_itself() {
+        let rule =
+            |name: &str| format!("[[queue]]\nname = '{name}'\nttl = '1s'\nexpire_to = 'work'");
+        assert!(error(&rule("work")).contains("expire_to is the queue itself"));
+        for good in ["w*", "other"] {
+            from_text(&rule(good)).expect("read");
+        }
+        from_text("[defaults]\nexpire_to = 'work'").expect("read");
+    }
+
+    #[test]
+    fn queue_rules_reach_the_engine() {
+        let config = from_text(
+            "[defaults]\nttl = '1h'\n[[queue]]\nname = 'w*'\nmessages_max = 3\ndead_letter = 'dead'",
+        )
+        .expect("read");
+        let settings = config.engine_settings();
+        assert_eq!(settings.resolve(b"work").messages_max, 3);
+        assert_eq!(settings.resolve(b"other").messages_max, 0);
+        assert_eq!(settings.resolve(b"other").ttl_ms, 3_600_000);
+    }
+}

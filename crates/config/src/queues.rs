@@ -1,0 +1,619 @@
+//! The settings of queues: `[defaults]` and `[[queue]]`.
+
+use quintet_types::{
+    DeadLetter, Groups, Name, OnRepeat, Overrides, QueueSettings, Rate, RetryOn, Scope,
+    TAGS_BYTES_MAX, Tags, WhenFull,
+};
+
+use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, word};
+use super::units::{parse_rate, show_bytes, show_duration, show_rate};
+
+/// The prefix of tags that say who set a setting and when.
+pub(crate) const SET_BY: &[u8] = b"quintet:set:";
+
+/// One setting of a queue.
+pub(crate) struct QueueSpec {
+    pub key: &'static str,
+    /// Its bit ([`Overrides::bit`]), of this field.
+    pub(crate) field: &'static str,
+    /// What it does, with unit and range.
+    pub help: &'static str,
+    pub(crate) set: fn(&mut Overrides, &toml::Value) -> Result<(), String>,
+    pub(crate) show: fn(&QueueSettings) -> String,
+    /// True if it is among these.
+    pub(crate) among: fn(&Overrides) -> bool,
+}
+
+fn u32_of(value: &toml::Value) -> Result<u32, String> {
+    between(value, 0, u32::MAX)
+}
+
+fn name_of(value: &toml::Value) -> Result<Name, String> {
+    Ok(Name::from(text(value)?))
+}
+
+fn size(bytes: u64) -> String {
+    quoted(&show_bytes(bytes))
+}
+
+fn time(ms: u64) -> String {
+    quoted(&show_duration(ms))
+}
+
+macro_rules! spec {
+    ($key:literal, $help:literal, $field:ident, $read:path, $show:expr) => {
+        QueueSpec {
+            key: $key,
+            field: stringify!($field),
+            help: $help,
+            set: |overrides, value| {
+                overrides.$field = Some($read(value)?);
+                Ok(())
+            },
+            show: |settings| $show(settings.$field.clone()),
+            among: |overrides| overrides.$field.is_some(),
+        }
+    };
+}
+
+/// Every setting of a queue, in the order they are shown.
+pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
+    spec!(
+        "default_rank",
+        "Rank of messages put without one; 0 is the most urgent.",
+        default_rank,
+        u32_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "default_ttr",
+        "Time to run of a lease when neither message nor command gives one.",
+        default_ttr_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "default_delay",
+        "How long messages wait before they may be taken, if whoever puts them says nothing of it.",
+        default_delay_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "messages_max",
+        "Waiting messages at most; 0: no limit.",
+        messages_max,
+        number,
+        |v: u64| v.to_string()
+    ),
+    spec!(
+        "bytes_max",
+        "Bytes of waiting messages at most: bodies, headers, keys, names and reasons; 0: no limit.",
+        bytes_max,
+        bytes,
+        size
+    ),
+    spec!(
+        "message_bytes_max",
+        "Bytes of one body at most.",
+        message_bytes_max,
+        bytes,
+        size
+    ),
+    spec!(
+        "attempts_max",
+        "Leases a message may have without being finished before the dead-letter rule; 0: no limit.",
+        attempts_max,
+        u32_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "dead_letter",
+        "Queue that messages of too many attempts go to; empty: they are buried where they are.",
+        dead_letter,
+        dead_letter_of,
+        |v: DeadLetter| match v {
+            DeadLetter::Bury => quoted(""),
+            DeadLetter::To(name) => quoted(&name.to_string()),
+        }
+    ),
+    spec!(
+        "ttl",
+        "Time to live of messages put without one, and of dead letters from when they come; 0: for ever.",
+        ttl_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "ttl_max",
+        "Upper bound on any time to live; 0: none.",
+        ttl_max_ms,
+        duration,
+        time
+    ),
+    QueueSpec {
+        key: "expire_to",
+        field: "expire_to",
+        help: "Queue that expired messages go to; empty: they vanish.",
+        set: |overrides, value| {
+            // The empty name is how a rule takes back what a wider one set.
+            overrides.expire_to = Some(name_of(value)?).filter(|name| !name.is_empty());
+            Ok(())
+        },
+        show: |settings| {
+            quoted(
+                &settings
+                    .expire_to
+                    .as_ref()
+                    .map(Name::to_string)
+                    .unwrap_or_default(),
+            )
+        },
+        among: |overrides| overrides.expire_to.is_some(),
+    },
+    spec!(
+        "when_full",
+        "What a put to a full queue does: \"refuse\", or \"drop_oldest\" of the least urgent rank.",
+        when_full,
+        when_full_of,
+        |v: WhenFull| quoted(match v {
+            WhenFull::Refuse => "refuse",
+            WhenFull::DropOldest => "drop_oldest",
+        })
+    ),
+    spec!(
+        "dedupe_by_key",
+        "A put whose key was put within this time is refused; 0: off.",
+        dedupe_by_key_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "retention",
+        "How long archived (done, relayed) messages are kept.",
+        retention_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "buried_ttl",
+        "How long messages that are buried from now on stay, then they expire; a message may say it \
+         itself, as Faktory's jobs do; 0: until somebody acts.",
+        buried_ttl_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "idle",
+        "A queue made by mere use is dropped after this time without a message and without anything \
+         that refers to it (a wait, own settings, a pause, fan-out, dedupe marks); 0: never. One that \
+         a [[queue]] table names exactly stays, unless that table says else.",
+        idle_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "paused",
+        "Takes are not served.",
+        paused,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "down",
+        "Puts and takes are refused.",
+        down,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "memory",
+        "Never logged: fast, and gone at restart. Counts for queues made after the change.",
+        memory,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "fanout_only",
+        "Puts go only to the queue's fan-out children.",
+        fanout_only,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "in_flight_max",
+        "Messages under a lease at most; takes beyond wait as for an empty queue, in their turn. A \
+         lease by id is not held back, messages that leave together are not parted; 0: no limit.",
+        in_flight_max,
+        number,
+        |v: u64| v.to_string()
+    ),
+    spec!(
+        "take_rate",
+        "Messages handed out at most, such as \"100/s\", \"5/m\" or \"1000/h\"; takes beyond wait, in \
+         their turn. A restart forgets what was handed out; \"0\": no limit.",
+        take_rate,
+        rate,
+        |v: Rate| quoted(&show_rate(v))
+    ),
+    spec!(
+        "take_burst",
+        "How many of them may go at once after a rest; 1 at least.",
+        take_burst,
+        burst_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "groups",
+        "What the keys of its messages mean to takes: \"none\": nothing; \"ordered\": a message waits \
+         while one of its key that stands before it is reserved or delayed; \"fair\": keys with many \
+         messages under leases stand behind others.",
+        groups,
+        groups_of,
+        |v: Groups| quoted(v.word())
+    ),
+    spec!(
+        "key_in_flight_max",
+        "Messages of one key under a lease at most; takes pass over those beyond. A lease by id is not \
+         held back, messages that leave together are not parted; 0: no limit.",
+        key_in_flight_max,
+        number,
+        |v: u64| v.to_string()
+    ),
+    spec!(
+        "key_take_rate",
+        "Messages of one key handed out at most, written as `take_rate`; takes pass over those beyond. \
+         A restart or a flush forgets what was handed out; \"0\": no limit.",
+        key_take_rate,
+        rate,
+        |v: Rate| quoted(&show_rate(v))
+    ),
+    spec!(
+        "key_take_burst",
+        "How many of one key may go at once after a rest; 1 at least.",
+        key_take_burst,
+        burst_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "retry_delay",
+        "How long a message rests after its first failure before it may be taken again; 0: not at all.",
+        retry_delay_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "retry_factor",
+        "How many times longer each further rest is than the one before, 1 to 1000; 1: all are alike.",
+        retry_factor,
+        factor_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "retry_delay_max",
+        "The longest rest, jitter not counted.",
+        retry_delay_max_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "retry_jitter",
+        "What is added to each rest at most, 0 to 100 percent of it, so that messages that failed \
+         together do not come back together.",
+        retry_jitter,
+        percent_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "retry_max",
+        "Failures after which a message is tried again; the next one sends it where `dead_letter` \
+         says. Beside `attempts_max`, which counts leases: whichever comes first. 0: no limit.",
+        retry_max,
+        u32_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "retry_on",
+        "What is a failure, besides its holder saying so; with a `retry_delay` or `retry_max` of one's own \
+         all of these by default: \
+         \"release\" without a delay of its own, \"timeout\" of the lease, \"lost\" connection or process.",
+        retry_on,
+        retry_on_of,
+        |v: RetryOn| shown_causes(v)
+    ),
+    spec!(
+        "unique_by_body",
+        "A put without a dedupe id has the hash of its body as one; a body over 64 KiB has none.",
+        unique_by_body,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "unique_for",
+        "For how long a dedupe id is remembered at most, unless its put says; 0: as long as \
+         `unique_until` says.",
+        unique_for_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "unique_until",
+        "What ends it sooner, unless the put says: its message \"started\" (is taken for the first \
+         time), is \"done\" (gone, archived or buried), no longer \"waiting\" (nor reserved but \
+         given back); \"time\": nothing, `unique_for` alone counts.",
+        unique_until,
+        scope_of,
+        |v: Scope| quoted(v.word())
+    ),
+    spec!(
+        "unique_repeat",
+        "What a put with an id that is remembered does, unless it says itself: \"refuse\"; \"first\": \
+         stores nothing and is answered as the first was; \"replace\": takes the place of the first, \
+         due as it says itself, and is refused if that waits no more.",
+        unique_repeat,
+        repeat_of,
+        |v: OnRepeat| quoted(v.word())
+    ),
+    spec!(
+        "tags",
+        "Named values of the queue, for whoever steers it, such as { team = \"mail\" }.",
+        tags,
+        tags_of,
+        shown_tags
+    ),
+    QueueSpec {
+        key: "locked",
+        field: "",
+        help: "Settings of this list that nobody may change over the API, the console or a protocol, such \
+               as [\"take_rate\", \"paused\"]; what was set before does not count. A rule adds to what \
+               wider ones lock.",
+        set: |overrides, value| {
+            overrides.locked = locked_of(value)?;
+            Ok(())
+        },
+        show: |settings| {
+            let locked = QUEUE_SETTINGS
+                .iter()
+                .filter(|spec| spec.is_in(settings.locked));
+            let locked: Vec<String> = locked.map(|spec| quoted(spec.key)).collect();
+            format!("[{}]", locked.join(", "))
+        },
+        among: |overrides| overrides.locked != 0,
+    },
+];
+
+impl QueueSpec {
+    /// True if its bit is among these.
+    pub(crate) fn is_in(&self, bits: u64) -> bool {
+        Overrides::bit(self.field) & bits != 0
+    }
+}
+
+fn locked_of(value: &toml::Value) -> Result<u64, String> {
+    let wrong = || takes("a list of settings, such as [\"take_rate\"]", value);
+    let mut locked = 0;
+    for key in value.as_array().ok_or_else(wrong)? {
+        let key = key.as_str().ok_or_else(wrong)?;
+        let mut specs = QUEUE_SETTINGS.iter().filter(|spec| !spec.field.is_empty());
+        let spec = specs.find(|spec| spec.key == key);
+        let spec =
+            spec.ok_or_else(|| format!("has no setting of a queue: \"{}\"", key.escape_default()))?;
+        locked |= Overrides::bit(spec.field);
+    }
+    Ok(locked)
+}
+
+fn groups_of(value: &toml::Value) -> Result<Groups, String> {
+    let groups = Groups::of_word(word(value));
+    groups.ok_or_else(|| takes("\"none\", \"ordered\" or \"fair\"", value))
+}
+
+fn scope_of(value: &toml::Value) -> Result<Scope, String> {
+    let scope = Scope::of_word(word(value));
+    scope.ok_or_else(|| takes("\"time\", \"waiting\", \"started\" or \"done\"", value))
+}
+
+fn repeat_of(value: &toml::Value) -> Result<OnRepeat, String> {
+    let repeat = OnRepeat::of_word(word(value));
+    repeat.ok_or_else(|| takes("\"refuse\", \"first\" or \"replace\"", value))
+}
+
+/// The causes of failures by name.
+const CAUSES: [(&str, RetryOn); 3] = [
+    ("release", RetryOn::RELEASE),
+    ("timeout", RetryOn::TIMEOUT),
+    ("lost", RetryOn::LOST),
+];
+
+fn retry_on_of(value: &toml::Value) -> Result<RetryOn, String> {
+    let wrong = || takes("a list of \"release\", \"timeout\", \"lost\"", value);
+    let mut causes = RetryOn::NONE;
+    for name in value.as_array().ok_or_else(wrong)? {
+        let known = CAUSES
+            .iter()
+            .find(|(known, _)| name.as_str() == Some(known));
+        causes = causes.and(known.ok_or_else(wrong)?.1);
+    }
+    Ok(causes)
+}
+
+fn shown_causes(causes: RetryOn) -> String {
+    let named = CAUSES.iter().filter(|(_, cause)| causes.has(*cause));
+    let names: Vec<String> = named.map(|(name, _)| quoted(name)).collect();
+    format!("[{}]", names.join(", "))
+}
+
+fn between(value: &toml::Value, least: u32, most: u32) -> Result<u32, String> {
+    let given = number(value)
+        .ok()
+        .and_then(|given| u32::try_from(given).ok());
+    let given = given.filter(|given| (least..=most).contains(given));
+    given.ok_or_else(|| takes(&range(least.into(), most.into()), value))
+}
+
+fn factor_of(value: &toml::Value) -> Result<u32, String> {
+    between(value, 1, 1000)
+}
+
+fn percent_of(value: &toml::Value) -> Result<u32, String> {
+    between(value, 0, 100)
+}
+
+fn burst_of(value: &toml::Value) -> Result<u32, String> {
+    between(value, 1, u32::MAX)
+}
+
+fn rate(value: &toml::Value) -> Result<Rate, String> {
+    let rate = match value.as_integer() {
+        Some(0) => Some(Rate::default()),
+        _ => parse_rate(word(value)),
+    };
+    let what = "a number per time, such as \"5/s\", \"5/m\" or \"1000/h\", or 0: no limit";
+    rate.ok_or_else(|| takes(what, value))
+}
+
+fn tags_of(value: &toml::Value) -> Result<Tags, String> {
+    let wrong = || takes("names with texts, such as { team = \"mail\" }", value);
+    let mut tags = Tags::default();
+    for (name, text) in value.as_table().ok_or_else(wrong)? {
+        let text = text.as_str().ok_or_else(wrong)?;
+        tags.set(name.as_bytes(), Some(text.as_bytes()));
+    }
+    match tags.bytes() <= TAGS_BYTES_MAX {
+        true => Ok(tags),
+        false => Err(format!(
+            "takes {TAGS_BYTES_MAX} bytes of names and texts at most"
+        )),
+    }
+}
+
+fn shown_tags(tags: Tags) -> String {
+    let shown = |text: &[u8]| quoted(&String::from_utf8_lossy(text));
+    let tags: Vec<String> = tags
+        .iter()
+        .filter(|(name, _)| !name.starts_with(SET_BY) && *name != Tags::PAUSED_BY)
+        .map(|(name, value)| format!("{} = {}", shown(name), shown(value)))
+        .collect();
+    match tags.is_empty() {
+        true => "{}".to_owned(),
+        false => format!("{{ {} }}", tags.join(", ")),
+    }
+}
+
+fn dead_letter_of(value: &toml::Value) -> Result<DeadLetter, String> {
+    let name = name_of(value)?;
+    Ok(if name.is_empty() {
+        DeadLetter::Bury
+    } else {
+        DeadLetter::To(name)
+    })
+}
+
+fn when_full_of(value: &toml::Value) -> Result<WhenFull, String> {
+    match word(value) {
+        "refuse" => Ok(WhenFull::Refuse),
+        "drop_oldest" => Ok(WhenFull::DropOldest),
+        _ => Err(takes("\"refuse\" or \"drop_oldest\"", value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::super::load::from_text;
+    use super::super::schema::{Field, SETTINGS};
+    use super::QUEUE_SETTINGS;
+
+    /// Values of which no setting takes all.
+    const GIVEN: [&str; 5] = ["-1", "1.5", "'abc'", "5", "[[7]]"];
+
+    fn refusals(key: &str, table: &str) -> Vec<(&'static str, String)> {
+        let tried = GIVEN.iter().map(|given| {
+            let error = from_text(&format!("{table}{key} = {given}")).err();
+            error.map(|error| (*given, format!("{error:#}")))
+        });
+        tried.flatten().collect()
+    }
+
+    #[test]
+    fn every_setting_of_a_queue_says_what_it_takes() {
+        for spec in QUEUE_SETTINGS {
+            let refused = refusals(spec.key, "[defaults]\n");
+            assert!(!refused.is_empty(), "{}", spec.key);
+            for (given, why) in refused {
+                let names = why.contains(&format!("in [defaults]: {} ", spec.key));
+                let hints = ["such as", "\"", " to ", "true or false", "in quotes"];
+                assert!(
+                    names && hints.iter().any(|hint| why.contains(hint)),
+                    "{why}"
+                );
+                let shown = given.trim_matches('\'');
+                assert!(why.contains(shown) || why.ends_with("in quotes"), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_the_server_says_its_range_or_an_example() {
+        let mut numbers = 0;
+        for spec in SETTINGS {
+            let mut config = Config::default();
+            let field = (spec.field)(&mut config);
+            if !matches!(
+                field,
+                Field::Number(..) | Field::Bytes(..) | Field::Duration(..)
+            ) {
+                continue;
+            }
+            numbers += 1;
+            let refused = refusals(spec.key, "");
+            assert!(refused.len() >= 4, "{}: {refused:?}", spec.key);
+            for (given, why) in refused {
+                let hints = ["such as", " to ", "write"];
+                let shown = given.trim_matches('\'');
+                assert!(
+                    why.contains(spec.key)
+                        && why.contains(shown)
+                        && hints.iter().any(|hint| why.contains(hint)),
+                    "{why}"
+                );
+            }
+        }
+        assert!(numbers > 20, "{numbers}");
+    }
+
+    #[test]
+    fn a_bare_number_is_no_rate() {
+        for key in ["take_rate", "key_take_rate"] {
+            let [_, _, _, (_, why), _] = &refusals(key, "[[queue]]\nname = 'a'\n")[..] else {
+                panic!("{key}")
+            };
+            let what =
+                "takes a number per time, such as \"5/s\", \"5/m\" or \"1000/h\", or 0: no limit";
+            assert_eq!(why, &format!("line 3: in [[queue]] a: {key} {what}; not 5"));
+            assert!(from_text(&format!("[defaults]\n{key} = 0")).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_option_of_a_listener_says_what_it_takes() {
+        for (listen, says) in [
+            (
+                "http'\ntimeout = 5",
+                "timeout takes text in quotes, such as \"30s\"",
+            ),
+            (
+                "http'\nmax_streams = -5",
+                "max_streams takes a whole number, such as ",
+            ),
+            ("http'\nidle = -5", "idle takes a duration such as"),
+            ("http'\ninsecure = 5", "insecure takes true or false; not 5"),
+        ] {
+            let error = match from_text(&format!("[[listen]]\nvoice = '{listen}")) {
+                Ok(_) => panic!("accepted: {listen}"),
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,766 @@
+//! The table of the server's own settings.
+
+use std::path::PathBuf;
+
+use quintet_hooks::{Event, Events};
+
+use super::FORMATS;
+use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
+use super::{Config, SyncPolicy, TlsMode};
+
+/// One setting.
+pub(crate) struct Spec {
+    /// Its key in the file.
+    pub key: &'static str,
+    /// What it does, with unit and range.
+    pub help: &'static str,
+    /// True if SIGHUP makes a new value count; others need a restart.
+    pub reload: bool,
+    pub field: fn(&mut Config) -> Field<'_>,
+}
+
+/// The place a setting is kept in, which also gives its type.
+pub(crate) enum Field<'a> {
+    /// Bytes with the least and the most allowed.
+    Bytes(&'a mut u64, u64, u64),
+    /// Milliseconds.
+    Duration(&'a mut u64),
+    /// A whole number with the least and the most allowed.
+    Number(&'a mut u64, u64, u64),
+    Text(&'a mut String),
+    /// Texts.
+    List(&'a mut Vec<String>),
+    Flag(&'a mut bool),
+    /// Events of hooks: true, false, or a list of names.
+    Events(&'a mut Events),
+    Path(&'a mut PathBuf),
+    Sync(&'a mut SyncPolicy),
+    Level(&'a mut String),
+    /// One of these words.
+    Choice(&'a mut String, &'static [&'static str]),
+    Tls(&'a mut TlsMode),
+}
+
+/// The levels `log_level` takes, least first.
+pub(crate) const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+/// Every setting at the top of the file, in the order they are shown.
+pub(crate) const SETTINGS: &[Spec] = &[
+    Spec {
+        key: "data",
+        help: "Data directory: the log, its lock and the control socket. Made if absent.",
+        reload: false,
+        field: |c| Field::Path(&mut c.data),
+    },
+    Spec {
+        key: "sync",
+        help: "When the log reaches the disk: \"always\" (a reply waits for fdatasync), an \
+               interval such as \"50ms\" (a power cut may lose that much; kill -9 loses \
+               nothing), or \"never\" (when the system likes).",
+        reload: false,
+        field: |c| Field::Sync(&mut c.sync),
+    },
+    Spec {
+        key: "shards",
+        help: "Parts the queues are divided into, 1 to 64. Fixed when the data directory is made.",
+        reload: false,
+        field: |c| Field::Number(&mut c.shards, 1, 64),
+    },
+    Spec {
+        key: "io_threads",
+        help: "Threads that serve connections, at most 64; 0: one for every two cores.",
+        reload: false,
+        field: |c| Field::Number(&mut c.io_threads, 0, 64),
+    },
+    Spec {
+        key: "http_threads",
+        help: "Threads that serve http, and as many that serve sqs, at most 64; 0: one for each \
+               core, at most 8.",
+        reload: false,
+        field: |c| Field::Number(&mut c.http_threads, 0, 64),
+    },
+    Spec {
+        key: "connections_max",
+        help: "Connections at most, over all listeners but http; more are closed as they come.",
+        reload: true,
+        field: |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
+    },
+    Spec {
+        key: "connection_memory",
+        help: "Memory all connections together may hold for input, uploads and replies, beyond \
+               8KiB each. Near it those that hold most are read no further, then closed. 0: as \
+               much as memory, 64MiB at least.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
+    },
+    Spec {
+        key: "metrics_queues",
+        help: "Queues that have series of their own in http's /metrics, those with the most bytes; \
+               sums are over all.",
+        reload: true,
+        field: |c| Field::Number(&mut c.metrics_queues, 0, 1_000_000),
+    },
+    Spec {
+        key: "history_queues",
+        help: "Queues whose numbers are kept for an hour by the minute and a day by the quarter of \
+               an hour, those that moved first; each takes up to 7KiB of memory. 0: none.",
+        reload: true,
+        field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
+    },
+    Spec {
+        key: "attention_lost",
+        help: "Messages that a queue drops or lets expire within five minutes before it needs \
+               attention (docs/attention.md). 0: the rule is off.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.lost, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_failures",
+        help: "Tries of a queue that fail within five minutes before it needs attention.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.failures, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_failing_percent",
+        help: "And their share of all tries, 0 to 100.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.failing_percent, 0, 100),
+    },
+    Spec {
+        key: "attention_growing",
+        help: "Ready messages of a queue that grows although consumers take from it.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.growing, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_dead",
+        help: "Messages of a queue that are buried or become dead letters within an hour.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.dead, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_timeouts",
+        help: "Leases of a queue that run out within five minutes, if they are one in twenty.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.timeouts, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_stuck",
+        help: "Time in which no lease of a queue ends while messages are ready.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.attention.stuck_ms),
+    },
+    Spec {
+        key: "attention_unconsumed",
+        help: "Ready messages of a queue without consumers.",
+        reload: true,
+        field: |c| Field::Number(&mut c.attention.unconsumed, 0, u64::MAX),
+    },
+    Spec {
+        key: "attention_unconsumed_for",
+        help: "And the age of the oldest of them.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.attention.unconsumed_ms),
+    },
+    Spec {
+        key: "attention_muted",
+        help: "Queues that may be without consumers, such as [\"archive*\"].",
+        reload: true,
+        field: |c| Field::List(&mut c.attention.muted),
+    },
+    Spec {
+        key: "otlp_endpoint",
+        help: "OpenTelemetry collector (OTLP over HTTP) that spans of messages are sent to, such as \
+               \"http://localhost:4318\"; /v1/traces is added. Messages put with a sampled \
+               traceparent have spans of their put, waits and leases. Empty: none are made.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_endpoint),
+    },
+    Spec {
+        key: "otlp_ca",
+        help: "File with the authorities that sign the collector's certificate; empty: those that \
+               browsers trust.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_ca),
+    },
+    Spec {
+        key: "otlp_headers_file",
+        help: "File with headers for the collector, such as its token: NAME: VALUE a line. Empty: \
+               none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_headers_file),
+    },
+    Spec {
+        key: "otlp_service_name",
+        help: "What the collector calls this server.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_service_name),
+    },
+    Spec {
+        key: "otlp_spans_max",
+        help: "Spans that wait to be sent at most; more are dropped and counted.",
+        reload: false,
+        field: |c| Field::Number(&mut c.otlp_spans_max, 1, 1_000_000),
+    },
+    Spec {
+        key: "otlp_messages_max",
+        help: "Messages of each shard that are followed at once, some 300 bytes each; others have \
+               no spans, and count as dropped.",
+        reload: false,
+        field: |c| Field::Number(&mut c.otlp_messages_max, 1, 10_000_000),
+    },
+    Spec {
+        key: "upload_bytes_max",
+        help: "Large messages (over 64KiB) on their way in may take this much of the disk, all \
+               together, until they are whole; more are refused as if the disk was full.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.upload_bytes_max, 1 << 20, 1 << 50),
+    },
+    Spec {
+        key: "output_bytes_max",
+        help: "Replies one connection may leave unread before the server stops reading from it.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.output_bytes_max, 4096, 1 << 30),
+    },
+    Spec {
+        key: "chunk_bytes",
+        help: "Large bodies (over 64KiB) go to the log in pieces of this size, 64KiB to 1MiB.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.chunk_bytes, 64 << 10, 1 << 20),
+    },
+    Spec {
+        key: "segment_bytes",
+        help: "Size of one file of the log at most, 4MiB to 1GiB. A new log begins with files of 2MiB, which \
+               become longer as it fills them.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
+    },
+    Spec {
+        key: "spare_segments",
+        help: "Zero-filled files kept ready for the log to go on in, 1 to 16, as long as the one written.",
+        reload: false,
+        field: |c| Field::Number(&mut c.spare_segments, 1, 16),
+    },
+    Spec {
+        key: "log_bytes",
+        help: "The log may hold this much before its oldest files are cleared of what still lives \
+               in them, which leaves for run files, and retired. A start reads this much at most.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
+    },
+    Spec {
+        key: "stop_wait",
+        help: "How long a stop (SIGTERM) waits for replies to be read by their clients.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.stop_wait_ms),
+    },
+    Spec {
+        key: "log_level",
+        help: "What is written to standard error: off, error, warn, info, debug or trace.",
+        reload: true,
+        field: |c| Field::Level(&mut c.log_level),
+    },
+    Spec {
+        key: "log_format",
+        help: "How: \"text\", or \"json\", an object a line with its fields beside the message.",
+        reload: false,
+        field: |c| Field::Choice(&mut c.log_format, FORMATS),
+    },
+    Spec {
+        key: "admin_socket",
+        help: "Path of the control socket the commands put, take, peek, stats, metrics and queues \
+               talk to; empty: quintet.sock in the data directory; \"none\": no such socket.",
+        reload: false,
+        field: |c| Field::Text(&mut c.admin_socket),
+    },
+    Spec {
+        key: "queues_max",
+        help: "Queues at most, in each shard.",
+        reload: true,
+        field: |c| Field::Number(&mut c.queues_max, 1, 10_000_000),
+    },
+    Spec {
+        key: "waiters_max",
+        help: "Takes that wait at once at most, in each shard.",
+        reload: true,
+        field: |c| Field::Number(&mut c.waiters_max, 1, 10_000_000),
+    },
+    Spec {
+        key: "crons_max",
+        help: "[[cron]] tables at most.",
+        reload: true,
+        field: |c| Field::Number(&mut c.crons_max, 0, 100_000),
+    },
+    Spec {
+        key: "memory",
+        help: "Memory the server aims to stay in, 32MiB at least. Messages beyond it leave for run \
+               files, those farthest from being taken first, and are read back in time.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.memory, 32 << 20, 1 << 50),
+    },
+    Spec {
+        key: "memory_max",
+        help: "Memory the messages may take at most, by the server's reckoning, if they cannot \
+               leave it (reserved, in queues with memory = true, the disk is full); puts over \
+               it are refused. 0: three quarters of the machine's memory.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
+    },
+    Spec {
+        key: "dedupe_memory",
+        help: "Memory that dedupe ids and idempotency keys may take at most, of all queues \
+               together; a put with one more is refused (too many deduplication ids), and other \
+               puts are not. 0: a quarter of memory_max.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.dedupe_memory, 0, 1 << 50),
+    },
+    Spec {
+        key: "hooks",
+        help: "Lua hooks: a file, or a directory whose *.lua files are loaded in the order of their \
+               names (docs/hooks.md). Read again when they change. Empty: none.",
+        reload: true,
+        field: |c| Field::Text(&mut c.hooks),
+    },
+    Spec {
+        key: "hook_instructions_max",
+        help: "Lua instructions one call of a hook may take.",
+        reload: true,
+        field: |c| Field::Number(&mut c.hook_limits.instructions_max, 1000, 1 << 40),
+    },
+    Spec {
+        key: "hook_time",
+        help: "Processor time one call of a hook may take, 1ms at least.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.hook_limits.time_ms),
+    },
+    Spec {
+        key: "hook_memory_max",
+        help: "Memory the hooks of one thread may take.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.hook_limits.memory_bytes_max, 1 << 20, 1 << 36),
+    },
+    Spec {
+        key: "hook_refuse_on_error",
+        help: "A command whose hook fails is refused; else it goes on as if there were none. A list \
+               of events, such as [\"before_put\"]: only if the function of one of these fails.",
+        reload: true,
+        field: |c| Field::Events(&mut c.hook_limits.refuse_on_error),
+    },
+    Spec {
+        key: "tables_bytes_max",
+        help: "Memory the durable tables of hooks may take at most, in each shard; a step that sets \
+               more is refused.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
+    },
+    Spec {
+        key: "batches_max",
+        help: "Batches that are there at once at most, in each shard; one more is refused \
+               (too many batches).",
+        reload: true,
+        field: |c| Field::Number(&mut c.batches_max, 0, 10_000_000),
+    },
+    Spec {
+        key: "batch_bytes_max",
+        help: "Bytes of a batch's description and callbacks at most; a longer one is refused \
+               (batch too large).",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.batch_bytes_max, 0, 16 << 20),
+    },
+    Spec {
+        key: "batch_open_time",
+        help: "A batch that was made or opened and is not committed in this time is gone.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.batch_open_ms),
+    },
+    Spec {
+        key: "batch_ttl",
+        help: "A batch that does not succeed is gone so long after it was committed.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.batch_ttl_ms),
+    },
+    Spec {
+        key: "batch_keep",
+        help: "For how long one that has succeeded can be looked at.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.batch_keep_ms),
+    },
+    Spec {
+        key: "tracked_max",
+        help: "Tracked messages of which it is known what became of them at most, in each shard; of \
+               more those are forgotten that changed longest ago.",
+        reload: true,
+        field: |c| Field::Number(&mut c.tracked_max, 0, 10_000_000),
+    },
+    Spec {
+        key: "ends_max",
+        help: "Messages that are gone of which it is known what became of them (quintet trace), the \
+               newest; each takes 40 bytes, a sixteenth of memory_max together at most. 0: none.",
+        reload: true,
+        field: |c| Field::Number(&mut c.ends_max, 0, 1_000_000),
+    },
+    Spec {
+        key: "track_keep",
+        help: "For how long it can be asked what became of a tracked message, after the last thing \
+               that happened to it. 0: not at all.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.track_keep_ms),
+    },
+    Spec {
+        key: "snapshot_bytes_max",
+        help: "Names and settings of queues, batches, tables of hooks and what is known of runs: each file \
+               of the log begins with all of it, so it may take this much, shared out evenly among \
+               the shards. A queue, a setting or an entry beyond it is refused (snapshot full). 0: \
+               as much as segment_bytes.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.snapshot_bytes_max, 0, 1 << 40),
+    },
+    Spec {
+        key: "script_root",
+        help: "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. \
+               Made if absent; empty: rq in the data directory.",
+        reload: false,
+        field: |c| Field::Text(&mut c.script_root),
+    },
+    Spec {
+        key: "ignore_rq_messages",
+        help: "Start although script_root holds messages that RQ itself has left: nothing here \
+               reads them, and they stay where they are.",
+        reload: false,
+        field: |c| Field::Flag(&mut c.ignore_rq_messages),
+    },
+    Spec {
+        key: "trace_url",
+        help: "Where the console leads to the trace of a message's traceparent, such as \
+               \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: nowhere.",
+        reload: true,
+        field: |c| Field::Text(&mut c.trace_url),
+    },
+    Spec {
+        key: "relay_hosts",
+        help: "Hosts that relay may bring messages to: HOST, HOST:PORT or *.NAME, separated by \
+               spaces; \"*\": all, as RQ does. An address comes with a message, so from anybody \
+               who may put one. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.relay_hosts),
+    },
+    Spec {
+        key: "webhook_hosts",
+        help: "Hosts that webhook may tell what became of a message; as relay_hosts.",
+        reload: false,
+        field: |c| Field::Text(&mut c.webhook_hosts),
+    },
+    Spec {
+        key: "relay_ca",
+        help: "Certificates of who signs the servers that relay and webhook ask by https. Empty: \
+               those that browsers trust.",
+        reload: false,
+        field: |c| Field::Text(&mut c.relay_ca),
+    },
+    Spec {
+        key: "script_host",
+        help: "How this server is called from elsewhere, http://HOST:PORT/ with the relative root: \
+               what the ids of RQ's messages begin with. Empty: the first http listener.",
+        reload: false,
+        field: |c| Field::Text(&mut c.script_host),
+    },
+    Spec {
+        key: "script_env",
+        help: "RQ_ENV of scripts.",
+        reload: false,
+        field: |c| Field::Text(&mut c.script_env),
+    },
+    Spec {
+        key: "script_time",
+        help: "Time one run of a script may take; then it is ended and its message is in err. 0: \
+               no limit.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.script_time_ms),
+    },
+    Spec {
+        key: "script_grace",
+        help: "Time between TERM and KILL when a script is ended.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.script_grace_ms),
+    },
+    Spec {
+        key: "script_memory",
+        help: "Address space of each process of a script; 0: no limit.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.script_memory, 0, 1 << 50),
+    },
+    Spec {
+        key: "script_log_bytes",
+        help: "Output kept of one run of a script in stdio.log; the rest is dropped and marked.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.script_log_bytes, 4096, 1 << 50),
+    },
+    Spec {
+        key: "scripts_max",
+        help: "Scripts that run at once at most, over all queues.",
+        reload: false,
+        field: |c| Field::Number(&mut c.scripts_max, 1, 100_000),
+    },
+    Spec {
+        key: "allow_shutdown",
+        help: "Clients may stop the server (memcache \"shutdown\").",
+        reload: true,
+        field: |c| Field::Flag(&mut c.allow_shutdown),
+    },
+    Spec {
+        key: "login_threads",
+        help: "Passwords checked at once, 1 to 64: each takes a core for tens of milliseconds, and \
+               memory, by design 19MiB.",
+        reload: false,
+        field: |c| Field::Number(&mut c.login_threads, 1, 64),
+    },
+    Spec {
+        key: "logins_waiting_max",
+        help: "Logins that wait to be checked at most; the next are told that there are too many at \
+               once.",
+        reload: false,
+        field: |c| Field::Number(&mut c.logins_waiting_max, 1, 100_000),
+    },
+    Spec {
+        key: "tls",
+        help: "TLS of the TCP listeners that do not say else: \"auto\" (where tls_cert is set), \
+               \"off\", \"on\", or \"self-signed\" with a key and a certificate that the server \
+               makes in its data directory, for a first try (docs/tls.md).",
+        reload: false,
+        field: |c| Field::Tls(&mut c.tls),
+    },
+    Spec {
+        key: "tls_cert",
+        help: "File with the certificate (PEM), and those between it and its authority. Read again \
+               when it changes, as all of these files. Empty: none.",
+        reload: true,
+        field: |c| Field::Text(&mut c.tls_cert),
+    },
+    Spec {
+        key: "tls_key",
+        help: "Key of tls_cert (PEM); refused if other accounts can read it.",
+        reload: true,
+        field: |c| Field::Text(&mut c.tls_key),
+    },
+    Spec {
+        key: "tls_client_ca",
+        help: "Certificates of who signs clients': each client has to show one. Empty: none is \
+               asked for.",
+        reload: true,
+        field: |c| Field::Text(&mut c.tls_client_ca),
+    },
+    Spec {
+        key: "tls_handshake_time",
+        help: "A connection whose TLS handshake takes longer is closed.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.tls_handshake_ms),
+    },
+];
+
+impl Field<'_> {
+    /// Exchanges the values of one setting in two configurations.
+    pub(crate) fn swap(self, other: Field<'_>) {
+        use std::mem::swap;
+        match (self, other) {
+            (Field::Bytes(a, ..), Field::Bytes(b, ..))
+            | (Field::Duration(a), Field::Duration(b))
+            | (Field::Number(a, ..), Field::Number(b, ..)) => swap(a, b),
+            (Field::Text(a), Field::Text(b)) | (Field::Level(a), Field::Level(b)) => swap(a, b),
+            (Field::Choice(a, _), Field::Choice(b, _)) => swap(a, b),
+            (Field::Flag(a), Field::Flag(b)) => swap(a, b),
+            (Field::List(a), Field::List(b)) => swap(a, b),
+            (Field::Events(a), Field::Events(b)) => swap(a, b),
+            (Field::Path(a), Field::Path(b)) => swap(a, b),
+            (Field::Sync(a), Field::Sync(b)) => swap(a, b),
+            (Field::Tls(a), Field::Tls(b)) => swap(a, b),
+            _ => unreachable!("a setting's row has one kind of field"),
+        }
+    }
+
+    /// Stores a value of the file.
+    ///
+    /// # Errors
+    /// What the setting takes.
+    pub(crate) fn set(self, value: &toml::Value) -> Result<(), String> {
+        match self {
+            Field::Bytes(at, least, most) => {
+                let bytes = bytes(value)?;
+                if bytes < least || bytes > most {
+                    let (least, most) = (show_bytes(least), show_bytes(most));
+                    return Err(takes(&format!("a size, {least} to {most}"), value));
+                }
+                *at = bytes;
+            }
+            Field::Duration(at) => *at = duration(value)?,
+            Field::Number(at, least, most) => {
+                let given = number(value).ok();
+                let given = given.filter(|n| (least..=most).contains(n));
+                *at = given.ok_or_else(|| takes(&range(least, most), value))?;
+            }
+            Field::Text(at) => *at = text(value)?.to_owned(),
+            Field::List(at) => *at = list(value)?,
+            Field::Flag(at) => *at = flag(value)?,
+            Field::Events(at) => *at = events(value)?,
+            Field::Path(at) => {
+                let path = text(value)?;
+                if path.is_empty() {
+                    return Err("takes a path".to_owned());
+                }
+                *at = PathBuf::from(path);
+            }
+            Field::Sync(at) => *at = parse_sync(word(value))?,
+            Field::Tls(at) => *at = TlsMode::read(value)?,
+            Field::Choice(at, words) => {
+                let word = word(value);
+                if !words.contains(&word) {
+                    return Err(takes(&format!("one of {}", words.join(", ")), value));
+                }
+                word.clone_into(at);
+            }
+            Field::Level(at) => {
+                let level = word(value).to_ascii_lowercase();
+                if !LEVELS.contains(&level.as_str()) {
+                    return Err(takes(&format!("one of {}", LEVELS.join(", ")), value));
+                }
+                *at = level;
+            }
+        }
+        Ok(())
+    }
+
+    /// The value as the file would say it.
+    pub(crate) fn show(&self) -> String {
+        match self {
+            Field::Bytes(bytes, _, _) => quoted(&show_bytes(**bytes)),
+            Field::Duration(ms) => quoted(&show_duration(**ms)),
+            Field::Number(number, _, _) => number.to_string(),
+            Field::Text(text) | Field::Level(text) | Field::Choice(text, _) => quoted(text),
+            Field::List(texts) => {
+                let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+                format!("[{}]", texts.join(", "))
+            }
+            Field::Flag(flag) => flag.to_string(),
+            Field::Events(events) if **events == Events::NONE => "false".to_owned(),
+            Field::Events(events) if **events == Events::ALL => "true".to_owned(),
+            Field::Events(events) => {
+                let names: Vec<String> = events.each().map(|one| quoted(one.name())).collect();
+                format!("[{}]", names.join(", "))
+            }
+            Field::Path(path) => quoted(&path.to_string_lossy()),
+            Field::Tls(mode) => quoted(mode.name()),
+            Field::Sync(SyncPolicy::Always) => quoted("always"),
+            Field::Sync(SyncPolicy::Never) => quoted("never"),
+            Field::Sync(SyncPolicy::EveryMs(ms)) => quoted(&show_duration(*ms)),
+        }
+    }
+}
+
+/// Reads the value of `sync`.
+///
+/// # Errors
+/// What it takes.
+pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
+    match text {
+        "always" => Ok(SyncPolicy::Always),
+        "never" => Ok(SyncPolicy::Never),
+        interval => match parse_duration_ms(interval) {
+            Ok(ms @ 1..=60_000) => Ok(SyncPolicy::EveryMs(ms)),
+            _ => Err("takes \"always\", \"never\" or an interval from \"1ms\" to \"60s\"".into()),
+        },
+    }
+}
+
+fn events(value: &toml::Value) -> Result<Events, String> {
+    match value.as_bool() {
+        Some(true) => return Ok(Events::ALL),
+        Some(false) => return Ok(Events::NONE),
+        None => {}
+    }
+    let names = value.as_array();
+    let names = names.ok_or_else(|| takes("true, false or a list of events", value))?;
+    names.iter().try_fold(Events::NONE, |all, name| {
+        let known = |event: &Event| name.as_str() == Some(event.name());
+        let event = Event::ALL.into_iter().find(known).ok_or_else(|| {
+            let names = Event::ALL.map(Event::name).join(", ");
+            format!("{name} is no event; there are {names}")
+        })?;
+        Ok(all.with(event))
+    })
+}
+
+pub(crate) fn bytes(value: &toml::Value) -> Result<u64, String> {
+    match (whole(value), value.as_str()) {
+        (Some(bytes), _) => Ok(bytes),
+        (None, Some(text)) => parse_bytes(text),
+        (None, None) => Err(takes(
+            "a number of bytes, or a size such as \"64MiB\"",
+            value,
+        )),
+    }
+}
+
+pub(crate) fn duration(value: &toml::Value) -> Result<u64, String> {
+    match (whole(value), value.as_str()) {
+        (Some(seconds), _) => seconds
+            .checked_mul(1000)
+            .ok_or_else(|| format!("{seconds} seconds are too long")),
+        (_, Some(text)) => parse_duration_ms(text),
+        (_, None) => {
+            let what = "a duration such as \"50ms\", \"10s\" or \"1h\", or a number of seconds";
+            Err(takes(what, value))
+        }
+    }
+}
+
+pub(crate) fn number(value: &toml::Value) -> Result<u64, String> {
+    whole(value).ok_or_else(|| takes(&range(0, u64::MAX), value))
+}
+
+/// Whole numbers from the least to the most.
+pub(crate) fn range(least: u64, most: u64) -> String {
+    match most {
+        u64::MAX => format!("a whole number from {least} on, such as 100"),
+        _ => format!("a whole number, {least} to {most}"),
+    }
+}
+
+/// Says what a setting takes, and what it was given instead.
+pub(crate) fn takes(what: &str, given: &toml::Value) -> String {
+    format!("takes {what}; not {given}")
+}
+
+/// A word, which is empty if the value is no text.
+pub(crate) fn word(value: &toml::Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// From 0 on.
+fn whole(value: &toml::Value) -> Option<u64> {
+    value.as_integer().and_then(|n| u64::try_from(n).ok())
+}
+
+pub(crate) fn text(value: &toml::Value) -> Result<&str, String> {
+    value
+        .as_str()
+        .ok_or_else(|| "takes text, in quotes".to_owned())
+}
+
+fn list(value: &toml::Value) -> Result<Vec<String>, String> {
+    let texts = value.as_array().map(|array| {
+        let texts = array.iter().map(|text| text.as_str().map(str::to_owned));
+        texts.collect::<Option<Vec<String>>>()
+    });
+    texts
+        .flatten()
+        .ok_or_else(|| "takes a list of texts, such as [\"a\", \"b\"]".to_owned())
+}
+
+pub(crate) fn flag(value: &toml::Value) -> Result<bool, String> {
+    let flag = value.as_bool();
+    flag.ok_or_else(|| takes("true or false", value))
+}
+
+/// Text as TOML writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}

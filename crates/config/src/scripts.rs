@@ -1,0 +1,138 @@
+//! What `[[queue]]` says of a queue's script: RQ's `config.json`, in TOML.
+
+use quintet_scripts::QueueConfig;
+
+use super::wrong::Wrong;
+
+/// The keys a `[[queue]]` has for its script, as RQ's.
+pub(crate) const KEYS: &[&str] = &[
+    "script",
+    "num_workers",
+    "exec_prefix",
+    "env_vars",
+    "coalesce_params",
+    "blocking_params",
+    "schedule",
+    "strict_exit",
+];
+
+/// A queue's script, if its table names one.
+///
+/// # Errors
+/// A sentence; patterns cannot have a script.
+pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig>, Wrong> {
+    let said: toml::Table = table
+        .iter()
+        .filter(|(key, _)| KEYS.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if said.is_empty() {
+        return Ok(None);
+    }
+    if !said.contains_key("script") {
+        return Err("a queue without script has no use for its settings"
+            .to_owned()
+            .into());
+    }
+    for (key, value) in &said {
+        if let Some(why) = wants(key, value) {
+            return Err(Wrong::of_value(key, value, why));
+        }
+    }
+    let json = serde_json::to_value(&said).map_err(|error| error.to_string())?;
+    QueueConfig::from_json(&json, Some(name))
+        .map(Some)
+        .map_err(|fault| fault.to_string().into())
+}
+
+/// What a key takes, if this value is not of it. RQ's numbers may be texts.
+fn wants(key: &str, value: &toml::Value) -> Option<&'static str> {
+    let text = value.as_str();
+    let number = value.as_integer().or_else(|| text?.parse().ok());
+    let tables = |all: &Vec<toml::Value>| all.iter().all(toml::Value::is_table);
+    let (fits, wants) = match key {
+        "script" => (
+            text.is_some_and(|path| !path.is_empty()),
+            "takes a path, in quotes",
+        ),
+        "exec_prefix" => (text.is_some(), "takes text, in quotes"),
+        "num_workers" => (
+            number.is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) || text == Some(""),
+            "takes a whole number, 1 to 4294967295",
+        ),
+        "env_vars" => (
+            value.is_table(),
+            "takes names with texts, such as { A = \"1\" }",
+        ),
+        "schedule" => (
+            value.as_array().is_some_and(tables),
+            "takes a list such as [{ cron = \"*/5 * * * *\" }]",
+        ),
+        "strict_exit" => (
+            value.is_bool() || matches!(text, Some("true" | "false")),
+            "takes true or false",
+        ),
+        _ => (value.is_array(), "takes a list of numbers, such as [1, 2]"),
+    };
+    (!fits).then_some(wants)
+}
+
+/// The lines of a queue's script, as they can be read again.
+pub(crate) fn of(scripts: &[QueueConfig], name: &str) -> Vec<(&'static str, String)> {
+    let Some(config) = scripts.iter().rev().find(|config| config.name == name) else {
+        return Vec::new();
+    };
+    let json = config.to_json();
+    let line = |key: &&'static str| {
+        let value = toml::Value::try_from(json.get(*key)?).ok()?;
+        Some((*key, value.to_string()))
+    };
+    KEYS.iter().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::from_text;
+    use super::super::{Secrets, print};
+
+    const FULL: &str = "[[queue]]\nname = 'mail'\nscript = '/srv/mail'\nnum_workers = 3\n\
+                        exec_prefix = ''\nenv_vars = { A = '1' }\ncoalesce_params = [1, 2]\n\
+                        blocking_params = [3]\nschedule = [{ cron = '*/5 * * * *', param1 = 'x' }]\n\
+                        strict_exit = true\nmessages_max = 5\n";
+
+    #[test]
+    fn scripts_are_read_and_printed() {
+        let config = from_text(FULL).expect("good");
+        let mail = &config.scripts[0];
+        assert_eq!((mail.name.as_str(), mail.num_workers), ("mail", 3));
+        assert_eq!(mail.coalesce_params, [1, 2]);
+        assert_eq!(mail.schedule[0].params[0].as_deref(), Some("x"));
+        let printed = print(&config, Secrets::Shown);
+        let again = from_text(&printed).expect("printed text reads back");
+        assert_eq!(again.scripts, config.scripts, "{printed}");
+    }
+
+    #[test]
+    fn what_a_script_cannot_be() {
+        for (text, says) in [
+            ("[[queue]]\nname='a*'\nscript='/x'", "invalid characters"),
+            ("[[queue]]\nname='a'\nnum_workers=2", "without script"),
+            (
+                "[[queue]]\nname='a'\nscript='/x'\nnum_workers=0",
+                "num_workers",
+            ),
+            (
+                "[[queue]]\nname='a'\nscript='/x'\nblocking_params=[7]",
+                "parameter",
+            ),
+            ("[[queue]]\nname='a'\nscirpt='/x'", "\"script\""),
+            ("[defaults]\nscript='/x'", "unknown key"),
+        ] {
+            let error = match from_text(text) {
+                Ok(_) => panic!("accepted: {text}"),
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a listener serves: a voice, HTTP, SQS or the control channel.
+
+use quintet_wire::{OptionSpec, Options, VOICES, Voice};
+
+use super::{control, http, sqs};
+
+/// What a listener serves.
+#[derive(Clone, Copy)]
+pub enum Served {
+    /// A voice of `quintet-wire`, on the I/O threads.
+    Voice(&'static Voice),
+    /// HTTP, in a thread of its own.
+    Http,
+    /// SQS over HTTP, in a thread of its own.
+    Sqs,
+    /// The control channel, on the I/O threads: whoever reaches it commands the server.
+    Control,
+}
+
+impl Served {
+    /// Everything that listens when nothing is said, in the order it is shown.
+    pub fn all() -> impl Iterator<Item = Served> {
+        let voices = VOICES.iter().map(Served::Voice);
+        voices.chain([Served::Http, Served::Sqs])
+    }
+
+    /// By its name in the configuration.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        let mut all = Self::all().chain([Served::Control]);
+        all.find(|served| served.name() == name)
+    }
+
+    /// Its name in the configuration and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Served::Voice(voice) => voice.name,
+            Served::Http => http::NAME,
+            Served::Sqs => sqs::NAME,
+            Served::Control => control::NAME,
+        }
+    }
+
+    /// True for the control channel.
+    pub fn is_control(self) -> bool {
+        matches!(self, Served::Control)
+    }
+
+    /// Its default port.
+    pub fn port(self) -> u16 {
+        match self {
+            Served::Voice(voice) => voice.port,
+            Served::Http => http::PORT,
+            Served::Sqs => sqs::PORT,
+            // It has no listener by default.
+            Served::Control => 0,
+        }
+    }
+
+    /// One line about it.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Served::Voice(voice) => voice.about,
+            Served::Http => http::ABOUT,
+            Served::Sqs => sqs::ABOUT,
+            Served::Control => control::ABOUT,
+        }
+    }
+
+    /// Options of its listeners.
+    pub(crate) fn options(self) -> &'static [OptionSpec] {
+        match self {
+            Served::Voice(voice) => voice.options,
+            Served::Http => http::OPTIONS,
+            Served::Sqs => sqs::OPTIONS,
+            Served::Control => &[],
+        }
+    }
+
+    /// Says whether a listener can have these options.
+    ///
+    /// # Errors
+    /// A sentence that names the option and what it takes.
+    pub(crate) fn check(self, options: &Options) -> Result<(), String> {
+        match self {
+            Served::Voice(voice) => (voice.listener)(options).map(drop),
+            Served::Http => http::Http::of(options).map(drop),
+            Served::Sqs => sqs::Sqs::of(options).map(drop),
+            Served::Control => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The options of `sqs` listeners.
+
+use std::time::Duration;
+
+use quintet_wire::{OptionSpec, Options, Value};
+
+use super::parse_duration_ms;
+use super::reach::{Reach, pairs};
+
+/// Its name in the configuration.
+pub const NAME: &str = "sqs";
+/// As ElasticMQ has it.
+pub const PORT: u16 = 9324;
+/// One line about it.
+pub const ABOUT: &str = "Amazon SQS, both protocols (JSON 1.0 and Query): AWS's SDKs as they are.";
+
+/// What its listeners take.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "account",
+        default: Value::Text("000000000000"),
+        help: "account in URLs and ARNs of queues, twelve digits; queues of other accounts are the same ones",
+    },
+    OptionSpec {
+        name: "region",
+        default: Value::Text("us-east-1"),
+        help: "region in ARNs of queues; those of other regions are the same ones",
+    },
+    OptionSpec {
+        name: "url",
+        default: Value::Text(""),
+        help: "what URLs of queues begin with, such as \"https://queues.example\"; empty: http:// (with TLS https://) and the host that was asked",
+    },
+    OptionSpec {
+        name: "users",
+        default: Value::Text(""),
+        help: "access keys that requests have to be signed with: KEYID:SECRET pairs separated by spaces; empty: any signature is taken, and none",
+    },
+    OptionSpec {
+        name: "allowed_ips",
+        default: Value::Text(""),
+        help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
+    },
+    OptionSpec {
+        name: "trusted_proxies",
+        default: Value::Text(""),
+        help: "addresses and networks that bring the connections of many clients, such as a load balancer: they may take all of max_connections; any other address but this machine's gets three quarters",
+    },
+    OptionSpec {
+        name: "hosts",
+        default: Value::Text(""),
+        help: "names this server is called by, beside addresses, localhost, names without a dot and the machine's own; \"*\": any",
+    },
+    OptionSpec {
+        name: "auto_create",
+        default: Value::Bool(false),
+        help: "queues are made by their first use, as with other voices; AWS asks for CreateQueue",
+    },
+    OptionSpec {
+        name: "limits",
+        default: Value::Text("aws"),
+        help: "\"aws\": the bounds AWS has; \"open\": delays, visibility and retention as long as one likes, waits of an hour, batches of 1000, names of 1024 characters",
+    },
+    OptionSpec {
+        name: "max_message_size",
+        default: Value::Bytes(1 << 20),
+        help: "longest message with its attributes, 1KiB to 64MiB, whatever its queue says; longer ones of other voices are passed over",
+    },
+    OptionSpec {
+        name: "max_request",
+        default: Value::Bytes(8 << 20),
+        help: "longest body of a request, 64KiB to 512MiB; 413 beyond",
+    },
+    OptionSpec {
+        name: "retry_window",
+        default: Value::Text("2m"),
+        help: "so long the answer to a send is kept for the same call of an SDK that comes again, 0 to 1h; 65,536 calls at most",
+    },
+    OptionSpec {
+        name: "purge_interval",
+        default: Value::Text("0"),
+        help: "least time between two PurgeQueue of a queue, 0 to 1h; AWS has 60s",
+    },
+    OptionSpec {
+        name: "recreate_after",
+        default: Value::Text("0"),
+        help: "so long a queue that was deleted cannot be made again, 0 to 1h; AWS has 60s",
+    },
+    OptionSpec {
+        name: "max_connections",
+        default: Value::Number(5000),
+        help: "connections of this listener at once, 1 to 100000; polls and unfinished bodies are counted apart; more wait, then 503",
+    },
+    OptionSpec {
+        name: "timeout",
+        default: Value::Text("30s"),
+        help: "in this time a request's body has to arrive, and a piece of a reply to be taken",
+    },
+];
+
+fn time(options: &Options, name: &str, most: u64) -> Result<Duration, String> {
+    let ms = parse_duration_ms(options.text(name)).map_err(|why| format!("{name} {why}"))?;
+    match ms <= most {
+        true => Ok(Duration::from_millis(ms)),
+        false => Err(format!("{name} takes {} s at most", most / 1000)),
+    }
+}
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// The options of one listener, read.
+pub struct Sqs {
+    /// Twelve digits.
+    pub account: String,
+    pub region: String,
+    pub url: String,
+    /// Ids of keys and their secrets.
+    pub users: Vec<(String, String)>,
+    pub reach: Reach,
+    pub auto_create: bool,
+    /// No bounds of AWS.
+    pub open: bool,
+    pub message_bytes_max: u64,
+    pub retry_window: Duration,
+    pub purge_interval: Duration,
+    pub recreate_after: Duration,
+    pub form_bytes_max: usize,
+    pub connections_max: usize,
+    pub timeout: Duration,
+}
+
+impl Sqs {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A sentence that names the option and what it takes.
+    pub fn of(options: &Options) -> Result<Self, String> {
+        let account = options.text("account");
+        if account.len() != 12 || !account.bytes().all(|b| b.is_ascii_digit()) {
+            return Err("account takes twelve digits".to_owned());
+        }
+        let region = options.text("region");
+        let is_region = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        if region.is_empty() || !region.bytes().all(is_region) {
+            return Err("region takes letters, digits and -".to_owned());
+        }
+        let url = options.text("url");
+        if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err("url begins with http:// or https://".to_owned());
+        }
+        Ok(Self {
+            account: account.to_owned(),
+            region: region.to_owned(),
+            url: url.to_owned(),
+            users: pairs(options.text("users"))?,
+            reach: Reach::of(options)?,
+            auto_create: options.flag("auto_create"),
+            open: match options.text("limits") {
+                "aws" => false,
+                "open" => true,
+                _ => return Err("limits takes \"aws\" or \"open\"".to_owned()),
+            },
+            message_bytes_max: options.within("max_message_size", 1 << 10, 64 << 20)?,
+            retry_window: time(options, "retry_window", HOUR_MS)?,
+            purge_interval: time(options, "purge_interval", HOUR_MS)?,
+            recreate_after: time(options, "recreate_after", HOUR_MS)?,
+            form_bytes_max: options.within("max_request", 64 << 10, 512 << 20)?,
+            connections_max: options.within("max_connections", 1, 100_000)?,
+            timeout: time(options, "timeout", u64::MAX)?.max(Duration::from_millis(1)),
+        })
+    }
+}

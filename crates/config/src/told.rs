@@ -1,0 +1,233 @@
+//! Settings in force and where each comes from, for those who operate.
+
+use quintet_door::{Setting, Source};
+use quintet_types::{QueueSettings, QueueSetup};
+
+use super::change::{FIXED, set_by};
+use super::cluster::CLUSTER;
+use super::print::{self, Secrets};
+use super::queues::QUEUE_SETTINGS;
+use super::schema::SETTINGS;
+use super::{Config, Given, scripts};
+
+/// The table of a rule for queues.
+const RULE: &str = "[[queue]]";
+
+impl Config {
+    /// All settings but users and grants, in the order of `--print-config`.
+    /// `given`: what the command line said.
+    pub fn told(&self, given: &Given) -> Vec<Setting> {
+        let (mut own, mut usual) = (self.clone(), Self::default());
+        print::hide_logins(&mut own.cluster.nats);
+        let mut all = Vec::new();
+        for (table, specs) in [("", SETTINGS), ("[cluster]", CLUSTER)] {
+            for spec in specs {
+                let value = (spec.field)(&mut own).show();
+                let differs = value != (spec.field)(&mut usual).show();
+                all.push(Setting {
+                    table: table.to_owned(),
+                    key: spec.key.to_owned(),
+                    value,
+                    source: match given.says(table, spec.key) {
+                        true => Source::CommandLine,
+                        false => file_if(differs),
+                    },
+                    help: spec.help.to_owned(),
+                    locked: false,
+                    set_by: None,
+                });
+            }
+        }
+        all.extend(self.told_of_queues());
+        let listeners = self.listen.iter().map(|listen| Setting {
+            table: format!("[[listen]] {}", listen.served.name()),
+            key: "address".to_owned(),
+            value: listen.address.to_string(),
+            source: match (listen.is_default, given.names_listeners()) {
+                (true, _) => Source::Default,
+                (false, true) => Source::CommandLine,
+                (false, false) => Source::File,
+            },
+            help: listen.served.about().to_owned(),
+            locked: false,
+            set_by: None,
+        });
+        all.extend(listeners);
+        all
+    }
+
+    /// What counts for every queue, then what each rule says else.
+    fn told_of_queues(&self) -> Vec<Setting> {
+        let usual = QueueSettings::of_server();
+        let mut settings = usual.clone();
+        self.defaults.lay_over(&mut settings);
+        let mut all = Vec::new();
+        for spec in QUEUE_SETTINGS {
+            let value = (spec.show)(&settings);
+            let differs = value != (spec.show)(&usual);
+            all.push(Setting {
+                table: "[defaults]".to_owned(),
+                key: spec.key.to_owned(),
+                value,
+                source: file_if(differs),
+                help: spec.help.to_owned(),
+                locked: spec.is_in(settings.locked),
+                set_by: None,
+            });
+        }
+        for (name, overrides) in &self.rules {
+            let mut ruled = settings.clone();
+            overrides.lay_over(&mut ruled);
+            let of_queues = QUEUE_SETTINGS.iter().filter_map(|spec| {
+                let value = (spec.show)(&ruled);
+                let differs = value != (spec.show)(&settings);
+                differs.then_some((spec.key, value, spec.help))
+            });
+            let of_scripts = scripts::of(&self.scripts, name).into_iter();
+            let of_scripts = of_scripts.map(|(key, value)| {
+                let value = print::script_value(key, value, Secrets::Hidden);
+                (key, value, "")
+            });
+            all.extend(
+                of_queues
+                    .chain(of_scripts)
+                    .map(|(key, value, help)| Setting {
+                        table: format!("{RULE} {name}"),
+                        key: key.to_owned(),
+                        value,
+                        source: Source::File,
+                        help: help.to_owned(),
+                        locked: false,
+                        set_by: None,
+                    }),
+            );
+        }
+        all
+    }
+}
+
+/// The settings of a queue in force. What a rule or `[defaults]` says as nobody saying anything
+/// would is told as the default.
+pub fn told_of_queue(setup: &QueueSetup) -> Vec<Setting> {
+    let usual = QueueSettings::of_server();
+    let told = QUEUE_SETTINGS.iter().map(|spec| {
+        let value = (spec.show)(&setup.settings);
+        let differs = value != (spec.show)(&usual);
+        let locked = spec.is_in(setup.settings.locked);
+        // Tags that say who set the others are none of the user's.
+        let own = !locked && (spec.among)(&setup.own) && (spec.key != "tags" || value != "{}");
+        Setting {
+            table: String::new(),
+            key: spec.key.to_owned(),
+            value,
+            source: match own {
+                true => Source::Queue,
+                false => file_if(differs),
+            },
+            help: spec.help.to_owned(),
+            locked: locked || FIXED.contains(&spec.key),
+            set_by: set_by(setup, spec.key).filter(|_| own),
+        }
+    });
+    told.collect()
+}
+
+fn file_if(differs: bool) -> Source {
+    match differs {
+        true => Source::File,
+        false => Source::Default,
+    }
+}
+
+impl Given {
+    /// True if the command line says where listeners listen.
+    fn names_listeners(&self) -> bool {
+        !self.listen.is_empty() || !self.port.is_empty()
+    }
+
+    /// True if the command line says this setting.
+    fn says(&self, table: &str, key: &str) -> bool {
+        match (table, key) {
+            ("", "data") => self.data.is_some(),
+            ("", "sync") => self.sync.is_some(),
+            ("[cluster]", "nats") => self.cluster.is_some(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_types::Overrides;
+
+    use super::super::load::from_text;
+    use super::*;
+
+    fn of<'a>(all: &'a [Setting], table: &str, key: &str) -> &'a Setting {
+        let mut all = all.iter();
+        let found = all.find(|setting| setting.table == table && setting.key == key);
+        found.unwrap_or_else(|| panic!("no {table} {key}"))
+    }
+
+    #[test]
+    fn a_queue_tells_what_holds_and_who_said_so() {
+        let own = Overrides {
+            messages_max: Some(0),
+            ..Overrides::default()
+        };
+        let settings = QueueSettings {
+            attempts_max: 3,
+            ..QueueSettings::of_server()
+        };
+        let all = told_of_queue(&QueueSetup {
+            settings,
+            own,
+            ..QueueSetup::default()
+        });
+        assert_eq!(all.len(), QUEUE_SETTINGS.len());
+        for (key, value, source) in [
+            ("attempts_max", "3", Source::File),
+            ("messages_max", "0", Source::Queue),
+            ("expire_to", "\"\"", Source::Default),
+            ("take_burst", "1", Source::Default),
+        ] {
+            let told = of(&all, "", key);
+            assert_eq!((told.value.as_str(), told.source), (value, source), "{key}");
+        }
+    }
+
+    #[test]
+    fn each_value_says_where_it_comes_from() {
+        let config = from_text(
+            "queues_max = 77\nsync = 'never'\n[defaults]\nmessages_max = 5\n\
+             [[queue]]\nname = 'work*'\nmessages_max = 9\nttl = '5s'\n\
+             [[queue]]\nname = 'mail'\nscript = '/m'\nenv_vars = { KEY = 'hush' }\n",
+        )
+        .expect("read");
+        let given = Given {
+            sync: Some("never".to_owned()),
+            ..Given::default()
+        };
+        let all = config.told(&given);
+        for (table, key, value, source) in [
+            ("", "queues_max", "77", Source::File),
+            ("", "sync", "\"never\"", Source::CommandLine),
+            ("", "shards", "", Source::Default),
+            ("[cluster]", "nats", "[]", Source::Default),
+            ("[defaults]", "messages_max", "5", Source::File),
+            ("[defaults]", "ttl", "", Source::Default),
+            ("[[queue]] work*", "messages_max", "9", Source::File),
+        ] {
+            let told = of(&all, table, key);
+            assert_eq!(told.source, source, "{table} {key}");
+            assert!(value.is_empty() || told.value == value, "{told:?}");
+        }
+        let ruled = all.iter().filter(|told| told.table == "[[queue]] work*");
+        assert_eq!(ruled.count(), 2, "a rule has what it says and no more");
+        let secret = of(&all, "[[queue]] mail", "env_vars");
+        assert!(
+            secret.value.contains("KEY") && !secret.value.contains("hush"),
+            "{secret:?}"
+        );
+    }
+}

@@ -1,0 +1,371 @@
+//! What is wrong with a configuration file, and on which line.
+
+use std::fmt;
+
+use anyhow::{Error, anyhow};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Something that cannot be as the file has it.
+#[derive(Debug)]
+pub struct Wrong {
+    /// Which of the tables of this name, from 0; of those written with two brackets.
+    row: Option<usize>,
+    /// The key within the table.
+    key: Option<String>,
+    /// A sentence; of a table it says which.
+    why: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(why: String) -> Self {
+        let (row, key) = (None, None);
+        Self { row, key, why }
+    }
+}
+
+impl Wrong {
+    /// About this key of its table.
+    pub(crate) fn of_key(key: &str, why: String) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            ..Self::from(why)
+        }
+    }
+
+    /// About the value of this key, which the sentence shows unless it is a secret.
+    pub(crate) fn of_value(key: &str, value: &toml::Value, why: &str) -> Self {
+        let given = shown(value);
+        let text = value.as_str().map(|text| format!("\"{text}\""));
+        let shows =
+            why.ends_with(&format!("not {value}")) || text.is_some_and(|text| why.contains(&text));
+        let secret = SECRETS.contains(&key) || given.contains('@');
+        let why = match shows || secret {
+            true => format!("{key} {why}"),
+            false => format!("{key} {why}; not {given}"),
+        };
+        Self::of_key(key, why)
+    }
+
+    /// About something in the table that is called so.
+    pub(crate) fn within(self, place: &str) -> Self {
+        Self {
+            why: format!("in {place}: {}", self.why),
+            ..self
+        }
+    }
+
+    /// About this one of several tables.
+    pub(crate) fn of_row(self, row: usize) -> Self {
+        Self {
+            row: Some(row),
+            ..self
+        }
+    }
+
+    /// With the line of the file, where `name` is the setting or table.
+    pub(crate) fn on_line(self, file: &str, name: &str) -> Error {
+        match self.line(file, name) {
+            Some(line) => anyhow!("line {line}: {}", self.why),
+            None => anyhow!(self.why),
+        }
+    }
+
+    fn line(&self, file: &str, name: &str) -> Option<usize> {
+        let root = DeTable::parse(file).ok()?;
+        let (mut at, value) = entry(root.get_ref(), name)?;
+        let mut table = value;
+        if let (Some(row), DeValue::Array(rows)) = (self.row, value.get_ref()) {
+            table = rows.get(row)?;
+            at = table.span().start;
+        }
+        if let (Some(key), DeValue::Table(table)) = (&self.key, table.get_ref())
+            && let Some((key_at, _)) = entry(table, key)
+        {
+            at = key_at;
+        }
+        Some(1 + file.get(..at)?.matches('\n').count())
+    }
+}
+
+/// The lines of a table's rows, for mistakes that are found later.
+#[derive(Clone, Default)]
+pub(crate) struct Lines {
+    row: usize,
+    keys: Vec<(String, usize)>,
+}
+
+impl Lines {
+    /// Where an error in this key is; empty where the row is in no file.
+    pub(super) fn place(&self, key: &str) -> String {
+        let of_key = self.keys.iter().find(|(name, _)| name == key);
+        match of_key.map_or(self.row, |(_, line)| *line) {
+            0 => String::new(),
+            line => format!("line {line}: "),
+        }
+    }
+
+    /// Of all tables of a name, in their order.
+    pub(super) fn of_all(file: &str, name: &str) -> Vec<Self> {
+        let root = DeTable::parse(file).ok();
+        let found = root.as_ref().and_then(|root| entry(root.get_ref(), name));
+        let Some(DeValue::Array(rows)) = found.map(|(_, value)| value.get_ref()) else {
+            return Vec::new();
+        };
+        let line = |at: usize| 1 + file.get(..at).unwrap_or_default().matches('\n').count();
+        let row = |row: &Spanned<DeValue<'_>>| {
+            let keys = row.get_ref().as_table().into_iter().flatten();
+            Self {
+                row: line(row.span().start),
+                keys: keys
+                    .map(|(key, _)| (key.get_ref().to_string(), line(key.span().start)))
+                    .collect(),
+            }
+        };
+        rows.iter().map(row).collect()
+    }
+}
+
+/// Their values stay out of errors and logs, as do addresses with a password.
+const SECRETS: &[&str] = &["password", "tokens"];
+
+/// Characters of a value that an error shows.
+const SHOWN: usize = 100;
+
+/// A value as the file writes it, its beginning if it is long.
+fn shown(value: &toml::Value) -> String {
+    let text = value.to_string();
+    let mut begin: String = text.chars().take(SHOWN).collect();
+    if begin.len() < text.len() {
+        begin.push_str("...");
+    }
+    begin.replace(char::is_control, " ")
+}
+
+type Entry<'a, 'i> = (usize, &'a Spanned<DeValue<'i>>);
+
+/// Where a key begins, and its value.
+fn entry<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<Entry<'a, 'i>> {
+    let found = table.iter().find(|(key, _)| key.get_ref() == name);
+    found.map(|(key, value)| (key.span().start, value))
+}
+
+/// What other systems call a setting, and what it is called here.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("max_attempts", "attempts_max"),
+    ("max_retries", "retry_max"),
+    ("max_receive_count", "attempts_max"),
+    ("retries", "retry_max"),
+    ("backoff", "retry_delay"),
+    ("max_backoff", "retry_delay_max"),
+    ("workers", "num_workers"),
+    ("concurrency", "num_workers"),
+    ("timeout", "default_ttr"),
+    ("visibility_timeout", "default_ttr"),
+    ("ttr", "default_ttr"),
+    ("dead_letter_queue", "dead_letter"),
+    ("dlq", "dead_letter"),
+    ("expires", "ttl"),
+    ("dead_ttl", "buried_ttl"),
+    ("bury_ttl", "buried_ttl"),
+    ("expiration", "ttl"),
+    ("max_length", "messages_max"),
+    ("max_messages", "messages_max"),
+    ("max_items", "messages_max"),
+    ("max_size", "bytes_max"),
+    ("max_bytes", "bytes_max"),
+    ("max_connections", "connections_max"),
+    ("data_dir", "data"),
+    ("fsync", "sync"),
+    ("bind", "listen"),
+    ("port", "listen"),
+];
+
+/// So many are named to whoever knows none of them.
+const FEW: usize = 16;
+
+/// "unknown key", with the one that is called so elsewhere, or the nearest known one, or the
+/// version: a file that a newer one reads may have keys that nobody knows here.
+pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let meant = SYNONYMS
+        .iter()
+        .find(|(other, here)| *other == word && known.contains(here));
+    if let Some((_, here)) = meant {
+        return format!("unknown {what} \"{word}\"; did you mean \"{here}\"?");
+    }
+    let all = match known.len() {
+        ..=FEW => format!("known are {}", known.join(", ")),
+        _ => "see quintet serve --print-config".to_owned(),
+    };
+    let nearest = known
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((distance, candidate)) if distance <= 2.max(word.len() / 3) => {
+            format!("unknown {what} \"{word}\"; did you mean \"{candidate}\"?")
+        }
+        _ => format!(
+            "unknown {what} \"{word}\" for this version, {}; {all}",
+            env!("CARGO_PKG_VERSION")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::from_text;
+
+    #[test]
+    fn what_is_wrong_has_its_line_and_what_is_unknown_the_version() {
+        let version = env!("CARGO_PKG_VERSION");
+        let of_newer = format!("for this version, {version}");
+        for (text, starts, says) in [
+            ("\n\nquorum_writes = 3", "line 3: unknown key", &*of_newer),
+            ("sync = 'never'\nshards = 65", "line 2: shards", "1 to 64"),
+            (
+                "[defaults]\n# so\nhologram = 1",
+                "line 3: in [defaults]: unknown key \"hologram\"",
+                &of_newer,
+            ),
+            (
+                "[[queue]]\nname = 'a'\n\n[[queue]]\nname = 'b'\npriority_lanes = 4",
+                "line 6: in [[queue]] b: unknown key",
+                &of_newer,
+            ),
+            (
+                "[[queue]]\nname = 'a'\n\n[[queue]]\nttl = '1s'",
+                "line 4: a [[queue]] needs name",
+                "pattern",
+            ),
+            (
+                "[[listen]]\nvoice = 'memcache'\n[[listen]]\nvoice = 'telepathy'",
+                "line 4: in [[listen]]: unknown voice",
+                &of_newer,
+            ),
+            (
+                "[[listen]]\nvoice = 'http'\naura = true",
+                "line 3: in [[listen]] http: unknown key",
+                "version",
+            ),
+            (
+                "[[user]]\nname = 'a'\n[[user]]\nname = 'b'\nfingerprint = 'x'",
+                "line 5: in [[user]]: unknown key",
+                "known are name, ",
+            ),
+            (
+                "[cluster]\nnats = ['nats://a']\nparliament = 3",
+                "line 3: in [cluster]: unknown key",
+                &of_newer,
+            ),
+            ("a = 1\nb = ", "TOML parse error at line 2", "column 5"),
+        ] {
+            let error = match from_text(text) {
+                Ok(_) => panic!("accepted: {text}"),
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(
+                error.starts_with(starts) && error.contains(says),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    /// Every setting, once with a value of a wrong type and once with a wrong text.
+    #[test]
+    fn each_wrong_value_is_shown_with_its_line_its_name_and_what_is_taken() {
+        use super::super::schema::SETTINGS;
+        use super::super::{cluster::CLUSTER, cron::CRON, limits::LIMIT, queues::QUEUE_SETTINGS};
+        use super::super::{scripts, trust};
+        let mut keys: Vec<(&str, &str)> = Vec::new();
+        keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
+        keys.extend(CLUSTER.iter().map(|spec| ("[cluster]", spec.key)));
+        let queue = "[[queue]]\nname = 'q'\nscript = '/x'";
+        keys.extend(QUEUE_SETTINGS.iter().map(|spec| (queue, spec.key)));
+        let of_scripts = scripts::KEYS.iter().filter(|key| **key != "script");
+        keys.extend(of_scripts.map(|key| (queue, *key)));
+        keys.push(("[[queue]]\nname = 'q'", "script"));
+        keys.extend(trust::USER.iter().map(|spec| ("[[user]]", spec.key)));
+        keys.extend(trust::GRANT.iter().map(|spec| ("[[grant]]", spec.key)));
+        keys.extend(CRON.iter().map(|spec| ("[[cron]]", spec.key)));
+        keys.extend(LIMIT.iter().map(|spec| ("[[limit]]", spec.key)));
+        for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
+            keys.push(("[[listen]]\nvoice = 'memcache'", key));
+        }
+        assert!(keys.len() > 100, "{}", keys.len());
+        for (table, key) in keys {
+            let secret = table == "[[user]]" && ["password", "tokens"].contains(&key);
+            let line = 1 + table.lines().count().max(1);
+            let mut refused = 0;
+            for value in ["-7.5", "\"no such, value\""] {
+                let error = match from_text(&format!("{table}\n{key} = {value}")) {
+                    Ok(_) => continue,
+                    Err(error) => format!("{error:#}"),
+                };
+                refused += 1;
+                let shows = error.contains(value);
+                assert!(
+                    error.starts_with(&format!("line {line}: "))
+                        && error.contains(&format!("{key} "))
+                        && shows != secret,
+                    "{table} {key} = {value}: {error}"
+                );
+            }
+            assert!(refused > 0, "{table} {key}");
+        }
+    }
+
+    #[test]
+    fn what_is_found_behind_the_reading_has_its_line_too() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("quintet.toml");
+        let cron = "[[cron]]\nname = 'a'\nschedule = '0 3 * * *'\nqueue = 'w'\n";
+        for (text, says) in [
+            (
+                format!("\n{cron}ttl = '1 fortnight'"),
+                "line 6: in [[cron]] a: ttl \"1 fortnight\"",
+            ),
+            (
+                format!("{cron}rank = 4294967296"),
+                "line 5: in [[cron]] a: rank takes a whole number, 0 to 4294967295; not 4294967296",
+            ),
+            (
+                format!("{cron}missed = 'all'"),
+                "line 5: in [[cron]] a: missed takes \"skip\" or \"once\"; not \"all\"",
+            ),
+            (
+                format!("{cron}zone = 'Mars'"),
+                "line 5: in [[cron]] a: zone takes a name such as \"Europe/Berlin\"; not \"Mars\"",
+            ),
+            (
+                "\n[[limit]]\naddress = '*'\nbytes_in_flight_max = '1KiB'".to_owned(),
+                "line 2: [[limit]] bytes_in_flight_max takes 0 or 1MiB and more; not 1KiB",
+            ),
+            (
+                "[cluster]\nnats = 'nats://a:hush@b'".to_owned(),
+                "line 2: in [cluster]: nats takes a list",
+            ),
+        ] {
+            std::fs::write(&path, &text).expect("written");
+            let given = super::super::Given {
+                config: Some(path.clone()),
+                ..Default::default()
+            };
+            let error = match super::super::load(&given) {
+                Ok(_) => panic!("accepted: {text}"),
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(
+                error.contains(says) && !error.contains("hush"),
+                "{text}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! The question before an act on many messages, or one that loses something: how
+//! many it would touch. Asking fixes the set: those put before now.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_types::{Filter, ListState, MessageId, Ms, Name, Principal, Sweep, SweepAct, Verb};
+
+use super::frame::Frame;
+use super::listing::{self, Which};
+use super::names::Named;
+use super::{Asked, queue_of, words};
+use quintet_api::{Path, Problem};
+use quintet_http::{Form, reply};
+
+/// Questions that wait for an answer; the oldest go when there are more.
+const QUESTIONS_MAX: usize = 1024;
+/// How long one may wait, ms.
+const WAITS_MS: u64 = 10 * 60_000;
+/// Messages of a selection at most.
+pub(super) const IDS_MAX: usize = 500;
+/// From so many messages on that would be lost the name is typed.
+const NAME_TYPED: u64 = 1000;
+/// Slices counted for a question at most.
+const SLICES: u32 = 256;
+/// Dead letters whose origins are told.
+const ORIGINS: u32 = 2000;
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Act {
+    /// All but what is reserved.
+    Purge,
+    /// Those chosen.
+    Delete,
+    Move,
+    Retry,
+    Redrive,
+    /// The queue.
+    Drop,
+}
+
+impl Act {
+    fn of(word: &str) -> Option<Self> {
+        Some(match word {
+            "purge" => Self::Purge,
+            "delete" => Self::Delete,
+            "move" => Self::Move,
+            "retry" => Self::Retry,
+            "redrive" => Self::Redrive,
+            "drop" => Self::Drop,
+            _ => return None,
+        })
+    }
+
+    /// The right it needs; `some`: messages by their ids.
+    fn verb(self, some: bool) -> Verb {
+        match self {
+            Self::Delete if some => Verb::Delete,
+            Self::Purge | Self::Delete => Verb::Flush,
+            Self::Move | Self::Redrive => Verb::Move,
+            Self::Retry => Verb::Kick,
+            Self::Drop => Verb::Drop,
+        }
+    }
+
+    /// True if what it takes cannot be brought back.
+    fn loses(self) -> bool {
+        matches!(self, Self::Purge | Self::Delete | Self::Drop)
+    }
+
+    fn verb_words(self) -> &'static str {
+        match self {
+            Self::Purge | Self::Delete => "Delete",
+            Self::Move => "Move",
+            Self::Retry => "Retry",
+            Self::Redrive => "Redrive",
+            Self::Drop => "Delete the queue and",
+        }
+    }
+
+    /// What was done, behind `3 messages`.
+    pub(super) fn done(self) -> &'static str {
+        match self {
+            Self::Purge | Self::Delete | Self::Drop => "deleted",
+            Self::Move => "moved",
+            Self::Retry => "ready again",
+            Self::Redrive => "sent back",
+        }
+    }
+
+    /// Its word in addresses.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Purge => "purge",
+            Self::Delete => "delete",
+            Self::Move => "move",
+            Self::Retry => "retry",
+            Self::Redrive => "redrive",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// A question: what would be done, and to which messages.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) who: Option<Principal>,
+    pub(super) act: Act,
+    pub(super) queue: Name,
+    pub(super) states: Vec<ListState>,
+    pub(super) filter: Filter,
+    /// These alone; empty: all that fit.
+    pub(super) ids: Vec<MessageId>,
+    pub(super) asked: Ms,
+    pub(super) counted: u64,
+    /// The name has to be typed.
+    pub(super) typed: bool,
+}
+
+impl Question {
+    /// What is asked about, for a look at this moment: a filter's ages are those
+    /// of the look, and what was put after the question is not part of it.
+    pub(super) fn filter_at(&self, now: Ms) -> Filter {
+        Filter {
+            older_ms: self.filter.older_ms.saturating_add(now.since(self.asked)),
+            ..self.filter.clone()
+        }
+    }
+}
+
+/// Questions that wait for an answer, each to be answered once.
+#[derive(Default)]
+pub(super) struct Questions {
+    random: RandomState,
+    waiting: Mutex<(u64, VecDeque<(String, Question)>)>,
+}
+
+impl Questions {
+    /// Keeps a question; answers its token.
+    pub(super) fn keep(&self, question: Question) -> String {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.0 += 1;
+        let token = format!(
+            "{:016x}{:016x}",
+            self.random.hash_one(waiting.0),
+            RandomState::new().hash_one(waiting.0)
+        );
+        if waiting.1.len() >= QUESTIONS_MAX {
+            waiting.1.pop_front();
+        }
+        waiting.1.push_back((token.clone(), question));
+        token
+    }
+
+    /// The question of this token, once, for whoever asked it, if it is not too
+    /// old.
+    pub(super) fn take(&self, token: &str, who: Option<Principal>, now: Ms) -> Option<Question> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting
+            .1
+            .retain(|(_, question)| now.since(question.asked) <= WAITS_MS);
+        let mut all = waiting.1.iter();
+        let at = all.position(|(known, question)| known == token && question.who == who)?;
+        waiting.1.remove(at).map(|(_, question)| question)
+    }
+}
+
+/// Who asks, as questions remember it.
+pub(super) fn who(asked: &Asked) -> Option<Principal> {
+    asked
+        .visitor
+        .known
+        .as_ref()
+        .map(|(principal, _)| *principal)
+}
+
+struct StateRow {
+    word: &'static str,
+    says: String,
+}
+
+struct Origin {
+    name: Option<Named>,
+    count: String,
+}
+
+#[derive(Template)]
+#[template(path = "ask.html")]
+struct Page {
+    frame: Frame,
+    queue: Named,
+    heading: String,
+    says: String,
+    word: &'static str,
+    loses: bool,
+    rows: Vec<StateRow>,
+    origins: Vec<Origin>,
+    button: String,
+    token: String,
+    typed: bool,
+    moves: bool,
+    may_pause: bool,
+    may_move: bool,
+    command: Option<String>,
+    nothing: bool,
+}
+
+/// `/queues/NAME/ask/ACT`.
+pub(super) async fn page(
+    asked: Asked,
+    Path((part, word)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let queue = queue_of(&part)?;
+    let act = Act::of(&word).ok_or_else(Problem::no_such_page)?;
+    let form = asked.query()?;
+    let ids = ids(&form)?;
+    if !asked.visitor.may_to(act.verb(!ids.is_empty()), &queue) {
+        return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
+    }
+    if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
+        let note = "Nothing was selected.".to_owned();
+        return Ok(asked.console.app.redirect(&format!("queues/{part}"), note));
+    }
+    let which = Which::of(&form)?;
+    let mut filter = match act {
+        Act::Purge | Act::Drop => Filter::default(),
+        Act::Delete | Act::Move | Act::Retry | Act::Redrive => which.filter(),
+    };
+    filter.dead = act == Act::Redrive;
+    let question = Question {
+        who: who(&asked),
+        act,
+        states: states(act, &form, which.state, !ids.is_empty())?,
+        filter,
+        ids,
+        asked: asked.console.api.door().now(),
+        counted: 0,
+        typed: false,
+        queue,
+    };
+    show(&asked, question, &which).await
+}
+
+/// In which states what is asked about is.
+///
+/// # Errors
+/// It is nothing that can be asked of this state; `some`: of messages by their ids.
+fn states(act: Act, form: &Form, given: ListState, some: bool) -> Result<Vec<ListState>, Problem> {
+    use ListState::{Archived, Buried, Delayed, Prepared, Ready, Reserved};
+    let kicks = |state| match state {
+        Buried | Delayed => Ok(vec![state]),
+        Ready | Reserved | Prepared | Archived => Err(Problem::field(
+            "state",
+            "only buried and delayed messages are retried",
+        )),
+    };
+    match act {
+        Act::Purge | Act::Drop => Ok(vec![Ready, Delayed, Buried, Prepared, Archived]),
+        Act::Retry if form.says("state") => kicks(given),
+        Act::Retry => Ok(vec![Buried]),
+        Act::Delete if given == Reserved && some => Ok(vec![Reserved]),
+        Act::Delete | Act::Move | Act::Redrive if given == Reserved => Err(Problem::field(
+            "state",
+            "a reserved message is its taker's: put it back first",
+        )),
+        Act::Move | Act::Redrive if given == Prepared => Err(Problem::field(
+            "state",
+            "a prepared message is not in the queue yet",
+        )),
+        Act::Delete | Act::Move | Act::Redrive => Ok(vec![given]),
+    }
+}
+
+fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
+    if form.get("scope") == Some("all") {
+        return Ok(Vec::new());
+    }
+    let ids: Option<Vec<MessageId>> = form
+        .all("id")
+        .map(|id| id.parse().ok().filter(|id| *id > 0).map(MessageId))
+        .collect();
+    let ids = ids.ok_or_else(|| Problem::field("id", "an id is a number from 1 on"))?;
+    match ids.len() <= IDS_MAX {
+        true => Ok(ids),
+        false => Err(Problem::field("id", format!("{IDS_MAX} messages at most"))),
+    }
+}
+
+/// The holder of a message that is asked about.
+async fn worked_on(asked: &Asked, question: &Question) -> Option<StateRow> {
+    let (api, id) = (&asked.console.api, question.ids.first()?);
+    let (message, queue) = asked.message(&id.0.to_string()).await.ok()?;
+    let (holder, _) = api.held_by(&asked.visitor, &message, &queue).await?;
+    Some(StateRow {
+        word: "reserved",
+        says: format!("by {}, who finds it gone", holder.text),
+    })
+}
+
+async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Response, Problem> {
+    let (act, queue) = (question.act, question.queue.clone());
+    let stats = asked.stats(&queue).await?;
+    let mut rows = Vec::new();
+    let mut more = false;
+    if !question.ids.is_empty() {
+        question.counted = question.ids.len() as u64;
+        rows.extend(worked_on(asked, &question).await);
+    } else {
+        for state in question.states.clone() {
+            let (number, all) = count(asked, &question, state).await?;
+            question.counted += number;
+            more |= !all;
+            if number > 0 || question.states.len() == 1 {
+                let least = if all { "" } else { "at least " };
+                rows.push(StateRow {
+                    word: listing::word(state),
+                    says: format!("{least}{} {}", words::count(number), will(act, number)),
+                });
+            }
+        }
+        if stats.gauges.reserved > 0 && act.loses() {
+            let stay = match act == Act::Drop {
+                true => "go when their takers give them back",
+                false => "stay: their takers finish them, or they come back",
+            };
+            rows.push(StateRow {
+                word: "reserved",
+                says: format!("{} {stay}", words::count(stats.gauges.reserved)),
+            });
+        }
+    }
+    let origins = match act == Act::Redrive && question.ids.is_empty() {
+        true => origins(asked, &question).await?,
+        false => Vec::new(),
+    };
+    question.typed = act == Act::Drop || (act.loses() && question.counted > NAME_TYPED);
+    let name = Named::new(&queue);
+    let messages = words::of(question.counted, "message", "messages");
+    let least = if more { "at least " } else { "" };
+    let may = |verb| asked.visitor.may_to(verb, &queue);
+    let page = Page {
+        frame: asked
+            .frame
+            .of(format!("{} {}", act.word(), name.plain), "queues"),
+        heading: match act {
+            Act::Purge => format!("Purge {}?", name.plain),
+            Act::Drop => format!("Delete the queue {}?", name.plain),
+            Act::Delete | Act::Move | Act::Retry | Act::Redrive => {
+                format!("{} {least}{messages}?", act.verb_words())
+            }
+        },
+        says: [says(act), which.in_words()].join(" ").trim().to_owned(),
+        word: act.word(),
+        loses: act.loses(),
+        rows,
+        origins,
+        button: format!("{} {least}{messages}", act.verb_words()),
+        typed: question.typed,
+        moves: act == Act::Move,
+        may_pause: act.loses() && may(Verb::Pause) && !stats.paused,
+        may_move: act.loses() && act != Act::Delete && may(Verb::Move),
+        command: command(&question),
+        nothing: question.counted == 0 && act != Act::Drop,
+        queue: name,
+        token: asked.console.questions.keep(question),
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+fn says(act: Act) -> String {
+    match act {
+        Act::Move => "They go to the end of another queue and are ready there.",
+        Act::Retry => "They are ready again, at their places.",
+        Act::Redrive => "Each goes back to the queue it came from.",
+        Act::Purge | Act::Delete => "They cannot be brought back.",
+        Act::Drop => "The queue and all in it cannot be brought back.",
+    }
+    .to_owned()
+}
+
+fn will(act: Act, number: u64) -> String {
+    let is = if number == 1 { "is" } else { "are" };
+    match act == Act::Retry {
+        true => format!("{is} made ready"),
+        false => format!("{is} {}", act.done()),
+    }
+}
+
+/// The same from a shell, where one command does it.
+fn command(question: &Question) -> Option<String> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
+    let name = question.queue.to_string();
+    let name = match name.bytes().all(plain) && !name.starts_with('-') {
+        true => name,
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    };
+    let all = question.ids.is_empty()
+        && question.filter
+            == Filter {
+                dead: question.filter.dead,
+                ..Filter::default()
+            };
+    match question.act {
+        Act::Redrive if all => Some(format!("quintet redrive {name}")),
+        Act::Drop => Some(format!("quintet delete-queue {name}")),
+        Act::Purge | Act::Delete | Act::Move | Act::Retry | Act::Redrive => None,
+    }
+}
+
+/// How many fit, and whether all were looked at.
+pub(crate) async fn count(
+    asked: &Asked,
+    question: &Question,
+    state: ListState,
+) -> Result<(u64, bool), Problem> {
+    let mut sweep = Sweep {
+        queue: question.queue.clone(),
+        state,
+        filter: question.filter_at(asked.console.api.door().now()),
+        act: SweepAct::Count,
+        after: None,
+        max: u32::MAX,
+    };
+    let mut number = 0;
+    for _ in 0..SLICES {
+        let swept = asked.sweep(&sweep).await?;
+        number += swept.matched;
+        sweep.after = swept.next;
+        if swept.next.is_none() {
+            return Ok((number, true));
+        }
+    }
+    Ok((number, false))
+}
+
+/// Where the first dead letters came from.
+async fn origins(asked: &Asked, question: &Question) -> Result<Vec<Origin>, Problem> {
+    let mut sweep = Sweep {
+        queue: question.queue.clone(),
+        state: question.states[0],
+        filter: question.filter.clone(),
+        act: SweepAct::Show,
+        after: None,
+        max: ORIGINS,
+    };
+    let mut found: std::collections::BTreeMap<Option<Name>, u64> = Default::default();
+    let mut seen = 0;
+    for _ in 0..SLICES {
+        let swept = asked.sweep(&sweep).await?;
+        for message in &swept.messages {
+            *found.entry(message.came_from()).or_default() += 1;
+            seen += 1;
+        }
+        sweep.after = swept.next;
+        sweep.max = ORIGINS.saturating_sub(seen);
+        if swept.next.is_none() || sweep.max == 0 {
+            break;
+        }
+    }
+    let origin = |(name, number): (Option<Name>, u64)| Origin {
+        name: name.as_ref().map(Named::new),
+        count: words::count(number),
+    };
+    Ok(found.into_iter().map(origin).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(asked: u64, who: Option<Principal>) -> Question {
+        Question {
+            who,
+            act: Act::Purge,
+            queue: Name::from("q"),
+            states: vec![ListState::Ready],
+            filter: Filter::default(),
+            ids: Vec::new(),
+            asked: Ms(asked),
+            counted: 1,
+            typed: false,
+        }
+    }
+
+    #[test]
+    fn what_was_put_after_the_question_is_never_a_part_of_it() {
+        let mut question = question(1000, None);
+        assert_eq!(question.filter_at(Ms(1000)).older_ms, 0);
+        assert_eq!(question.filter_at(Ms(1300)).older_ms, 300);
+        question.filter.older_ms = 50;
+        assert_eq!(question.filter_at(Ms(1300)).older_ms, 350);
+        assert_eq!(question.filter_at(Ms(61_300)).older_ms, 60_350);
+    }
+
+    #[test]
+    fn a_question_is_answered_once_by_whoever_asked_it_and_in_time() {
+        let questions = Questions::default();
+        let token = questions.keep(question(0, Some(Principal(7))));
+        let taken = |who, now| questions.take(&token, who, Ms(now)).is_some();
+        assert!(!taken(None, 1) && !taken(Some(Principal(8)), 1));
+        assert!(questions.take("", Some(Principal(7)), Ms(1)).is_none());
+        assert!(taken(Some(Principal(7)), WAITS_MS));
+        assert!(!taken(Some(Principal(7)), WAITS_MS));
+        let token = questions.keep(question(0, None));
+        assert!(questions.take(&token, None, Ms(WAITS_MS + 1)).is_none());
+        let first = questions.keep(question(0, None));
+        for _ in 0..QUESTIONS_MAX {
+            questions.keep(question(0, None));
+        }
+        assert!(questions.take(&first, None, Ms(0)).is_none());
+    }
+}

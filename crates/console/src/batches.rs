@@ -1,0 +1,422 @@
+//! Batches: messages that are counted together, how far they are, and what is put
+//! when all have run and when all have succeeded.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_types::{
+    Batch, BatchAsk, BatchId, Callback, Command, Event, Ms, Outcome, Role, Said, Tie,
+};
+
+use super::frame::Frame;
+use super::names::{self, Named, Piece};
+use super::overview::Figure;
+use super::{Asked, words};
+use quintet_api::{Path, Problem, batches_after, list_batches};
+use quintet_http::reply;
+
+/// Rows of a page, and batches asked for at once: each may have 64 KiB of callbacks.
+const ROWS: u32 = 50;
+/// So often a page asks.
+const SLICES: usize = 40;
+
+/// Which batches: words of the address, and of the page.
+const ONLY: [(&str, &str); 4] = [
+    ("", "All"),
+    ("open", "Open"),
+    ("committed", "Committed"),
+    ("done", "Done"),
+];
+
+/// What a batch is: the word for it, which is one of [`ONLY`].
+fn state(batch: &Batch) -> &'static str {
+    match (batch.progress.open, batch.progress.success) {
+        (true, _) => "open",
+        (false, Said::No) => "committed",
+        (false, Said::Put | Said::Done) => "done",
+    }
+}
+
+/// The class of its tag.
+fn tag(state: &str) -> &'static str {
+    match state {
+        "done" => "good",
+        _ => "",
+    }
+}
+
+/// Where one of its callbacks stands.
+fn stands(batch: &Batch, event: Event) -> &'static str {
+    let (said, callback) = match event {
+        Event::Complete => (batch.progress.complete, &batch.made.complete),
+        Event::Success => (batch.progress.success, &batch.made.success),
+    };
+    match (said, callback, batch.progress.next() == Some(event)) {
+        (Said::No, Some(_), true) => "finds no room",
+        (Said::No, ..) => "not yet",
+        (Said::Put, ..) => "put",
+        (Said::Done, Some(_), _) => "finished",
+        (Said::Done, None, _) => "yes",
+    }
+}
+
+struct Row {
+    id: String,
+    description: Vec<Piece>,
+    parent: Option<String>,
+    state: &'static str,
+    tag: &'static str,
+    total: Figure,
+    pending: Figure,
+    failed: Figure,
+    complete: &'static str,
+    success: &'static str,
+    age: String,
+}
+
+impl Row {
+    fn new(batch: &Batch, now: Ms) -> Self {
+        let progress = &batch.progress;
+        Self {
+            id: batch.id.to_string(),
+            description: names::first_line(&batch.made.description),
+            parent: batch.made.parent.map(|parent| parent.to_string()),
+            state: state(batch),
+            tag: tag(state(batch)),
+            total: Figure::new(progress.total),
+            pending: Figure::new(progress.pending),
+            failed: Figure::new(progress.failed),
+            complete: stands(batch, Event::Complete),
+            success: stands(batch, Event::Success),
+            age: words::duration(now.since(batch.created)),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "batches.html")]
+struct Batches {
+    frame: Frame,
+    has: String,
+    only: &'static str,
+    filtered: bool,
+    /// Words of the address, of the page, and whether it is the one.
+    choices: Vec<(&'static str, &'static str, bool)>,
+    rows: Vec<Row>,
+    looked: String,
+    /// The query of the first page, if this is another.
+    first: Option<String>,
+    /// The query of what comes after.
+    next: Option<String>,
+}
+
+/// `/batches`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    let form = asked.query()?;
+    let has = form.get("has").unwrap_or_default().trim().to_owned();
+    let given = form.get("only").unwrap_or_default();
+    let only = ONLY.iter().position(|(word, _)| *word == given);
+    let only = only.unwrap_or(0);
+    let fits = |batch: &Batch| {
+        (only == 0 || state(batch) == ONLY[only].0)
+            && (has.is_empty()
+                || batch.id.to_string() == has
+                || String::from_utf8_lossy(&batch.made.description).contains(&has))
+    };
+    let after = form.get("after");
+    let ask = list_batches(after, ROWS);
+    let mut ask = ask.ok_or_else(|| Problem::field("after", "what the page before told"))?;
+    let now = asked.console.api.door().now();
+    let (mut rows, mut looked) = (Vec::new(), 0);
+    let mut next = None;
+    for _ in 0..SLICES {
+        let Outcome::Batches(found, more) = asked.ask(Command::Batch(ask)).await? else {
+            return Err(Problem::unexpected());
+        };
+        looked += found.len() as u64;
+        rows.extend(
+            found
+                .iter()
+                .filter(|batch| fits(batch))
+                .map(|batch| Row::new(batch, now)),
+        );
+        next = more;
+        let left = ROWS.saturating_sub(u32::try_from(rows.len()).unwrap_or(ROWS));
+        match next {
+            Some((shard, after)) if left > 0 => {
+                // No more than there is room for, so that the next page begins behind it.
+                ask = BatchAsk::List {
+                    shard,
+                    after,
+                    max: left,
+                };
+            }
+            _ => break,
+        }
+    }
+    let query = |place: Option<&str>| {
+        let mut pairs = form_urlencoded::Serializer::new(String::new());
+        let all = [
+            ("only", ONLY[only].0),
+            ("has", &has),
+            ("after", place.unwrap_or_default()),
+        ];
+        for (name, value) in all.iter().filter(|(_, value)| !value.is_empty()) {
+            pairs.append_pair(name, value);
+        }
+        pairs.finish()
+    };
+    let page = Batches {
+        frame: asked.frame.of("Batches", "batches").live(""),
+        choices: ONLY
+            .iter()
+            .enumerate()
+            .map(|(at, (word, text))| (*word, *text, at == only))
+            .collect(),
+        filtered: only > 0 || !has.is_empty(),
+        rows,
+        looked: words::count(looked),
+        first: after.is_some().then(|| query(None)),
+        next: next.map(|next| query(Some(&batches_after(next)))),
+        only: ONLY[only].0,
+        has,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// What is put when something has happened to a batch.
+struct Call {
+    /// What has to happen.
+    when: &'static str,
+    queue: Named,
+    about: String,
+    stands: &'static str,
+}
+
+impl Call {
+    fn new(batch: &Batch, event: Event, callback: &Callback) -> Self {
+        let mut about = words::bytes(callback.body.len() as u64);
+        if let Some(name) = &callback.name {
+            about += &format!(", named {}", names::plain(name));
+        }
+        Self {
+            when: match event {
+                Event::Complete => "When all have run",
+                Event::Success => "When all have succeeded",
+            },
+            queue: Named::new(&callback.queue),
+            about,
+            stands: stands(batch, event),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "batch.html")]
+struct Shown {
+    frame: Frame,
+    id: String,
+    description: Vec<Piece>,
+    state: &'static str,
+    tag: &'static str,
+    open: bool,
+    /// It may be opened again.
+    reopens: bool,
+    figures: Vec<(&'static str, String)>,
+    /// Succeeded, of all there ever were.
+    done: u64,
+    total: u64,
+    parent: Option<String>,
+    children: Option<String>,
+    age: String,
+    made: String,
+    gone_in: String,
+    gone: String,
+    calls: Vec<Call>,
+}
+
+/// A batch, if the visitor may see it.
+async fn batch(asked: &Asked, ask: BatchAsk) -> Result<Batch, Problem> {
+    let Outcome::Batch(batch) = asked.ask(Command::Batch(ask)).await? else {
+        return Err(Problem::unexpected());
+    };
+    Ok(*batch)
+}
+
+fn id_of(part: &str) -> Result<BatchId, Problem> {
+    BatchId::parse(part).ok_or_else(Problem::no_such_page)
+}
+
+/// `/batches/ID`.
+pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
+    let batch = batch(&asked, BatchAsk::Show(id_of(&part)?)).await?;
+    let door = asked.console.api.door();
+    let now = door.now();
+    // What is stored is engine time; people read the wall clock.
+    let ahead = quintet_types::WallAhead::between(now, door.wall());
+    let wall = |at: Ms| words::moment(ahead.wall_at(at).0);
+    let progress = &batch.progress;
+    let children = match (progress.children_running, progress.children_pending) {
+        (_, 0) => None,
+        (running, pending) => Some(format!(
+            "{} not succeeded, {} not run",
+            words::of(pending, "has", "have"),
+            words::of(running, "has", "have")
+        )),
+    };
+    let made = &batch.made;
+    let calls = [
+        (Event::Complete, &made.complete),
+        (Event::Success, &made.success),
+    ];
+    let calls = calls.into_iter().filter_map(|(event, callback)| {
+        let callback = callback.as_ref()?;
+        Some(Call::new(&batch, event, callback))
+    });
+    let id = batch.id.to_string();
+    let page = Shown {
+        frame: asked.frame.of(format!("Batch {id}"), "batches").live(""),
+        description: names::first_line(&made.description),
+        state: state(&batch),
+        tag: tag(state(&batch)),
+        open: progress.open,
+        reopens: !progress.open && progress.success == Said::No,
+        figures: vec![
+            ("Messages", words::count(progress.total)),
+            ("Pending", words::count(progress.pending)),
+            ("Failed", words::count(progress.failed)),
+            (
+                "Succeeded",
+                words::count(progress.total.saturating_sub(progress.pending)),
+            ),
+            ("All have run", stands(&batch, Event::Complete).to_owned()),
+            (
+                "All have succeeded",
+                stands(&batch, Event::Success).to_owned(),
+            ),
+        ],
+        done: progress.total.saturating_sub(progress.pending),
+        total: progress.total,
+        parent: made.parent.map(|parent| parent.to_string()),
+        children,
+        age: words::duration(now.since(batch.created)),
+        made: wall(batch.created),
+        gone_in: words::duration(progress.until.since(now)),
+        gone: wall(progress.until),
+        calls: calls.collect(),
+        id,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+#[derive(Template)]
+#[template(path = "batch_ask.html")]
+struct Forget {
+    frame: Frame,
+    id: String,
+    description: Vec<Piece>,
+    rows: Vec<(&'static str, String)>,
+    button: String,
+}
+
+/// `/batches/ID/ask/forget`.
+pub(super) async fn question(
+    asked: Asked,
+    Path((part, act)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    if act != "forget" {
+        return Err(Problem::no_such_page());
+    }
+    let batch = batch(&asked, BatchAsk::Show(id_of(&part)?)).await?;
+    let progress = &batch.progress;
+    let waits = [
+        (Event::Complete, progress.complete, &batch.made.complete),
+        (Event::Success, progress.success, &batch.made.success),
+    ];
+    let mut rows: Vec<(&'static str, String)> = waits
+        .into_iter()
+        .filter(|(_, said, callback)| *said == Said::No && callback.is_some())
+        .map(|(event, ..)| match event {
+            Event::Complete => ("When all have run", "nothing is put".to_owned()),
+            Event::Success => ("When all have succeeded", "nothing is put".to_owned()),
+        })
+        .collect();
+    if let Some(parent) = batch.made.parent.filter(|_| progress.success == Said::No) {
+        rows.push(("Its parent", format!("{parent} never succeeds")));
+    }
+    let pending = words::of(progress.pending, "message", "messages");
+    rows.push((
+        "What is pending",
+        format!("{pending}: they stay, as any other"),
+    ));
+    let id = batch.id.to_string();
+    let page = Forget {
+        frame: asked.frame.of(format!("Forget batch {id}"), "batches"),
+        description: names::first_line(&batch.made.description),
+        rows,
+        button: format!(
+            "Forget the batch of {}",
+            words::of(progress.total, "message", "messages")
+        ),
+        id,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// `POST /batches/ID/do/ACT`.
+pub(super) async fn steer(
+    asked: Asked,
+    Path((part, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let id = id_of(&part)?;
+    let ask = match act.as_str() {
+        "commit" => BatchAsk::Commit(id),
+        "open" => BatchAsk::Open(id),
+        "forget" => BatchAsk::Forget(id),
+        _ => return Err(Problem::no_such_page()),
+    };
+    batch(&asked, ask).await?;
+    let (back, note) = match act.as_str() {
+        "commit" => (
+            format!("batches/{part}"),
+            "Committed: no messages are added any more, and callbacks are put when it is time."
+                .to_owned(),
+        ),
+        "open" => (
+            format!("batches/{part}"),
+            "Open: messages may be added, and nothing is put until it is committed.".to_owned(),
+        ),
+        _ => (
+            "batches".to_owned(),
+            format!("The batch {part} is forgotten; its messages are like any other."),
+        ),
+    };
+    Ok(asked.console.app.redirect(&back, note))
+}
+
+/// What a message is to its batch.
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) role: &'static str,
+    /// It is there and may be seen.
+    pub(super) there: bool,
+}
+
+/// The batch of a message.
+pub(crate) async fn of(asked: &Asked, tie: Tie) -> Member {
+    let seen = batch(asked, BatchAsk::Show(tie.batch)).await;
+    Member {
+        id: tie.batch.to_string(),
+        role: match tie.role {
+            Role::Member => "it has not run yet",
+            Role::Failed => "it has run and failed",
+            Role::Complete => "says that all have run",
+            Role::Success => "says that all have succeeded",
+        },
+        there: seen.is_ok(),
+    }
+}

@@ -1,0 +1,304 @@
+//! Acts on several queues: the question with its counts, and the act.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::Did;
+use quintet_types::{Command, Filter, Name, Verb};
+
+use super::acts;
+use super::ask::{self, Act, Question};
+use super::frame::Frame;
+use super::names::{self, Named};
+use super::{Asked, words};
+use quintet_api::{Path, Problem};
+use quintet_http::{Form, reply};
+
+/// Queues of a selection at most: all their acts are remembered at once, and forms
+/// have 200 fields by default (`max_fields`).
+const QUEUES_MAX: usize = 150;
+/// From so many messages on that would be lost what is deleted is typed.
+const TYPED: u64 = 1000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bulk {
+    Pause,
+    Resume,
+    Purge,
+    Delete,
+}
+
+impl Bulk {
+    /// # Errors
+    /// There is none of this word: 404.
+    fn of(word: &str) -> Result<Self, Problem> {
+        Ok(match word {
+            "pause" => Self::Pause,
+            "resume" => Self::Resume,
+            "purge" => Self::Purge,
+            "delete" => Self::Delete,
+            _ => return Err(Problem::no_such_page()),
+        })
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Purge => "purge",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn verb_words(self) -> &'static str {
+        match self {
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+            Self::Purge => "Purge",
+            Self::Delete => "Delete",
+        }
+    }
+
+    fn verb(self) -> Verb {
+        match self {
+            Self::Pause | Self::Resume => Verb::Pause,
+            Self::Purge => Verb::Flush,
+            Self::Delete => Verb::Drop,
+        }
+    }
+
+    fn says(self) -> &'static str {
+        match self {
+            Self::Pause => "Takes wait until they are resumed; puts go on.",
+            Self::Resume => "Takes are served again.",
+            Self::Purge => {
+                "All but what is reserved is deleted, and cannot be brought back. What is put \
+                 after this page was shown stays."
+            }
+            Self::Delete => "The queues and all in them cannot be brought back.",
+        }
+    }
+
+    /// The act on each queue, if it is one on messages.
+    fn act(self) -> Option<Act> {
+        match self {
+            Self::Pause | Self::Resume => None,
+            Self::Purge => Some(Act::Purge),
+            Self::Delete => Some(Act::Drop),
+        }
+    }
+}
+
+/// A queue of the selection.
+struct Row {
+    name: Named,
+    /// How many wait in it, in any state but reserved.
+    waiting: String,
+    reserved: String,
+    /// Why it is left out; empty: it is not.
+    not: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "bulk.html")]
+struct Page {
+    frame: Frame,
+    word: &'static str,
+    heading: String,
+    says: &'static str,
+    loses: bool,
+    rows: Vec<Row>,
+    /// The queues, for what can be undone.
+    queues: Vec<String>,
+    /// What fixes the set, for what cannot.
+    tokens: Vec<String>,
+    /// What has to be typed.
+    typed: Option<String>,
+    button: String,
+    none: bool,
+}
+
+/// The queues of a form, each once.
+fn queues(form: &Form) -> Result<Vec<Name>, Problem> {
+    let mut all = Vec::new();
+    for part in form.all("queue") {
+        let name = names::of_address(part);
+        let name = name.ok_or_else(|| Problem::field("queue", "no queue has such a name"))?;
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    match all.len() <= QUEUES_MAX {
+        true => Ok(all),
+        false => Err(Problem::field(
+            "queue",
+            format!("{QUEUES_MAX} queues at most"),
+        )),
+    }
+}
+
+fn sure(queues: usize) -> String {
+    words::of(queues as u64, "queue", "queues")
+}
+
+/// `/bulk/ACT`: how many it would touch, in which queues.
+pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Response, Problem> {
+    let bulk = Bulk::of(&word)?;
+    let selected = queues(&asked.query()?)?;
+    if selected.is_empty() {
+        let note = "Nothing was selected.".to_owned();
+        return Ok(asked.console.app.redirect("", note));
+    }
+    let (mut rows, mut names, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+    let mut total = 0;
+    for queue in selected {
+        let stats = match asked.stats(&queue).await {
+            Err(problem) if problem.status == 404 => continue,
+            stats => stats?,
+        };
+        let waiting = acts::waiting(&stats);
+        let not = match bulk {
+            _ if !asked.visitor.may_to(bulk.verb(), &queue) => "you may not do this to it",
+            Bulk::Pause if stats.paused => "it is paused already",
+            Bulk::Resume if !stats.paused => "it is not paused",
+            Bulk::Purge if waiting == 0 => "nothing is in it",
+            Bulk::Pause | Bulk::Resume | Bulk::Purge | Bulk::Delete => "",
+        };
+        rows.push(Row {
+            name: Named::new(&queue),
+            waiting: words::count(waiting),
+            reserved: words::count(stats.gauges.reserved),
+            not,
+        });
+        if not.is_empty() {
+            total += waiting;
+            names.push(names::in_address(&queue));
+            if let Some(act) = bulk.act() {
+                tokens.push(
+                    asked
+                        .console
+                        .questions
+                        .keep(question(&asked, act, queue, waiting)),
+                );
+            }
+        }
+    }
+    let messages = words::of(total, "message", "messages");
+    let many = sure(names.len());
+    let loses = bulk.act().is_some();
+    let page = Page {
+        frame: asked
+            .frame
+            .of(format!("{} {many}", bulk.verb_words()), "queues"),
+        word: bulk.word(),
+        heading: format!("{} {many}?", bulk.verb_words()),
+        says: bulk.says(),
+        loses,
+        button: match bulk {
+            Bulk::Pause | Bulk::Resume => format!("{} {many}", bulk.verb_words()),
+            Bulk::Purge => format!("Delete {messages} of {many}"),
+            Bulk::Delete => format!("Delete {many} and {messages}"),
+        },
+        none: names.is_empty(),
+        typed: (bulk == Bulk::Delete || (loses && total > TYPED)).then_some(many),
+        rows,
+        queues: if loses { Vec::new() } else { names },
+        tokens,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+fn question(asked: &Asked, act: Act, queue: Name, counted: u64) -> Question {
+    Question {
+        who: ask::who(asked),
+        act,
+        queue,
+        states: acts::STATES.to_vec(),
+        filter: Filter::default(),
+        ids: Vec::new(),
+        asked: asked.console.api.door().now(),
+        counted,
+        typed: act == Act::Drop,
+    }
+}
+
+/// `POST /bulk/ACT`.
+pub(super) async fn act(
+    asked: Asked,
+    Path(word): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let bulk = Bulk::of(&word)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    match bulk.act() {
+        None => {
+            let note = pause(&asked, bulk, &given.form).await?;
+            Ok(asked.console.app.redirect("", note))
+        }
+        Some(act) => lose(&asked, act, &given.form).await,
+    }
+}
+
+/// Pauses or resumes each; what came of it.
+async fn pause(asked: &Asked, bulk: Bulk, form: &Form) -> Result<String, Problem> {
+    let for_ms = (bulk == Bulk::Resume).then_some(0);
+    let (mut done, mut not) = (0, Vec::new());
+    for queue in queues(form)? {
+        let shown = queue.to_string();
+        match asked.ask(Command::Pause { queue, for_ms }).await {
+            Ok(_) => {
+                done += 1;
+                asked.note(&format!("{} {shown}", bulk.word()), 200, Did::default());
+            }
+            Err(problem) => not.push(format!("{shown}: {}.", problem.detail)),
+        }
+    }
+    let word = if for_ms.is_some() {
+        "resumed"
+    } else {
+        "paused"
+    };
+    let note = format!("{} {word}.", sure(done));
+    Ok(format!("{note} {}", not.join(" ")).trim_end().to_owned())
+}
+
+/// Does what cannot be undone, to the queues the question was about.
+async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem> {
+    let console = &asked.console;
+    let (who, now) = (ask::who(asked), console.api.door().now());
+    let tokens: Vec<&str> = form.all("token").collect();
+    let taken = tokens
+        .iter()
+        .map(|token| console.questions.take(token, who, now));
+    let questions: Vec<Question> = taken.flatten().filter(|taken| taken.act == act).collect();
+    if questions.is_empty() || questions.len() != tokens.len() {
+        let note = "Nothing was done: the question was answered already, or is older than 10 \
+                    minutes. Select them again.";
+        return Ok(console.app.redirect("", note.to_owned()));
+    }
+    let total: u64 = questions.iter().map(|question| question.counted).sum();
+    let must = act == Act::Drop || total > TYPED;
+    if must && form.get("name") != Some(&sure(questions.len())) {
+        let note = "Nothing was done: what was typed is something else.".to_owned();
+        return Ok(console.app.redirect("", note));
+    }
+    let many = sure(questions.len());
+    let came = acts::begin_all(asked, questions).await;
+    let failed = came.failed;
+    let mut response = match (came.over, act == Act::Drop) {
+        (false, _) => {
+            let note = format!("{many}: it goes on, one behind the other.");
+            return Ok(console.app.redirect("acts", note));
+        }
+        (true, true) => console.app.redirect("", format!("{many} deleted.{failed}")),
+        (true, false) => {
+            let messages = words::of(came.messages, "message", "messages");
+            let note = format!("{messages} of {many} deleted.{failed}");
+            console.app.redirect("", note)
+        }
+    };
+    response.extensions_mut().insert(Did::to(came.messages));
+    Ok(response)
+}

@@ -1,0 +1,181 @@
+//! The nodes of a cluster, and whether the loss of one machine would be survived.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
+
+use super::frame::Frame;
+use super::operate::must_operate;
+use super::{Asked, words};
+use quintet_api::{Path, Problem};
+use quintet_http::reply;
+
+struct Row {
+    node: String,
+    address: String,
+    /// What it is, and the tag's class.
+    role: String,
+    tag: &'static str,
+    says: String,
+    entries: u64,
+    entries_text: String,
+    p99: String,
+    runs_missing: u64,
+    version: String,
+    /// Acts that make sense for it.
+    acts: Vec<(&'static str, &'static str)>,
+}
+
+impl Row {
+    fn new(node: NodeSeen) -> Self {
+        if let Some(why) = node.silent {
+            return Self {
+                role: "silent".to_owned(),
+                tag: "bad",
+                says: why,
+                entries: 0,
+                entries_text: words::NONE.to_owned(),
+                p99: words::NONE.to_owned(),
+                runs_missing: 0,
+                version: words::NONE.to_owned(),
+                // It is written down, and found when it comes back.
+                acts: vec![("drain", "Drain"), ("undrain", "Undrain")],
+                node: node.node,
+                address: node.address,
+            };
+        }
+        let since = words::duration(node.since_ms);
+        let says = match (node.owns, node.drained, node.ready) {
+            (true, true, _) => format!("since {since}, drained"),
+            (true, false, _) => format!("since {since}, epoch {}", node.epoch),
+            (false, true, _) => "drained".to_owned(),
+            (false, false, true) => "can take over".to_owned(),
+            (false, false, false) => "has not caught up".to_owned(),
+        };
+        let mut acts = Vec::new();
+        if node.ready && !node.owns {
+            acts.push(("move", "Make owner"));
+        }
+        acts.push(match node.drained {
+            true => ("undrain", "Undrain"),
+            false => ("drain", "Drain"),
+        });
+        Self {
+            tag: match node.drained || !(node.owns || node.ready) {
+                true => "warn",
+                false => "good",
+            },
+            says,
+            entries: node.lag_entries,
+            entries_text: words::count(node.lag_entries),
+            p99: node
+                .p99_ms
+                .map_or_else(|| words::NONE.to_owned(), |ms| format!("{ms} ms")),
+            runs_missing: node.runs_missing,
+            version: node.version,
+            acts,
+            role: node.role,
+            node: node.node,
+            address: node.address,
+        }
+    }
+}
+
+struct Log {
+    group: u16,
+    silent: Option<String>,
+    stream: String,
+    entries: String,
+    bytes: String,
+    servers: Vec<(String, String)>,
+}
+
+impl Log {
+    fn new(log: LogSeen) -> Self {
+        Self {
+            group: log.group,
+            silent: log.silent,
+            stream: log.stream,
+            entries: format!("{} to {}", words::count(log.first), words::count(log.last)),
+            bytes: words::bytes(log.bytes),
+            servers: log.servers,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "cluster.html")]
+struct Cluster {
+    frame: Frame,
+    /// `None`: the server is alone.
+    seen: Option<Seen>,
+}
+
+struct Seen {
+    cluster: String,
+    told_by: String,
+    verdict: String,
+    class: &'static str,
+    notes: Vec<String>,
+    rows: Vec<Row>,
+    logs: Vec<Log>,
+}
+
+impl Seen {
+    fn new(seen: ClusterSeen) -> Self {
+        Self {
+            cluster: seen.cluster,
+            told_by: seen.told_by,
+            verdict: seen.verdict,
+            class: match (seen.serves, seen.survives) {
+                (true, true) => "good",
+                (true, false) => "warn",
+                (false, _) => "bad",
+            },
+            notes: seen.notes,
+            rows: seen.nodes.into_iter().map(Row::new).collect(),
+            logs: seen.logs.into_iter().map(Log::new).collect(),
+        }
+    }
+}
+
+/// Asks the nodes, which may take seconds, away from the thread that serves.
+async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    let asked = tokio::task::spawn_blocking(ask).await;
+    asked.map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// `/cluster`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let door = asked.console.api.door();
+    let seen = apart(move || door.cluster()).await?;
+    let page = Cluster {
+        frame: asked.frame.of("Cluster", "cluster"),
+        seen: seen.map(Seen::new),
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// `POST /cluster/NODE/do/ACT`.
+pub(super) async fn order(
+    asked: Asked,
+    Path((node, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let order = match act.as_str() {
+        "move" => NodeOrder::Move,
+        "drain" => NodeOrder::Drain,
+        "undrain" => NodeOrder::Undrain,
+        _ => return Err(Problem::no_such_page()),
+    };
+    let door = asked.console.api.door();
+    let done = apart(move || door.order_node(order, &node)).await?;
+    let note = done.unwrap_or_else(|why| format!("Not done: {why}"));
+    Ok(asked.console.app.redirect("cluster", note))
+}

@@ -1,0 +1,224 @@
+//! Who is connected, and what each does.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::HeldBack;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::frame::Frame;
+use super::names::Piece;
+use super::operate::must_operate;
+use super::{Asked, names, words};
+use quintet_api::{Path, Problem};
+use quintet_http::reply;
+
+/// Rows of a page.
+const ROWS: usize = 200;
+/// Rows of those that limits held back.
+const HELD_BACK: usize = 50;
+
+/// A connection, as the server tells of it.
+#[derive(Clone, Debug, Deserialize)]
+struct Client {
+    id: u64,
+    voice: String,
+    peer: Option<String>,
+    user: String,
+    tls: bool,
+    idle_ms: u64,
+    unread_bytes: u64,
+    /// Over HTTP.
+    asks: Option<String>,
+    /// Names as they are shown everywhere.
+    waits_on: Vec<String>,
+    leases: u64,
+}
+
+impl Client {
+    /// Where it is.
+    fn peer_or_here(&self) -> String {
+        let peer = self.peer.clone();
+        peer.unwrap_or_else(|| "this machine".to_owned())
+    }
+}
+
+struct Row {
+    id: u64,
+    peer: String,
+    user: String,
+    tls: bool,
+    voice: String,
+    does: Vec<Piece>,
+    leases: u64,
+    idle: String,
+    /// Holds leases and has said nothing for long.
+    stuck: bool,
+    unread: u64,
+    unread_text: String,
+}
+
+impl Row {
+    fn new(client: Client) -> Self {
+        let does = match (client.waits_on.is_empty(), &client.asks) {
+            (true, None) => words::NONE.to_owned(),
+            (true, Some(asks)) => format!("asks {asks}"),
+            (false, _) => format!("waits for {}", client.waits_on.join(", ")),
+        };
+        Self {
+            id: client.id,
+            peer: client.peer_or_here(),
+            user: client.user,
+            tls: client.tls,
+            voice: client.voice,
+            // Already in the notation of names: a backslash is one.
+            does: names::pieces(does.replace("\\\\", "\\").as_bytes()),
+            leases: client.leases,
+            idle: words::duration(client.idle_ms),
+            stuck: client.leases > 0 && client.idle_ms >= 30_000,
+            unread: client.unread_bytes,
+            unread_text: words::bytes(client.unread_bytes),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "connections.html")]
+struct Connections {
+    frame: Frame,
+    facts: Vec<(&'static str, String)>,
+    voices: Vec<(String, String, bool)>,
+    all: String,
+    voice: String,
+    peer: String,
+    rows: Vec<Row>,
+    /// More than are shown.
+    more: bool,
+    held_back: Vec<Held>,
+}
+
+/// Whom a `[[limit]]` held back.
+struct Held {
+    who: Vec<Piece>,
+    now: String,
+    times: String,
+    ago: String,
+}
+
+impl Held {
+    fn new(held: HeldBack) -> Self {
+        Self {
+            who: names::pieces(held.who.as_bytes()),
+            now: held.now.join(", ").replace('_', " "),
+            times: words::count(held.times),
+            ago: words::duration(held.ago_ms),
+        }
+    }
+}
+
+/// All connections. `None`: nobody tells of any.
+async fn list(asked: &Asked) -> Result<Option<Vec<Client>>, Problem> {
+    let (tell, told) = oneshot::channel();
+    asked.console.api.door().clients(Box::new(move |list| {
+        // The client may have gone.
+        let _heard = tell.send(list);
+    }));
+    let Ok(list) = told.await else {
+        return Ok(None);
+    };
+    let clients = serde_json::from_str(&list);
+    let clients = clients.map_err(|error| Problem::internal(format!("connections: {error}")))?;
+    Ok(Some(clients))
+}
+
+/// `/connections`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let form = asked.query()?;
+    let clients = list(&asked).await?.ok_or_else(Problem::stopping)?;
+    let voice = form.get("voice").unwrap_or_default();
+    let peer = form.get("peer").unwrap_or_default();
+    Ok(reply::show(
+        StatusCode::OK,
+        &shown(&asked, clients, voice, peer),
+    ))
+}
+
+fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Connections {
+    let number = |is: &dyn Fn(&&Client) -> bool| clients.iter().filter(is).count() as u64;
+    let facts = vec![
+        ("Connections", words::count(clients.len() as u64)),
+        (
+            "Wait to take",
+            words::count(number(&|c| !c.waits_on.is_empty())),
+        ),
+        ("Hold leases", words::count(number(&|c| c.leases > 0))),
+        (
+            "Have unread replies",
+            words::count(number(&|c| c.unread_bytes > 0)),
+        ),
+    ];
+    let mut names: Vec<String> = clients.iter().map(|client| client.voice.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let voices = names.into_iter().map(|name| {
+        let count = words::count(number(&|client| client.voice == name));
+        let on = name == voice;
+        (name, count, on)
+    });
+    let voices = voices.collect();
+    let all = words::count(clients.len() as u64);
+    clients.retain(|client| {
+        let has = |text: &str| text.contains(peer);
+        (voice.is_empty() || client.voice == voice)
+            && (has(client.peer.as_deref().unwrap_or_default())
+                || has(&client.user)
+                || has(client.asks.as_deref().unwrap_or_default())
+                || client.waits_on.iter().any(|queue| has(queue)))
+    });
+    // Whoever holds leases and is silent comes first.
+    clients.sort_by_key(|client| std::cmp::Reverse((client.leases > 0, client.idle_ms)));
+    let more = clients.len() > ROWS;
+    clients.truncate(ROWS);
+    let door = asked.console.api.door();
+    Connections {
+        frame: asked.frame.of("Connections", "connections"),
+        facts,
+        voices,
+        all,
+        voice: voice.to_owned(),
+        peer: peer.to_owned(),
+        rows: clients.into_iter().map(Row::new).collect(),
+        more,
+        held_back: door
+            .held_back(HELD_BACK)
+            .into_iter()
+            .map(Held::new)
+            .collect(),
+    }
+}
+
+/// `POST /connections/ID/do/close`.
+pub(super) async fn close(
+    asked: Asked,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let id = id.parse().map_err(|_| Problem::no_such_page())?;
+    let (tell, told) = oneshot::channel();
+    let tell = Box::new(move |there| {
+        let _heard = tell.send(there);
+    });
+    asked.console.api.door().close_client(id, tell);
+    let note = match told.await {
+        Ok(true) => format!("Connection {id} is closed; its leases are over."),
+        Ok(false) => format!("Connection {id} was gone already."),
+        Err(_) => return Err(Problem::stopping()),
+    };
+    Ok(asked.console.app.redirect("connections", note))
+}

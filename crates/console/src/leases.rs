@@ -1,0 +1,279 @@
+//! Who works on what, and until when.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::Did;
+use quintet_types::{
+    Filter, Lease, ListState, Message, MessageId, Ms, Name, Sweep, SweepAct, Verb,
+};
+
+use super::frame::Frame;
+use super::names::{self, Named};
+use super::{Asked, listing, words};
+use quintet_api::{Holder, Holders, Problem};
+use quintet_http::reply;
+
+/// Rows of a page: a form that selects all of them has fewer than 200 fields (`max_fields`).
+const ROWS: usize = 150;
+/// Reserved messages looked through for one page at most.
+const LOOKED_MAX: u64 = 20_000;
+/// Of them in one step.
+const SLICE: u32 = 500;
+/// A lease that ends within this, ms, is near its end.
+const SOON_MS: u64 = 10_000;
+
+/// Whose leases, on what.
+struct Want {
+    /// As it was typed; empty: of all queues.
+    queue: String,
+    /// A part of a peer, of a user or of who else holds one.
+    who: String,
+}
+
+struct Row {
+    /// When it ends, for the order; those without an end are last.
+    until: Ms,
+    id: u64,
+    queue: Named,
+    holder: String,
+    /// Voice and user.
+    about: String,
+    attempts: u32,
+    /// Since it was given, or last prolonged.
+    held: String,
+    left: String,
+    soon: bool,
+    may_settle: bool,
+}
+
+#[derive(Template)]
+#[template(path = "leases.html")]
+struct Leases {
+    frame: Frame,
+    facts: Vec<(&'static str, String)>,
+    queue: String,
+    who: String,
+    rows: Vec<Row>,
+    /// How many fit, of those that were looked at.
+    fit: String,
+    /// There are more than were looked at.
+    cut: bool,
+    /// Where a button leads back to.
+    back: String,
+}
+
+/// What a walk over all leases has found.
+#[derive(Default)]
+struct Found {
+    rows: Vec<Row>,
+    looked: u64,
+    fit: u64,
+    soon: u64,
+    longest_ms: u64,
+    /// Some were not looked at.
+    cut: bool,
+}
+
+impl Found {
+    fn add(&mut self, want: &Want, row: Row, held_ms: Option<u64>) {
+        let has = |text: &str| text.contains(&want.who);
+        if !has(&row.holder) && !has(&row.about) {
+            return;
+        }
+        self.fit += 1;
+        self.soon += u64::from(row.soon);
+        self.longest_ms = self.longest_ms.max(held_ms.unwrap_or(0));
+        self.rows.push(row);
+        if self.rows.len() > ROWS * 4 {
+            self.keep_first();
+        }
+    }
+
+    fn keep_first(&mut self) {
+        self.rows.sort_by_key(|row| (row.until, row.id));
+        self.rows.truncate(ROWS);
+    }
+}
+
+/// `/leases`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    let form = asked.query()?;
+    let text = |name: &str| form.get(name).unwrap_or_default().trim().to_owned();
+    let want = Want {
+        queue: text("queue"),
+        who: text("who"),
+    };
+    let holders = asked.console.api.holders(&asked.visitor).await?;
+    let mut found = Found::default();
+    for queue in queues(&asked, &want).await? {
+        if found.looked >= LOOKED_MAX {
+            found.cut = true;
+            break;
+        }
+        look(&asked, &want, &queue, &holders, &mut found).await?;
+    }
+    found.keep_first();
+    Ok(reply::show(StatusCode::OK, &shown(&asked, want, found)))
+}
+
+/// Those with leases whose messages the visitor may see.
+async fn queues(asked: &Asked, want: &Want) -> Result<Vec<Name>, Problem> {
+    if !want.queue.is_empty() {
+        let name = Name::of_shown(&want.queue);
+        if !name.is_possible() {
+            return Err(Problem::field("queue", "a name has 1 to 65,535 bytes"));
+        }
+        return Ok(vec![name]);
+    }
+    let mut all = Vec::new();
+    let mut from = (0, 0);
+    loop {
+        let page = asked.queues(from).await?;
+        let with = page.queues.into_iter().filter(|stats| {
+            stats.gauges.reserved > 0 && asked.visitor.may_to(Verb::Peek, &stats.name)
+        });
+        all.extend(with.map(|stats| stats.name));
+        match page.next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// Looks through the leases of a queue, slice by slice.
+async fn look(
+    asked: &Asked,
+    want: &Want,
+    queue: &Name,
+    holders: &Holders,
+    found: &mut Found,
+) -> Result<(), Problem> {
+    let may_settle = asked.visitor.may_to(Verb::Settle, queue);
+    let mut sweep = Sweep {
+        queue: queue.clone(),
+        state: ListState::Reserved,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: None,
+        max: SLICE,
+    };
+    loop {
+        let swept = match asked.sweep(&sweep).await {
+            Ok(swept) => swept,
+            // It was deleted since its numbers were told.
+            Err(problem) if problem.status == 404 && want.queue.is_empty() => return Ok(()),
+            Err(problem) => return Err(problem),
+        };
+        let now = asked.console.api.door().now();
+        for (message, lease) in swept.messages.iter().zip(&swept.leases) {
+            let held_ms = held(lease, now);
+            let api = &asked.console.api;
+            let holder = api.holder(&asked.visitor, lease, holders);
+            let row = row(message, lease, queue, holder, now);
+            found.add(want, Row { may_settle, ..row }, held_ms);
+        }
+        found.looked += swept.looked;
+        match swept.next {
+            Some(_) if found.looked >= LOOKED_MAX => {
+                found.cut = true;
+                return Ok(());
+            }
+            Some(next) => sweep.after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// How long a lease is held, ms; `None`: it does not say.
+fn held(lease: &Lease, now: Ms) -> Option<u64> {
+    let left = lease.until?.since(now);
+    Some(lease.span_ms.saturating_sub(left))
+}
+
+fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) -> Row {
+    let (holder, about) = match (&holder.voice, holder.connection) {
+        (None, _) => (listing::holder(lease), String::new()),
+        (Some(_), None) => (holder.text, "over HTTP".to_owned()),
+        (Some(_), Some(_)) => {
+            let peer = holder.peer.unwrap_or_else(|| "this machine".to_owned());
+            (peer, holder.text)
+        }
+    };
+    let left = lease.until.map(|until| until.since(now));
+    Row {
+        until: lease.until.unwrap_or(Ms(u64::MAX)),
+        id: message.id.0,
+        queue: Named::new(queue),
+        holder: names::plain(holder.as_bytes()),
+        about,
+        attempts: message.reserves,
+        held: held(lease, now).map_or_else(|| words::NONE.to_owned(), words::duration),
+        left: left.map_or_else(|| "with its holder".to_owned(), words::duration),
+        soon: left.is_some_and(|left| left < SOON_MS),
+        may_settle: false,
+    }
+}
+
+/// `POST /leases/do/release`: the leases that were selected end.
+pub(crate) async fn release(asked: Asked, request: Request) -> Result<Response, Problem> {
+    let app = &asked.console.app;
+    let given = app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
+    for id in given.form.all("id") {
+        let id = id.parse().map_err(|_| Problem::field("id", "no id"))?;
+        match asked
+            .console
+            .api
+            .release(&asked.visitor, MessageId(id))
+            .await
+        {
+            Ok(()) => ended += 1,
+            Err(problem) if matches!(problem.code, "not_reserved" | "not_found") => over += 1,
+            Err(problem) => refused.push(format!(" {id}: {}.", problem.detail)),
+        }
+    }
+    let mut note = match (ended, over, refused.len()) {
+        (0, 0, 0) => "Nothing was selected.".to_owned(),
+        _ => format!("{} ended.", words::of(ended, "lease", "leases")),
+    };
+    if over > 0 {
+        note += &format!(" {} over already.", words::of(over, "was", "were"));
+    }
+    note.extend(refused);
+    let mut response = app.back(&given.form, "leases", note);
+    response.extensions_mut().insert(Did::to(ended));
+    Ok(response)
+}
+
+fn shown(asked: &Asked, want: Want, found: Found) -> Leases {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in [("queue", &want.queue), ("who", &want.who)] {
+        if !value.is_empty() {
+            query.append_pair(name, value);
+        }
+    }
+    let query = query.finish();
+    let path = format!("{}leases", asked.frame.root);
+    Leases {
+        frame: asked.frame.of("Leases", "leases"),
+        facts: vec![
+            ("Leases", words::count(found.fit)),
+            ("Longest held", words::duration(found.longest_ms)),
+            ("End within 10 s", words::count(found.soon)),
+        ],
+        queue: want.queue,
+        who: want.who,
+        fit: words::of(found.fit, "lease", "leases"),
+        rows: found.rows,
+        cut: found.cut,
+        back: match query.is_empty() {
+            true => path,
+            false => format!("{path}?{query}"),
+        },
+    }
+}

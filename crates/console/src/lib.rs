@@ -1,0 +1,249 @@
+//! Quintet's console: pages that show what there is and steer it.
+//!
+//! A page is HTML from the server, each with an address of its own; the script
+//! adds keys, selections and colours. An act is a POST that answers 303 to the
+//! page that shows what came of it. All questions and acts are commands of the
+//! visitor's own principal, as those of `/api/v1` are: what one may do the
+//! shards know.
+
+mod acts;
+mod ansi;
+mod ask;
+mod assets;
+mod batches;
+mod body;
+mod bulk;
+mod cluster;
+mod connections;
+mod cron;
+mod frame;
+mod graph;
+mod leases;
+mod listing;
+mod login;
+mod message;
+mod names;
+mod nearest;
+mod operate;
+mod overview;
+mod past;
+mod put;
+mod queue;
+mod run;
+mod scripts;
+mod setup;
+mod tiles;
+mod waiting;
+mod words;
+mod workers;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use hyper::Uri;
+use hyper::http::request::Parts;
+use quintet_door::Did;
+use quintet_scripts::Rq;
+use quintet_types::{
+    Command, Message, MessageId, Name, Outcome, Peek, Principal, QueuePage, QueueStats, Sweep,
+    Swept,
+};
+
+use frame::{Frame, Seal};
+pub use login::{LOGIN, PLACES, has, is_page, lead, login};
+use quintet_api::{Api, Problem};
+use quintet_http::{App, Elsewhere, Form, Payer, Visitor, reply};
+
+/// What all pages share.
+struct Console {
+    app: Arc<App>,
+    api: Arc<Api>,
+    rq: Arc<Rq>,
+    seal: Seal,
+    questions: ask::Questions,
+    jobs: acts::Jobs,
+}
+
+impl Console {
+    /// Asks about queues with scripts, in a thread that may wait.
+    ///
+    /// # Errors
+    /// The thread failed: 500.
+    async fn ask_rq<T, F>(&self, question: F) -> Result<T, quintet_http::Problem>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Arc<Rq>) -> T + Send + 'static,
+    {
+        let rq = Arc::clone(&self.rq);
+        reply::blocking(move || question(&rq)).await
+    }
+}
+
+/// A request for a page.
+struct Asked {
+    console: Arc<Console>,
+    visitor: Visitor,
+    /// Where it comes from, for the audit.
+    from: Option<IpAddr>,
+    frame: Frame,
+    uri: Uri,
+}
+
+impl FromRequestParts<Arc<Console>> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<Console>,
+    ) -> Result<Self, Infallible> {
+        let extensions = &parts.extensions;
+        Ok(Self {
+            console: Arc::clone(state),
+            visitor: extensions.get().cloned().unwrap_or_default(),
+            from: extensions.get::<Payer>().and_then(|payer| payer.peer),
+            frame: extensions
+                .get()
+                .cloned()
+                .expect("every page is behind frame::around, which puts it there"),
+            uri: parts.uri.clone(),
+        })
+    }
+}
+
+impl Asked {
+    async fn ask(&self, command: Command) -> Result<Outcome, Problem> {
+        Ok(self.console.api.ask(&self.visitor, command).await?.0)
+    }
+
+    /// Writes down a part of what a request did, or what it did after its reply.
+    fn note(&self, act: &str, status: u16, did: Did) {
+        let nobody = self.console.app.settings().gate.clone();
+        let nobody = nobody.map(|gate| (Principal::SERVER, gate));
+        if let Some((who, gate)) = self.visitor.known.clone().or(nobody) {
+            gate.note(who, self.from, act, status, did);
+        }
+    }
+
+    async fn stats(&self, queue: &Name) -> Result<QueueStats, Problem> {
+        self.console.api.queue_stats(&self.visitor, queue).await
+    }
+
+    /// A part of all queues that may be seen, from a place on.
+    async fn queues(&self, from: (u8, u32)) -> Result<QueuePage, Problem> {
+        self.console.api.queue_page(&self.visitor, from).await
+    }
+
+    /// The message of an address, and its queue.
+    async fn message(&self, id: &str) -> Result<(Message, Name), Problem> {
+        let id = id.parse().ok().filter(|id| *id > 0);
+        let id = MessageId(id.ok_or_else(Problem::no_such_page)?);
+        let (api, visitor) = (&self.console.api, &self.visitor);
+        let peek = Command::Peek(Peek::Id(id));
+        let (outcome, queue) = match api.ask(visitor, peek).await {
+            Ok(found) => found,
+            Err(problem) => return Err(api.why_not(visitor, id, problem).await),
+        };
+        if let Outcome::Messages(messages) = outcome
+            && let Some(message) = messages.into_iter().next()
+        {
+            return Ok((message, queue));
+        }
+        Err(Problem::not_found())
+    }
+
+    /// One slice.
+    async fn sweep(&self, sweep: &Sweep) -> Result<Swept, Problem> {
+        let command = Command::Sweep(Box::new(sweep.clone()));
+        if let Outcome::Swept(swept) = self.ask(command).await? {
+            return Ok(*swept);
+        }
+        Err(Problem::unexpected())
+    }
+
+    /// Who knows what another way in calls queues.
+    fn elsewhere(&self) -> Option<&dyn Elsewhere> {
+        self.console.app.settings().elsewhere.as_deref()
+    }
+
+    fn query(&self) -> Result<Form, Problem> {
+        Ok(self.console.app.query(&self.uri)?)
+    }
+
+    /// Refuses a form that does not bring the token its page had.
+    fn must_be_ours(&self, form: &Form) -> Result<(), Problem> {
+        match form.get("csrf") == Some(&self.frame.csrf) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(
+                "the form is older than the server's start, or of another login: load the page \
+                 it was on again",
+            )),
+        }
+    }
+}
+
+/// The queue of an address.
+fn queue_of(part: &str) -> Result<Name, Problem> {
+    names::of_address(part).ok_or_else(Problem::no_such_page)
+}
+
+/// All its pages.
+pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
+    let console = Arc::new(Console {
+        app,
+        api,
+        rq,
+        seal: Seal::default(),
+        questions: ask::Questions::default(),
+        jobs: acts::Jobs::default(),
+    });
+    let around = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/find", get(overview::find))
+        .route("/put", get(put::page).post(put::put))
+        .route("/logout", post(login::logout))
+        .route("/leases", get(leases::page))
+        .route("/waiting", get(waiting::page))
+        .route("/leases/do/release", post(leases::release))
+        .route("/settings", get(operate::settings))
+        .route("/settings/do/reload", post(operate::reload))
+        .route("/scripts", get(scripts::page))
+        .route("/hooks", get(operate::hooks))
+        .route("/log", get(operate::log))
+        .route("/cluster", get(cluster::page))
+        .route("/cluster/{node}/do/{act}", post(cluster::order))
+        .route("/connections", get(connections::page))
+        .route("/connections/{id}/do/close", post(connections::close))
+        .route("/batches", get(batches::page))
+        .route("/batches/{id}", get(batches::show))
+        .route("/batches/{id}/ask/{act}", get(batches::question))
+        .route("/batches/{id}/do/{act}", post(batches::steer))
+        .route("/workers", get(workers::page))
+        .route("/workers/{wid}/ask/{act}", get(workers::question))
+        .route("/workers/{wid}/do/{act}", post(workers::steer))
+        .route("/cron", get(cron::page))
+        .route("/cron/{name}/do/{act}", post(cron::steer))
+        .route("/queues/{queue}", get(queue::page))
+        .route("/queues/{queue}/settings", get(setup::page))
+        .route("/queues/{queue}/settings/{key}", post(setup::change))
+        .route("/queues/{queue}/ask/{act}", get(ask::page))
+        .route("/queues/{queue}/do/{act}", post(acts::on_queue))
+        .route("/messages/{id}", get(message::page))
+        .route("/messages/{id}/edit", get(put::edit_page).post(put::edit))
+        .route("/messages/{id}/body", get(body::download))
+        .route("/messages/{id}/log", get(run::download))
+        .route("/messages/{id}/do/{act}", post(acts::on_message))
+        .route("/bulk/{act}", get(bulk::page).post(bulk::act))
+        .route("/acts", get(acts::list))
+        .route("/acts/{number}", get(acts::page))
+        .route("/acts/{number}/do/stop", post(acts::stop))
+        .fallback(frame::missing)
+        .layer(around)
+        // Without the frame: what pages look like is no secret.
+        .route("/assets/{name}", get(assets::asset))
+        .with_state(console)
+}

@@ -1,0 +1,318 @@
+//! Messages of one state, a page at a time.
+
+use quintet_types::{Bound, Filter, Lease, ListState, Message, Ms, Name, State, Sweep, SweepAct};
+
+use super::names::{self, Named, Piece};
+use super::{Asked, words};
+use quintet_api::{Problem, cursor, cursor_text, since};
+use quintet_http::Form;
+
+/// Messages of a page.
+pub(super) const ROWS: u32 = 50;
+/// Slices looked through for one page at most; each bears looking at in one step.
+const SLICES: u32 = 16;
+
+/// Kinds of errors on a page.
+const KINDS: usize = 50;
+
+/// A state: its word in addresses and on pages.
+pub(super) const STATES: [(ListState, &str); 6] = [
+    (ListState::Ready, "ready"),
+    (ListState::Delayed, "delayed"),
+    (ListState::Reserved, "reserved"),
+    (ListState::Buried, "buried"),
+    (ListState::Prepared, "prepared"),
+    (ListState::Archived, "done"),
+];
+
+/// Which messages of a queue: the fields of forms and addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Which {
+    pub(super) state: ListState,
+    /// The body contains this, with bytes as `\xNN`.
+    pub(super) has: String,
+    pub(super) key: String,
+    /// Put so long ago, or earlier, as it was typed.
+    pub(super) older: String,
+    /// The error is of this kind, with bytes as `\xNN`.
+    pub(super) error: String,
+    older_ms: u64,
+}
+
+impl Which {
+    /// # Errors
+    /// A field is not what it should be.
+    pub(crate) fn of(form: &Form) -> Result<Self, Problem> {
+        let text = |name: &str| form.get(name).unwrap_or_default().to_owned();
+        let older = text("older");
+        let older_ms = match older.is_empty() {
+            true => Ok(0),
+            false => words::typed_duration(&older),
+        };
+        Ok(Self {
+            state: state(form.get("state").unwrap_or("ready"))?,
+            has: text("has"),
+            key: text("key"),
+            error: text("error"),
+            older,
+            older_ms: older_ms.map_err(|why| Problem::field("older", why))?,
+        })
+    }
+
+    pub(super) fn filter(&self) -> Filter {
+        let bytes = |text: &str| {
+            let name = Name::of_shown(text);
+            (!text.is_empty()).then(|| name.as_bytes().into())
+        };
+        Filter {
+            body: bytes(&self.has),
+            key: bytes(&self.key),
+            error: bytes(&self.error),
+            older_ms: self.older_ms,
+            ..Filter::default()
+        }
+    }
+
+    pub(super) fn is_filtered(&self) -> bool {
+        !self.has.is_empty() || !self.key.is_empty() || !self.error.is_empty() || self.older_ms > 0
+    }
+
+    /// Which, in a sentence: `whose body has "503", older than 10m`.
+    pub(super) fn in_words(&self) -> String {
+        let mut all = Vec::new();
+        if !self.has.is_empty() {
+            all.push(format!("whose body contains “{}”", self.has));
+        }
+        if !self.key.is_empty() {
+            all.push(format!("of the key “{}”", self.key));
+        }
+        if !self.error.is_empty() {
+            all.push(format!("that failed with “{}”", self.error));
+        }
+        if self.older_ms > 0 {
+            all.push(format!(
+                "put {} ago or earlier",
+                words::duration(self.older_ms)
+            ));
+        }
+        all.join(", ")
+    }
+
+    /// The query of an address that asks for these.
+    pub(crate) fn query(&self, after: Option<&str>) -> String {
+        let mut pairs = form_urlencoded::Serializer::new(String::new());
+        pairs.append_pair("state", word(self.state));
+        for (name, value) in [
+            ("has", &self.has),
+            ("key", &self.key),
+            ("error", &self.error),
+            ("older", &self.older),
+        ] {
+            if !value.is_empty() {
+                pairs.append_pair(name, value);
+            }
+        }
+        if let Some(after) = after {
+            pairs.append_pair("after", after);
+        }
+        pairs.finish()
+    }
+}
+
+/// A state by its word.
+///
+/// # Errors
+/// There is none.
+pub(super) fn state(word: &str) -> Result<ListState, Problem> {
+    let state = STATES.iter().find(|(_, known)| *known == word);
+    let state = state.ok_or_else(|| Problem::field("state", "there is no such state"))?;
+    Ok(state.0)
+}
+
+/// Its word.
+pub(crate) fn word(state: ListState) -> &'static str {
+    let found = STATES.iter().find(|(known, _)| *known == state);
+    found.map_or("", |(_, word)| word)
+}
+
+/// The state a message is listed in.
+pub(super) fn state_of(message: &Message, now: Ms) -> ListState {
+    match message.state {
+        State::Ready if message.is_delayed(now) => ListState::Delayed,
+        State::Ready => ListState::Ready,
+        State::Reserved => ListState::Reserved,
+        State::Buried => ListState::Buried,
+        State::Prepared => ListState::Prepared,
+        State::Done | State::Relayed => ListState::Archived,
+    }
+}
+
+/// A message's line.
+pub(super) struct Line {
+    pub(super) id: u64,
+    pub(super) body: Vec<Piece>,
+    /// In place of the body.
+    pub(super) instead: &'static str,
+    /// What was last said about it.
+    pub(super) status: Vec<Piece>,
+    pub(super) key: Vec<Piece>,
+    pub(super) from: Option<Named>,
+    /// Of a dead letter and of a buried one: since when it is that.
+    pub(super) since: String,
+    pub(super) attempts: String,
+    pub(super) age: String,
+    /// Of a delayed one: until it is due; of a reserved one: until its lease ends.
+    pub(super) left: String,
+    pub(super) holder: String,
+    pub(super) size: String,
+}
+
+impl Line {
+    pub(super) fn new(message: &Message, lease: Option<&Lease>, now: Ms) -> Self {
+        let body = message.body.as_small();
+        let from = message.came_from();
+        let tried = message.attr(b"dead_letter_attempts");
+        let tried = tried.filter(|_| from.is_some());
+        let left = match lease {
+            Some(lease) => lease.until,
+            None => message.due().filter(|due| *due > now),
+        };
+        Self {
+            id: message.id.0,
+            body: body.map(names::first_line).unwrap_or_default(),
+            instead: match body {
+                Some([]) => "empty body",
+                Some(_) => "",
+                None => "long body",
+            },
+            status: names::first_line(message.error()),
+            key: message
+                .key()
+                .map(|key| names::first_line(key))
+                .unwrap_or_default(),
+            since: match from.is_some() || message.state == State::Buried {
+                true => words::duration(now.since(since(message))),
+                false => String::new(),
+            },
+            attempts: tried.map_or_else(|| message.reserves.to_string(), names::plain),
+            from: from.as_ref().map(Named::new),
+            age: words::duration(now.since(message.created)),
+            left: left.map_or_else(
+                || words::NONE.to_owned(),
+                |at| words::duration(at.since(now)),
+            ),
+            holder: lease.map(holder).unwrap_or_default(),
+            size: words::bytes(message.body.len()),
+        }
+    }
+}
+
+/// Who holds a lease.
+pub(crate) fn holder(lease: &Lease) -> String {
+    match (lease.bound, lease.party.0) {
+        (_, 0) => "nobody: it is from before a restart".to_owned(),
+        (Bound::Connection, party) => format!("connection {party}"),
+        (Bound::Process, _) => "a script".to_owned(),
+        (Bound::Time, party) => format!("{party}, until its time is over"),
+    }
+}
+
+/// A page of messages.
+pub(super) struct Page {
+    pub(super) lines: Vec<Line>,
+    /// Messages that were looked at.
+    pub(super) looked: u64,
+    /// Where to go on; `None`: that was all.
+    pub(super) next: Option<String>,
+}
+
+/// Lists those that fit.
+pub(super) async fn list(
+    asked: &Asked,
+    queue: &Name,
+    which: &Which,
+    after: Option<&str>,
+) -> Result<Page, Problem> {
+    let mut sweep = Sweep {
+        queue: queue.clone(),
+        state: which.state,
+        filter: which.filter(),
+        act: SweepAct::Show,
+        after: after.map(cursor).transpose()?,
+        max: ROWS,
+    };
+    let mut page = Page {
+        lines: Vec::new(),
+        looked: 0,
+        next: None,
+    };
+    for _ in 0..SLICES {
+        let swept = asked.sweep(&sweep).await?;
+        let now = asked.console.api.door().now();
+        let leases = swept.leases.iter().map(Some).chain(std::iter::repeat(None));
+        let lines = swept.messages.iter().zip(leases);
+        page.lines
+            .extend(lines.map(|(message, lease)| Line::new(message, lease, now)));
+        page.looked += swept.looked;
+        sweep.after = swept.next;
+        let found = u32::try_from(page.lines.len()).unwrap_or(ROWS);
+        if swept.next.is_none() || found >= ROWS {
+            break;
+        }
+        sweep.max = ROWS - found;
+    }
+    page.next = sweep.after.map(cursor_text);
+    Ok(page)
+}
+
+/// Messages of a page that failed in the same way.
+pub(super) struct Kind {
+    pub(super) error: Vec<Piece>,
+    pub(super) count: String,
+    pub(super) newest: u64,
+    pub(super) since: String,
+    pub(super) from: Option<Named>,
+    /// The query of those alone; empty: nobody said why, so that there is none.
+    pub(super) query: String,
+}
+
+/// Counts those that fit by their errors, and says of how many.
+pub(super) async fn kinds(
+    asked: &Asked,
+    queue: &Name,
+    which: &Which,
+) -> Result<(Vec<Kind>, String), Problem> {
+    let sweep = Sweep {
+        queue: queue.clone(),
+        state: which.state,
+        filter: which.filter(),
+        act: SweepAct::Show,
+        after: None,
+        max: 0,
+    };
+    let api = &asked.console.api;
+    let (kinds, looked, next) = api.errors(&asked.visitor, sweep).await?;
+    let now = api.door().now();
+    let kinds = kinds.into_iter().take(KINDS).map(|kind| {
+        let only = Which {
+            error: names::plain(&kind.kind),
+            ..which.clone()
+        };
+        Kind {
+            error: names::pieces(&kind.kind),
+            count: words::count(kind.count),
+            newest: kind.newest.0,
+            since: words::duration(now.since(kind.at)),
+            from: kind.from.as_ref().map(Named::new),
+            query: match kind.kind.is_empty() {
+                true => String::new(),
+                false => only.query(None),
+            },
+        }
+    });
+    let of = match next {
+        None => format!("all {}", words::count(looked as u64)),
+        Some(_) => format!("the first {}", words::count(looked as u64)),
+    };
+    Ok((kinds.collect(), of))
+}

@@ -1,0 +1,296 @@
+//! A message: its body, and all that is known of it.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::trace::TRACEPARENT;
+use quintet_types::{Lease, ListState, Message, Ms};
+
+use super::batches::{self, Member};
+use super::body::{self, Node, SHOWN, WHOLE};
+use super::frame::Frame;
+use super::names::{self, Named, Piece};
+use super::queue::May;
+use super::run::{self, Log};
+use super::{Asked, assets, listing, words};
+use quintet_api::{Holder, Path, Problem, since};
+use quintet_http::reply;
+
+/// A fact: its word, what it is, and what is said below.
+struct Fact {
+    word: &'static str,
+    text: String,
+    below: String,
+}
+
+struct Attribute {
+    name: Vec<Piece>,
+    value: Vec<Piece>,
+}
+
+struct File {
+    name: Vec<Piece>,
+    about: String,
+}
+
+#[derive(Template)]
+#[template(path = "message.html")]
+struct Shown {
+    frame: Frame,
+    id: u64,
+    queue: Named,
+    state: &'static str,
+    may: May,
+    can_retry: bool,
+    reserved: bool,
+    status: Vec<Piece>,
+    size: String,
+    empty: bool,
+    /// Longer than is shown.
+    cut: bool,
+    /// Shown in parts as yet: it could be shown whole.
+    more: bool,
+    binary: bool,
+    text: Vec<Piece>,
+    json: Option<String>,
+    tree: Option<Vec<Node>>,
+    hex: String,
+    facts: Vec<Fact>,
+    attributes: Vec<Attribute>,
+    /// Where its trace is shown; empty: nobody said where traces are, or it has none.
+    trace: String,
+    /// Its events, oldest first: when, and what.
+    past: Vec<(String, Vec<Piece>)>,
+    /// It was tried before, of which not all is kept.
+    earlier: bool,
+    files: Vec<File>,
+    from: Option<Named>,
+    batch: Option<Member>,
+    log: Option<Log>,
+    log_script: &'static str,
+}
+
+/// `/messages/ID`.
+pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
+    let (message, queue) = asked.message(&id).await?;
+    let door = asked.console.api.door();
+    let reader = Arc::clone(&door);
+    let now = door.now();
+    let body = message.body.clone();
+    let whole = asked.query()?.says("whole");
+    let most = if whole { WHOLE } else { SHOWN };
+    let len = usize::try_from(body.len()).unwrap_or(usize::MAX).min(most);
+    // As it is, as text and as a tree.
+    let _room = asked.console.api.room(8 * len as u64)?;
+    let head = tokio::task::spawn_blocking(move || {
+        let mut head = vec![0; len];
+        let read = reader.read(&body, 0, &mut head)?;
+        head.truncate(read);
+        Ok::<_, std::io::Error>(head)
+    });
+    let head = head
+        .await
+        .map_err(|error| Problem::internal(error.to_string()))?;
+    let head = head.map_err(|error| Problem::internal(error.to_string()))?;
+    let state = listing::state_of(&message, now);
+    let log = run::log(&asked, &message, &queue, state).await?;
+    let api = &asked.console.api;
+    let held = api.held_by(&asked.visitor, &message, &queue).await;
+    let name = Named::new(&queue);
+    let extra = message.extra.as_deref();
+    let attributes = extra.map_or(&[][..], |extra| &extra.attrs).iter();
+    let files = extra.map_or(&[][..], |extra| &extra.attachments).iter();
+    let cut = message.body.len() > most as u64;
+    let tree = body::tree(&head).filter(|_| !cut);
+    let trace = message.attr(TRACEPARENT.as_bytes());
+    let trace = trace.and_then(|parent| trace_link(&door.trace_url(), parent));
+    let page = Shown {
+        frame: asked
+            .frame
+            .of(format!("{} of {}", message.id.0, name.plain), "queues"),
+        id: message.id.0,
+        state: listing::word(state),
+        may: May::of(&asked.visitor, &queue),
+        can_retry: matches!(state, ListState::Buried | ListState::Delayed),
+        reserved: state == ListState::Reserved,
+        status: names::first_line(message.error()),
+        size: words::bytes(message.body.len()),
+        empty: message.body.is_empty(),
+        cut,
+        more: cut && !whole,
+        binary: body::is_binary(&head, cut),
+        json: match tree {
+            None => body::json(&head).filter(|_| !cut),
+            Some(_) => None,
+        },
+        tree,
+        trace: trace.unwrap_or_default(),
+        earlier: message.reserves > 1 || (message.reserves == 1 && held.is_none()),
+        past: past(&asked, &message, state, held),
+        text: body::text(&head),
+        hex: body::hex(&head),
+        facts: facts(&asked, &message, now),
+        attributes: attributes
+            .map(|(name, value)| Attribute {
+                name: names::pieces(name),
+                value: names::pieces(value),
+            })
+            .collect(),
+        files: files
+            .map(|file| File {
+                name: names::pieces(&file.name),
+                about: words::bytes(file.len),
+            })
+            .collect(),
+        from: message.came_from().as_ref().map(Named::new),
+        batch: match message.tie() {
+            Some(tie) => Some(batches::of(&asked, tie).await),
+            None => None,
+        },
+        log,
+        log_script: &assets::LOG_SCRIPT.name,
+        queue: name,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// Where the trace of a `traceparent` is shown, if that is one and there is such a place.
+fn trace_link(template: &str, parent: &[u8]) -> Option<String> {
+    let parent = std::str::from_utf8(parent).ok()?;
+    let parts: Vec<&str> = parent.split('-').collect();
+    let hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let [_, trace, span, _] = parts[..] else {
+        return None;
+    };
+    (!template.is_empty() && hex(trace, 32) && hex(span, 16)).then(|| {
+        let link = template.replace("{trace_id}", trace);
+        link.replace("{span_id}", span)
+    })
+}
+
+/// The known events of a message, oldest first.
+fn past(
+    asked: &Asked,
+    message: &Message,
+    state: ListState,
+    held: Option<(Holder, Lease)>,
+) -> Vec<(String, Vec<Piece>)> {
+    let door = asked.console.api.door();
+    let ahead = quintet_types::WallAhead::between(door.now(), door.wall());
+    let mut all = vec![(message.created, "put".as_bytes().to_vec())];
+    let mut then = |at: Ms, says: &str, why: &[u8]| {
+        let mut text = says.as_bytes().to_vec();
+        if !why.is_empty() {
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(why.split(|byte| *byte == b'\n').next().unwrap_or_default());
+        }
+        all.push((at, text));
+    };
+    let tries = |count: u64| words::of(count, "attempt", "attempts");
+    let attempts = tries(u64::from(message.reserves));
+    let (at, error) = (since(message), message.error());
+    if let Some(from) = message.came_from() {
+        let before = message.attr(b"dead_letter_attempts").map(names::plain);
+        let before = before.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let from = names::plain(from.as_bytes());
+        let says = format!("became a dead letter of {from} after {}", tries(before));
+        then(at, &says, error);
+    }
+    let (says, why) = match state {
+        ListState::Buried => ("buried", error),
+        ListState::Archived => ("done", error),
+        ListState::Ready | ListState::Delayed | ListState::Reserved | ListState::Prepared => {
+            match message.failures() > 0 {
+                true => ("failed the last time", error),
+                false => ("changed last", &b""[..]),
+            }
+        }
+    };
+    // The attempt that goes on is none of those that failed.
+    let over = match held {
+        Some(_) => tries(u64::from(message.reserves).saturating_sub(1)),
+        None => attempts,
+    };
+    if over != tries(0) || says == "buried" {
+        then(at, &format!("{says}, after {over}"), why);
+    }
+    if let Some((holder, lease)) = held {
+        let says = format!("attempt {} by {}", message.reserves, holder.text);
+        // A lease without an end does not say when it began.
+        then(lease.since.max(message.created), &says, b"");
+        if let Some(until) = lease.until {
+            then(until, "its lease ends", b"");
+        }
+    }
+    if let Some(due) = message.due().filter(|due| *due > door.now()) {
+        then(due, "due", b"");
+    }
+    let shown = all.into_iter().map(|(at, text)| {
+        let moment = words::moment(ahead.wall_at(at).0);
+        (moment, names::pieces(&text))
+    });
+    shown.collect()
+}
+
+fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {
+    let ahead = asked.console.api.door();
+    let wall = move |at: Ms| {
+        // What is stored is engine time; people read the wall clock.
+        let ahead = quintet_types::WallAhead::between(ahead.now(), ahead.wall());
+        words::moment(ahead.wall_at(at).0)
+    };
+    let extra = message.extra.as_deref();
+    let plain = |word, text: String| Fact {
+        word,
+        text,
+        below: String::new(),
+    };
+    let mut all = vec![Fact {
+        word: "Age",
+        text: words::duration(now.since(message.created)),
+        below: format!("put {}", wall(message.created)),
+    }];
+    if let Some(due) = message.due().filter(|due| *due > now) {
+        all.push(Fact {
+            word: "Due in",
+            text: words::duration(due.since(now)),
+            below: wall(due),
+        });
+    }
+    all.push(plain("Attempts", words::count(u64::from(message.reserves))));
+    if let Some(extra) = extra {
+        for (word, number) in [
+            ("Leases that ran out", extra.timeouts),
+            ("Released", extra.releases),
+            ("Buried", extra.buries),
+            ("Kicked", extra.kicks),
+        ] {
+            if number > 0 {
+                all.push(plain(word, words::count(u64::from(number))));
+            }
+        }
+    }
+    all.push(plain("Rank", message.rank.to_string()));
+    if let Some(key) = message.key() {
+        all.push(plain("Key", names::plain(key)));
+    }
+    all.push(plain(
+        "Time to run",
+        match message.ttr_ms {
+            None => "as the queue says".to_owned(),
+            Some(0) => "no end".to_owned(),
+            Some(ms) => words::duration(ms),
+        },
+    ));
+    all.push(match message.expires() {
+        None => plain("Expires", "never".to_owned()),
+        Some(at) => Fact {
+            word: "Expires in",
+            text: words::duration(at.since(now)),
+            below: wall(at),
+        },
+    });
+    all
+}

@@ -1,0 +1,280 @@
+//! Pages for those who operate the server: its settings, its hooks, its audit.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::{AuditLine, HookEvent, Order, Setting, Source};
+use quintet_types::Refusal;
+
+use super::frame::Frame;
+use super::names::seen;
+use super::{Asked, words};
+use quintet_api::Problem;
+use quintet_http::reply;
+
+/// Lines of the audit on a page.
+const LINES: usize = 500;
+
+/// Refuses who may not do what concerns all queues.
+///
+/// # Errors
+/// 403.
+pub(super) fn must_operate(asked: &Asked) -> Result<(), Problem> {
+    match asked.visitor.may_server() {
+        true => Ok(()),
+        false => Err(Problem::refused(Refusal::NotPermitted)),
+    }
+}
+
+struct Table {
+    /// As the file has it; empty: the top.
+    name: String,
+    rows: Vec<Value>,
+}
+
+struct Value {
+    key: String,
+    value: String,
+    from: &'static str,
+    said: bool,
+    help: String,
+}
+
+impl Value {
+    fn new(setting: Setting) -> Self {
+        Self {
+            key: setting.key,
+            value: seen(&setting.value),
+            from: setting.source.name(),
+            said: setting.source != Source::Default,
+            help: setting.help,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "settings.html")]
+struct Settings {
+    frame: Frame,
+    /// Only those that somebody said.
+    said: bool,
+    /// Their text.
+    has: String,
+    all_count: usize,
+    said_count: usize,
+    tables: Vec<Table>,
+}
+
+/// `/settings`.
+pub(crate) async fn settings(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let query = asked.query()?;
+    let said = query.get("only") == Some("said");
+    let has = query.get("has").unwrap_or_default().to_owned();
+    let fits = |one: &Setting| {
+        let has = has.to_lowercase();
+        [&one.table, &one.key, &one.value, &one.help]
+            .iter()
+            .any(|text| text.to_lowercase().contains(&has))
+    };
+    let all = asked.console.api.door().settings();
+    let is_said = |setting: &Setting| setting.source != Source::Default;
+    let (all_count, said_count) = (all.len(), all.iter().filter(|one| is_said(one)).count());
+    let mut tables: Vec<Table> = Vec::new();
+    for setting in all
+        .into_iter()
+        .filter(|one| (!said || is_said(one)) && fits(one))
+    {
+        let name = seen(&setting.table);
+        let value = Value::new(setting);
+        match tables.last_mut() {
+            Some(table) if table.name == name => table.rows.push(value),
+            _ => tables.push(Table {
+                name,
+                rows: vec![value],
+            }),
+        }
+    }
+    let page = Settings {
+        frame: asked.frame.of("Settings", "settings"),
+        said,
+        has,
+        all_count,
+        said_count,
+        tables,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// How long a reload is waited for before the page says that it is still to come.
+const RELOADED: Duration = Duration::from_secs(5);
+
+/// `POST /settings/do/reload`.
+pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let door = asked.console.api.door();
+    let principal = asked.visitor.known.as_ref().map(|(who, _)| *who);
+    let before = door.reloads().count;
+    door.order(Order::Reload, principal)
+        .map_err(|_| Problem::stopping())?;
+    let read = async {
+        loop {
+            let reloads = door.reloads();
+            if reloads.count != before {
+                return reloads;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let note = match tokio::time::timeout(RELOADED, read).await {
+        Ok(reloads) => match reloads.failed {
+            Some(why) => format!("Not reloaded, all is as it was: {}", seen(&told(&why))),
+            None => {
+                let says =
+                    "The configuration was read again. What needs a restart stays as it was.";
+                let notes = reloads.notes.iter().map(|note| format!(" {}.", seen(note)));
+                says.to_owned() + &notes.collect::<String>()
+            }
+        },
+        Err(_) => "The configuration is being read; the server's log tells the end.".to_owned(),
+    };
+    Ok(asked.console.app.redirect("settings", note))
+}
+
+/// Why a file was not understood, in a line, without what it quotes of the file: that may be
+/// secret.
+fn told(why: &str) -> String {
+    let quotes = |line: &&str| {
+        line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
+            .starts_with('|')
+    };
+    let lines = why.lines().filter(|line| !quotes(line));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+struct Event {
+    name: String,
+    calls: String,
+    errors: u64,
+    mean: String,
+    last_error: String,
+}
+
+impl Event {
+    fn new(event: HookEvent) -> Self {
+        let mean_ns = event.ns.checked_div(event.calls).unwrap_or(0);
+        Self {
+            name: event.name,
+            calls: words::count(event.calls),
+            errors: event.errors,
+            mean: format!("{}.{} µs", mean_ns / 1000, mean_ns % 1000 / 100),
+            last_error: event.last_error.as_deref().map(seen).unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "hooks.html")]
+struct Hooks {
+    frame: Frame,
+    errors: u64,
+    rows: Vec<Event>,
+}
+
+/// `/hooks`.
+pub(super) async fn hooks(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let mut events = asked.console.api.door().hook_events();
+    events.sort_by_key(|event| std::cmp::Reverse(event.errors));
+    let page = Hooks {
+        frame: asked.frame.of("Hooks", "hooks"),
+        errors: events.iter().map(|event| event.errors).sum(),
+        rows: events.into_iter().map(Event::new).collect(),
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+struct Line {
+    moment: String,
+    who: String,
+    from: String,
+    act: String,
+    what: String,
+    result: String,
+    refused: bool,
+}
+
+impl Line {
+    fn new(line: AuditLine) -> Self {
+        let or = |text: &str, otherwise: &str| match text {
+            "" => otherwise.to_owned(),
+            text => seen(text),
+        };
+        Self {
+            moment: words::moment(line.at_ms),
+            who: or(&line.who, "the server"),
+            from: or(&line.from, "this machine"),
+            act: seen(&line.act),
+            what: or(&line.what, words::NONE),
+            // HTTP says how it answered.
+            refused: line.result != "ok" && !line.result.starts_with(['2', '3']),
+            result: seen(&line.result),
+        }
+    }
+
+    fn has(&self, text: &str) -> bool {
+        let all = [&self.who, &self.from, &self.act, &self.what, &self.result];
+        all.iter().any(|one| one.contains(text))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "log.html")]
+struct Log {
+    frame: Frame,
+    has: String,
+    looked: usize,
+    rows: Vec<Line>,
+}
+
+/// `/log`: the newest lines of the audit.
+pub(super) async fn log(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let has = asked.query()?.get("has").unwrap_or_default().to_owned();
+    let door = asked.console.api.door();
+    let read = tokio::task::spawn_blocking(move || door.audit(LINES));
+    let read = read
+        .await
+        .map_err(|error| Problem::internal(error.to_string()))?;
+    let lines = read.map_err(|error| Problem::internal(format!("the audit: {error}")))?;
+    let looked = lines.len();
+    let rows = lines.into_iter().rev().map(Line::new);
+    let page = Log {
+        frame: asked.frame.of("Log", "log"),
+        rows: rows.filter(|line| line.has(&has)).collect(),
+        has,
+        looked,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_file_was_not_read_is_told_without_its_lines() {
+        let why = "quintet.toml: TOML parse error at line 12, column 9\n   |\n12 | token = 'hush\n   \
+                   |         ^\ninvalid basic string\n";
+        assert_eq!(
+            told(why),
+            "quintet.toml: TOML parse error at line 12, column 9 invalid basic string"
+        );
+        assert_eq!(told("no such file | here"), "no such file | here");
+    }
+}

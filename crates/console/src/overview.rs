@@ -1,0 +1,634 @@
+//! The first page: what needs attention, and all queues.
+
+use std::collections::HashSet;
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::attention::{Finding, Findings, Level, Rule, Thresholds};
+use quintet_door::{Door, Rates, Recent, Series};
+use quintet_types::{
+    BatchAsk, BatchId, Command, Left, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
+};
+
+use super::frame::Frame;
+use super::graph::{Chart, Spark};
+use super::names::{self, Named};
+use super::tiles::{Tiles, tiles};
+use super::{Asked, past, words};
+use quintet_api::Problem;
+use quintet_http::{Form, reply};
+
+/// Queues of a page, if nothing else is asked for, and at most.
+const ROWS: usize = 50;
+const ROWS_MAX: usize = 500;
+/// Findings shown.
+const FINDINGS: usize = 8;
+
+/// By what queues are ordered. All but the name go from much to little.
+const SORTS: [(&str, &str); 9] = [
+    ("", "worst first"),
+    ("name", "name"),
+    ("ready", "ready"),
+    ("oldest", "oldest"),
+    ("delayed", "delayed"),
+    ("reserved", "reserved"),
+    ("buried", "buried"),
+    ("takers", "takers"),
+    ("size", "size"),
+];
+
+/// Which queues: words of the address, and of the page.
+const ONLY: [(&str, &str); 5] = [
+    ("", "All"),
+    ("need", "Need attention"),
+    ("paused", "Paused"),
+    ("buried", "Buried"),
+    ("idle", "No consumers"),
+];
+
+/// How one is ordered: what is larger comes first, then the name.
+type Key = (u64, Name);
+
+/// What is asked for.
+#[derive(Default)]
+struct Want {
+    sort: usize,
+    only: usize,
+    /// As it was typed.
+    name: String,
+    rows: usize,
+    after: Option<Key>,
+}
+
+impl Want {
+    fn of(form: &Form) -> Self {
+        let word = |name, among: &[(&str, &str)]| {
+            let given = form.get(name).unwrap_or_default();
+            among
+                .iter()
+                .position(|(word, _)| *word == given)
+                .unwrap_or(0)
+        };
+        let rows = form.get("rows").and_then(|text| text.parse().ok());
+        let after = form.get("after").and_then(|text| {
+            let (number, part) = text.split_once('_')?;
+            Some((number.parse().ok()?, names::of_address(part)?))
+        });
+        Self {
+            sort: word("sort", &SORTS),
+            only: word("only", &ONLY),
+            name: form.get("name").unwrap_or_default().trim().to_owned(),
+            rows: rows.unwrap_or(ROWS).clamp(1, ROWS_MAX),
+            after,
+        }
+    }
+
+    fn key(&self, stats: &QueueStats, finding: Option<&Finding>) -> Key {
+        let gauges = &stats.gauges;
+        let number = match SORTS[self.sort].0 {
+            "" => finding.map_or(0, |finding| Rule::ALL.len() as u64 - finding.rule as u64),
+            "ready" => gauges.ready,
+            "oldest" => stats.oldest_ms,
+            "delayed" => gauges.delayed,
+            "reserved" => gauges.reserved,
+            "buried" => gauges.buried,
+            "takers" => takers(gauges),
+            "size" => gauges.bytes,
+            _ => 0,
+        };
+        (number, stats.name.clone())
+    }
+
+    /// True if the name has what was typed; `*` is anything.
+    fn names(&self, name: &Name) -> bool {
+        if self.name.is_empty() {
+            return true;
+        }
+        let shown = names::plain(name.as_bytes()).to_lowercase();
+        let wanted = self.name.to_lowercase();
+        match wanted.contains('*') {
+            true => matches(&shown, &wanted),
+            false => shown.contains(&wanted),
+        }
+    }
+
+    /// The address of the list with one thing changed.
+    fn link(&self, change: (&str, &str)) -> String {
+        let mut pairs = form_urlencoded::Serializer::new(String::new());
+        let sort = SORTS[self.sort].0;
+        let only = ONLY[self.only].0;
+        let rows = self.rows.to_string();
+        let rows = if self.rows == ROWS { "" } else { &rows };
+        let now = [
+            ("sort", sort),
+            ("only", only),
+            ("name", &self.name),
+            ("rows", rows),
+        ];
+        for (name, value) in now {
+            let value = if name == change.0 { change.1 } else { value };
+            if !value.is_empty() {
+                pairs.append_pair(name, value);
+            }
+        }
+        if change.0 == "after" {
+            pairs.append_pair("after", change.1);
+        }
+        format!("?{}", pairs.finish())
+    }
+}
+
+/// True if `text` is as `pattern`, in which `*` stands for anything.
+fn matches(text: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn takers(gauges: &QueueGauges) -> u64 {
+    gauges.waiters + gauges.lookers
+}
+
+/// The result of a walk over all queues.
+struct Found {
+    /// The first of the order, more than are shown, in no order.
+    rows: Vec<(Key, QueueStats)>,
+    findings: Findings,
+    /// How many fit each word of [`ONLY`].
+    counts: [u64; 5],
+    /// Those that fit all that is asked for.
+    fit: u64,
+    sums: QueueGauges,
+    oldest_ms: u64,
+    rates: Rates,
+    /// The last hour of all of them.
+    hour: Option<Series>,
+    puts: u64,
+    left: Left<u64>,
+}
+
+impl Found {
+    fn new() -> Self {
+        Self {
+            rows: Vec::new(),
+            findings: Findings::new(FINDINGS),
+            counts: [0; 5],
+            fit: 0,
+            sums: QueueGauges::default(),
+            oldest_ms: 0,
+            rates: Rates::default(),
+            hour: None,
+            puts: 0,
+            left: Left::default(),
+        }
+    }
+
+    fn add(
+        &mut self,
+        want: &Want,
+        thresholds: &Thresholds,
+        stats: QueueStats,
+        recent: Option<&Recent>,
+    ) {
+        let gauges = &stats.gauges;
+        self.sums.add(gauges);
+        self.oldest_ms = self.oldest_ms.max(stats.oldest_ms);
+        self.puts += stats.totals.puts;
+        self.left = self.left.plus(stats.totals.left());
+        let finding = thresholds.judge(&stats, recent);
+        let is = [
+            true,
+            finding.is_some(),
+            stats.paused,
+            gauges.buried > 0,
+            thresholds.is_unconsumed(&stats, recent),
+        ];
+        for (count, is) in self.counts.iter_mut().zip(is) {
+            *count += u64::from(is);
+        }
+        let key = want.key(&stats, finding.as_ref());
+        if let Some(finding) = finding {
+            self.findings.add(&stats.name, finding);
+        }
+        if !is[want.only] || !want.names(&stats.name) {
+            return;
+        }
+        self.fit += 1;
+        if want
+            .after
+            .as_ref()
+            .is_some_and(|after| !is_behind(&key, after))
+        {
+            return;
+        }
+        self.rows.push((key, stats));
+        if self.rows.len() > want.rows * 4 + 64 {
+            self.keep_first(want.rows + 1);
+        }
+    }
+
+    /// Forgets all but the first of the order: a partial sort.
+    fn keep_first(&mut self, most: usize) {
+        if self.rows.len() > most {
+            self.rows
+                .select_nth_unstable_by(most, |a, b| order(&a.0, &b.0));
+            self.rows.truncate(most);
+        }
+    }
+}
+
+fn order(a: &Key, b: &Key) -> std::cmp::Ordering {
+    b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1))
+}
+
+fn is_behind(key: &Key, other: &Key) -> bool {
+    order(key, other).is_gt()
+}
+
+/// A number as a table has it.
+pub(super) struct Figure {
+    pub(super) exact: u64,
+    pub(super) text: String,
+}
+
+impl Figure {
+    pub(super) fn new(number: u64) -> Self {
+        Self {
+            exact: number,
+            text: words::short_count(number),
+        }
+    }
+}
+
+struct Row {
+    name: Named,
+    /// The visitor may do something to it here.
+    pick: bool,
+    paused: bool,
+    down: bool,
+    memory: bool,
+    fan_out: Option<Named>,
+    /// What another way in calls it.
+    elsewhere: Option<&'static str>,
+    ready: Figure,
+    oldest: String,
+    delayed: Figure,
+    reserved: Figure,
+    buried: Figure,
+    spark: Option<Spark>,
+    speed: Option<[String; 2]>,
+    /// How fast messages are dropped or expire.
+    loses: Option<String>,
+    takers: Figure,
+    size: String,
+}
+
+impl Row {
+    fn new(stats: &QueueStats, asked: &Asked, door: &dyn Door, made: bool) -> Self {
+        let gauges = &stats.gauges;
+        let may = |verb| asked.visitor.may_to(verb, &stats.name);
+        let rates = door.rates(&stats.name);
+        Self {
+            pick: may(Verb::Pause) || may(Verb::Flush) || may(Verb::Drop),
+            name: Named::new(&stats.name),
+            paused: stats.paused,
+            down: stats.down,
+            memory: stats.memory,
+            fan_out: stats.parent.as_ref().map(Named::new),
+            elsewhere: asked
+                .elsewhere()
+                .filter(|_| made)
+                .and_then(|other| other.word(&stats.name)),
+            ready: Figure::new(gauges.ready),
+            oldest: match gauges.ready + gauges.held_back {
+                0 => words::NONE.to_owned(),
+                _ => words::duration(stats.oldest_ms),
+            },
+            delayed: Figure::new(gauges.delayed),
+            reserved: Figure::new(gauges.reserved),
+            buried: Figure::new(gauges.buried),
+            spark: door.history(&stats.name).as_ref().and_then(past::spark),
+            speed: rates.map(past::speed),
+            loses: rates.and_then(past::loses),
+            takers: Figure::new(takers(gauges)),
+            size: words::bytes(gauges.bytes),
+        }
+    }
+}
+
+struct FindingRow {
+    /// `None`: it is about several queues, or about the server.
+    name: Option<Named>,
+    finding: Finding,
+}
+
+impl FindingRow {
+    fn alarm(&self) -> bool {
+        self.finding.rule.level() == Level::Alarm
+    }
+
+    fn resume(&self) -> bool {
+        self.finding.rule == Rule::Paused
+    }
+
+    fn dead(&self) -> bool {
+        self.finding.rule == Rule::DeadLetters
+    }
+
+    fn several(&self) -> bool {
+        self.finding.rule == Rule::NoConsumers
+    }
+}
+
+/// A link among others, one of which is where one is.
+struct Choice {
+    word: &'static str,
+    text: &'static str,
+    link: String,
+    count: String,
+    on: bool,
+}
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct Overview {
+    frame: Frame,
+    findings: Vec<FindingRow>,
+    more_findings: u64,
+    facts: Tiles,
+    charts: Vec<Chart>,
+    only: Vec<Choice>,
+    sorts: Vec<Choice>,
+    name: String,
+    /// Where bodies are searched for the name.
+    bodies: String,
+    rows: Vec<Row>,
+    /// Some of them can be acted on.
+    picks: bool,
+    all: u64,
+    fit: String,
+    first: Option<String>,
+    next: Option<String>,
+    warning: Option<String>,
+    /// What another way in calls the numbers, if one of the rows is reached so.
+    legend: Option<&'static str>,
+}
+
+/// `/`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    let want = Want::of(&asked.query()?);
+    let mut found = Found::new();
+    let mut from = (0, 0);
+    let door = asked.console.api.door();
+    let thresholds = door.thresholds();
+    loop {
+        let page = asked.queues(from).await?;
+        for stats in page.queues {
+            let recent = door.recent(&stats);
+            if let Some(rates) = door.rates(&stats.name) {
+                found.rates = found.rates.plus(rates);
+            }
+            door.add_hour(&stats.name, &mut found.hour);
+            found.add(&want, &thresholds, stats, recent.as_ref());
+        }
+        match page.next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    found.keep_first(want.rows + 1);
+    let mut made = HashSet::new();
+    if let Some(other) = asked.elsewhere() {
+        let own = found.rows.iter().map(|(_, stats)| stats);
+        for stats in own.filter(|stats| stats.own && other.word(&stats.name).is_some()) {
+            // It may have been deleted meanwhile.
+            let setup = asked.console.api.setup(&asked.visitor, &stats.name).await;
+            if setup.is_ok_and(|setup| other.made(&setup)) {
+                made.insert(stats.name.clone());
+            }
+        }
+    }
+    let warning = asked.console.ask_rq(|rq| rq.rules_warning()).await?;
+    Ok(reply::show(
+        StatusCode::OK,
+        &shown(&asked, &want, found, &made, warning),
+    ))
+}
+
+fn shown(
+    asked: &Asked,
+    want: &Want,
+    mut found: Found,
+    made: &HashSet<Name>,
+    warning: Option<String>,
+) -> Overview {
+    found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
+    let more = found.rows.len() > want.rows;
+    found.rows.truncate(want.rows);
+    let last = found.rows.last().filter(|_| more);
+    let next = last.map(|((number, name), _)| {
+        want.link(("after", &format!("{number}_{}", names::in_address(name))))
+    });
+    let door = asked.console.api.door();
+    let needing: u64 = found.findings.needing.iter().sum();
+    let several = found.findings.needing[Rule::NoConsumers as usize].saturating_sub(1);
+    let unready = door.unready();
+    let findings = found.findings.ranked(unready);
+    let lines = needing - several + u64::from(unready.is_some());
+    let more_findings = lines.saturating_sub(FINDINGS as u64);
+    let counts = found.counts;
+    let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
+        word,
+        text,
+        link: want.link(("only", word)),
+        count: words::count(counts[at]),
+        on: at == want.only,
+    });
+    let sorts = SORTS.iter().enumerate().map(|(at, (word, text))| Choice {
+        word,
+        text,
+        link: want.link(("sort", word)),
+        count: String::new(),
+        on: at == want.sort,
+    });
+    let sums = &found.sums;
+    let mut now = vec![
+        ("Queues", words::count(counts[0])),
+        ("Ready", words::short_count(sums.ready)),
+        ("Oldest", words::duration(found.oldest_ms)),
+        ("Delayed", words::short_count(sums.delayed)),
+        ("Reserved", words::short_count(sums.reserved)),
+        ("Buried", words::short_count(sums.buried)),
+        ("Consumers that wait", words::short_count(takers(sums))),
+        ("Size", words::bytes(sums.bytes)),
+    ];
+    if sums.ready == 0 {
+        now.remove(2);
+    }
+    let [into, out] = past::speed(found.rates);
+    let mut minute = vec![("In, per second", into), ("Out, per second", out)];
+    minute.extend(past::comes_due(found.rates).map(|due| ("Came due, per second", due)));
+    let (puts, left) = (found.puts, found.left.values());
+    let [finished, others @ ..] = left;
+    let ever = vec![
+        ("Put", words::short_count(puts)),
+        ("Finished", words::short_count(finished)),
+        ("Left otherwise", words::short_count(others.iter().sum())),
+    ];
+    let rows: Vec<Row> = found
+        .rows
+        .iter()
+        .map(|(_, stats)| Row::new(stats, asked, &*door, made.contains(&stats.name)))
+        .collect();
+    Overview {
+        findings: findings
+            .into_iter()
+            .take(FINDINGS)
+            .map(|(name, finding)| FindingRow {
+                name: name.as_ref().map(Named::new),
+                finding,
+            })
+            .collect(),
+        more_findings,
+        facts: tiles(now, minute, ever),
+        only: only.collect(),
+        sorts: sorts.collect(),
+        bodies: form_urlencoded::byte_serialize(want.name.as_bytes()).collect(),
+        name: want.name.clone(),
+        picks: rows.iter().any(|row| row.pick),
+        all: counts[0],
+        charts: found
+            .hour
+            .map(|hour| past::charts(&*door, &hour, false))
+            .unwrap_or_default(),
+        fit: words::of(found.fit, "queue", "queues"),
+        first: want.after.is_some().then(|| want.link(("", ""))),
+        next,
+        warning,
+        legend: asked
+            .elsewhere()
+            .filter(|_| rows.iter().any(|row| row.elsewhere.is_some()))
+            .map(|other| other.legend()),
+        rows,
+        frame: asked.frame.of("Queues", "queues").live(""),
+    }
+}
+
+/// `/find`: to the queue or the message of this name or id, else to the queues
+/// whose name has it.
+pub(super) async fn find(asked: Asked) -> Result<Response, Problem> {
+    let query = asked.query()?;
+    let text = query.get("q").unwrap_or_default().trim().to_owned();
+    let root = &asked.frame.root;
+    let name = Name::of_shown(&text);
+    if name.is_possible() && asked.stats(&name).await.is_ok() {
+        let to = format!("{root}queues/{}", names::in_address(&name));
+        return Ok(reply::redirect(&to));
+    }
+    if let Ok(id @ 1..) = text.parse() {
+        let peek = Command::Peek(Peek::Id(MessageId(id)));
+        if asked.ask(peek).await.is_ok() {
+            return Ok(reply::redirect(&format!("{root}messages/{id}")));
+        }
+        let api = &asked.console.api;
+        if let Some(mut told) = api.how_it_went(&asked.visitor, MessageId(id)).await {
+            told.replace_range(..1, "M");
+            return Ok(asked.console.app.redirect("", told + "."));
+        }
+    }
+    if let Some(id) = BatchId::parse(&text)
+        && asked.ask(Command::Batch(BatchAsk::Show(id))).await.is_ok()
+    {
+        return Ok(reply::redirect(&format!("{root}batches/{id}")));
+    }
+    let want = Want {
+        name: text,
+        rows: ROWS,
+        ..Want::default()
+    };
+    Ok(reply::redirect(&format!("{root}{}", want.link(("", "")))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(name: &str, ready: u64, buried: u64) -> QueueStats {
+        let mut stats = QueueStats {
+            name: Name::from(name),
+            ..QueueStats::default()
+        };
+        stats.gauges.ready = ready;
+        stats.gauges.buried = buried;
+        stats
+    }
+
+    /// Pages of a few rows, one after the other, have what one page of all has.
+    #[test]
+    fn pages_follow_one_another() {
+        for sort in 0..SORTS.len() {
+            let all: Vec<QueueStats> = (0..500)
+                .map(|n| stats(&format!("q{n}"), n * 7919 % 13, u64::from(n % 5 == 0)))
+                .collect();
+            let mut seen = Vec::new();
+            let mut after = None;
+            loop {
+                let want = Want {
+                    sort,
+                    rows: 7,
+                    after: after.take(),
+                    ..Want::default()
+                };
+                let mut found = Found::new();
+                for stats in &all {
+                    found.add(&want, &Thresholds::default(), stats.clone(), None);
+                }
+                found.keep_first(want.rows + 1);
+                found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
+                let more = found.rows.len() > want.rows;
+                found.rows.truncate(want.rows);
+                seen.extend(found.rows.iter().map(|(key, _)| key.clone()));
+                if !more {
+                    break;
+                }
+                after = seen.last().cloned();
+            }
+            assert_eq!(seen.len(), all.len(), "{sort}");
+            assert!(
+                seen.windows(2)
+                    .all(|pair| order(&pair[0], &pair[1]).is_lt()),
+                "{sort}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (text, pattern, fits) in [
+            ("mail.outbound", "mail*", true),
+            ("mail.outbound", "*out*", true),
+            ("mail.outbound", "*bound", true),
+            ("mail.outbound", "m*.*d", true),
+            ("mail.outbound", "out*", false),
+            ("mail.outbound", "*mail", false),
+            ("aa", "a*a", true),
+            ("a", "a*a", false),
+        ] {
+            assert_eq!(matches(text, pattern), fits, "{text} {pattern}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A queue: how it is, and its messages.
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::Rates;
+use quintet_door::attention::{Finding, Level, Rule, why_slow};
+use quintet_types::{Groups, ListState, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
+
+use super::frame::Frame;
+use super::graph::Chart;
+use super::listing::{self, Line, STATES, Which};
+use super::names::{self, Named};
+use super::setup::{self, Setup};
+use super::tiles::{Tiles, tiles};
+use super::{Asked, nearest, past, queue_of, words};
+use quintet_api::{Path, Problem};
+use quintet_http::{Called, CalledAs, Visitor, reply};
+
+/// From this age of the oldest ready message on the page says why messages wait, ms.
+const SLOW_MS: u64 = 10_000;
+
+/// A state's tab.
+pub(super) struct Tab {
+    pub(super) word: &'static str,
+    pub(super) number: u64,
+    pub(super) count: String,
+    pub(super) on: bool,
+}
+
+/// What the visitor may do to a queue.
+pub(super) struct May {
+    pub(super) put: bool,
+    pub(super) pause: bool,
+    pub(super) kick: bool,
+    pub(super) shift: bool,
+    pub(super) delete: bool,
+    pub(super) purge: bool,
+    pub(super) drop: bool,
+    pub(super) configure: bool,
+    pub(super) edit: bool,
+}
+
+impl May {
+    pub(crate) fn of(visitor: &Visitor, queue: &quintet_types::Name) -> Self {
+        let may = |verb| visitor.may_to(verb, queue);
+        Self {
+            put: may(Verb::Put),
+            pause: may(Verb::Pause),
+            kick: may(Verb::Kick),
+            shift: may(Verb::Move),
+            delete: may(Verb::Delete),
+            purge: may(Verb::Flush),
+            drop: may(Verb::Drop),
+            configure: may(Verb::Configure),
+            edit: may(Verb::Edit),
+        }
+    }
+
+    fn any_more(&self) -> bool {
+        self.kick || self.shift || self.purge || self.drop
+    }
+}
+
+#[derive(Template)]
+#[template(path = "queue.html")]
+struct Queue {
+    frame: Frame,
+    name: Named,
+    stats: QueueStats,
+    may: May,
+    /// Who paused it, and when.
+    paused_by: Option<String>,
+    why: Option<(bool, String, String)>,
+    offers_buried: bool,
+    facts: Tiles,
+    charts: Vec<Chart>,
+    /// Of the last day, not of the last hour.
+    day: bool,
+    tabs: Vec<Tab>,
+    state: &'static str,
+    which: Which,
+    lines: Vec<Line>,
+    /// Some are dead letters.
+    dead: bool,
+    /// Errors with counts, and of how many messages.
+    kinds: Option<(Vec<listing::Kind>, String)>,
+    looked: String,
+    total: String,
+    filtered: bool,
+    /// The query of the list without its place.
+    query: String,
+    first: bool,
+    next: Option<String>,
+    script: bool,
+    setup: Setup,
+    elsewhere: Option<Elsewhere>,
+}
+
+/// What another way in calls the queue.
+struct Elsewhere {
+    by: &'static str,
+    is: String,
+    facts: Vec<Word>,
+}
+
+/// A word of there, and what stands for it.
+struct Word {
+    word: String,
+    text: String,
+    /// It is a queue, which may be seen.
+    queue: Option<Named>,
+}
+
+/// How many are in a state.
+pub(super) fn number(gauges: &QueueGauges, state: ListState) -> u64 {
+    match state {
+        ListState::Ready => gauges.ready + gauges.held_back,
+        ListState::Delayed => gauges.delayed,
+        ListState::Reserved => gauges.reserved,
+        ListState::Buried => gauges.buried,
+        ListState::Prepared => gauges.prepared,
+        ListState::Archived => gauges.done + gauges.relayed,
+    }
+}
+
+/// `/queues/NAME`.
+pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
+    let queue = queue_of(&part)?;
+    let query = asked.query()?;
+    let which = Which::of(&query)?;
+    let stats = match asked.stats(&queue).await {
+        Ok(stats) => stats,
+        Err(problem) => return Err(nearest::or_nearest(&asked, &queue, problem).await),
+    };
+    let after = query.get("after");
+    // Numbers may be seen by some who may not see messages.
+    let list = match asked.visitor.may_to(Verb::Peek, &queue) {
+        true => listing::list(&asked, &queue, &which, after).await?,
+        false => listing::Page {
+            lines: Vec::new(),
+            looked: 0,
+            next: None,
+        },
+    };
+    let kinds = match query.says("group") && asked.visitor.may_to(Verb::Peek, &queue) {
+        true => Some(listing::kinds(&asked, &queue, &which).await?),
+        false => None,
+    };
+    let shown = queue.to_string();
+    let script = asked
+        .console
+        .ask_rq(move |rq| rq.has_script(&shown))
+        .await?;
+    let tabs = STATES.iter().map(|(state, word)| {
+        let number = number(&stats.gauges, *state);
+        Tab {
+            word,
+            number,
+            count: words::count(number),
+            on: *state == which.state,
+        }
+    });
+    let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
+    let given = asked.console.api.setup(&asked.visitor, &queue).await?;
+    let setup = setup::of(&asked, &given);
+    let elsewhere = asked.elsewhere();
+    let elsewhere = elsewhere.and_then(|other| other.called(&stats, &given));
+    let name = Named::new(&queue);
+    let door = asked.console.api.door();
+    let history = door.history(&queue);
+    let day = query.get("span") == Some("24h");
+    let recent = door.recent(&stats);
+    let finding = door.thresholds().judge(&stats, recent.as_ref());
+    let slow = match stats.oldest_ms {
+        0..SLOW_MS => String::new(),
+        _ => why_slow(&stats, recent.as_ref()),
+    };
+    let page = Queue {
+        // A filter looks through messages, which stay as they are shown.
+        frame: asked
+            .frame
+            .of(&name.plain, "queues")
+            .live("has key older error group after"),
+        may: May::of(&asked.visitor, &queue),
+        paused_by: setup::paused_by(&asked, &given),
+        offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
+        why: match finding {
+            Some(found) => Some((
+                found.rule.level() == Level::Alarm,
+                found.says,
+                found.because,
+            )),
+            None if slow.is_empty() => None,
+            None => Some((false, "is slow.".to_owned(), slow)),
+        },
+        facts: facts(&stats, &given.settings, door.rates(&queue)),
+        elsewhere: elsewhere.map(|called| elsewhere_of(&asked, called)),
+        charts: history
+            .map(|past| if day { past.quarters } else { past.minutes })
+            .map(|series| past::charts(&*door, &series, day))
+            .unwrap_or_default(),
+        day,
+        tabs: tabs.collect(),
+        state: listing::word(which.state),
+        filtered: which.is_filtered(),
+        query: which.query(None),
+        looked: words::count(list.looked),
+        total: words::count(number(&stats.gauges, which.state)),
+        next: list.next.map(|next| which.query(Some(&next))),
+        first: after.is_some(),
+        dead: list.lines.iter().any(|line| line.from.is_some()),
+        kinds,
+        lines: list.lines,
+        which,
+        stats,
+        name,
+        script,
+        setup,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {
+    finding.is_some_and(|finding| finding.rule == rule)
+}
+
+fn elsewhere_of(asked: &Asked, called: Called) -> Elsewhere {
+    let word = |(word, value): (String, CalledAs)| {
+        let (text, queue) = match value {
+            CalledAs::Text(text) => (names::seen(&text), None),
+            CalledAs::Count(number) => (words::count(number), None),
+            CalledAs::Bytes(number) => (words::bytes(number), None),
+            CalledAs::Ms(ms) => (words::duration(ms), None),
+            CalledAs::Queue(queue, text) => {
+                let named = Named::new(&queue);
+                match asked.visitor.may_to(Verb::Stats, &queue) {
+                    true => (text, Some(named)),
+                    false => (format!("{}, {text}", named.plain), None),
+                }
+            }
+        };
+        let word = names::seen(&word);
+        Word { word, text, queue }
+    };
+    Elsewhere {
+        by: called.by,
+        is: called.is,
+        facts: called.facts.into_iter().map(word).collect(),
+    }
+}
+
+/// How a queue goes by the keys of its messages, if it does.
+fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, String); 2]> {
+    let means = match settings.groups {
+        Groups::Ordered => "ordered",
+        Groups::Fair => "fair",
+        Groups::None
+            if settings.key_in_flight_max > 0 || settings.key_take_rate != Rate::default() =>
+        {
+            "limited"
+        }
+        Groups::None => return None,
+    };
+    Some([
+        ("Keys", format!("{} ({means})", words::count(stats.keys))),
+        ("Keys at a limit", words::count(stats.keys_limited)),
+    ])
+}
+
+fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> Tiles {
+    let (gauges, totals) = (&stats.gauges, &stats.totals);
+    let oldest = match gauges.ready + gauges.held_back {
+        0 => words::NONE.to_owned(),
+        _ => words::duration(stats.oldest_ms),
+    };
+    let left = totals.left();
+    let ends = [
+        ("Finished", left.finished),
+        ("Removed", left.removed),
+        ("Failed for good", left.failed),
+        ("Dropped", left.dropped),
+        ("Expired", left.expired),
+        ("Moved away", left.moved),
+    ];
+    let mut now = vec![
+        ("Oldest ready", oldest),
+        (
+            "Consumers that wait",
+            words::count(gauges.waiters + gauges.lookers),
+        ),
+        ("Size", words::bytes(gauges.bytes)),
+    ];
+    now.extend(keys(stats, settings).into_iter().flatten());
+    let mut minute = Vec::new();
+    if let Some(rates) = rates {
+        let [into, out] = past::speed(rates);
+        minute.push(("In, per second", into));
+        minute.push(("Out, per second", out));
+        minute.extend(past::comes_due(rates).map(|due| ("Came due, per second", due)));
+        minute.push(("Empty in", past::empty_in(stats, rates)));
+    }
+    let mut ever = vec![("Put", words::count(totals.puts))];
+    let ends = ends
+        .into_iter()
+        .filter(|(word, number)| *number > 0 || *word == "Finished");
+    ever.extend(ends.map(|(word, number)| (word, words::count(number))));
+    ever.push(("Leases that ran out", words::count(totals.timeouts)));
+    tiles(now, minute, ever)
+}

@@ -1,0 +1,182 @@
+//! How a queue is set up: what holds, who said so, and where copies go.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::{SetBy, Setting, Source};
+use quintet_types::{Name, QueueSetup, Tags, Verb};
+
+use super::frame::Frame;
+use super::names::{self, Named};
+use super::{Asked, queue_of, words};
+use quintet_api::{Path, Problem, version_of_setup};
+use quintet_http::reply;
+
+/// A setting in force.
+pub(super) struct Value {
+    pub(super) key: String,
+    pub(super) value: String,
+    pub(super) from: String,
+    /// Somebody said so.
+    pub(super) said: bool,
+    /// Somebody said so for this queue while the server ran.
+    pub(super) own: bool,
+    pub(super) locked: bool,
+    pub(super) help: String,
+}
+
+/// A queue's.
+pub(super) struct Setup {
+    /// Those that somebody said come first, each part in the documentation's order.
+    pub(super) values: Vec<Value>,
+    pub(super) said: usize,
+    /// It gets copies of this one's puts.
+    pub(super) parent: Option<Named>,
+    /// They get copies of its puts; those that may be seen.
+    pub(super) children: Vec<Named>,
+}
+
+impl Value {
+    /// The value as a form has it: text without quotes.
+    fn typed(&self) -> String {
+        serde_json::from_str(&self.value).unwrap_or_else(|_| self.value.clone())
+    }
+}
+
+pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
+    let settings = asked.console.api.door().queue_settings(setup);
+    let now = asked.console.api.door().wall().0;
+    let values = settings.into_iter().map(|setting| Value {
+        value: names::seen(&setting.value),
+        from: match &setting.set_by {
+            Some(by) => format!("set {}", who(by, now)),
+            None => setting.source.name().to_owned(),
+        },
+        said: setting.source != Source::Default,
+        own: setting.source == Source::Queue && setting.key != "tags",
+        locked: setting.locked,
+        help: setting.help,
+        key: setting.key,
+    });
+    let mut values: Vec<Value> = values.collect();
+    values.sort_by_key(|value| !value.said);
+    let seen = |name: &&Name| asked.visitor.may_to(Verb::Stats, name);
+    Setup {
+        said: values.iter().filter(|value| value.said).count(),
+        values,
+        parent: setup.parent.as_ref().filter(seen).map(Named::new),
+        children: setup.children.iter().filter(seen).map(Named::new).collect(),
+    }
+}
+
+/// `by anna, 12:01:05 UTC`: who paused the queue by command, if that is known.
+pub(super) fn paused_by(asked: &Asked, setup: &QueueSetup) -> Option<String> {
+    let by = SetBy::of(setup, Tags::PAUSED_BY)?;
+    Some(who(&by, asked.console.api.door().wall().0))
+}
+
+/// The same of any change, with the day where that is another one.
+fn who(by: &SetBy, now: u64) -> String {
+    const DAY: u64 = 24 * 3600 * 1000;
+    let moment = match by.at_ms / DAY == now / DAY {
+        true => words::time_of_day(by.at_ms),
+        false => words::moment(by.at_ms),
+    };
+    match by.name.as_str() {
+        "" => moment,
+        name => format!("by {}, {moment}", names::seen(name)),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "queue_settings.html")]
+struct Changed {
+    frame: Frame,
+    name: Named,
+    setup: Setup,
+    has: String,
+    /// The visitor may change them.
+    may: bool,
+    /// The subject of the forms.
+    seen: String,
+}
+
+/// `/queues/NAME/settings`.
+pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
+    let queue = queue_of(&part)?;
+    let has = asked.query()?.get("has").unwrap_or_default().to_lowercase();
+    let given = asked.console.api.setup(&asked.visitor, &queue).await?;
+    let mut setup = of(&asked, &given);
+    let says = |text: &str| text.to_lowercase().contains(&has);
+    setup.values.retain(|value| {
+        [&value.key, &value.value, &value.from, &value.help]
+            .iter()
+            .any(|text| says(text))
+    });
+    let name = Named::new(&queue);
+    let page = Changed {
+        frame: asked
+            .frame
+            .of(format!("Settings of {}", name.plain), "queues"),
+        may: asked.visitor.may_to(Verb::Configure, &queue),
+        seen: version_of_setup(&given),
+        name,
+        setup,
+        has,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.
+pub(crate) async fn change(
+    asked: Asked,
+    Path((part, key)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = queue_of(&part)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let (app, api) = (&asked.console.app, &asked.console.api);
+    let before = api.setup(&asked.visitor, &queue).await?;
+    let undoes = given.form.says("undo");
+    let typed = given.form.get("value").unwrap_or_default().trim();
+    let value = match of_key(&asked, &before, &key) {
+        _ if undoes => None,
+        // Text needs no quotes here.
+        Some(now) if now.value.starts_with('"') => Some(serde_json::Value::from(typed).to_string()),
+        _ => Some(typed.to_owned()),
+    };
+    let changes = [(key.clone(), value)];
+    // An undo is about one setting, whatever became of others.
+    let seen = given.form.get("seen").filter(|_| !undoes);
+    let changed = api.change(&asked.visitor, &queue, &changes, seen).await;
+    let says = |setup: &QueueSetup, by: bool| {
+        let now = of_key(&asked, setup, &key);
+        now.map(|now| {
+            let set_by = now.set_by.filter(|_| by);
+            let by = set_by.map(|set_by| who(&set_by, asked.console.api.door().wall().0));
+            let by = by.map(|by| format!(", set {by}")).unwrap_or_default();
+            format!("{key} is {}{by}", names::seen(&now.value))
+        })
+        .unwrap_or_default()
+    };
+    let note = match changed {
+        Ok(setup) if undoes => format!("Undone: {} again.", says(&setup, false)),
+        Ok(setup) => format!("Changed: {} now.", says(&setup, false)),
+        Err(problem) if problem.status == 412 => format!(
+            "Not changed: somebody changed the settings meanwhile. {}.",
+            says(&before, true)
+        ),
+        Err(problem) if problem.field.is_some() => {
+            format!("Not changed: {}.", names::seen(&problem.detail))
+        }
+        Err(problem) => return Err(problem),
+    };
+    Ok(app.back(&given.form, &format!("queues/{part}/settings"), note))
+}
+
+fn of_key(asked: &Asked, setup: &QueueSetup, key: &str) -> Option<Setting> {
+    let settings = asked.console.api.door().queue_settings(setup);
+    settings.into_iter().find(|setting| setting.key == key)
+}

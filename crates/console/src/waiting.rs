@@ -1,0 +1,89 @@
+//! Messages of all queues that are scheduled, retried or dead, and the search for what a body
+//! contains.
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_types::{Name, Verb};
+
+use super::Asked;
+use super::frame::Frame;
+use super::listing::{self, Line};
+use super::names::Named;
+use quintet_api::{Group, Problem};
+use quintet_http::reply;
+
+struct Row {
+    queue: Named,
+    line: Line,
+    state: &'static str,
+    /// The visitor may send it back, or have it tried again.
+    may: bool,
+}
+
+#[derive(Template)]
+#[template(path = "waiting.html")]
+struct Waiting {
+    frame: Frame,
+    group: &'static str,
+    says: &'static str,
+    groups: [&'static str; 4],
+    /// What bodies contain, as it was typed, and as a part of an address.
+    has: String,
+    query: String,
+    rows: Vec<Row>,
+    first: bool,
+    next: Option<String>,
+}
+
+/// `/waiting`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    let query = asked.query()?;
+    let group = Group::of(query.get("group").unwrap_or("scheduled"))?;
+    let has = query.get("has").unwrap_or_default().to_owned();
+    let bytes = Name::of_shown(&has);
+    let (api, after) = (&asked.console.api, query.get("after"));
+    let over = api
+        .over(
+            &asked.visitor,
+            (group, bytes.as_bytes()),
+            after,
+            listing::ROWS,
+        )
+        .await?;
+    let now = api.door().now();
+    let rows = over.messages.iter().map(|(message, queue)| Row {
+        queue: Named::new(queue),
+        line: Line::new(message, None, now),
+        state: listing::word(listing::state_of(message, now)),
+        may: match message.came_from() {
+            Some(_) => asked.visitor.may_to(Verb::Move, queue),
+            None => asked.visitor.may_to(Verb::Kick, queue),
+        },
+    });
+    let page = Waiting {
+        frame: asked.frame.of("Waiting", "waiting"),
+        group: group.word(),
+        says: match group {
+            Group::Scheduled => "Messages that are due later and were never taken, of all queues.",
+            Group::Retrying => {
+                "Messages that were taken before and rest until they are tried again."
+            }
+            Group::All => "Messages of all queues, in any state.",
+            Group::Dead => "Messages that are buried, and dead letters that nobody has taken.",
+        },
+        groups: Group::ALL.map(Group::word),
+        query: match has.is_empty() {
+            true => String::new(),
+            false => {
+                let mut pairs = form_urlencoded::Serializer::new(String::new());
+                format!("&{}", pairs.append_pair("has", &has).finish())
+            }
+        },
+        has,
+        rows: rows.collect(),
+        first: after.is_some(),
+        next: over.next.clone(),
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}

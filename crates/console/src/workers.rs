@@ -1,0 +1,289 @@
+//! Workers of clients that say a name of their own (faktory): how they are; asked
+//! to be quiet, and to end.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::WorkerAct;
+use quintet_types::Name;
+use serde::Deserialize;
+
+use super::frame::Frame;
+use super::names::{in_address, of_address, seen};
+use super::operate::must_operate;
+use super::overview::Figure;
+use super::{Asked, words};
+use quintet_api::{Path, Problem};
+use quintet_http::reply;
+
+/// Rows of a page.
+const ROWS: usize = 200;
+/// Silence that is shown as such, ms: workers beat every 15 s.
+const SILENT_MS: u64 = 30_000;
+
+/// A worker, as the server tells of it.
+#[derive(Clone, Debug, Deserialize)]
+struct Worker {
+    wid: String,
+    host: String,
+    pid: i64,
+    labels: Vec<String>,
+    state: String,
+    /// Jobs that its open connections hold.
+    jobs: u64,
+    connections: u64,
+    rss_kb: u64,
+    age_ms: u64,
+    silent_ms: u64,
+}
+
+impl Worker {
+    fn has(&self, text: &str) -> bool {
+        let own = [&self.wid, &self.host, &self.state].into_iter();
+        own.chain(&self.labels).any(|one| one.contains(text))
+    }
+}
+
+struct Row {
+    wid: String,
+    /// Its part of an address.
+    part: String,
+    labels: String,
+    place: String,
+    state: &'static str,
+    tag: &'static str,
+    /// What it may be asked for yet.
+    acts: &'static [(&'static str, &'static str)],
+    jobs: Figure,
+    connections: Figure,
+    memory: String,
+    silent: String,
+    /// It has said nothing for long.
+    stuck: bool,
+    age: String,
+}
+
+/// What a worker does: a word, the class of its tag, and what it may be asked for.
+fn state(
+    word: &str,
+) -> (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+) {
+    match word {
+        "terminate" => ("ending", "warn", &[]),
+        "quiet" => ("quiet", "warn", &[("terminate", "End")]),
+        _ => (
+            "running",
+            "good",
+            &[("quiet", "Quiet"), ("terminate", "End")],
+        ),
+    }
+}
+
+impl Row {
+    fn new(worker: &Worker) -> Self {
+        let (word, tag, acts) = state(&worker.state);
+        let labels: Vec<String> = worker.labels.iter().map(|label| seen(label)).collect();
+        Self {
+            part: in_address(&Name::from(worker.wid.as_str())),
+            wid: seen(&worker.wid),
+            labels: labels.join(", "),
+            place: place(worker),
+            state: word,
+            tag,
+            acts,
+            jobs: Figure::new(worker.jobs),
+            connections: Figure::new(worker.connections),
+            memory: match worker.rss_kb {
+                0 => words::NONE.to_owned(),
+                kb => words::bytes(kb.saturating_mul(1024)),
+            },
+            silent: words::duration(worker.silent_ms),
+            stuck: worker.silent_ms >= SILENT_MS,
+            age: words::duration(worker.age_ms),
+        }
+    }
+}
+
+/// Where it runs.
+fn place(worker: &Worker) -> String {
+    match worker.host.as_str() {
+        "" => words::NONE.to_owned(),
+        host => format!("{}, process {}", seen(host), worker.pid),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "workers.html")]
+struct Workers {
+    frame: Frame,
+    facts: Vec<(&'static str, String)>,
+    has: String,
+    rows: Vec<Row>,
+    /// There are none at all.
+    none: bool,
+    /// More than are shown.
+    more: bool,
+}
+
+/// Shows the workers to `look`, page after page, until it has seen enough.
+async fn each(asked: &Asked, mut look: impl FnMut(Vec<Worker>) -> bool) -> Result<(), Problem> {
+    let mut after = None;
+    loop {
+        let (list, next, _room) = asked.console.api.workers(after).await?;
+        let workers = serde_json::from_str(&list);
+        let workers = workers.map_err(|error| Problem::internal(format!("workers: {error}")))?;
+        if look(workers) || next.is_none() {
+            return Ok(());
+        }
+        after = next;
+    }
+}
+
+/// `/workers`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let has = asked.query()?.get("has").unwrap_or_default().to_owned();
+    let (mut workers, mut more) = (Vec::new(), false);
+    let [mut all, mut running, mut quiet, mut ending, mut jobs] = [0; 5];
+    each(&asked, |page| {
+        for worker in &page {
+            all += 1;
+            running += u64::from(worker.state == "running");
+            quiet += u64::from(worker.state == "quiet");
+            ending += u64::from(worker.state == "terminate");
+            jobs += worker.jobs;
+        }
+        workers.extend(page.into_iter().filter(|worker| worker.has(&has)));
+        // They stay where they are while somebody looks.
+        workers.sort_by(|a, b| (&a.host, &a.wid).cmp(&(&b.host, &b.wid)));
+        more |= workers.len() > ROWS;
+        workers.truncate(ROWS);
+        false
+    })
+    .await?;
+    let facts = vec![
+        ("Workers", words::count(all)),
+        ("Running", words::count(running)),
+        ("Quiet", words::count(quiet)),
+        ("Ending", words::count(ending)),
+        ("Jobs held", words::count(jobs)),
+    ];
+    let none = all == 0;
+    let page = Workers {
+        frame: asked.frame.of("Workers", "workers").live(""),
+        facts,
+        has,
+        rows: workers.iter().map(Row::new).collect(),
+        none,
+        more,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// A worker's name, by its part of an address, and what it is asked for.
+fn named(part: &str, act: &str) -> Result<(String, WorkerAct), Problem> {
+    let name = of_address(part).ok_or_else(Problem::no_such_page)?;
+    let wid = String::from_utf8(name.as_bytes().to_vec());
+    let wid = wid.map_err(|_| Problem::no_such_page())?;
+    match act {
+        "quiet" => Ok((wid, WorkerAct::Quiet)),
+        "terminate" => Ok((wid, WorkerAct::Terminate)),
+        _ => Err(Problem::no_such_page()),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "worker_ask.html")]
+struct Ask {
+    frame: Frame,
+    wid: String,
+    part: String,
+    act: String,
+    heading: String,
+    says: &'static str,
+    place: String,
+    state: &'static str,
+    jobs: String,
+    silent: String,
+    button: String,
+    /// `None`: the name is none that a shell takes as it is.
+    command: Option<String>,
+}
+
+/// `/workers/WID/ask/ACT`.
+pub(super) async fn question(
+    asked: Asked,
+    Path((part, act)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let (wid, wanted) = named(&part, &act)?;
+    let mut found = None;
+    each(&asked, |page| {
+        found = page.into_iter().find(|worker| worker.wid == wid);
+        found.is_some()
+    })
+    .await?;
+    let worker = found.ok_or_else(Problem::no_such_page)?;
+    let held = words::of(worker.jobs, "job", "jobs");
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
+    let command = wid.bytes().all(plain) && !wid.starts_with('-');
+    let shown = seen(&wid);
+    let page = Ask {
+        frame: asked.frame.of(format!("{act} {shown}"), "workers"),
+        heading: match wanted {
+            WorkerAct::Quiet => format!("Ask {shown} to be quiet?"),
+            WorkerAct::Terminate => format!("Ask {shown} to end?"),
+        },
+        says: match wanted {
+            WorkerAct::Quiet => {
+                "It gets no more jobs, and finishes those it has. It cannot be taken back: a \
+                 worker that is started anew takes jobs again."
+            }
+            WorkerAct::Terminate => {
+                "It gets no more jobs, and is asked to end: most give it some seconds for those it \
+                 has, and give back the rest. It cannot be taken back."
+            }
+        },
+        place: place(&worker),
+        state: state(&worker.state).0,
+        jobs: held.clone(),
+        silent: words::duration(worker.silent_ms),
+        button: match wanted {
+            WorkerAct::Quiet => format!("Ask it to be quiet, with {held}"),
+            WorkerAct::Terminate => format!("Ask it to end, with {held}"),
+        },
+        command: command.then(|| format!("quintet workers {act} {wid}")),
+        part,
+        act,
+        wid: shown,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// `POST /workers/WID/do/ACT`.
+pub(super) async fn steer(
+    asked: Asked,
+    Path((part, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let (wid, act) = named(&part, &act)?;
+    let there = asked.console.api.door().steer_worker(act, &wid);
+    let wid = seen(&wid);
+    let note = match (there, act) {
+        (true, WorkerAct::Quiet) => {
+            format!("{wid} gets no more jobs, and is told so at its next beat.")
+        }
+        (true, WorkerAct::Terminate) => {
+            format!("{wid} gets no more jobs, and is told to end at its next beat.")
+        }
+        (false, _) => format!("{wid} was gone already."),
+    };
+    Ok(asked.console.app.redirect("workers", note))
+}

@@ -1,0 +1,110 @@
+//! The audit file: what was done, a line of JSON each. The server writes it, and the command line
+//! reads it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quintet_config::end_text;
+use serde::{Deserialize, Serialize};
+
+/// The file's name in the data directory; the one before it has [`OLDER`]
+/// behind it.
+pub const FILE: &str = "audit.log";
+const OLDER: &str = ".1";
+
+/// One act.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Act {
+    /// Wall clock, ms since 1970.
+    pub at_ms: u64,
+    /// A user, an account of this machine (`uid 0`), or nothing for the server.
+    pub who: String,
+    /// The client's address; nothing on this machine.
+    pub from: String,
+    /// `login`, `reload`, a command.
+    pub act: String,
+    /// Which queue or the like.
+    pub what: String,
+    /// `ok`, or the word of a refusal.
+    pub result: String,
+    /// Of an act in steps, how many more of them came since the line before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub steps: u64,
+    /// Messages it was done to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// The id that its message has from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_id: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Act {
+    /// What came of it, and of how many steps.
+    pub fn told(&self) -> String {
+        let mut told = self.result.clone();
+        if let Some(messages) = self.messages {
+            let messages = quintet_door::words::of(messages, "message", "messages");
+            told.push_str(&format!(", {messages}"));
+        }
+        if let Some(id) = self.new_id {
+            told.push_str(&format!(", now message {id}"));
+        }
+        match self.steps {
+            0 => {}
+            1 => told.push_str(" (1 step more)"),
+            steps => told.push_str(&format!(" ({steps} steps more)")),
+        }
+        told
+    }
+
+    /// As an operator reads it.
+    pub fn line(&self) -> String {
+        let shown = |text: &str| match text {
+            "" => "-".to_owned(),
+            text => text.to_owned(),
+        };
+        format!(
+            "{} {} {} {} {} {}",
+            end_text(self.at_ms),
+            shown(&self.who),
+            shown(&self.from),
+            self.act,
+            shown(&self.what),
+            self.told()
+        )
+    }
+}
+
+/// Where the file before it is.
+pub fn older(path: &Path) -> PathBuf {
+    let mut older = path.as_os_str().to_owned();
+    older.push(OLDER);
+    PathBuf::from(older)
+}
+
+/// The acts of a data directory from `since_ms` on, oldest first.
+///
+/// # Errors
+/// The files are there and cannot be read.
+pub fn read(data: &Path, since_ms: u64) -> io::Result<Vec<Act>> {
+    let path = data.join(FILE);
+    let mut acts = Vec::new();
+    for path in [older(&path), path] {
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        // A last line that a crash cut off is none.
+        let lines = text.split(|byte| *byte == b'\n');
+        let read = lines.filter_map(|line| serde_json::from_slice::<Act>(line).ok());
+        acts.extend(read.filter(|act| act.at_ms >= since_ms));
+    }
+    Ok(acts)
+}

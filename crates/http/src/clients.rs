@@ -1,0 +1,500 @@
+//! The connections of HTTP there are, and what each of them does.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+use hyper::{Method, Uri};
+use quintet_door::Did;
+use quintet_types::{Party, Principal};
+use tokio::sync::{Notify, watch};
+
+use crate::cookie::Session;
+use crate::gate::Gate;
+use crate::takers::{Taker, Takers, WORKER_MAX};
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All listeners' connections, by number.
+pub struct Clients {
+    started: Instant,
+    there: Mutex<There>,
+    stops: watch::Sender<bool>,
+    /// Connections that were refused since their address had too many.
+    crowded: AtomicU64,
+    /// The minute in which the log last said so, from 1.
+    crowded_told: AtomicU64,
+    /// The takers of the newest requests.
+    pub takers: Takers,
+}
+
+/// Those that are there.
+#[derive(Default)]
+struct There {
+    /// The last number given.
+    last: u64,
+    clients: BTreeMap<u64, Arc<Client>>,
+}
+
+/// Numbers go round from here on; there are never as many connections.
+const NUMBERS: u64 = (1 << 21) - 1;
+
+/// What one is told of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientNow {
+    /// Its number as long as it is there, 1 to 2^21 - 1.
+    pub id: u64,
+    /// What it speaks.
+    pub voice: &'static str,
+    /// The address of its listener.
+    pub listener: Arc<str>,
+    /// Where its client is; `None`: on this machine, by a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Who asked last, as far as it is known.
+    pub user: Option<Arc<str>>,
+    pub tls: bool,
+    /// Since it last sent or took something, ms.
+    pub idle_ms: u64,
+    /// Bytes of a reply that its client does not take.
+    pub unread_bytes: u64,
+    /// What it asks for now, without its query: `GET /q`.
+    pub asks: Option<String>,
+    /// Who waits in the shards for it.
+    pub party: Option<Party>,
+}
+
+/// One connection.
+pub struct Client {
+    id: u64,
+    voice: &'static str,
+    listener: Arc<str>,
+    peer: Option<SocketAddr>,
+    tls: bool,
+    started: Instant,
+    /// When it last sent or took something, ms since `started`.
+    active: AtomicU64,
+    /// Bytes of a reply that wait for its client.
+    unread: AtomicU64,
+    party: AtomicU64,
+    last: Mutex<Last>,
+    cut: Notify,
+    /// True once the client has ended its side of the connection, or reset it, while a request
+    /// of it was being answered.
+    ended: watch::Sender<bool>,
+    /// The server waits for more of a request's body.
+    body_waits: AtomicBool,
+    /// The server does not wait for the rest of a body: it waits for too many others.
+    refused: AtomicBool,
+    /// The server stops.
+    stops: watch::Receiver<bool>,
+    /// What its voice keeps for it.
+    own: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// The last request, and whose it was.
+#[derive(Default)]
+struct Last {
+    asked: Option<(Method, Uri)>,
+    /// The request is not answered yet.
+    busy: bool,
+    /// The task that reads on once it is. Under the same lock as `busy`: a reply that ends wakes
+    /// every reader that has seen `busy`.
+    reader: Option<Waker>,
+    who: Option<(Principal, Arc<dyn Gate>)>,
+    /// The number of the login, for [`Gate::counts`].
+    proof: u64,
+    /// The session that it came with.
+    session: Option<Weak<Session>>,
+}
+
+/// A connection that is there until this is dropped.
+pub struct Present {
+    clients: Arc<Clients>,
+    client: Arc<Client>,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} clients of HTTP", locked(&self.there).clients.len())
+    }
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            there: Mutex::default(),
+            stops: watch::Sender::new(false),
+            crowded: AtomicU64::new(0),
+            crowded_told: AtomicU64::new(0),
+            takers: Takers::default(),
+        }
+    }
+}
+
+/// Waits until it is true, or nobody is left who could say so.
+async fn told(of: &watch::Sender<bool>) {
+    let mut of = of.subscribe();
+    let _gone = of.wait_for(|told| *told).await;
+}
+
+fn ms_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Clients {
+    /// A request of another voice took messages, under leases that name this party. `agent` is its
+    /// `User-Agent`.
+    pub fn took(&self, party: Party, voice: &'static str, user: Option<&str>, agent: Option<&str>) {
+        let agent = agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len()));
+        let taker = Taker {
+            voice,
+            user: user.map(Arc::from),
+            worker: agent.map(Box::from),
+        };
+        self.takers.note(party, taker);
+    }
+
+    /// Those that are there, the oldest first.
+    pub fn list(&self) -> Vec<ClientNow> {
+        let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
+        there.iter().map(|client| client.now()).collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        locked(&self.there).clients.len() as u64
+    }
+
+    /// Closes a connection, in the middle of what it asks for too; false: there
+    /// is none of this number.
+    pub fn close(&self, id: u64) -> bool {
+        let client = locked(&self.there).clients.get(&id).cloned();
+        client.inspect(|client| client.cut.notify_one()).is_some()
+    }
+
+    /// Closes the connections whose last request came with a session that has ended by `now`, and
+    /// if `logins` may have ended those of a login that counts no more.
+    pub fn close_logged_out(&self, now: Instant, logins: bool) {
+        let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
+        for client in there {
+            let logged_out = {
+                let last = locked(&client.last);
+                let who = last.who.as_ref();
+                let ended = who.filter(|(who, gate)| {
+                    last.session.as_ref().is_some_and(|session| {
+                        !session.upgrade().is_some_and(|session| session.lasts(now))
+                    }) || logins && !gate.counts(*who, last.proof)
+                });
+                ended.cloned()
+            };
+            if let Some((who, gate)) = logged_out {
+                let peer = client.peer.map(|peer| peer.ip().to_canonical());
+                gate.note(who, peer, "login ended", 401, Did::default());
+                client.cut.notify_one();
+            }
+        }
+    }
+
+    /// Connections that were refused since their address had too many.
+    pub fn crowded(&self) -> u64 {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection that is refused since its address has too many. True once a minute:
+    /// the log is to say so.
+    pub(crate) fn crowds(&self) -> bool {
+        self.crowded.fetch_add(1, Ordering::Relaxed);
+        let now = 1 + self.started.elapsed().as_secs() / 60;
+        self.crowded_told.swap(now, Ordering::Relaxed) != now
+    }
+
+    /// The server stops: every wait of a connection ends.
+    pub(crate) fn stop(&self) {
+        self.stops.send_replace(true);
+    }
+
+    /// Returns when the server stops.
+    pub(crate) async fn is_stopped(&self) {
+        told(&self.stops).await;
+    }
+
+    /// Counts a connection until the value returned is dropped.
+    pub fn come(
+        self: &Arc<Self>,
+        voice: &'static str,
+        listener: &Arc<str>,
+        peer: Option<SocketAddr>,
+        tls: bool,
+    ) -> Present {
+        let mut there = locked(&self.there);
+        loop {
+            there.last = there.last % NUMBERS + 1;
+            if !there.clients.contains_key(&there.last) {
+                break;
+            }
+        }
+        let client = Arc::new(Client {
+            id: there.last,
+            voice,
+            listener: Arc::clone(listener),
+            peer,
+            tls,
+            started: self.started,
+            active: AtomicU64::new(ms_since(self.started)),
+            unread: AtomicU64::new(0),
+            party: AtomicU64::new(0),
+            last: Mutex::default(),
+            cut: Notify::new(),
+            ended: watch::Sender::new(false),
+            body_waits: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
+            stops: self.stops.subscribe(),
+            own: OnceLock::new(),
+        });
+        there.clients.insert(client.id, Arc::clone(&client));
+        Present {
+            clients: Arc::clone(self),
+            client,
+        }
+    }
+}
+
+impl Present {
+    /// The connection.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Returns when somebody closes it.
+    pub(crate) async fn is_closed(&self) {
+        self.client.cut.notified().await;
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut there = locked(&self.clients.there);
+        there.clients.remove(&self.client.id);
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.id)
+    }
+}
+
+impl Client {
+    /// The head of a request is there.
+    pub(crate) fn asks(&self, method: &Method, uri: &Uri) {
+        let mut last = locked(&self.last);
+        last.asked = Some((method.clone(), uri.clone()));
+        last.busy = true;
+    }
+
+    /// The reply is on its way, or given up.
+    pub(crate) fn asks_no_more(&self) {
+        let reader = {
+            let mut last = locked(&self.last);
+            last.busy = false;
+            last.reader.take()
+        };
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    /// The client sends nothing more. True while a request of it is being answered: the
+    /// connection goes on, and the end of the reply wakes `reader`.
+    pub(crate) fn ends(&self, reader: &Waker) -> bool {
+        {
+            let mut last = locked(&self.last);
+            if !last.busy {
+                return false;
+            }
+            last.reader = Some(reader.clone());
+        }
+        self.ended
+            .send_if_modified(|ended| !std::mem::replace(ended, true));
+        true
+    }
+
+    /// True once the client sends nothing more.
+    pub fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Returns when waits for this client have to end: the client sends nothing more, or the
+    /// server stops.
+    pub async fn is_let_go(&self) {
+        let mut stops = self.stops.clone();
+        tokio::select! {
+            () = told(&self.ended) => {}
+            _ = stops.wait_for(|stops| *stops) => {}
+        }
+    }
+
+    /// The server waits for more of a request's body, or no longer does.
+    pub(crate) fn waits_for_body(&self, waits: bool) {
+        self.body_waits.store(waits, Ordering::Relaxed);
+    }
+
+    /// The server does not wait for the rest of the body: too many others have not arrived.
+    pub(crate) fn refuse_body(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Why the server did not wait for the whole request, if it did not. Nothing of such a request
+    /// was done.
+    pub fn is_cut_off(&self) -> Option<&'static str> {
+        if self.refused.load(Ordering::Relaxed) {
+            return Some("too many requests arrive in pieces");
+        }
+        let stops = *self.stops.borrow() && self.body_waits.load(Ordering::Relaxed);
+        stops.then_some("the server is stopping")
+    }
+
+    /// What a voice keeps for as long as the connection is there, made when it is first asked
+    /// for. `None`: another type is kept.
+    pub fn own<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.own.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+
+    /// Notes the user of the latest request, and the number of the login for [`Gate::counts`].
+    pub fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>, proof: u64) {
+        let mut last = locked(&self.last);
+        (last.who, last.proof, last.session) = (who.cloned(), proof, None);
+    }
+
+    /// Notes the session of the latest request. The connection ends with it.
+    pub fn is_in(&self, session: Weak<Session>) {
+        locked(&self.last).session = Some(session);
+    }
+
+    /// Who asks the shards for it now.
+    pub fn waits_as(&self, party: Option<Party>) {
+        let party = party.map_or(0, |party| party.0);
+        self.party.store(party, Ordering::Relaxed);
+    }
+
+    /// Bytes came, or went.
+    pub(crate) fn moves(&self) {
+        self.active.store(ms_since(self.started), Ordering::Relaxed);
+    }
+
+    /// So many bytes of a reply wait for its client.
+    pub fn set_unread(&self, bytes: usize) {
+        self.unread.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A part of a reply waits for its client.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.unread.load(Ordering::Relaxed) > 0
+    }
+
+    fn now(&self) -> ClientNow {
+        let last = locked(&self.last);
+        let asked = last.asked.as_ref();
+        let asked = asked.filter(|_| last.busy);
+        let who = last.who.as_ref();
+        let party = self.party.load(Ordering::Relaxed);
+        ClientNow {
+            id: self.id,
+            voice: self.voice,
+            listener: Arc::clone(&self.listener),
+            peer: self.peer,
+            user: who.and_then(|(who, gate)| gate.name_of(*who)),
+            tls: self.tls,
+            idle_ms: ms_since(self.started).saturating_sub(self.active.load(Ordering::Relaxed)),
+            unread_bytes: self.unread.load(Ordering::Relaxed),
+            asks: asked.map(|(method, uri)| format!("{method} {}", uri.path())),
+            party: (party > 0).then_some(Party(party)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that is told to wait for the end of a reply is woken by it, however the two
+    /// threads meet.
+    #[test]
+    fn the_end_of_a_reply_wakes_the_reader_that_waits_for_it() {
+        struct Woken(AtomicBool);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let clients = Arc::new(Clients::default());
+        let present = clients.come("http", &"here".into(), None, false);
+        let client = present.client();
+        let uri = Uri::from_static("/");
+        for _ in 0..5_000 {
+            client.asks(&Method::GET, &uri);
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let waker = Waker::from(Arc::clone(&woken));
+            let turn = AtomicU64::new(0);
+            let meets = || {
+                turn.fetch_add(1, Ordering::SeqCst);
+                while turn.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+            };
+            let waits = std::thread::scope(|scope| {
+                let reads = scope.spawn(|| {
+                    meets();
+                    client.ends(&waker)
+                });
+                meets();
+                client.asks_no_more();
+                reads.join().expect("it reads")
+            });
+            assert!(!waits || woken.0.load(Ordering::SeqCst), "nobody wakes it");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn those_that_are_there_are_told_and_closed() {
+        let clients = Arc::new(Clients::default());
+        let listener: Arc<str> = "127.0.0.1:1".into();
+        let peer = Some(SocketAddr::from(([192, 0, 2, 1], 5)));
+        let first = clients.come("http", &listener, peer, true);
+        let second = clients.come("http", &listener, None, false);
+        let told = clients.list();
+        assert_eq!((told[0].id, told[1].id, told.len()), (1, 2, 2));
+        assert_eq!((told[0].peer, told[0].tls), (peer, true));
+        assert_eq!((&told[0].asks, told[0].party), (&None, None));
+        let client = first.client();
+        let uri = Uri::from_static("/q/a?secret=1");
+        client.asks(&Method::GET, &uri);
+        client.waits_as(Some(Party(7)));
+        client.set_unread(9);
+        let told = clients.list().swap_remove(0);
+        assert_eq!(told.asks.as_deref(), Some("GET /q/a"));
+        assert_eq!((told.party, told.unread_bytes), (Some(Party(7)), 9));
+        client.waits_as(None);
+        client.asks_no_more();
+        let told = clients.list().swap_remove(0);
+        assert_eq!((told.asks, told.party), (None, None));
+        drop(first);
+        assert!(!clients.close(1) && clients.close(2));
+        second.is_closed().await;
+        // Numbers go round, past those that are taken.
+        locked(&clients.there).last = NUMBERS - 1;
+        let last = clients.come("http", &listener, None, false);
+        let again = clients.come("http", &listener, None, false);
+        let next = clients.come("http", &listener, None, false);
+        let numbers = [&last, &again, &next].map(|present| present.client().id);
+        assert_eq!(numbers, [NUMBERS, 1, 3]);
+        drop((second, last, again, next));
+        assert_eq!(clients.list(), []);
+    }
+}

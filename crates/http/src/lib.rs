@@ -1,0 +1,56 @@
+//! The HTTP transport: listeners and their threads, TLS, connections and their limits, logins and
+//! sessions, forms in, replies out. Which addresses there are, its users say (`Serve`).
+//!
+//! A few threads run event loops; what waits for the shards or the disk runs
+//! in others. Bodies pass through in pieces.
+
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
+mod app;
+mod authorization;
+mod clients;
+mod cookie;
+pub mod download;
+mod elsewhere;
+pub mod files;
+mod flash;
+pub mod form;
+pub mod gate;
+mod guard;
+mod guest;
+mod heard;
+pub mod held;
+mod paced;
+pub mod paths;
+mod payer;
+mod places;
+mod range;
+pub mod replies;
+pub mod reply;
+mod secure;
+mod serve;
+pub mod sessions;
+mod settings;
+mod streams;
+mod takers;
+mod undo;
+mod visitor;
+
+pub use app::{App, Given, content_type};
+pub use clients::{Client, ClientNow, Clients, Present};
+pub use elsewhere::{Called, CalledAs, Elsewhere};
+pub use form::{Form, Kind, Whole, whole};
+pub use gate::{Answer, Counted, DoneTo, Full, Gate, Known, Pace, Shown, Tell, pace};
+pub use guard::{Asked, Denied, Guard, Logins, User, is_one_of};
+pub use guest::Guest;
+pub use heard::heard;
+pub use payer::{Held, Payer};
+pub use places::{Apart, Place, Places, Seat, Waits};
+pub use replies::{Errand, Replied, TellReply, Waited};
+pub use reply::Problem;
+pub use serve::{Answering, Connected, Linked, Links, Serve, Socket, Web};
+pub use settings::{Limits, Settings};
+pub use streams::{OpenStream, StreamCounts};
+pub use takers::{Taker, Takers, WORKER_MAX};
+pub use undo::{Leaving, Losses, Undo};
+pub use visitor::Visitor;

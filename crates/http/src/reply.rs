@@ -1,0 +1,235 @@
+//! Answers: JSON arrays, texts with a status, redirects, pages.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{HeaderMap, StatusCode};
+use quintet_types::Refusal;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Why a request is not done; its answer follows from it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// A form has more fields than this.
+    TooManyFields(usize),
+    /// A form has more bytes than this.
+    FormTooLarge(usize),
+    /// The body did not come in time.
+    TooSlow,
+    /// All connections together hold as much memory as they may.
+    NoMemory,
+    /// A limit of its address or user is reached: which, and when it may come
+    /// again.
+    TooMany(&'static str, Duration),
+    /// What would be done could not be kept by enough machines now.
+    Unavailable,
+    /// The body ended early.
+    BrokeOff,
+    /// The body is no form, in the parser's words.
+    BadForm(String),
+    /// Anything else, in RQ's manner: `404 - Queue not found`.
+    Said(StatusCode, String),
+}
+
+impl Problem {
+    /// A status with its text.
+    pub fn said(status: StatusCode, text: impl Into<String>) -> Self {
+        Problem::Said(status, text.into())
+    }
+
+    /// 404.
+    pub fn not_found(what: &str) -> Self {
+        Problem::said(StatusCode::NOT_FOUND, format!("{what} not found"))
+    }
+
+    /// 400.
+    pub fn bad(text: impl Into<String>) -> Self {
+        Problem::said(StatusCode::BAD_REQUEST, text)
+    }
+
+    /// 500.
+    pub fn internal(text: impl Into<String>) -> Self {
+        Problem::said(StatusCode::INTERNAL_SERVER_ERROR, text)
+    }
+
+    /// The status of its reply, and what it says.
+    pub fn status_and_text(&self) -> (StatusCode, String) {
+        match self {
+            Problem::TooManyFields(max) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a form has {max} fields at most (max_fields)"),
+            ),
+            Problem::FormTooLarge(max) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!(
+                    "a form or JSON body has {max} bytes at most (max_form of the http listener)"
+                ),
+            ),
+            Problem::TooSlow => (
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive in time (timeout)".to_owned(),
+            ),
+            Problem::NoMemory => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "clients hold as much memory as they may (connection_memory)".to_owned(),
+            ),
+            Problem::TooMany(why, _) => (StatusCode::TOO_MANY_REQUESTS, (*why).to_owned()),
+            Problem::Unavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Refusal::Unavailable.text().to_owned(),
+            ),
+            Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
+            Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),
+            Problem::Said(status, text) => (*status, text.clone()),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, text) = self.status_and_text();
+        let mut response = plain(status, format!("{} - {text}", status.as_u16()));
+        let mut again = (self == Problem::Unavailable).then_some(1);
+        if let Problem::TooMany(_, wait) = self {
+            // Whole seconds, rounded up.
+            again = Some(wait.as_secs() + 1);
+        }
+        if let Some(seconds) = again {
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+        }
+        response
+    }
+}
+
+/// Text.
+pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
+    typed(status, "text/plain; charset=utf-8", text.into())
+}
+
+/// A page.
+pub(crate) fn page(status: StatusCode, html: String) -> Response {
+    typed(status, "text/html; charset=utf-8", html)
+}
+
+/// A JSON document.
+pub fn document<T: Serialize>(value: &T) -> Response {
+    match serde_json::to_string(value) {
+        Ok(json) => written(json),
+        Err(error) => {
+            Problem::internal(format!("the reply cannot be written: {error}")).into_response()
+        }
+    }
+}
+
+/// The same, already written.
+pub fn written(json: String) -> Response {
+    typed(StatusCode::OK, "application/json", json)
+}
+
+/// `["ok", x]`, or `["fail", text]`, both with 200, as RQ answers.
+pub fn said<T: std::fmt::Display, E: std::fmt::Display>(result: &Result<T, E>) -> Value {
+    match result {
+        Ok(text) => json!(["ok", text.to_string()]),
+        Err(text) => json!(["fail", text.to_string()]),
+    }
+}
+
+/// Sends the browser on with a GET.
+pub fn redirect(to: &str) -> Response {
+    let mut response = plain(StatusCode::SEE_OTHER, "");
+    match HeaderValue::from_str(to) {
+        Ok(to) => {
+            response.headers_mut().insert(LOCATION, to);
+            response
+        }
+        Err(_) => Problem::bad("cannot go there").into_response(),
+    }
+}
+
+fn typed(status: StatusCode, content_type: &'static str, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// Headers that keep a page's own scripts and nothing else running, unless the
+/// answer has set its own.
+pub fn protect(headers: &mut HeaderMap) {
+    const ALL: &[(HeaderName, &str)] = &[
+        (
+            CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+             img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        ),
+        (REFERRER_POLICY, "same-origin"),
+    ];
+    protect_data(headers);
+    dress(headers, ALL);
+}
+
+/// The same for what no browser shows as a page: it is taken for nothing else, and not kept.
+pub fn protect_data(headers: &mut HeaderMap) {
+    dress(
+        headers,
+        &[
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (CACHE_CONTROL, "no-store"),
+        ],
+    );
+}
+
+fn dress(headers: &mut HeaderMap, with: &[(HeaderName, &'static str)]) {
+    for (name, value) in with {
+        if !headers.contains_key(name) {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+}
+
+/// Renders a page.
+pub fn show(status: StatusCode, template: &impl Template) -> Response {
+    match template.render() {
+        Ok(html) => page(status, html),
+        Err(error) => Problem::internal(format!("cannot show the page: {error}")).into_response(),
+    }
+}
+
+/// Runs what may wait for the shards or the disk, in a thread for that.
+///
+/// # Errors
+/// It panicked: 500.
+pub async fn blocking<T, F>(ask: F) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    tokio::task::spawn_blocking(ask)
+        .await
+        .map_err(|error| Problem::internal(format!("the request failed: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is told that there is no quorum is told when to ask again, and
+    /// nobody else is: a queue that is down stays so.
+    #[test]
+    fn without_quorum_a_client_is_told_when_to_come_back() {
+        let response = Problem::Unavailable.into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        let down = Problem::said(StatusCode::SERVICE_UNAVAILABLE, "down").into_response();
+        assert!(!down.headers().contains_key(RETRY_AFTER));
+    }
+}

@@ -1,0 +1,720 @@
+//! The cluster's registry: what all of its nodes agree on, who they are, and which stream is its
+//! log. Never asked whether a node lives: that the log says.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use quintet_cluster::{ClusterId, Seq, Writer};
+use quintet_config::Cluster;
+use quintet_jetstream::{Bucket, Error, Info, JetStream};
+use serde::{Deserialize, Serialize};
+
+use super::checks;
+
+/// Version of what is written here and in the log.
+const FORMAT: u64 = 1;
+/// A node's entry is renewed so often ...
+const RENEW: Duration = Duration::from_secs(10);
+/// ... and one that was not for so long is nobody's.
+const GONE: Duration = Duration::from_secs(30);
+
+/// One that was not for so long is listed no more.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// Bytes of a node's name, at most: what a claim or a farewell has room for.
+const NAME_MAX: usize = 255;
+
+/// What nodes agree on.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Made {
+    id: u64,
+    made_ms: u64,
+    groups: u64,
+    shards: u64,
+    format: u64,
+}
+
+/// Which stream is a group's log.
+#[derive(Default, Serialize, Deserialize)]
+struct Group {
+    /// The id in the stream's metadata. Empty: the stream has none, as an older version or an
+    /// operator made it.
+    #[serde(default)]
+    id: String,
+    /// When the stream was made. Nodes that make it at the same moment change that, so it is
+    /// compared only where there is no id.
+    created: String,
+    /// It is being filled from a directory, and not whole.
+    #[serde(default)]
+    filling: bool,
+    /// No node has seen it yet.
+    #[serde(default)]
+    making: bool,
+}
+
+impl Group {
+    /// # Errors
+    /// The stream `name` is not this log.
+    fn is(&self, name: &str, info: &Info) -> Result<(), Refusal> {
+        if self.id.is_empty() {
+            // Readers check that entries are of this cluster; without entries only this is known.
+            if info.created == self.created || info.ends().last > Seq(0) {
+                return Ok(());
+            }
+            return Err(format!(
+                "the stream {name} was made at {}, and the log of this cluster at {}: it is \
+                 another one",
+                info.created, self.created
+            ));
+        }
+        if info.log_id() == Some(&self.id) {
+            return Ok(());
+        }
+        Err(format!(
+            "the stream {name} has the id {} in its metadata, and the log of this cluster has {}: \
+             it is another one",
+            info.log_id().unwrap_or("(none)"),
+            self.id
+        ))
+    }
+}
+
+/// A new log's id.
+fn log_id(writer: Writer) -> String {
+    format!("{:016x}", writer.0)
+}
+
+/// A node.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    address: String,
+    version: String,
+    /// The process.
+    writer: u64,
+    /// Its data directory.
+    home: u64,
+    /// Name of the NATS server on its machine; empty: not known.
+    #[serde(default)]
+    near: String,
+    at_ms: u64,
+}
+
+/// What an operator wishes of a node.
+#[derive(Serialize, Deserialize)]
+struct Wish {
+    /// Others should own rather than it.
+    drained: bool,
+}
+
+/// This process, as it is registered.
+#[derive(Clone)]
+pub struct Ourselves {
+    /// Where other nodes reach it.
+    pub link: String,
+    /// Its data directory's number, and its own.
+    pub home: u64,
+    pub writer: Writer,
+}
+
+impl Ourselves {
+    fn entry(&self, cluster: &Cluster) -> Entry {
+        Entry {
+            address: self.link.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            writer: self.writer.0,
+            home: self.home,
+            near: cluster.near.clone(),
+            at_ms: now_ms(),
+        }
+    }
+
+    /// Whether another process is registered under this node's name, and lives.
+    fn twin(&self, cluster: &Cluster, entry: &Entry) -> Option<Refusal> {
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        (entry.home != self.home && age < GONE).then(|| {
+            format!(
+                "another process is the node {:?} of this cluster, at {}, and was heard of {} s \
+                 ago: give this one another name (cluster.node)",
+                cluster.node(),
+                entry.address,
+                age.as_secs()
+            )
+        })
+    }
+}
+
+/// The processes that were registered under this node's name while it starts. One that renews its
+/// entry lives; one that does not may be this node's own with the directory it had before.
+#[derive(Default)]
+pub struct Twins(Option<(Instant, u64, u64)>);
+
+impl Twins {
+    /// Whether the one with this entry is gone, as far as this is known.
+    ///
+    /// # Errors
+    /// It lives: `refusal`.
+    fn is_gone(&mut self, now: Instant, entry: &Entry, refusal: Refusal) -> Result<bool, Refusal> {
+        match self.0 {
+            Some((_, writer, at_ms)) if (writer, at_ms) != (entry.writer, entry.at_ms) => {
+                Err(refusal)
+            }
+            Some((since, ..)) => Ok(now.saturating_duration_since(since) >= GONE),
+            None => {
+                tracing::warn!(
+                    "{refusal}. It may be this node with its directory of before: the start waits \
+                     until nothing was heard of it for {} s",
+                    GONE.as_secs()
+                );
+                self.0 = Some((now, entry.writer, entry.at_ms));
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// Why this node is not part of the cluster, in words for the operator.
+type Refusal = String;
+
+fn bucket_name(cluster: &Cluster) -> String {
+    format!("quintet-{}", cluster.name)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether a node may be called so.
+pub fn is_name(node: &str) -> bool {
+    (1..=NAME_MAX).contains(&node.len())
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain fields are JSON")
+}
+
+fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
+}
+
+/// Makes the cluster, or joins it as it is. `None`: not yet, as `twins` waits.
+///
+/// # Errors
+/// The servers do not answer, or refuse; inside: what of the cluster does not fit.
+pub fn join(
+    stream: &JetStream,
+    cluster: &Cluster,
+    shards: u64,
+    ourselves: &Ourselves,
+    twins: &mut Twins,
+) -> Result<Result<Option<ClusterId>, Refusal>, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let id = match agree(&bucket, cluster, shards, ourselves.writer)? {
+        Ok(id) => id,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let key = format!("node.{}", cluster.node());
+    let there = bucket.get(&key)?;
+    let revision = there.as_ref().map_or(0, |there| there.revision);
+    if let Some(there) = there {
+        let entry: Entry = match read(&key, &there.bytes) {
+            Ok(entry) => entry,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if let Some(refusal) = ourselves.twin(cluster, &entry) {
+            match twins.is_gone(Instant::now(), &entry, refusal) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Ok(None)),
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+        }
+    }
+    if let Err(refusal) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
+        return Ok(Err(refusal));
+    }
+    let entry = json(&ourselves.entry(cluster));
+    match bucket.put_behind(&key, revision, entry.into())? {
+        true => Ok(Ok(Some(id))),
+        // Another process of this name begins at the same moment: who is first is seen next time.
+        false => Err(Error::Silent),
+    }
+}
+
+/// What all nodes agree on; the first one says it.
+fn agree(
+    bucket: &Bucket<'_>,
+    cluster: &Cluster,
+    shards: u64,
+    writer: Writer,
+) -> Result<Result<ClusterId, Refusal>, Error> {
+    let ours = Made {
+        id: writer.0,
+        made_ms: now_ms(),
+        groups: cluster.groups,
+        shards,
+        format: FORMAT,
+    };
+    if bucket.get("cluster")?.is_none() {
+        // Whoever is first.
+        bucket.put_behind("cluster", 0, json(&ours).into())?;
+    }
+    let Some(there) = bucket.get("cluster")? else {
+        return Err(Error::Silent);
+    };
+    let made: Made = match read("cluster", &there.bytes) {
+        Ok(made) => made,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    Ok(fits(&cluster.name, &made, &ours).map(|()| ClusterId(made.id)))
+}
+
+/// Whether a node may be one of a cluster that was made so.
+fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Refusal> {
+    for (what, is, wanted) in [
+        ("groups", made.groups, ours.groups),
+        ("shards", made.shards, ours.shards),
+        ("format", made.format, ours.format),
+    ] {
+        if is != wanted {
+            return Err(format!(
+                "the cluster {name:?} was made with {what} = {is}, not {wanted}: set what it was \
+                 made with, or give this node another cluster (cluster.name)"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a cluster's log is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// A cluster that has none yet, and will be given one.
+    Ahead,
+    /// A cluster that has none yet.
+    First,
+    /// One that has lost it; also one that has not, if this is true.
+    Again(bool),
+}
+
+/// A log that is being filled.
+pub struct Begun {
+    pub cluster: ClusterId,
+    id: String,
+    created: String,
+}
+
+/// Makes a new stream for the cluster, which no node uses until [`end_fill`].
+///
+/// # Errors
+/// The servers do not answer, or refuse; inside: why it must not be.
+pub fn begin_fill(
+    stream: &JetStream,
+    cluster: &Cluster,
+    shards: u64,
+    writer: Writer,
+    how: Fill,
+) -> Result<Result<Begun, Refusal>, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let agreed = match agree(&bucket, cluster, shards, writer)? {
+        Ok(id) => id,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let force = how == Fill::Again(true);
+    let live = nodes(stream, cluster)?
+        .into_iter()
+        .filter(|node| node.age < GONE);
+    let live: Vec<String> = live.map(|node| node.node).collect();
+    if !live.is_empty() && !force {
+        return Ok(Err(format!(
+            "nodes of the cluster {:?} were heard of in the last {} s ({}): stop them, and wait \
+             so long",
+            cluster.name,
+            GONE.as_secs(),
+            live.join(", ")
+        )));
+    }
+    let registered = bucket.get("group.0")?;
+    let revision = registered.as_ref().map_or(0, |there| there.revision);
+    let group = registered.and_then(|there| read::<Group>("group.0", &there.bytes).ok());
+    let there = stream.info()?;
+    // Also one that a node registered, and never made.
+    let unfinished =
+        (group.as_ref()).is_some_and(|group| group.filling || group.making && there.is_none());
+    if there.is_some() && !unfinished && !force {
+        let name = &stream.names().stream;
+        return Ok(Err(match how {
+            Fill::Ahead | Fill::First => format!(
+                "the cluster {:?} has a log already, the stream {name}: adopt makes the first one. \
+                 Give the cluster another name, or bring the messages with `quintet export` and \
+                 `quintet import`",
+                cluster.name
+            ),
+            Fill::Again(_) => format!(
+                "the stream {name} is there: a reseed would replace it by what one node has. With \
+                 --force it is deleted first"
+            ),
+        }));
+    }
+    if group.is_some() && !unfinished && !matches!(how, Fill::Again(_)) {
+        return Ok(Err(format!(
+            "the cluster {:?} had a log, which is gone: see `quintet cluster reseed`",
+            cluster.name
+        )));
+    }
+    let id = log_id(writer);
+    let filling = Group {
+        id: id.clone(),
+        filling: true,
+        ..Group::default()
+    };
+    // First, so that no node makes or uses a stream meanwhile.
+    if !bucket.put_behind("group.0", revision, json(&filling).into())? {
+        return Ok(Err(
+            "somebody else makes this cluster's log just now".to_owned()
+        ));
+    }
+    let mut begun = Begun {
+        cluster: agreed,
+        id,
+        created: String::new(),
+    };
+    if how != Fill::Ahead {
+        if there.is_some() {
+            stream.delete()?;
+        }
+        let info = stream.create(replicas, &cluster.placement_tags, &begun.id)?;
+        begun.created = info.created;
+    }
+    Ok(Ok(begun))
+}
+
+/// The stream is whole: nodes may use it.
+///
+/// # Errors
+/// The servers do not answer, or refuse; then it is to be filled again.
+pub fn end_fill(stream: &JetStream, cluster: &Cluster, begun: &Begun) -> Result<(), Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let group = Group {
+        id: begun.id.clone(),
+        created: begun.created.clone(),
+        ..Group::default()
+    };
+    bucket.put("group.0", json(&group).into())
+}
+
+/// Sees to it that the group's stream is there, and is the one.
+fn log_of(
+    stream: &JetStream,
+    cluster: &Cluster,
+    replicas: usize,
+    bucket: &Bucket<'_>,
+    writer: Writer,
+) -> Result<Result<(), Refusal>, Error> {
+    let name = &stream.names().stream;
+    if bucket.get("group.0")?.is_none() {
+        let group = match stream.info()? {
+            Some(info) if info.ends().last > Seq(0) => {
+                return Ok(Err(format!(
+                    "the stream {name} holds entries, and this cluster's registry knows nothing of \
+                     it"
+                )));
+            }
+            Some(info) => Group {
+                id: info.log_id().unwrap_or_default().to_owned(),
+                created: info.created,
+                ..Group::default()
+            },
+            // Its id comes first: nodes that start at the same moment make the same stream.
+            None => Group {
+                id: log_id(writer),
+                making: true,
+                ..Group::default()
+            },
+        };
+        bucket.put_behind("group.0", 0, json(&group).into())?;
+    }
+    let Some(there) = bucket.get("group.0")? else {
+        return Err(Error::Silent);
+    };
+    let mut group: Group = match read("group.0", &there.bytes) {
+        Ok(group) => group,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if group.filling {
+        return Ok(Err(format!(
+            "the stream {name} is being filled by `quintet cluster adopt` or `reseed`, or that was \
+             interrupted: start the nodes when it is done, or begin it again"
+        )));
+    }
+    let info = match stream.info()? {
+        Some(info) => info,
+        None if group.making => stream.create(replicas, &cluster.placement_tags, &group.id)?,
+        None => {
+            return Ok(Err(format!(
+                "the stream {name}, which is the log of this cluster, is gone. It is not made \
+                 again by itself, as everything in it would be lost without a word: see `quintet \
+                 cluster reseed`, bring it back (`nats stream restore`), or give the cluster \
+                 another name"
+            )));
+        }
+    };
+    let faults = checks::of_stream(stream, &info, cluster);
+    if !faults.is_empty() {
+        return Ok(Err(format!(
+            "the stream {name} is not set up as the log of a cluster:\n  {}",
+            faults.join("\n  ")
+        )));
+    }
+    if let Err(refusal) = group.is(name, &info) {
+        return Ok(Err(refusal));
+    }
+    if group.making {
+        (group.making, group.created) = (false, info.created);
+        // False: another node was faster.
+        bucket.put_behind("group.0", there.revision, json(&group).into())?;
+    }
+    Ok(Ok(()))
+}
+
+/// Keeps this node's entry new, for as long as the stream is held; ends the process when its name
+/// is another's.
+///
+/// # Errors
+/// There is no thread to be had.
+pub fn renew(stream: &Arc<JetStream>, cluster: &Cluster, ourselves: &Ourselves) -> Result<()> {
+    let (stream, cluster) = (Arc::downgrade(stream), cluster.clone());
+    let ourselves = ourselves.clone();
+    let body = move || {
+        while let Some(stream) = Weak::upgrade(&stream) {
+            match renew_once(&stream, &cluster, &ourselves) {
+                Ok(None) => {}
+                // It was away for so long that somebody else took its place.
+                Ok(Some(twin)) => {
+                    tracing::error!("stopping: {twin}");
+                    eprintln!("quintet: stopping: {twin}");
+                    std::process::exit(1);
+                }
+                Err(error) => tracing::debug!("cannot renew this node's entry: {error}"),
+            }
+            drop(stream);
+            std::thread::sleep(RENEW);
+        }
+    };
+    let thread = std::thread::Builder::new().name("registry".to_owned());
+    thread.spawn(body).context("cannot start a thread")?;
+    Ok(())
+}
+
+fn renew_once(
+    stream: &JetStream,
+    cluster: &Cluster,
+    ourselves: &Ourselves,
+) -> Result<Option<Refusal>, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let key = format!("node.{}", cluster.node());
+    let there = bucket.get(&key)?;
+    let there = there.and_then(|there| read::<Entry>(&key, &there.bytes).ok());
+    if let Some(twin) = there.and_then(|there| ourselves.twin(cluster, &there)) {
+        return Ok(Some(twin));
+    }
+    bucket.put(&key, json(&ourselves.entry(cluster)).into())?;
+    Ok(None)
+}
+
+/// A node that was heard of lately.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub node: String,
+    pub address: String,
+    /// Name of the NATS server on its machine; empty: not known.
+    pub near: String,
+    pub drained: bool,
+    /// Since it renewed its entry.
+    pub age: Duration,
+}
+
+/// Others should own rather than this node, from now on; or not so.
+///
+/// # Errors
+/// The servers do not answer, or refuse; then nobody knows whether it is so.
+pub fn drain(
+    stream: &JetStream,
+    cluster: &Cluster,
+    node: &str,
+    drained: bool,
+) -> Result<(), Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    bucket.put(&format!("drain.{node}"), json(&Wish { drained }).into())
+}
+
+/// Whether others should own rather than this node.
+///
+/// # Errors
+/// The servers do not answer, or refuse.
+pub fn is_drained(stream: &JetStream, cluster: &Cluster, node: &str) -> Result<bool, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    drained_in(&bucket, node)
+}
+
+fn drained_in(bucket: &Bucket<'_>, node: &str) -> Result<bool, Error> {
+    let key = format!("drain.{node}");
+    let there = bucket.get(&key)?;
+    let wish = there.and_then(|there| read::<Wish>(&key, &there.bytes).ok());
+    Ok(wish.is_some_and(|wish| wish.drained))
+}
+
+/// The nodes that renewed their entries in the last ten minutes.
+///
+/// # Errors
+/// The servers do not answer, or refuse.
+pub fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let mut nodes = Vec::new();
+    for key in bucket.keys("node.")? {
+        let Some(there) = bucket.get(&key)? else {
+            continue;
+        };
+        let Ok(entry) = read::<Entry>(&key, &there.bytes) else {
+            continue;
+        };
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        let node = key.strip_prefix("node.").unwrap_or(&key).to_owned();
+        // A farewell could not name it: no node wrote that.
+        if age < FORGOTTEN && is_name(&node) {
+            nodes.push(Listed {
+                drained: drained_in(&bucket, &node)?,
+                node,
+                address: entry.address,
+                near: entry.near,
+                age,
+            });
+        }
+    }
+    Ok(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(id: Option<&str>, created: &str, last: u64) -> Info {
+        let metadata = id.map(|id| serde_json::json!({ "quintet-log": id }));
+        let info = serde_json::json!({
+            "config": {
+                "name": "Q_a_0",
+                "subjects": ["quintet.a.0.log"],
+                "retention": "limits",
+                "storage": "file",
+                "discard": "new",
+                "num_replicas": 3,
+                "metadata": metadata.unwrap_or_else(|| serde_json::json!({})),
+            },
+            "created": created,
+            "state": { "messages": last, "first_seq": 1, "last_seq": last },
+        });
+        serde_json::from_value(info).expect("a stream")
+    }
+
+    #[test]
+    fn a_process_of_the_same_name_is_waited_for_unless_it_renews_its_entry() {
+        let entry = |at_ms| Entry {
+            address: String::new(),
+            version: String::new(),
+            writer: 7,
+            home: 1,
+            near: String::new(),
+            at_ms,
+        };
+        let refusal = || "it lives".to_owned();
+        let began = Instant::now();
+        let mut twins = Twins::default();
+        assert_eq!(twins.is_gone(began, &entry(5), refusal()), Ok(false));
+        let soon = began + GONE / 2;
+        assert_eq!(twins.is_gone(soon, &entry(5), refusal()), Ok(false));
+        // Its clock may be ahead: only time that passes here counts.
+        assert_eq!(twins.is_gone(began + GONE, &entry(5), refusal()), Ok(true));
+        assert_eq!(twins.is_gone(soon, &entry(6), refusal()), Err(refusal()));
+        let restarted = Entry {
+            writer: 8,
+            ..entry(5)
+        };
+        assert_eq!(twins.is_gone(soon, &restarted, refusal()), Err(refusal()));
+    }
+
+    /// The time at which a stream was made changes when two nodes make it at once, and may when a
+    /// server recovers it.
+    #[test]
+    fn a_stream_is_known_by_its_id_and_one_without_by_its_time_or_its_entries() {
+        let with_id = Group {
+            id: log_id(Writer(0x12)),
+            created: "monday".to_owned(),
+            ..Group::default()
+        };
+        let is = |group: &Group, info: &Info| group.is("Q_a_0", info).is_ok();
+        assert!(is(&with_id, &info(Some("0000000000000012"), "tuesday", 0)));
+        for id in [None, Some("0000000000000013")] {
+            assert!(!is(&with_id, &info(id, "monday", 9)), "{id:?}");
+        }
+        let without = Group {
+            id: String::new(),
+            ..with_id
+        };
+        assert!(is(&without, &info(None, "monday", 0)));
+        assert!(is(&without, &info(None, "tuesday", 9)));
+        assert!(!is(&without, &info(None, "tuesday", 0)));
+    }
+
+    #[test]
+    fn a_group_of_an_older_version_is_read() {
+        let old = br#"{"created":"monday","filling":true}"#;
+        let group: Group = read("group.0", old).expect("a group");
+        assert!(group.filling && !group.making && group.id.is_empty());
+    }
+
+    fn made() -> Made {
+        Made {
+            id: 1,
+            made_ms: 2,
+            groups: 1,
+            shards: 4,
+            format: FORMAT,
+        }
+    }
+
+    #[test]
+    fn a_node_with_other_groups_or_shards_is_refused() {
+        let other = Made {
+            id: 9,
+            made_ms: 9,
+            ..made()
+        };
+        assert_eq!(fits("q", &made(), &other), Ok(()));
+        type Change = fn(&mut Made);
+        let cases: [(Change, &str); 3] = [
+            (|made| made.groups = 2, "groups = 1, not 2"),
+            (|made| made.shards = 8, "shards = 4, not 8"),
+            (|made| made.format = 2, "format = 1, not 2"),
+        ];
+        for (change, says) in cases {
+            let mut ours = made();
+            change(&mut ours);
+            let refused = fits("q", &made(), &ours).expect_err(says);
+            assert!(refused.contains(says), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_farewell_has_room_for_is_nobodys() {
+        assert!(is_name("a") && is_name(&"x".repeat(255)));
+        assert!(!is_name("") && !is_name(&"x".repeat(256)));
+    }
+}

@@ -1,0 +1,318 @@
+//! Messages: made, shown, changed.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use hyper::{StatusCode, Uri};
+use quintet_scripts::{Fault, Method, NewMessage, Rq};
+use quintet_types::{Refusal, Verb};
+use serde_json::{Map, Value, json};
+
+use super::{escaped, existing, problem};
+use crate::app::App;
+use crate::pages;
+use quintet_http::{
+    Given, Problem, Visitor,
+    reply::{self, document, said},
+};
+
+/// The form for a message, shaped by the queue's `form.json`.
+pub(super) async fn new_page(
+    State(app): State<Arc<App>>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let asked = queue.clone();
+    let shape = app
+        .ask(move |rq| existing(rq, &asked).map(|()| rq.queue_form(&asked)))
+        .await?
+        .map_err(|fault| problem(&fault))?;
+    let hidden_unless_named = shape["default"] == "hidden";
+    let field = |name: &'static str| {
+        let about = &shape[format!("mesg_{name}")];
+        let text = |key: &str| about[key].as_str().map(str::to_owned);
+        pages::FormField {
+            name,
+            label: text("label").unwrap_or_else(|| name.to_owned()),
+            help: text("help").unwrap_or_default(),
+            hidden: about == "hidden" || (hidden_unless_named && about.is_null()),
+        }
+    };
+    let names = [
+        "src",
+        "param1",
+        "param2",
+        "param3",
+        "param4",
+        "count",
+        "max_count",
+        "due",
+        "post_run_webhook",
+    ];
+    let page = pages::NewMessage {
+        root: &app.http.settings().relative_root,
+        notice: app.http.notice(&uri),
+        name: &queue,
+        dest: queue.clone(),
+        fields: names.into_iter().map(field).collect(),
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// Takes a message as JSON, as JSON in a form, or as a form's fields.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = app.http.form(request).await?;
+    let html = given.json.is_none() && given.form.get("x_format") == Some("html");
+    let mut fields = fields(&given, html)?;
+    // Either a list, or words in a text.
+    if let Some(Value::String(hooks)) = fields.get("post_run_webhook") {
+        let hooks: Vec<&str> = hooks.split_whitespace().collect();
+        let hooks = Value::from(hooks);
+        fields.insert("post_run_webhook".to_owned(), hooks);
+    }
+    let method = match fields.get("_method") {
+        None | Some(Value::Null) => Method::Commit,
+        Some(word) => word
+            .as_str()
+            .and_then(Method::parse)
+            .ok_or_else(|| Problem::bad("Invalid method param"))?,
+    };
+    let asked = queue.clone();
+    let result = app
+        .ask(move |rq| {
+            let message = NewMessage::from_json(&Value::Object(fields))?;
+            rq.create_routed(&asked, message, method)
+        })
+        .await?;
+    // That it failed would be taken for not stored.
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
+        return Err(problem(fault));
+    }
+    if !html {
+        let mut response = document(&said(&result));
+        if matches!(result, Err(Fault::Down)) {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        return Ok(response);
+    }
+    if matches!(result, Err(Fault::Down)) {
+        return Err(problem(&Fault::Down));
+    }
+    let notice = match &result {
+        Ok(id) => format!("Created message {id}"),
+        Err(fault) => format!("Error creating message: {fault}"),
+    };
+    if given.form.says("back") {
+        return Ok(app
+            .http
+            .back(&given.form, &format!("q/{}", escaped(&queue)), notice));
+    }
+    let page = pages::Text {
+        root: &app.http.settings().relative_root,
+        notice: None,
+        title: &queue,
+        text: notice,
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// The message's fields, wherever they stand.
+fn fields(given: &Given, html: bool) -> Result<Map<String, Value>, Problem> {
+    if html {
+        let mut fields = given.form.object("mesg").unwrap_or_default();
+        // A form sends its empty boxes too.
+        fields.retain(|_, value| value != "");
+        return Ok(fields);
+    }
+    let parsed = match (&given.json, given.form.get("mesg")) {
+        (Some(body), _) => serde_json::from_slice(body),
+        (None, Some(mesg)) => serde_json::from_str(mesg),
+        (None, None) => return Err(Problem::bad("Missing mesg param")),
+    };
+    match parsed {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Problem::bad("mesg is not a JSON object")),
+        Err(error) => Err(Problem::bad(format!("mesg is not JSON: {error}"))),
+    }
+}
+
+/// A message as a page or, with `.json` behind its id, as JSON.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Path((queue, last)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let (id, json) = match last.strip_suffix(".json") {
+        Some(id) => (id.to_owned(), true),
+        None => (last, false),
+    };
+    if json {
+        return app
+            .document(move |rq| {
+                let message = existing(rq, &queue).and_then(|()| rq.message(&queue, &id));
+                message.map_err(|fault| problem(&fault))
+            })
+            .await;
+    }
+    let (asked, which) = (queue.clone(), id.clone());
+    let message = app
+        .ask(move |rq| existing(rq, &asked).and_then(|()| rq.message(&asked, &which)))
+        .await?
+        .map_err(|fault| problem(&fault))?;
+    let mut page = pages::Message::new(&app.http.settings().relative_root, &queue, &id, &message);
+    page.notice = app.http.notice(&uri);
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// `["done"]`.
+pub(super) async fn state(
+    State(app): State<Arc<App>>,
+    Path((queue, id)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let state = app
+        .ask(move |rq| existing(rq, &queue).and_then(|()| rq.state(&queue, &id)))
+        .await?
+        .map_err(|fault| problem(&fault))?;
+    Ok(document(&json!([state])))
+}
+
+/// What a `_method` does, what it is called in a notice, and whether the
+/// message is still there to be shown after it.
+struct Act {
+    run: fn(&Rq, &str, &str) -> Result<(), Fault>,
+    /// Whoever may do this may.
+    verb: Verb,
+    /// RQ's reply to it, spelt as RQ does.
+    done: &'static str,
+    notice: &'static str,
+    stays: bool,
+}
+
+fn act_of(method: Option<&str>) -> Option<Act> {
+    Some(match method? {
+        "delete" => Act {
+            run: |rq, queue, id| rq.delete(queue, id),
+            verb: Verb::Delete,
+            done: "msg deleted",
+            notice: "Message deleted successfully",
+            stays: false,
+        },
+        "destroy" => Act {
+            run: |rq, queue, id| rq.destroy(queue, id),
+            verb: Verb::Delete,
+            done: "msg destroyed",
+            notice: "Message destroyed successfully",
+            stays: false,
+        },
+        "commit" => Act {
+            run: |rq, queue, id| rq.commit(queue, id),
+            verb: Verb::Commit,
+            done: "msg commited",
+            notice: "Message committed successfully",
+            stays: true,
+        },
+        "run_now" => Act {
+            run: |rq, queue, id| rq.run_now(queue, id),
+            verb: Verb::Kick,
+            done: "msg set to run now",
+            notice: "Message in run successfully",
+            stays: true,
+        },
+        _ => return None,
+    })
+}
+
+/// Does to a message what `_method` says.
+pub(super) async fn act(
+    State(app): State<Arc<App>>,
+    Path((queue, id)): Path<(String, String)>,
+    Extension(visitor): Extension<Visitor>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = app.http.form(request).await?;
+    let method = given.form.get("_method");
+    let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
+    visitor.must(act.verb, &queue)?;
+    let json = given.form.get("x_format") == Some("json");
+    let (asked, which, run) = (queue.clone(), id.clone(), act.run);
+    let result = app
+        .ask(move |rq| existing(rq, &asked).and_then(|()| run(rq, &asked, &which)))
+        .await?;
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
+        return Err(problem(fault));
+    }
+    let result = result.map(|()| act.done);
+    if json {
+        return Ok(document(&said(&result.map_err(gone))));
+    }
+    let queue_page = format!("q/{}", escaped(&queue));
+    let message_page = format!("{queue_page}/{id}", id = escaped(&id));
+    Ok(match result {
+        Ok(_) if act.stays => app.http.redirect(&message_page, act.notice.to_owned()),
+        Ok(_) => app.http.redirect(&queue_page, act.notice.to_owned()),
+        Err(fault) => {
+            let notice = format!("{} got {}", method.unwrap_or_default(), gone(fault));
+            app.http.redirect(&message_page, notice)
+        }
+    })
+}
+
+/// RQ's words for a message that is not there to be changed; relays wait for
+/// them.
+pub(super) fn gone(fault: Fault) -> String {
+    match matches!(fault, Fault::MessageNotFound) {
+        true => "cannot find message".to_owned(),
+        false => fault.to_string(),
+    }
+}
+
+pub(super) async fn clone(
+    State(app): State<Arc<App>>,
+    Path((queue, id)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = app.http.form(request).await?;
+    let asked = queue.clone();
+    let result = app
+        .ask(move |rq| existing(rq, &asked).and_then(|()| rq.clone_message(&asked, &id)))
+        .await?;
+    if let Err(fault @ Fault::Refused(Refusal::Unknown)) = &result {
+        return Err(problem(fault));
+    }
+    if given.form.get("x_format") == Some("json") {
+        return Ok(document(&said(&result.map_err(gone))));
+    }
+    result.map_err(|fault| problem(&fault))?;
+    let notice = "Message cloned successfully".to_owned();
+    Ok(app.http.redirect(&format!("q/{}", escaped(&queue)), notice))
+}
+
+pub(super) async fn run_now(
+    State(app): State<Arc<App>>,
+    Path((queue, id)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = app.http.form(request).await?;
+    let (asked, which) = (queue.clone(), id.clone());
+    let result = app
+        .ask(move |rq| existing(rq, &asked).and_then(|()| rq.run_now(&asked, &which)))
+        .await?;
+    if let Err(fault @ Fault::Refused(Refusal::Unknown)) = &result {
+        return Err(problem(fault));
+    }
+    if given.form.get("x_format") == Some("json") {
+        let result = result.map(|()| "msg set to run now").map_err(gone);
+        return Ok(reply::document(&said(&result)));
+    }
+    result.map_err(|fault| problem(&fault))?;
+    let page = format!("q/{}/{}", escaped(&queue), escaped(&id));
+    Ok(app
+        .http
+        .redirect(&page, "Message in run successfully".to_owned()))
+}

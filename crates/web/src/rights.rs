@@ -1,0 +1,146 @@
+//! Rights that an address needs, and which requests the audit writes down.
+
+use hyper::Method;
+use quintet_http::{Problem, Visitor, gate::not_permitted};
+use quintet_types::Verb;
+
+/// What a request needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Needs<'a> {
+    /// Nothing, or its handler knows.
+    Nothing,
+    Of(&'a [Verb], &'a str),
+    Metrics,
+    Server,
+}
+
+fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    match parts[..] {
+        // The shards look at each command.
+        ["api", "v1", ..] => Needs::Nothing,
+        [place, ..] if quintet_console::PLACES.contains(&place) => Needs::Nothing,
+        // Lists show what may be seen; a search and an act say of what queue in
+        // their form.
+        ["" | "q" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
+        ["metrics"] if reads => Needs::Metrics,
+        ["q", last] if reads => match last.split_once('.') {
+            Some((queue, "txt")) => Needs::Of(&[Verb::Stats], queue),
+            Some((queue, _)) => Needs::Of(&[Verb::Peek], queue),
+            None => Needs::Of(&[Verb::Peek], last),
+        },
+        ["q", queue, "config" | "config.json"] if reads => Needs::Of(&[Verb::Stats], queue),
+        ["q", queue, "new_message"] => Needs::Of(&[Verb::Put], queue),
+        ["q", queue, ..] if reads => Needs::Of(&[Verb::Peek], queue),
+        ["q", queue, "adminoper" | "restart" | "ack_errs"] => Needs::Of(&[Verb::Configure], queue),
+        ["q", _, _] => Needs::Nothing,
+        ["q", queue, _, "clone"] => Needs::Of(&[Verb::Peek, Verb::Put], queue),
+        ["q", queue, _, "run_now"] => Needs::Of(&[Verb::Kick], queue),
+        ["q", queue, _, "attach", _] => Needs::Of(&[Verb::Put], queue),
+        _ => Needs::Server,
+    }
+}
+
+/// Refuses a request that its visitor may not make. What depends on more than the
+/// address is looked at by its handler.
+///
+/// # Errors
+/// 403.
+pub(crate) fn look_at(visitor: &Visitor, method: &Method, path: &str) -> Result<(), Problem> {
+    let may = match needs(method, path) {
+        Needs::Nothing => true,
+        Needs::Server => visitor.may_server(),
+        Needs::Metrics => visitor.may_read_metrics(),
+        Needs::Of(verbs, queue) => {
+            let queue = percent_encoding::percent_decode_str(queue).decode_utf8_lossy();
+            verbs.iter().all(|verb| visitor.may(*verb, &queue))
+        }
+    };
+    match may {
+        true => Ok(()),
+        false => Err(not_permitted()),
+    }
+}
+
+/// True for what an operator does, and is written down.
+pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    if let Some(act) = path.strip_prefix("/api/v1/") {
+        // What clients do all day is not.
+        let (puts, reserves) = (act.ends_with("/messages"), act.ends_with("/reserve"));
+        let forgets = *method == Method::DELETE;
+        let held = act.starts_with("leases/") || (act.starts_with("batches") && !forgets);
+        return !reads && !puts && !reserves && !held;
+    }
+    // What the console's buttons do, apart from putting messages.
+    if let [
+        _,
+        "queues" | "messages" | "acts" | "connections" | "cron" | "cluster" | "settings" | "bulk"
+        | "batches" | "workers" | "leases",
+        ..,
+    ] = path.split('/').collect::<Vec<_>>()[..]
+    {
+        return !reads;
+    }
+    !reads
+        && match needs(method, path) {
+            Needs::Server => true,
+            Needs::Of(verbs, _) => verbs.contains(&Verb::Configure),
+            Needs::Nothing | Needs::Metrics => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_says_what_it_needs() {
+        let peek = |queue| Needs::Of(&[Verb::Peek], queue);
+        for (method, path, expected) in [
+            ("GET", "/", Needs::Nothing),
+            ("GET", "/q.json", Needs::Nothing),
+            ("GET", "/assets/rq.css", Needs::Nothing),
+            ("GET", "/q", Needs::Nothing),
+            ("POST", "/queues/a/do/purge", Needs::Nothing),
+            ("POST", "/put", Needs::Nothing),
+            ("GET", "/metrics", Needs::Metrics),
+            ("POST", "/metrics", Needs::Server),
+            ("GET", "/q/work", peek("work")),
+            ("GET", "/q/work.json", peek("work")),
+            ("HEAD", "/q/work.txt", Needs::Of(&[Verb::Stats], "work")),
+            ("GET", "/q/work/7/log/stdout", peek("work")),
+            ("GET", "/q/work/done.json", peek("work")),
+            (
+                "POST",
+                "/q/work/new_message",
+                Needs::Of(&[Verb::Put], "work"),
+            ),
+            (
+                "POST",
+                "/q/work/adminoper",
+                Needs::Of(&[Verb::Configure], "work"),
+            ),
+            (
+                "POST",
+                "/q/work/7/run_now",
+                Needs::Of(&[Verb::Kick], "work"),
+            ),
+            (
+                "POST",
+                "/q/work/7/attach/a",
+                Needs::Of(&[Verb::Put], "work"),
+            ),
+            ("POST", "/new_queue", Needs::Server),
+            ("POST", "/delete_queue", Needs::Server),
+            ("GET", "/new_queue", Needs::Server),
+            // What nobody has thought of.
+            ("POST", "/q/work/7/explode", Needs::Server),
+            ("DELETE", "/q", Needs::Server),
+        ] {
+            let method = method.parse().expect("a method");
+            assert_eq!(needs(&method, path), expected, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a cluster believes of replicas, clocks and runs.
+
+use super::Planted;
+
+pub(super) const CLUSTER: &[Planted] = &[
+    Planted {
+        name: "beginning-of-the-leader",
+        what: "the log begins where the copy of the server that leads does",
+        edits: &[(
+            "crates/cluster/src/copy.rs",
+            "        if first > from {\n",
+            "        if first > from && first > last {\n",
+        )],
+        tests: &[&["--test=cluster", "nobody_claims_or_forgets"]],
+    },
+    Planted {
+        name: "damaged-leader-stays",
+        what: "a server that leads with a damaged copy is not asked to step down",
+        edits: &[(
+            "crates/cluster/src/member.rs",
+            "        if now >= self.distrusts {\n",
+            "        if now >= self.distrusts && self.doubts.tried().len() > 9 {\n",
+        )],
+        tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
+    },
+    Planted {
+        name: "takeover-by-the-wall-clock",
+        what: "the wall clock of a new owner says what time it is",
+        edits: &[(
+            "crates/cluster/src/member.rs",
+            "            lead_ms: self.lead_ms.largest(),\n",
+            "            lead_ms: self.lead_ms.largest().filter(|_| false),\n",
+        )],
+        tests: &[&["--lib", "a_takeover_by_a_node_whose_clock_is_wrong"]],
+    },
+    Planted {
+        name: "wrong-clock-takes-over",
+        what: "a node whose clock is wrong does not leave a takeover to others",
+        edits: &[(
+            "crates/cluster/src/member.rs",
+            "            self.step(Event::Clock(is_off(ahead)));\n",
+            "",
+        )],
+        tests: &[&["--lib", "a_node_whose_clock_is_wrong_leaves"]],
+    },
+    Planted {
+        name: "standby-mirror-not-synced",
+        what: "a standby does not sync its mirror before entries are purged",
+        edits: &[(
+            "crates/cluster/src/copy.rs",
+            "            if before < Some(from.seq) {\n",
+            "            if before > Some(from.seq) {\n",
+        )],
+        tests: &[&["--test=cluster", "a_standby_syncs_its_mirror"]],
+    },
+    Planted {
+        name: "owner-mirror-not-synced",
+        what: "an owner does not sync its mirror before it purges",
+        edits: &[(
+            "crates/cluster/src/streamlog.rs",
+            "            mirrored.wait()?;\n",
+            "            drop(mirrored);\n",
+        )],
+        tests: &[&["--test=cluster", "what_a_purge_keeps_is_on_the_owners_disk"]],
+    },
+    Planted {
+        name: "run-not-compared",
+        what: "a log begins with a run that has less than the log counts in it",
+        edits: &[(
+            "crates/host/src/recover.rs",
+            "        if !has || row.live > row.count {\n",
+            "        if !has && row.live > row.count {\n",
+        )],
+        tests: &[&["--lib", "a_log_does_not_begin_where_a_run"]],
+    },
+    Planted {
+        name: "snapshot-lacks-a-run",
+        what: "a snapshot that lacks a run is not told of",
+        edits: &[(
+            "crates/host/src/recover.rs",
+            "                        more = (*named != blocks).then(|| {\n",
+            "                        more = (*named > blocks).then(|| {\n",
+        )],
+        tests: &[&["--lib", "a_snapshot_that_names_other_runs"]],
+    },
+    Planted {
+        name: "run-named-too-soon",
+        what: "a run gets its name though nobody knows whether it is replicated",
+        edits: &[(
+            "crates/cluster/src/blobs.rs",
+            "                io::Error::new(io::ErrorKind::StorageFull, why)\n            })?;\n",
+            "                io::Error::new(io::ErrorKind::StorageFull, why)\n            })\n            .ok();\n",
+        )],
+        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+    },
+    Planted {
+        name: "runs-in-use-cleared",
+        what: "an owner clears away runs that its log names",
+        edits: &[(
+            "crates/host/src/lib.rs",
+            "        run.number.0 < self.runs.first_of_this_life() && !self.runs.has(run.number.0)\n",
+            "        run.number.0 < self.runs.first_of_this_life()\n",
+        )],
+        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+    },
+];
