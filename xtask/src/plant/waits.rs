@@ -174,16 +174,6 @@ pub(super) const WAITS: &[Planted] = &[
         tests: &[&["--test=http", "a_stop_answers_everybody"]],
     },
     Planted {
-        name: "wait-makes-way",
-        what: "a silent connection over HTTP makes no way",
-        edits: &[(
-            "crates/http/src/serve.rs",
-            "            () = seat.makes_way() => {\n",
-            "            () = seat.makes_way(), if false => {\n",
-        )],
-        tests: &[&["--test=voices", "silent_connections_keep"]],
-    },
-    Planted {
         name: "wait-poll-client",
         what: "a poll goes on without its client",
         edits: &[(

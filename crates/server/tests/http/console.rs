@@ -216,7 +216,16 @@ fn event_streams_of_the_console_end_with_their_session() {
         stream.until(b"event: queues\n");
         stream
     };
-    let ends = |mut stream: Client| while !stream.some().is_empty() {};
+    // Events go on coming for as long as it is there.
+    let ends = |mut stream: Client| {
+        let began = std::time::Instant::now();
+        while !stream.some().is_empty() {
+            assert!(
+                began.elapsed() < crate::common::PATIENCE,
+                "the stream goes on"
+            );
+        }
+    };
     let logins = [(); 3].map(|()| log_in(&server, form).1);
     let [first, second, third] = logins.each_ref().map(|cookie| stream(cookie));
     let shown = whole_page(&server, "/", &logins[1]);
