@@ -79,15 +79,20 @@ impl Api {
         };
         let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");
         let by = holder.as_ref().map(|holder| format!(" by {holder}"));
+        let why = match (shown.state, shown.status.lines().next()) {
+            ("buried", Some(said)) => format!(": {said}"),
+            _ => String::new(),
+        };
         Traced {
             id: message.id.0,
             state: shown.state,
             text: format!(
-                "message {} is {}{}, in {}, after {attempts}",
+                "message {} is {}{}, in {}, after {attempts}{}",
                 message.id.0,
                 shown.state,
                 by.unwrap_or_default(),
                 shown.queue,
+                why,
             ),
             queue: Some(shown.queue),
             created_ms: Some(ahead.wall_at(message.created).0),

@@ -78,7 +78,7 @@ enum Command {
     Serve(serve::Serve),
     /// Put a message into a queue of the running server.
     Put(messages::Put),
-    /// Take messages out of a queue and print them.
+    /// Take messages out of a queue and print them; they are removed.
     Take(messages::Take),
     /// Print a message without taking it.
     Peek(messages::Peek),

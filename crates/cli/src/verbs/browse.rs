@@ -18,6 +18,7 @@ const PREVIEW: usize = 60;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet browse work                        the next ones to be taken\n  \
+                        quintet browse work --state buried         why each failed, too\n  \
                         quintet browse work --state buried --json  all that is known of them\n  \
                         quintet browse work --contains 'user 7' --older 1h\n\n\
                         Looks without taking, in slices that hold nobody up. Where there is more it says \
@@ -55,7 +56,7 @@ impl Browse {
             Some(text) => serde_json::from_str(text)?,
             None => Value::Null,
         };
-        let columns = ["id", "age", "rank", "attempts", "bytes", "body"];
+        let columns = ["id", "age", "rank", "attempts", "bytes", "body", "error"];
         let mut rows = vec![columns.map(str::to_owned)];
         let mut left = self.count;
         while left > 0 {
@@ -83,7 +84,14 @@ impl Browse {
             }
         }
         if !self.json {
-            table(&rows, &mut stdout().lock())?;
+            let failed = rows.iter().skip(1).any(|row| !row[6].is_empty());
+            match failed {
+                true => table(&rows, &mut stdout().lock())?,
+                false => {
+                    let rows: Vec<[String; 6]> = rows.into_iter().map(without_error).collect();
+                    table(&rows, &mut stdout().lock())?;
+                }
+            }
         }
         if !after.is_null() {
             writeln!(stderr(), "there may be more: --after '{after}'")?;
@@ -92,7 +100,26 @@ impl Browse {
     }
 }
 
-fn row(message: &Value, body: &[u8]) -> [String; 6] {
+/// A row where no message has failed.
+fn without_error([id, age, rank, attempts, bytes, body, _]: [String; 7]) -> [String; 6] {
+    [id, age, rank, attempts, bytes, body]
+}
+
+/// What was last said of a message that failed, or of it before it became a dead letter; empty:
+/// nothing.
+fn error(message: &Value) -> String {
+    let mut attrs = message["attrs"].as_array().into_iter().flatten();
+    let dead = || {
+        attrs
+            .find(|attr| attr[0] == "dead_letter_error")
+            .map(|attr| &attr[1])
+    };
+    let said = message.get("status").or_else(dead);
+    let said = said.and_then(Value::as_str).unwrap_or_default();
+    preview(said.as_bytes())
+}
+
+fn row(message: &Value, body: &[u8]) -> [String; 7] {
     let created = message["created_ms"].as_u64().unwrap_or(0);
     let text = |key: &str| message[key].to_string();
     [
@@ -102,6 +129,7 @@ fn row(message: &Value, body: &[u8]) -> [String; 6] {
         text("reserves"),
         text("bytes"),
         preview(body),
+        error(message),
     ]
 }
 

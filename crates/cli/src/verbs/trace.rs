@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use quintet_config::end_text;
 
 use super::super::Where;
+use super::super::table::seen_bytes;
 
 /// Names that a message may have had one after the other.
 const NAMES_MAX: usize = 16;
@@ -42,6 +43,7 @@ impl Trace {
                     let text = text.context("the server is of another version")?;
                     let at = told["at_ms"].as_u64();
                     let at = at.map(|at| format!(" ({})", end_text(at)));
+                    let text = seen_bytes(text.as_bytes());
                     writeln!(stdout(), "{text}{}", at.unwrap_or_default())?;
                 }
                 match told["new_id"].as_u64() {

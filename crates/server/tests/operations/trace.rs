@@ -214,3 +214,35 @@ fn the_audit_tells_how_many_messages_and_which_new_id() {
         assert!(audit.contains(&line), "{line}: {audit}");
     }
 }
+
+/// In `trace` and `browse`; what it says moves no cursor.
+#[test]
+fn a_buried_message_says_why() {
+    let start = Start {
+        listen: &["memcache=127.0.0.1:0", "http=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let server = start.serve();
+    let ids = [put(&server, "work"), put(&server, "work")];
+    let listed = server.printed(&["browse", "work"]);
+    assert!(!listed.contains("error"), "{listed}");
+    let json = "content-type: application/json\r\n";
+    let reserved = server.ask("POST /api/v1/queues/work/reserve", json, "{}");
+    let reserved: Value = serde_json::from_str(&reserved.body).expect("JSON");
+    let token = reserved["messages"][0]["lease"].as_str().expect("a lease");
+    let why = "{\"reason\": \"no such host\\u001b[2J\\nat line 7\"}";
+    let buried = server.ask(&format!("POST /api/v1/leases/{token}/bury"), json, why);
+    assert!(buried.status < 300, "{}", buried.body);
+    let says = says(&server, ids[0]);
+    let wanted = format!(
+        "message {} is buried, in work, after 1 attempt: no such host",
+        ids[0]
+    );
+    assert!(says.starts_with(&wanted), "{says}");
+    let listed = server.printed(&["browse", "work", "--state", "buried"]);
+    assert!(
+        listed.contains("error") && listed.contains("no such host"),
+        "{listed}"
+    );
+    assert!(!says.contains('\u{1b}') && !listed.contains('\u{1b}'));
+}
