@@ -164,6 +164,16 @@ pub(super) const WAITS: &[Planted] = &[
         tests: &[&["--lib", "acked_tests"]],
     },
     Planted {
+        name: "wait-desk",
+        what: "the desk is not woken for the first reply that it holds",
+        edits: &[(
+            "crates/server/src/desk.rs",
+            "        if is_first {",
+            "        if is_first && self.threads.is_empty() {",
+        )],
+        tests: &[&["--test=http", "a_message_goes_in"]],
+    },
+    Planted {
         name: "wait-half-head",
         what: "half of a request's head over HTTP waits at a stop",
         edits: &[(

@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(crate) struct Beanstalkd {
 
 impl Beanstalkd {
     pub(crate) fn start(options: &[&str]) -> Self {
-        // It cannot be asked for a free port: nobody else takes this one before it does, mostly.
+        // It cannot be asked for a free port, and somebody else may take this one before it does.
         for _ in 0..50 {
             let free = TcpListener::bind("127.0.0.1:0").expect("a port");
             let port = free.local_addr().expect("bound").port();
@@ -35,7 +35,7 @@ impl Beanstalkd {
             let address = format!("127.0.0.1:{port}");
             let began = Instant::now();
             while child.try_wait().expect("asked").is_none() {
-                if TcpStream::connect(&address).is_ok() {
+                if is_at(&address, child.id()) {
                     return Self { child, address };
                 }
                 assert!(began.elapsed() < PATIENCE, "beanstalkd does not listen");
@@ -69,6 +69,19 @@ impl Beanstalkd {
         let count = |state| stats[&format!("current-jobs-{state}")].parse().unwrap();
         ["ready", "delayed", "buried", "reserved"].map(count)
     }
+}
+
+/// True if the beanstalkd of this process answers there.
+fn is_at(address: &str, pid: u32) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"stats\r\nquit\r\n")?;
+        let mut told = String::new();
+        stream.read_to_string(&mut told)?;
+        Ok(told)
+    };
+    ask().is_ok_and(|told| told.contains(&format!("\npid: {pid}\n")))
 }
 
 impl Drop for Beanstalkd {
