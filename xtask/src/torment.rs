@@ -50,6 +50,8 @@ servers beside it.
   --at-least N  Fail unless each voice and each kind of fault came so often [0];
                 a slow machine may take three times as long for that
   --early       End as soon as --at-least is reached
+  --plain       No damaged stores and no power cuts of servers: these take long, and
+                cargo xtask test has them with --long
   --only KIND   Only faults whose name, as the table has it, contains this:
                 --only 'leader cut off'
   --release     The optimised binary
@@ -74,6 +76,7 @@ fn wanted(arguments: &[String], help: &str) -> Result<Option<Wanted>> {
         match argument.as_str() {
             "-h" | "--help" => return Ok(None),
             "--release" => wanted.release = true,
+            "--plain" if help == CLUSTER_HELP => wanted.arguments.push(argument.clone()),
             "--early" => wanted.arguments.push(argument.clone()),
             "--minutes" | "--seed" | "--at-least" | "--kills" | "--puts" => {
                 let value = arguments.next();
@@ -125,7 +128,9 @@ pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
         "--nats-server-next".into(),
         next.into(),
     ];
+    let plain = wanted.arguments.iter().any(|word| word == "--plain");
     match crate::cluster::no_power() {
+        _ if plain => println!("left out: damaged stores and power cuts, which --long has"),
         Some(why) => println!("left out: power cuts of servers: {why}"),
         None => more.push("--power".into()),
     }

@@ -68,6 +68,9 @@ pub(crate) struct Args {
     /// whose power is cut. Only root may, in a mount namespace of its own
     #[arg(long)]
     power: bool,
+    /// With --cluster: without damaged stores and power cuts of servers
+    #[arg(long)]
+    plain: bool,
     /// With --cluster: only kinds of faults whose name contains this
     #[arg(long)]
     only: Option<String>,

@@ -59,6 +59,11 @@ impl Kind {
     pub(super) fn needs_disks(self) -> bool {
         matches!(self, Self::CutPower | Self::CutAllPower)
     }
+
+    /// Whether it is among those that `--plain` leaves out.
+    pub(super) fn is_of_stores(self) -> bool {
+        self.needs_disks() || matches!(self, Self::DamageStore | Self::OldStore)
+    }
 }
 
 /// Each with its name, and within how many ms clients are promised to be served again:
