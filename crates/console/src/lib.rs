@@ -243,7 +243,7 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/acts/{number}/do/stop", post(acts::stop))
         .fallback(frame::missing)
         .layer(around)
-        // Without the frame: what pages look like is no secret.
+        // Without the frame: the look of pages is no secret.
         .route("/assets/{name}", get(assets::asset))
         .with_state(console)
 }

@@ -1,4 +1,4 @@
-//! Who asks the shards on behalf of a connection.
+//! The party that asks the shards on behalf of a connection.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! The HTTP transport: listeners and their threads, TLS, connections and their limits, logins and
-//! sessions, forms in, replies out. Which addresses there are, its users say (`Serve`).
+//! sessions, forms in, replies out. Its users decide which addresses there are (`Serve`).
 //!
 //! A few threads run event loops; what waits for the shards or the disk runs
 //! in others. Bodies pass through in pieces.

@@ -1,4 +1,4 @@
-//! What the handlers of RQ's addresses share.
+//! State that the handlers of RQ's addresses share.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! RQ's HTTP API at its old addresses and in its old forms, its plain pages,
 //! and the built-in scripts that speak it to other servers.
 //!
-//! What RQ means is in `quintet-scripts`; here are only addresses, forms and
+//! The meaning of RQ is in `quintet-scripts`; here are only addresses, forms and
 //! answers (`docs/voices/http.md`).
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]

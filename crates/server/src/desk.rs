@@ -507,7 +507,7 @@ impl Server {
             drop(inside);
             return;
         }
-        // Whoever held something first has woken the desk, and it looks again until nothing is.
+        // The first reply that is held wakes the desk, which looks again until none is held.
         let is_first = inside.held.is_empty();
         inside.held.push((need, told, Instant::now()));
         drop(inside);

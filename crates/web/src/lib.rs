@@ -1,5 +1,4 @@
-//! What an HTTP listener serves: RQ's addresses, the console, `/api/v1`, and what others ask a
-//! server about its health.
+//! The site of an HTTP listener: RQ's addresses, the console, `/api/v1`, health and metrics.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 

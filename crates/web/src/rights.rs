@@ -4,7 +4,7 @@ use hyper::Method;
 use quintet_http::{Problem, Visitor, gate::not_permitted};
 use quintet_types::Verb;
 
-/// What a request needs.
+/// The rights that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Needs<'a> {
     /// Nothing, or its handler knows.
@@ -63,7 +63,7 @@ pub(crate) fn look_at(visitor: &Visitor, method: &Method, path: &str) -> Result<
     }
 }
 
-/// True for what an operator does, and is written down.
+/// True for acts of an operator, which the audit writes down.
 pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     let reads = *method == Method::GET || *method == Method::HEAD;
     if let Some(act) = path.strip_prefix("/api/v1/") {

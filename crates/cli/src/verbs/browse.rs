@@ -105,8 +105,7 @@ fn without_error([id, age, rank, attempts, bytes, body, _]: [String; 7]) -> [Str
     [id, age, rank, attempts, bytes, body]
 }
 
-/// What was last said of a message that failed, or of it before it became a dead letter; empty:
-/// nothing.
+/// The last error of a message, also from before it became a dead letter; empty: there is none.
 fn error(message: &Value) -> String {
     let mut attrs = message["attrs"].as_array().into_iter().flatten();
     let dead = || {
