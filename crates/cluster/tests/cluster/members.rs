@@ -41,7 +41,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a process has come to.
+/// State of a process.
 #[derive(Default)]
 struct App {
     /// Frames that were replayed, while it follows; and what it appended, when it owns.
@@ -60,7 +60,7 @@ struct App {
     over: Option<LogError>,
     failed: Option<LogError>,
     beats: usize,
-    /// What it has read it could not serve.
+    /// It has read a state that it could not serve.
     lacks: bool,
     /// The copies of the stream begin with different entries.
     differ: bool,
