@@ -67,7 +67,7 @@ struct App {
     /// The entry that they were last asked of.
     asked_of: Option<Seq>,
     process: Option<Process>,
-    /// What its newest mirror is on.
+    /// The disk of its newest mirror.
     disk: Option<SimDisk>,
 }
 
@@ -183,7 +183,7 @@ struct Run {
     stream: SimStream,
     nodes: Vec<Node>,
     without: Without,
-    /// What anybody was told is there.
+    /// The frames that any client was told are there.
     answered: Vec<Frame>,
     begins: Position,
     /// The newest epoch of which some node knew that it owns.
