@@ -39,7 +39,7 @@ With --polls there is no such load: each poll waits on a connection of its own, 
 or --count, are sent one after the other. Told is how long each took to wake a poll, and with
 --pid what memory the server has while all wait.";
 
-/// What is of loads alone, and not of polls.
+/// Arguments of loads alone, and not of polls.
 const NO_LOAD: [&str; 9] = [
     "connections",
     "idle",

@@ -29,7 +29,7 @@ struct Conn {
     rest: Vec<u8>,
 }
 
-/// What was read and waits for a sync, and those who are answered after it.
+/// Requests that were read and wait for a sync, and the clients that are answered after it.
 struct Batch {
     file: File,
     at: u64,

@@ -293,7 +293,7 @@ impl Load {
             .with_context(|| format!("cannot connect to {}", self.target))
     }
 
-    /// What each thread is to do, with its connections open.
+    /// The work of each thread, with its connections open.
     fn share_out(&self, found: &Arc<Mutex<Found>>) -> Result<Vec<Work>> {
         let threads = self.threads.min(self.connections);
         let end = u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX);

@@ -45,7 +45,7 @@ impl Mix {
         }
     }
 
-    /// What request number `number` of a connection is, from 0.
+    /// Request number `number` of a connection, from 0.
     pub(crate) fn ask(self, number: u64) -> Ask {
         let row = u64::from(self.puts) + u64::from(self.takes);
         if number % row < u64::from(self.puts) {

@@ -52,7 +52,7 @@ pub struct Polls {
     pub pid: Option<u32>,
 }
 
-/// What they found.
+/// Result of polls.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PollsReport {
     /// Messages sent; each woke a poll.
@@ -285,8 +285,8 @@ impl Line {
         Ok(())
     }
 
-    /// What came on which connections, for `time` at most. Polls that ended with nothing, and those
-    /// whose message is deleted, are asked again.
+    /// Hears replies on all connections, for `time` at most. Polls that ended with nothing, and
+    /// those whose message is deleted, are asked again.
     fn hear(&mut self, events: &mut Events, time: Duration) -> Result<Vec<(usize, Got)>> {
         match self.poll.poll(events, Some(time)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),

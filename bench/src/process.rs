@@ -1,11 +1,11 @@
-//! What another process has used, from `/proc`.
+//! Usage of another process, from `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// What a process has used so far.
+/// A process's usage so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// Processor time of all its threads, in user and kernel; the kernel

@@ -1,4 +1,4 @@
-//! What a load found.
+//! Result of a load.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -75,7 +75,7 @@ pub struct Latency {
     pub max_us: f64,
 }
 
-/// What a load found.
+/// Result of a load.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Report {
     /// Requests answered: `puts` and `takes`.

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Threads that open connections: each waits for one at a time.
 const OPENERS: u32 = 8;
 
-/// Whom a load trusts, and what it shows.
+/// Authorities that a load trusts, and the certificate that it shows.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,

@@ -32,7 +32,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Token of the timer that paces a fixed rate.
 const TIMER: Token = Token(usize::MAX);
 
-/// What all threads found so far.
+/// Results of all threads so far.
 pub(crate) struct Found {
     pub(crate) total: Recorder,
     /// Since the last look.
@@ -64,7 +64,7 @@ pub(crate) fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread is to do.
+/// Work of a thread.
 pub(crate) struct Work {
     pub(crate) conns: Vec<Conn>,
     pub(crate) depth: usize,
@@ -83,7 +83,7 @@ pub(crate) struct Worker {
     work: Work,
     poll: Poll,
     timer: Option<OwnedFd>,
-    /// What TLS works on.
+    /// Memory that TLS works in.
     records: Scratch,
     start: Instant,
     /// Not yet shown to others.

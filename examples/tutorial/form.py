@@ -1,4 +1,4 @@
-"""A form in the web: who signs up gets a mail, and a picture."""
+"""A web form: a new user gets a mail and a picture."""
 
 import html
 import signal
@@ -32,9 +32,9 @@ class Form(BaseHTTPRequestHandler):
             jobs.put("mail", to=mail, text=f"Welcome, {name}!")
             jobs.put("image", name=name)
         except OSError:
-            # Nothing is kept in this process: who asks is told, and asks again.
+            # This process keeps nothing: the user has to try again.
             return self.say(503, "Please try again in a minute.\n")
-        # Both jobs are on the disk: this may be promised.
+        # Both jobs are on disk, so the form may promise them.
         self.say(200, f"Thank you, {html.escape(name)}. A mail is on its way.\n")
 
     def say(self, status, text):

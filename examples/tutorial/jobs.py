@@ -10,7 +10,7 @@ API = os.environ.get("QUINTET_API", "http://127.0.0.1:3333/api/v1")
 
 
 def ask(path, **fields):
-    """Asks the server, and returns what it says."""
+    """Sends a request to the server, and returns its reply."""
     request = urllib.request.Request(
         API + path,
         data=json.dumps(fields).encode(),
@@ -21,15 +21,15 @@ def ask(path, **fields):
 
 
 def put(queue, **job):
-    """Stores a job; it is on the disk when this returns."""
+    """Stores a job. The job is on disk when this function returns."""
     ask(f"/queues/{queue}/messages", messages=[{"body": json.dumps(job)}])
 
 
 def take(queue, work):
-    """Waits some seconds for a job and does it with `work`; False if there was none.
+    """Waits for a job and does it with `work`; returns False if there was none.
 
-    What `work` raises is said to the server, which has the rules for what then
-    becomes of the job.
+    An exception of `work` goes to the server, which decides whether the job is
+    tried again.
     """
     taken = ask(f"/queues/{queue}/reserve", wait_ms=1000, lease_ms=30000)["messages"]
     for job in taken:
@@ -43,6 +43,6 @@ def take(queue, work):
 
 
 def end(job, how, **fields):
-    # A lease that is over (409): somebody else has the job by now, and will end it.
+    # 409: the lease is over. Another worker has the job by now, and will end it.
     with contextlib.suppress(urllib.error.HTTPError):
         ask(f"/leases/{job['lease']}/{how}", **fields)

@@ -10,14 +10,14 @@ import jobs
 
 
 def send(to, text):
-    """Instead of a mail server there is a folder: without it no mail is sent."""
+    """Writes to a folder instead of a mail server, and fails without the folder."""
     name = hashlib.sha256(f"{to}\n{text}".encode()).hexdigest()[:16]
-    # A name by what is sent: a job that is done twice leaves one mail.
+    # The name depends on the mail, so a job that is done twice leaves one file.
     pathlib.Path("sent", f"{name}.txt").write_text(f"To: {to}\n\n{text}\n")
 
 
 def draw(name):
-    """A picture of somebody's first letter."""
+    """Draws a picture of the first letter."""
     folder = pathlib.Path("images")
     folder.mkdir(exist_ok=True)
     letter = next(letter for letter in name if letter.isalnum())
@@ -34,7 +34,7 @@ stopping = False
 
 
 def stop(_signal, _frame):
-    """The job in hand is done first."""
+    """Lets the worker finish its current job first."""
     global stopping
     stopping = True
 
@@ -45,6 +45,6 @@ while not stopping:
     try:
         jobs.take(queue, WORK[queue])
     except OSError as error:
-        # The server is away: what it acknowledged is there when it is back.
+        # The server is away. It will have every acknowledged job when it is back.
         print("no server:", error, flush=True)
         time.sleep(1)

@@ -90,7 +90,7 @@ impl Pile {
     }
 }
 
-/// What a bulk found.
+/// Result of a bulk load.
 pub(crate) struct Bulk {
     pub(crate) report: Report,
     pub(crate) trace: Trace,

@@ -16,7 +16,7 @@ const SIZE: usize = 1024;
 /// Requests a second of the steady load.
 const STEADY: f64 = 5_000.0;
 
-/// What a pair of queues found, turn by turn.
+/// Results of a pair of queues, turn by turn.
 struct Pair {
     empty: Vec<Report>,
     deep: Vec<Report>,
@@ -52,7 +52,7 @@ fn spread(reports: &[Report], of: impl Fn(&Report) -> f64) -> Spread {
     Spread::of(reports.iter().map(of))
 }
 
-/// What one did on the backlog in parts of what it did without, turn by turn.
+/// Rates with the backlog as parts of those without, turn by turn.
 fn ratios(pair: &Pair, of: fn(&Report) -> f64) -> impl Iterator<Item = f64> {
     let pairs = pair.deep.iter().zip(&pair.empty);
     pairs.map(move |(deep, empty)| of(deep) / of(empty))

@@ -1,4 +1,4 @@
-//! What a data directory takes on the disk, by what it is for.
+//! Size of a data directory on the disk, by purpose.
 
 use std::fs;
 use std::io::ErrorKind;

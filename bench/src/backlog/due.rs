@@ -91,7 +91,7 @@ pub(crate) fn due(lab: &Lab) -> Result<Found> {
     })
 }
 
-/// What one such second brought.
+/// Result of one such second.
 struct Second {
     /// From the due time of the first one until somebody had it.
     first: Duration,

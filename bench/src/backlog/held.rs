@@ -1,5 +1,5 @@
-//! What a backlog takes of memory and disk: while it is held, while it is
-//! taken, and while others pass an old message.
+//! Cost of a backlog in memory and disk: while it is held, while it is taken, and while others pass
+//! an old message.
 
 use std::time::Duration;
 

@@ -127,7 +127,7 @@ pub(crate) struct Args {
     messages: u64,
 }
 
-/// What experiments need.
+/// Tools of experiments.
 struct Lab {
     ground: Ground,
     messages: u64,

@@ -155,7 +155,7 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// What it takes on the disk now.
+    /// Its size on the disk now.
     ///
     /// # Errors
     /// The directory cannot be read.

@@ -29,7 +29,7 @@ pub(crate) struct Bare {
     stream: &'static str,
 }
 
-/// What was published.
+/// The published messages.
 #[derive(Default)]
 pub(crate) struct Published {
     pub(crate) entries: u64,
@@ -80,7 +80,7 @@ impl Bare {
         .map(drop)
     }
 
-    /// What its servers know of the stream.
+    /// The servers' report of the stream.
     pub(crate) fn info(&mut self) -> Result<Value> {
         self.ask("STREAM.INFO", &json!({}))
     }

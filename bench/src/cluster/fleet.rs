@@ -98,7 +98,7 @@ impl Fleet {
         })
     }
 
-    /// What `quintet cluster status` says of all.
+    /// The report of `quintet cluster status`.
     ///
     /// # Errors
     /// The node does not answer.

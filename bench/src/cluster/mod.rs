@@ -97,7 +97,7 @@ pub(crate) struct Args {
     nats_server: PathBuf,
 }
 
-/// What one turn found.
+/// Result of one turn.
 struct Turn {
     /// Requests a second, and how long half of them took at most.
     rate: f64,
@@ -335,7 +335,7 @@ impl Lab {
     }
 }
 
-/// What a stream holds.
+/// Content of a stream.
 #[derive(Clone, Copy)]
 struct Stored {
     first: f64,

@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine of the measurement.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

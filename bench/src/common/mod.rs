@@ -1,5 +1,5 @@
-//! What the comparison and the experiments share: their arguments, the machine,
-//! how a server is started, tables, and where results are written.
+//! The part that the comparison and the experiments share: their arguments, the machine, how a
+//! server is started, tables, and where results are written.
 
 pub(crate) mod bars;
 pub(crate) mod machine;

@@ -40,7 +40,7 @@ pub(crate) enum Kind {
     SyncedEcho,
 }
 
-/// What is needed to start servers.
+/// Requirements for the start of servers.
 pub(crate) struct Ground {
     /// The quintet binary.
     pub(crate) quintet: PathBuf,
@@ -143,7 +143,7 @@ impl Kind {
         Some(text.lines().next()?.trim().to_owned())
     }
 
-    /// What it is told, for people.
+    /// Its settings, for people.
     pub(crate) fn describe_settings(self) -> String {
         let settings = self.settings().into_iter().map(|word| match word {
             "" => "\"\"",
@@ -156,7 +156,7 @@ impl Kind {
         text
     }
 
-    /// What it is told, without the port and the directory.
+    /// Its settings, without the port and the directory.
     fn settings(self) -> Vec<&'static str> {
         match self {
             Kind::Quintet(sync, _) | Kind::Against(sync, _) => vec!["serve", "--sync", sync],
@@ -276,7 +276,7 @@ impl Peer {
         Voice::named(kind.voice()).map_err(anyhow::Error::msg)
     }
 
-    /// What it has used.
+    /// Its usage so far.
     pub(crate) fn usage(&self) -> Result<Usage> {
         Usage::of(self.process.0.id())
     }

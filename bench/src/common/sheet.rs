@@ -1,5 +1,4 @@
-//! What an experiment found, and whether that is enough: numbers in rows and
-//! columns, and figures.
+//! Results of an experiment, and their judgement: numbers in rows and columns, and figures.
 
 use serde::Serialize;
 
@@ -98,7 +97,7 @@ pub(crate) fn median_range(values: &[f64]) -> Option<(f64, f64)> {
     Some((values[low], values[count - 1 - low]))
 }
 
-/// What a figure should be.
+/// Wanted range of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {

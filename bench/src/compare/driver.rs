@@ -67,7 +67,7 @@ pub(crate) struct Scenario {
     pub(crate) rate: Option<f64>,
 }
 
-/// What one load of one contender found.
+/// Result of one load of one contender.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Sample {
     /// Requests a second.

@@ -1,4 +1,4 @@
-//! What is compared, and what the figures should be (DESIGN section 15).
+//! The comparisons, and the wanted figures (DESIGN section 15).
 
 use quintet_bench::Mix;
 
@@ -25,7 +25,7 @@ pub(crate) struct Experiment {
     /// On the command line, and of its files.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What the plot and the table show.
+    /// The measure of the plot and the table.
     pub(crate) metric: Metric,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) scenarios: Vec<Scenario>,

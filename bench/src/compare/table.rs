@@ -1,9 +1,9 @@
-//! What the contenders of a scenario did.
+//! The contenders' results in a scenario.
 
 use super::driver::{Contender, Sample, Scenario};
 use crate::common::sheet::{self, Bound, Figure, Show};
 
-/// What is compared.
+/// The measure of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Metric {
     Rate,
@@ -71,8 +71,8 @@ impl Table {
         Some(self.samples[at].iter().map(move |sample| metric.of(sample)))
     }
 
-    /// What one did in parts of what the other did in the same turn. `None`: one
-    /// of them is absent.
+    /// One contender's result as a part of the other's in the same turn. `None`: one of them is
+    /// absent.
     pub(crate) fn ratio(
         &self,
         metric: Metric,
@@ -94,7 +94,7 @@ impl Table {
         ))
     }
 
-    /// What one did. `None`: it is absent.
+    /// One contender's result. `None`: it is absent.
     pub(crate) fn value(&self, metric: Metric, ours: Contender, bound: Bound) -> Option<Figure> {
         let what = format!(
             "{}: {}, {}",

@@ -25,13 +25,13 @@ pub(super) const VOICE: Voice = Voice {
 
 /// Starts of the lines that come before the first reply.
 const WELCOME: [&[u8]; 2] = [b"+HI ", b"+OK"];
-/// What stands before a job's only argument.
+/// The bytes before a job's only argument.
 const ARGUMENT: &[u8] = b"\"args\":[\"";
 /// So far in this process: the first half of jobs' ids.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 struct Faktory {
-    /// What goes before the first request; empty once it went.
+    /// Bytes before the first request; empty once they went.
     greeting: &'static [u8],
     /// Its answers came.
     greeted: bool,

@@ -58,7 +58,7 @@ impl Voice {
     }
 }
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Put a message.
@@ -70,7 +70,7 @@ pub enum Ask {
     Settle,
 }
 
-/// What a reply means for its request.
+/// Meaning of a reply for its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is done; a take has got a message.
@@ -89,11 +89,11 @@ pub struct Heard {
     pub head: usize,
     /// Bytes of the body that follows.
     pub body: usize,
-    /// What comes after the body.
+    /// The bytes behind the body.
     pub tail: &'static [u8],
     /// Bytes of the reply after that, whatever they are.
     pub rest: usize,
-    /// What it means.
+    /// Its meaning.
     pub outcome: Outcome,
 }
 

@@ -32,7 +32,7 @@ const WELCOME: [&[u8]; 3] = [b"USING ", b"WATCHING 2", b"WATCHING 1"];
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 struct Ranks {
-    /// What goes before the first request; empty once it went.
+    /// Bytes before the first request; empty once they went.
     greeting: Vec<u8>,
     /// Its answers came.
     greeted: bool,

@@ -27,7 +27,7 @@ struct Sqs {
     url: String,
     /// Messages of a request.
     count: usize,
-    /// What goes before the first request; empty once it went.
+    /// Bytes before the first request; empty once they went.
     makes: Vec<u8>,
     /// Its answer came.
     made: bool,
@@ -88,7 +88,7 @@ pub(crate) const BODY_MAX: usize = 1 << 20;
 /// Seconds that a poll waits: as long as SQS lets one.
 const POLL_S: u64 = 20;
 
-/// What a reply says.
+/// Content of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Got {
     /// A message, which is its handle's.

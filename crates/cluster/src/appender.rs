@@ -348,13 +348,13 @@ impl Appender {
     }
 }
 
-/// What listeners are told of, if it changes.
+/// The progress that listeners wait for.
 fn progress(window: &Window) -> (Seq, bool) {
     (window.first(), window.stop().is_some())
 }
 
 impl Drop for Appender {
-    /// Whoever drives this need not.
+    /// Ends the appender, so its driver need not.
     fn drop(&mut self) {
         self.world.remind();
     }

@@ -14,7 +14,7 @@ use crate::{
     window::Window,
 };
 
-/// Who claims, and how it will append.
+/// The candidate, and its way to append.
 #[derive(Clone)]
 pub(crate) struct Claimant {
     pub(crate) stream: Arc<dyn Stream>,
@@ -96,8 +96,8 @@ impl Bid {
         self.appender.is_settled()
     }
 
-    /// What was sent is settled. True: the claim stands, and the places behind it are being
-    /// filled; false: they are filled.
+    /// The outcome of the sent entries is known. True: the claim stands, and the positions behind
+    /// it are being filled; false: they are filled.
     ///
     /// # Errors
     /// The mirror cannot be written.

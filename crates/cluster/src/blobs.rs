@@ -50,7 +50,7 @@ pub struct CachedRuns {
     blobs: Arc<dyn Blobs>,
     /// One is fetched at a time.
     fetching: Mutex<()>,
-    /// Whose blobs are to go.
+    /// Owners whose blobs are to go.
     removed: Mutex<BTreeSet<String>>,
 }
 

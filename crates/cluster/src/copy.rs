@@ -38,7 +38,7 @@ pub(crate) struct Copy {
     time_ms: u64,
     /// They say so: absent only from logs of version 1.
     tells: bool,
-    /// Whom the owner wished to take over, if the last entry was its farewell.
+    /// The owner's designated successor, if the last entry was its farewell.
     farewell: Option<String>,
     last: Option<(Seq, Bytes)>,
     fresh: bool,
@@ -136,7 +136,7 @@ impl Copy {
         self.claim.as_ref()
     }
 
-    /// Whom the owner wished to take over, if the last entry was its farewell.
+    /// The owner's designated successor, if the last entry was its farewell.
     pub(crate) fn farewell(&self) -> Option<&str> {
         self.farewell.as_deref()
     }
@@ -367,7 +367,7 @@ impl Copy {
         Ok(())
     }
 
-    /// What was read, as the log of the owner whose claim was the last of it.
+    /// Returns the log that was read, for the owner whose claim was its last entry.
     pub(crate) fn finish(self, appender: Arc<Appender>, author: Author) -> (StreamLog, Recovery) {
         let taken_over = self.taken_over();
         let mirror = self.mirror.expect("the claim is in the mirror");

@@ -22,7 +22,7 @@ const BEGINS: u8 = 1;
 const MORE: u8 = 2;
 const PADS: u8 = 4;
 
-/// What stands in front of a frame.
+/// The part in front of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The version: claims of version 2 say where the log begins, those of version 1 do not.
@@ -35,7 +35,7 @@ pub struct Header {
     pub pads: bool,
     /// Which part of the frame, from 0.
     pub part: u16,
-    /// Who wrote it.
+    /// Its writer.
     pub writer: Writer,
     /// The epoch the writer's claim began.
     pub epoch: Epoch,
@@ -51,7 +51,7 @@ pub struct Header {
 /// An entry, read where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What stands in front.
+    /// The part in front.
     pub header: Header,
     /// Its own checksum, which the next one names.
     pub checksum: u32,
@@ -189,7 +189,7 @@ impl Author {
             })
     }
 
-    /// What fills a place behind the claim: the same bytes in each, in no chain.
+    /// The filler of a position behind the claim: the same bytes in each, in no chain.
     pub(crate) fn padding(&self, position: Position, segment: SegmentNumber) -> Bytes {
         let header = Header {
             pads: true,
@@ -257,7 +257,7 @@ pub enum Refused {
     Segment {
         /// The one being written.
         current: SegmentNumber,
-        /// What it says.
+        /// The number in the entry.
         found: SegmentNumber,
     },
     /// It is not the part of a frame that comes next.

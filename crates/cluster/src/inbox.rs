@@ -1,4 +1,4 @@
-//! What came for a member and was not seen to yet.
+//! Events for a member that it has not handled yet.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ pub(crate) enum Input {
     Tail(TailEvent),
     /// The answer to the question of this number.
     Ends(u64, Option<Ends>),
-    /// What stands at a place that was asked for.
+    /// Content of a position that was asked for.
     Found(Seq, Found),
     /// The answer to a request for another leader.
     Distrusted(Distrusted),

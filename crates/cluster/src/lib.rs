@@ -56,7 +56,7 @@ pub use world::{Moment, Threads, Ticks, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterId(pub u64);
 
-/// Whose life: chosen at random each time a process begins to write.
+/// A writer: chosen at random each time a process begins to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Writer(pub u64);
 

@@ -71,7 +71,7 @@ impl MemStream {
         state.entries[index] = bytes.into();
     }
 
-    /// What there is, from the first place on.
+    /// The entries, from the first position on.
     pub fn entries(&self) -> (Seq, Vec<Bytes>) {
         let state = self.lock();
         (state.first, state.entries.iter().cloned().collect())

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// How often another leader is asked for at most. Far longer than servers need to change it.
 const DISTRUST: Duration = Duration::from_secs(2);
 
-/// What a member is made of.
+/// Parts of a member.
 pub struct Membership {
     /// The group's stream.
     pub stream: Arc<dyn Stream>,
@@ -56,10 +56,10 @@ pub struct Membership {
     pub fences: Fences,
 }
 
-/// Whom a member works for: takes in the log's frames, and takes over what they led to. Called by
-/// the thread that drives the member, which it must not ask anything but its status.
+/// The user of a member: receives the log's frames, and takes over the state that they led to.
+/// Called by the thread that drives the member; of the member it may ask only its status.
 pub trait Duty: Send {
-    /// What the frames led to.
+    /// The state that the frames led to.
     type State: Send;
 
     /// Before the first frame; what there was is worth nothing.
@@ -123,7 +123,7 @@ pub struct Owned<S> {
     /// The time of the owner before less this machine's clock ([`World::now`]), ms: as frames came
     /// that it was appending. `None`: none came, as when all nodes were started anew.
     pub lead_ms: Option<i64>,
-    /// What it led to.
+    /// The state.
     pub state: S,
 }
 
@@ -268,7 +268,7 @@ impl<D: Duty + 'static> Member<D> {
 }
 
 impl<D: Duty> Drop for Member<D> {
-    /// Whoever drives this need not.
+    /// Ends the member, so its driver need not.
     fn drop(&mut self) {
         self.world.remind();
     }
@@ -443,7 +443,7 @@ impl<D: Duty> Inner<D> {
         })
     }
 
-    /// What was read is worth nothing.
+    /// Throws away the copy that was read.
     fn read_again(&mut self) {
         self.inbox.next_tail();
         self.seat = self.seat.again();

@@ -44,8 +44,8 @@ pub struct StreamStore {
     pub fences: Fences,
 }
 
-/// What keeps a deposed owner's late entries from doing harm. Tests take one away to show that it
-/// is needed.
+/// Fences that keep a deposed owner's late entries from doing harm. Tests take one away to show
+/// that it is needed.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Fences {
@@ -192,7 +192,7 @@ impl StreamStore {
     }
 }
 
-/// What was read and not taken in yet.
+/// Entries that were read and not taken in yet.
 #[derive(Default)]
 struct Ahead {
     events: VecDeque<TailEvent>,

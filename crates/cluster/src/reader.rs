@@ -26,7 +26,7 @@ pub struct Reader {
 pub struct Tip {
     /// The reigning epoch.
     pub epoch: Epoch,
-    /// Who reigns.
+    /// The owner.
     pub writer: Writer,
     /// Checksum of the last entry that is in the chain.
     pub chain: u32,
@@ -39,7 +39,7 @@ pub struct Tip {
     pub padding: Option<Seq>,
 }
 
-/// What an entry was.
+/// Kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read<'a> {
     /// It completed a frame.
@@ -65,7 +65,7 @@ pub struct Framed<'a> {
     pub first: Seq,
     /// Its owner says in each claim where the log begins.
     pub tells: bool,
-    /// What it says of the owner, if that is what it is for.
+    /// The owner that the entry names, if that is its purpose.
     pub reign: Option<Reign>,
 }
 
@@ -249,12 +249,12 @@ impl Reader {
 }
 
 impl Framed<'_> {
-    /// Who wrote the frame, and when.
+    /// Writer and time of the frame.
     pub fn stamp(&self) -> Stamp {
         self.view.stamp
     }
 
-    /// Who reigns from here on, if it says so.
+    /// The owner from here on, if the entry is a claim.
     pub fn claim(&self) -> Option<&Claim> {
         match &self.reign {
             Some(Reign::Claim(claim, _) | Reign::Again(claim, _)) => Some(claim),

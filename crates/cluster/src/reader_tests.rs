@@ -1,4 +1,4 @@
-//! What a reader refuses, by name.
+//! The errors of a reader, by name.
 
 use bytes::Bytes;
 use proptest::prelude::*;

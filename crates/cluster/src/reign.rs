@@ -10,12 +10,12 @@ const FAREWELL: u8 = 3;
 const CLAIM_FROM: u8 = 4;
 const AGAIN_FROM: u8 = 5;
 
-/// What a node says when it becomes owner.
+/// The entry with which a node becomes owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The epoch that begins.
     pub epoch: Epoch,
-    /// Who writes from here on.
+    /// The writer from here on.
     pub writer: Writer,
     /// The node's name; at most 255 bytes.
     pub node: String,

@@ -5,7 +5,7 @@ use quintet_log::Epoch;
 
 use crate::{ClusterId, Moment, Writer, entry::Entry};
 
-/// What an entry is, as far as that says what may stand in its place.
+/// Kind of an entry, as far as it decides what may stand in its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Frame,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Padding,
 }
 
-/// What tells ours from others.
+/// Marks of our own entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ours {
     pub(crate) cluster: ClusterId,
@@ -39,7 +39,7 @@ impl Resolve {
     }
 }
 
-/// What follows from what stands in an entry's place.
+/// Judgement of the content of an entry's position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is the entry itself, or a padding's place is filled, which is all a padding is for.

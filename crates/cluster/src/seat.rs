@@ -1,4 +1,5 @@
-//! Who owns a group: a pure machine, told what a node sees and when, that says what to do.
+//! The owner of a group: a pure machine. Its input is the observations of a node and their times,
+//! its output the next actions.
 //!
 //! A claim in the log is what makes an owner; all this decides is who should try, and when. The
 //! only sign of an owner's life is that the log moves, so what deposes one is silence, and of that
@@ -47,7 +48,7 @@ const DRAINED_TIMES: u32 = 10;
 pub enum Event {
     /// It has read and applied everything up to this entry, of this epoch.
     Read(Seq, Epoch),
-    /// What was read last is the owner's farewell.
+    /// The last entry was the owner's farewell.
     Farewell(Heir),
     /// Whether others should own rather than this node, from now on.
     Drain(bool),
@@ -57,7 +58,7 @@ pub enum Event {
     Ends(Option<Seq>),
     /// [`Action::Compare`] was answered: whether the leader has what was read. `None`: nobody did.
     Compared(Option<bool>),
-    /// What became of [`Action::Claim`].
+    /// Result of [`Action::Claim`].
     Claimed(Claimed),
     /// The owner handed something to its log.
     Appended,
@@ -69,18 +70,18 @@ pub enum Event {
     Tick,
 }
 
-/// Whom an owner that went in good order wishes to take over.
+/// The designated successor of an owner that left in good order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heir {
     /// This node.
     Us,
-    /// Whoever can, and this node can.
+    /// Any node that can, and this node can.
     Anyone,
     /// Another node; or this one could not serve at once.
     Other,
 }
 
-/// What became of a claim.
+/// Result of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// It stands, and its padding is filled.
@@ -89,7 +90,7 @@ pub enum Claimed {
     Taken,
 }
 
-/// What to do.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask the leader where the stream ends.
@@ -104,7 +105,7 @@ pub enum Action {
     Beat,
     /// Answer nothing more; close every connection.
     StepDown,
-    /// What was read is not what the stream has: throw it away and read again.
+    /// The copy differs from the stream: throw it away and read again.
     ReadAgain,
 }
 

@@ -1,4 +1,4 @@
-//! What a member of a group knows, for others than itself.
+//! State of a group's member, for others than itself.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use quintet_log::Epoch;
 
 use crate::{Claim, Moment, Seq};
 
-/// What a member is to its group.
+/// Role of a member in its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// It reads the stream and has not come to its end.
@@ -66,8 +66,7 @@ pub struct Status {
     pub distrusted: Vec<String>,
 }
 
-/// What a member has seen happen since it first stood by; what it reads of older times is not
-/// counted.
+/// Counts since the member first stood by; it does not count older events that it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Claims behind silence, its own included.

@@ -1,4 +1,4 @@
-//! What a replicated log asks of whoever orders and replicates it.
+//! The interface between a replicated log and the stream that orders and replicates it.
 
 use std::{fmt, sync::Arc};
 
@@ -28,7 +28,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// What became of an append.
+/// Result of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Durable, at this place.
@@ -41,7 +41,7 @@ pub enum Answer {
     Unknown,
 }
 
-/// What stands at a place.
+/// Content of a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// This. Always true, whoever answered.
@@ -97,7 +97,7 @@ pub enum Distrusted {
     Unknown,
 }
 
-/// What a tail tells.
+/// An event of a tail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
     /// The next entry.
@@ -136,7 +136,7 @@ pub trait Stream: Send + Sync {
     /// Which places there are, asked of who appends; `None`: nobody answered.
     fn ends(&self, told: Told<Option<Ends>>);
 
-    /// What stands at `seq`, asked of who appends.
+    /// Asks the appending connection for the content of `seq`.
     fn get(&self, seq: Seq, told: Told<Found>);
 
     /// Tells of every entry from `from` on, in order, without gaps, as they are stored.

@@ -20,7 +20,7 @@ use crate::{
 pub struct StreamLog {
     pub(crate) appender: Arc<Appender>,
     pub(crate) author: Author,
-    /// What made this node owner.
+    /// The claim of this node.
     pub(crate) claim: Claim,
     /// Where the log begins.
     pub(crate) from: Beginning,
@@ -367,7 +367,7 @@ impl Shared for Acks {
     }
 }
 
-/// What waiting for a sync point does.
+/// Work of a sync point.
 struct Acknowledged {
     appender: Arc<Appender>,
     end: Position,

@@ -1,5 +1,5 @@
-//! What an owner has sent and not had acknowledged: a pure machine. It is told what happened and
-//! when, and says what to do.
+//! The entries that an owner has sent without an acknowledgement: a pure machine. Its input is
+//! events and their times, its output the next actions.
 //!
 //! An entry has its place from the moment it is pushed, and is only ever sent there, with the same
 //! bytes. So copies that are late or doubled do nothing: the place is taken. What became of an
@@ -33,7 +33,7 @@ impl Default for Limits {
     }
 }
 
-/// What answers are waited for at least and at most, before it is asked what became of an entry.
+/// Shortest and longest wait for an answer, before the owner asks for an entry's fate.
 const DEADLINE_MIN: Duration = Duration::from_millis(100);
 const DEADLINE_MAX: Duration = Duration::from_secs(1);
 /// After how many times the usual time of an acknowledgement.
@@ -63,7 +63,7 @@ pub(crate) struct Sent {
 pub(crate) enum Stop {
     /// Another owner's entry stands where ours should be.
     Fenced(Epoch),
-    /// What stands there cannot be.
+    /// The position has an impossible content.
     Bad(Seq, String),
 }
 
@@ -208,7 +208,7 @@ impl Window {
         self.stop.as_ref()
     }
 
-    /// What the stream said when it had no room, while it has none.
+    /// The stream's text when it had no room, while it has none.
     pub(crate) fn full(&self) -> Option<&str> {
         self.full.as_ref().map(|(why, _)| why.as_str())
     }

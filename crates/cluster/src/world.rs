@@ -18,15 +18,15 @@ pub trait Ticks: Send + Sync {
     fn tick(&self, now: Moment);
 }
 
-/// What has a clock and can wait.
+/// A clock and a way to wait.
 pub trait World: Send + Sync {
-    /// What time it is.
+    /// The present time.
     fn now(&self) -> Moment;
 
     /// Sees to the deadlines of `ticks` for as long as it lives.
     fn drive(&self, ticks: Weak<dyn Ticks>);
 
-    /// What the wall clock says, Unix milliseconds.
+    /// The wall clock's time, Unix milliseconds.
     fn wall_ms(&self) -> u64;
 
     /// Returns once `ready` says so, which is asked after each [`World::wake`], or at `until`.

@@ -7,7 +7,7 @@ use quintet_host::Sharing;
 use super::schema::{Field, Spec};
 use super::units::show_duration;
 
-/// What `[cluster]` says.
+/// Settings of `[cluster]`.
 #[derive(Clone)]
 pub struct Cluster {
     /// Empty: no cluster.

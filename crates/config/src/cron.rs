@@ -109,7 +109,7 @@ pub(crate) const CRON: &[TrustSpec<CronTable>] = &[
     },
 ];
 
-/// What a `[[cron]]` table says, read.
+/// A `[[cron]]` table, read.
 #[derive(Clone, Debug)]
 pub struct CronJob {
     pub name: String,
@@ -123,7 +123,7 @@ pub struct CronJob {
 }
 
 impl CronJob {
-    /// What says when it runs: due times of another are not those of this one.
+    /// Text of its schedule: due times of another are not those of this one.
     pub fn policy(&self) -> String {
         format!("{} {}", self.schedule, self.zone.name())
     }
@@ -263,7 +263,7 @@ fn read_body(path: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Config {
-    /// What the `[[cron]]` tables say. Reads the files of bodies.
+    /// The `[[cron]]` tables. Reads the files of bodies.
     ///
     /// # Errors
     /// The first that is wrong.

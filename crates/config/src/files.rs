@@ -13,7 +13,7 @@ const SCRIPT_FILES: u64 = 4;
 /// ... of which so many are reckoned with.
 const SCRIPTS: u64 = 64;
 
-/// What fits.
+/// Values that fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Places {
     /// Connections over all listeners but http and sqs.

@@ -14,7 +14,7 @@ pub const PORT: u16 = 3333;
 /// One line about it.
 pub const ABOUT: &str = "RQ's HTTP API and plain pages.";
 
-/// What its listeners take.
+/// Options of its listeners.
 pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "relative_root",

@@ -121,7 +121,7 @@ pub struct Config {
     pub defaults: Overrides,
     /// `[[queue]]`, in the order of the file.
     pub rules: Vec<(String, Overrides)>,
-    /// What `[[queue]]` says of scripts, in the order of the file.
+    /// Scripts of `[[queue]]`, in the order of the file.
     pub scripts: Vec<QueueConfig>,
     /// Empty: `rq` in the data directory.
     pub script_root: String,
@@ -164,8 +164,7 @@ pub struct Listen {
     pub is_default: bool,
     /// A connection without traffic is closed after so many ms; 0: never.
     pub idle_ms: u64,
-    /// Whoever comes is this user, unless it logs in as another; empty: nobody
-    /// in particular.
+    /// The user of a client that does not log in; empty: nobody in particular.
     pub user: String,
     /// Listens beyond this machine though nobody has to say who it is.
     pub insecure: bool,

@@ -125,7 +125,7 @@ fn network(text: &str) -> Result<IpNet, String> {
     network.map_err(|_| format!("[[limit]] address = \"{text}\" is no address, network or \"*\""))
 }
 
-/// What limits go by.
+/// The user of a limit.
 fn user(table: &UserTable) -> User {
     User {
         name: table.name.clone(),

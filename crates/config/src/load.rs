@@ -14,7 +14,7 @@ use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, unknown};
 use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
 
-/// What the command line says; it wins over the file.
+/// Settings of the command line; they win over the file.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     pub config: Option<PathBuf>,
@@ -291,7 +291,7 @@ fn each(
     Ok(())
 }
 
-/// What the file may have beside settings.
+/// Tables of the file beside settings.
 const TABLES: &[&str] = &[
     "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user",
 ];

@@ -14,7 +14,7 @@ use super::trust::{GRANT, TrustField, TrustSpec, USER};
 use super::units::{show_bytes, show_duration};
 use super::{Config, scripts};
 
-/// What becomes of passwords and the like.
+/// Treatment of passwords and the like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Secrets {
     /// They are shown: what is printed can be used as it is.
@@ -198,7 +198,7 @@ pub(crate) fn hide_logins(addresses: &mut [String]) {
     }
 }
 
-/// What a rule says of scripts.
+/// A script's value of a rule.
 pub(crate) fn script_value(key: &str, value: String, secrets: Secrets) -> String {
     match secrets == Secrets::Hidden && VARIABLES.contains(&key) {
         true => without_values(&value),

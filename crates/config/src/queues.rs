@@ -16,7 +16,7 @@ pub(crate) struct QueueSpec {
     pub key: &'static str,
     /// Its bit ([`Overrides::bit`]), of this field.
     pub(crate) field: &'static str,
-    /// What it does, with unit and range.
+    /// Effect, with unit and range.
     pub help: &'static str,
     pub(crate) set: fn(&mut Overrides, &toml::Value) -> Result<(), String>,
     pub(crate) show: fn(&QueueSettings) -> String,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use quintet_wire::Options;
 
-/// Who may come to a listener.
+/// Clients that can reach a listener.
 pub struct Reach {
     /// Empty: all.
     pub allowed_ips: Vec<IpNet>,

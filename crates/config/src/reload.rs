@@ -1,4 +1,4 @@
-//! What of a newer configuration counts without a restart.
+//! Settings of a newer configuration that count without a restart.
 
 use super::Config;
 use super::cluster::CLUSTER;

@@ -12,7 +12,7 @@ use super::{Config, SyncPolicy, TlsMode};
 pub(crate) struct Spec {
     /// Its key in the file.
     pub key: &'static str,
-    /// What it does, with unit and range.
+    /// Effect, with unit and range.
     pub help: &'static str,
     /// True if SIGHUP makes a new value count; others need a restart.
     pub reload: bool,

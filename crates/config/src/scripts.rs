@@ -1,4 +1,4 @@
-//! What `[[queue]]` says of a queue's script: RQ's `config.json`, in TOML.
+//! Settings of a queue's script in `[[queue]]`: RQ's `config.json`, in TOML.
 
 use quintet_scripts::QueueConfig;
 
@@ -45,7 +45,7 @@ pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig
         .map_err(|fault| fault.to_string().into())
 }
 
-/// What a key takes, if this value is not of it. RQ's numbers may be texts.
+/// The values that a key takes, if this value is not one of them. RQ's numbers may be texts.
 fn wants(key: &str, value: &toml::Value) -> Option<&'static str> {
     let text = value.as_str();
     let number = value.as_integer().or_else(|| text?.parse().ok());

@@ -1,10 +1,10 @@
-//! What a listener serves: a voice, HTTP, SQS or the control channel.
+//! Service of a listener: a protocol, HTTP, SQS or the control channel.
 
 use quintet_wire::{OptionSpec, Options, VOICES, Voice};
 
 use super::{control, http, sqs};
 
-/// What a listener serves.
+/// Service of a listener.
 #[derive(Clone, Copy)]
 pub enum Served {
     /// A voice of `quintet-wire`, on the I/O threads.

@@ -14,7 +14,7 @@ pub const PORT: u16 = 9324;
 /// One line about it.
 pub const ABOUT: &str = "Amazon SQS, both protocols (JSON 1.0 and Query): AWS's SDKs as they are.";
 
-/// What its listeners take.
+/// Options of its listeners.
 pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "account",

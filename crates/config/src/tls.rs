@@ -20,7 +20,7 @@ pub enum TlsMode {
     SelfSigned,
 }
 
-/// What one `[[listen]]` table says of TLS.
+/// TLS of one `[[listen]]` table.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ListenTls {
     pub mode: TlsMode,
@@ -142,7 +142,7 @@ impl Config {
     }
 }
 
-/// What this machine is called.
+/// Names of this machine.
 fn names() -> Vec<String> {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_string_lossy().into_owned();

@@ -56,7 +56,7 @@ impl Config {
         all
     }
 
-    /// What counts for every queue, then what each rule says else.
+    /// Settings of every queue, then the differences of each rule.
     fn told_of_queues(&self) -> Vec<Setting> {
         let usual = QueueSettings::of_server();
         let mut settings = usual.clone();

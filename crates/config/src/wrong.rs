@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and on which line.
+//! Errors of a configuration file, with their lines.
 
 use std::fmt;
 
@@ -156,7 +156,7 @@ fn entry<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<Entry<'a, 'i>> {
     found.map(|(key, value)| (key.span().start, value))
 }
 
-/// What other systems call a setting, and what it is called here.
+/// Names of settings in other systems, and their names here.
 const SYNONYMS: &[(&str, &str)] = &[
     ("max_attempts", "attempts_max"),
     ("max_retries", "retry_max"),

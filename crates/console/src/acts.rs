@@ -117,7 +117,7 @@ impl Job {
         asked.note(&act, status, did);
     }
 
-    /// What it came to so far.
+    /// Summary of the result so far.
     fn note(&self) -> String {
         let done = self.done.load(Ordering::Relaxed);
         let mut note = match (self.act, self.queue.to_string()) {
@@ -273,12 +273,12 @@ fn copy(asked: &Asked) -> Asked {
     }
 }
 
-/// What came of acts on several queues.
+/// Result of operations on several queues.
 pub(super) struct Came {
     /// All are over.
     pub(super) over: bool,
     pub(super) messages: u64,
-    /// What could not go on, and why; empty: nothing.
+    /// The reason why it stopped; empty: it did not.
     pub(super) failed: String,
 }
 
@@ -443,7 +443,7 @@ pub(super) async fn on_message(
     Ok(response)
 }
 
-/// What is done to one message, and what is said of it.
+/// The command for one message, and the words for its result.
 fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)> {
     let settle = |how| Command::Settle {
         id,

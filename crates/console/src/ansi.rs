@@ -1,4 +1,4 @@
-//! What a script wrote, with its colours: SGR is understood, every other control is dropped.
+//! Output of a script, with its colours: SGR is understood, every other control is dropped.
 //!
 //! `console.js` does the same for what comes later; both give the classes of the sheet.
 
@@ -22,7 +22,7 @@ pub(super) fn runs(bytes: &[u8]) -> Vec<Run> {
     all.runs
 }
 
-/// What is on.
+/// Attributes that are on.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Look {
     bold: bool,

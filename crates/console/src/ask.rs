@@ -30,7 +30,7 @@ const SLICES: u32 = 256;
 /// Dead letters whose origins are told.
 const ORIGINS: u32 = 2000;
 
-/// What is asked.
+/// The operation in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     /// All but what is reserved.
@@ -83,7 +83,7 @@ impl Act {
         }
     }
 
-    /// What was done, behind `3 messages`.
+    /// Words for the result, behind `3 messages`.
     pub(super) fn done(self) -> &'static str {
         match self {
             Self::Purge | Self::Delete | Self::Drop => "deleted",
@@ -123,8 +123,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// What is asked about, for a look at this moment: a filter's ages are those
-    /// of the look, and what was put after the question is not part of it.
+    /// The set in question, seen at this moment: a filter's ages count from now, and messages that
+    /// were put after the question are not part of it.
     pub(super) fn filter_at(&self, now: Ms) -> Filter {
         Filter {
             older_ms: self.filter.older_ms.saturating_add(now.since(self.asked)),
@@ -170,7 +170,7 @@ impl Questions {
     }
 }
 
-/// Who asks, as questions remember it.
+/// The visitor, as questions remember it.
 pub(super) fn who(asked: &Asked) -> Option<Principal> {
     asked
         .visitor

@@ -29,7 +29,7 @@ const ONLY: [(&str, &str); 4] = [
     ("done", "Done"),
 ];
 
-/// What a batch is: the word for it, which is one of [`ONLY`].
+/// State of a batch: a word, one of [`ONLY`].
 fn state(batch: &Batch) -> &'static str {
     match (batch.progress.open, batch.progress.success) {
         (true, _) => "open",
@@ -185,9 +185,9 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     Ok(reply::show(StatusCode::OK, &page))
 }
 
-/// What is put when something has happened to a batch.
+/// The message for an event of a batch.
 struct Call {
-    /// What has to happen.
+    /// The event.
     when: &'static str,
     queue: Named,
     about: String,
@@ -398,7 +398,7 @@ pub(super) async fn steer(
     Ok(asked.console.app.redirect(&back, note))
 }
 
-/// What a message is to its batch.
+/// Role of a message in its batch.
 pub(super) struct Member {
     pub(super) id: String,
     pub(super) role: &'static str,

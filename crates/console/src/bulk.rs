@@ -111,9 +111,9 @@ struct Page {
     rows: Vec<Row>,
     /// The queues, for what can be undone.
     queues: Vec<String>,
-    /// What fixes the set, for what cannot.
+    /// Tokens that fix the set, where the filter cannot.
     tokens: Vec<String>,
-    /// What has to be typed.
+    /// The word that the operator has to type.
     typed: Option<String>,
     button: String,
     none: bool,

@@ -15,7 +15,7 @@ use quintet_http::reply;
 struct Row {
     node: String,
     address: String,
-    /// What it is, and the tag's class.
+    /// Its role, and the tag's class.
     role: String,
     tag: &'static str,
     says: String,

@@ -1,4 +1,4 @@
-//! Who is connected, and what each does.
+//! The connections, and the work of each.
 
 use askama::Template;
 use axum::extract::Request;
@@ -99,7 +99,7 @@ struct Connections {
     held_back: Vec<Held>,
 }
 
-/// Whom a `[[limit]]` held back.
+/// A client that a `[[limit]]` held back.
 struct Held {
     who: Vec<Piece>,
     now: String,

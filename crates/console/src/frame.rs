@@ -1,4 +1,4 @@
-//! What every page has around it, and pages that say what went wrong.
+//! The frame around every page, and pages for errors.
 
 use std::hash::BuildHasher as _;
 use std::hash::RandomState;
@@ -18,7 +18,7 @@ use super::{Console, assets, words};
 use quintet_api::Problem;
 use quintet_http::{Visitor, reply};
 
-/// What pages have in common, for one request.
+/// The parts that all pages have in common, for one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frame {
     pub(super) root: String,
@@ -28,11 +28,11 @@ pub(super) struct Frame {
     /// Its figures are fetched again and again while somebody looks: words of
     /// the address that have no part in them. `None`: they are not.
     pub(super) live: Option<&'static str>,
-    /// What an act that led here came to.
+    /// Result of the operation that led here.
     pub(super) note: Option<String>,
     /// As the browser's cookie wants it; `None`: as its system does.
     pub(super) theme: Option<&'static str>,
-    /// What a form has to bring along.
+    /// The token that a form has to bring along.
     pub(super) csrf: String,
     pub(super) sheet: &'static str,
     pub(super) script: &'static str,
@@ -46,7 +46,7 @@ pub(super) struct Frame {
     pub(super) parts: Parts,
     /// Some queue has a script.
     pub(super) scripts: bool,
-    /// Who logged in here, and may log out; empty: nobody did.
+    /// The user who logged in here, and may log out; empty: nobody did.
     pub(super) who: String,
 }
 
@@ -85,7 +85,7 @@ impl Seal {
     }
 }
 
-/// What the cookie of the theme switch says.
+/// The theme in the cookie of the theme switch.
 pub(super) fn theme(headers: &HeaderMap) -> Option<&'static str> {
     let cookies = headers.get_all(COOKIE).iter();
     let texts = cookies.filter_map(|value| value.to_str().ok());

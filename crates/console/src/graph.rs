@@ -7,8 +7,7 @@ use super::words;
 const STEPS: usize = 32;
 /// Height of a row's graph, to its ground.
 const GROUND: u64 = 25;
-/// What fills a row's graph at least: an idle queue is a line, not a mountain
-/// range.
+/// Smallest number that fills a row's graph: an idle queue is a line, not a mountain range.
 const PEAK_MIN: u64 = 25;
 
 /// A graph in a row.

@@ -1,4 +1,4 @@
-//! Who works on what, and until when.
+//! Leases: their holders, messages and ends.
 
 use askama::Template;
 use axum::extract::Request;
@@ -24,7 +24,7 @@ const SLICE: u32 = 500;
 /// A lease that ends within this, ms, is near its end.
 const SOON_MS: u64 = 10_000;
 
-/// Whose leases, on what.
+/// The leases that the page asks for.
 struct Want {
     /// As it was typed; empty: of all queues.
     queue: String,
@@ -64,7 +64,7 @@ struct Leases {
     back: String,
 }
 
-/// What a walk over all leases has found.
+/// Result of a walk over all leases.
 #[derive(Default)]
 struct Found {
     rows: Vec<Row>,

@@ -58,7 +58,7 @@ pub use login::{LOGIN, PLACES, has, is_page, lead, login};
 use quintet_api::{Api, Problem};
 use quintet_http::{App, Elsewhere, Form, Payer, Visitor, reply};
 
-/// What all pages share.
+/// State that all pages share.
 struct Console {
     app: Arc<App>,
     api: Arc<Api>,
@@ -164,7 +164,7 @@ impl Asked {
         Err(Problem::unexpected())
     }
 
-    /// Who knows what another way in calls queues.
+    /// The names of queues in another protocol.
     fn elsewhere(&self) -> Option<&dyn Elsewhere> {
         self.console.app.settings().elsewhere.as_deref()
     }

@@ -153,7 +153,7 @@ pub(super) struct Line {
     pub(super) body: Vec<Piece>,
     /// In place of the body.
     pub(super) instead: &'static str,
-    /// What was last said about it.
+    /// The last report about it.
     pub(super) status: Vec<Piece>,
     pub(super) key: Vec<Piece>,
     pub(super) from: Option<Named>,
@@ -207,7 +207,7 @@ impl Line {
     }
 }
 
-/// Who holds a lease.
+/// The holder of a lease.
 pub(crate) fn holder(lease: &Lease) -> String {
     match (lease.bound, lease.party.0) {
         (_, 0) => "nobody: it is from before a restart".to_owned(),
@@ -222,7 +222,7 @@ pub(super) struct Page {
     pub(super) lines: Vec<Line>,
     /// Messages that were looked at.
     pub(super) looked: u64,
-    /// Where to go on; `None`: that was all.
+    /// Start of the next page; `None`: that was all.
     pub(super) next: Option<String>,
 }
 

@@ -30,8 +30,8 @@ struct Page {
     wrong: Option<&'static str>,
 }
 
-/// What the console's addresses begin with, apart from `/` itself. Its pages and the shards look at
-/// what each visitor may.
+/// First parts of the console's addresses, apart from `/` itself. Its pages and the shards check
+/// each visitor's rights.
 pub const PLACES: [&str; 18] = [
     "acts",
     "batches",

@@ -14,7 +14,7 @@ const LETTERS: usize = 100;
 /// How alike two names have to be, of 1.
 const ALIKE: f64 = 0.8;
 
-/// What is told of a queue that is not there; any other problem as it is.
+/// The page for a queue that is not there; any other problem as it is.
 pub(super) async fn or_nearest(asked: &Asked, queue: &Name, problem: Problem) -> Problem {
     if problem.code != Refusal::QueueNotFound.code() {
         return problem;

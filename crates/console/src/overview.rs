@@ -50,7 +50,7 @@ const ONLY: [(&str, &str); 5] = [
 /// How one is ordered: what is larger comes first, then the name.
 type Key = (u64, Name);
 
-/// What is asked for.
+/// The query of the page.
 #[derive(Default)]
 struct Want {
     sort: usize,
@@ -282,7 +282,7 @@ struct Row {
     down: bool,
     memory: bool,
     fan_out: Option<Named>,
-    /// What another way in calls it.
+    /// Its name in another protocol.
     elsewhere: Option<&'static str>,
     ready: Figure,
     oldest: String,
@@ -384,7 +384,7 @@ struct Overview {
     first: Option<String>,
     next: Option<String>,
     warning: Option<String>,
-    /// What another way in calls the numbers, if one of the rows is reached so.
+    /// Names of the numbers in another protocol, if it reaches one of the rows.
     legend: Option<&'static str>,
 }
 

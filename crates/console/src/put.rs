@@ -18,7 +18,7 @@ use quintet_http::{DoneTo, Form, reply};
 /// Attributes that the form has room for.
 const ATTRIBUTES: usize = 4;
 
-/// What was typed into a field, and what is wrong with it.
+/// Text of a field, and the error in it.
 #[derive(Clone, Default)]
 struct Field {
     value: String,

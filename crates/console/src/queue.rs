@@ -28,7 +28,7 @@ pub(super) struct Tab {
     pub(super) on: bool,
 }
 
-/// What the visitor may do to a queue.
+/// The visitor's rights on the queue.
 pub(super) struct May {
     pub(super) put: bool,
     pub(super) pause: bool,
@@ -69,7 +69,7 @@ struct Queue {
     name: Named,
     stats: QueueStats,
     may: May,
-    /// Who paused it, and when.
+    /// Author and time of the pause.
     paused_by: Option<String>,
     why: Option<(bool, String, String)>,
     offers_buried: bool,
@@ -97,7 +97,7 @@ struct Queue {
     elsewhere: Option<Elsewhere>,
 }
 
-/// What another way in calls the queue.
+/// Name of the queue in another protocol.
 struct Elsewhere {
     by: &'static str,
     is: String,

@@ -1,4 +1,4 @@
-//! What the script of a message wrote.
+//! Output of a message's script.
 
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(super) struct Log {
     pub(super) runs: Vec<Run>,
     /// Where in the file that begins.
     pub(super) from: u64,
-    /// What is before it; empty: nothing.
+    /// The part before it; empty: nothing.
     pub(super) before: String,
     /// There may come more.
     pub(super) follows: bool,

@@ -21,7 +21,7 @@ const FAILURES: usize = 3;
 /// A message that failed.
 struct Failure {
     id: u64,
-    /// What its script said; empty: nothing.
+    /// Status of its script; empty: nothing.
     says: Vec<Piece>,
 }
 

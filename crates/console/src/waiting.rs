@@ -28,7 +28,7 @@ struct Waiting {
     group: &'static str,
     says: &'static str,
     groups: [&'static str; 4],
-    /// What bodies contain, as it was typed, and as a part of an address.
+    /// Part of the bodies, as it was typed, and as a part of an address.
     has: String,
     query: String,
     rows: Vec<Row>,

@@ -53,7 +53,7 @@ struct Row {
     place: String,
     state: &'static str,
     tag: &'static str,
-    /// What it may be asked for yet.
+    /// The requests that are still possible.
     acts: &'static [(&'static str, &'static str)],
     jobs: Figure,
     connections: Figure,
@@ -64,7 +64,7 @@ struct Row {
     age: String,
 }
 
-/// What a worker does: a word, the class of its tag, and what it may be asked for.
+/// The work of a worker: a word, the class of its tag, and the possible requests.
 fn state(
     word: &str,
 ) -> (

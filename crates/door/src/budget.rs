@@ -11,7 +11,7 @@ pub struct ByteBudget {
     used: AtomicU64,
     /// How many hold any.
     holders: AtomicU64,
-    /// Who was closed or refused because of the bound.
+    /// Connections closed or refused because of the bound.
     turned_away: AtomicU64,
 }
 
@@ -51,7 +51,7 @@ impl ByteBudget {
         self.used() > self.limit() / 8 * 7
     }
 
-    /// What a holder has on the average, bytes.
+    /// Average size of a holder, bytes.
     pub fn average(&self) -> u64 {
         self.used() / self.holders.load(Ordering::Relaxed).max(1)
     }

@@ -8,7 +8,7 @@ pub type TellCrons = Box<dyn FnOnce(Vec<CronSeen>) + Send>;
 /// Told what came of steering one.
 pub type TellCron = Box<dyn FnOnce(Result<CronDone, CronNo>) + Send>;
 
-/// What is done to a table.
+/// Operation on a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CronAct {
     /// It puts nothing by itself until it is resumed.
@@ -19,12 +19,12 @@ pub enum CronAct {
     Run,
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CronDone {
     /// False: it was so already.
     pub changed: bool,
-    /// What was put.
+    /// The message that was put.
     pub message: Option<MessageId>,
 }
 
@@ -76,8 +76,7 @@ pub struct CronSeen {
 pub struct LastRun {
     /// When it put last, by the wall clock.
     pub put_ms: Option<u64>,
-    /// What it put; `None`: that is not known, as the server ended in that
-    /// moment.
+    /// Message that it put; `None`: that is not known, as the server ended in that moment.
     pub message: Option<u64>,
     /// When it was noticed last that due times were missed.
     pub missed_ms: Option<u64>,

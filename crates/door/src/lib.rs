@@ -65,8 +65,8 @@ pub trait Door: Send + Sync {
     /// Engine time.
     fn now(&self) -> Ms;
 
-    /// What the wall clock shows: for calendars, and for times that people
-    /// give or are shown. It can be set at any moment, forward or back.
+    /// The wall clock's time: for calendars, and for times that people give or are shown. It can be
+    /// set at any moment, forward or back.
     fn wall(&self) -> Ms;
 
     /// Engine time when the wall clock will show `wall`, if nobody sets it.
@@ -84,13 +84,13 @@ pub trait Door: Send + Sync {
         None
     }
 
-    /// Whom a `[[limit]]` held back: `most` of them at most, the latest first.
+    /// Clients that a `[[limit]]` held back: `most` of them at most, the latest first.
     fn held_back(&self, most: usize) -> Vec<HeldBack> {
         let _ = most;
         Vec::new()
     }
 
-    /// What this server is in its cluster, for operators. `None`: it is alone.
+    /// This server's role in its cluster, for operators. `None`: it is alone.
     fn role(&self) -> Option<String> {
         None
     }
@@ -102,8 +102,7 @@ pub trait Door: Send + Sync {
         None
     }
 
-    /// What became of a queue's numbers. `None`: it has not moved for a day, or too many others
-    /// had.
+    /// History of a queue's numbers. `None`: it has not moved for a day, or too many others had.
     fn history(&self, queue: &Name) -> Option<History> {
         let _ = queue;
         None
@@ -182,7 +181,7 @@ pub trait Door: Send + Sync {
         Ok(setup.own.clone())
     }
 
-    /// What hooks did, by event; those that were never called are left out.
+    /// Work of hooks, by event; those that were never called are left out.
     fn hook_events(&self) -> Vec<HookEvent> {
         Vec::new()
     }
@@ -264,7 +263,7 @@ pub trait Door: Send + Sync {
         Err("there is nothing to order".to_owned())
     }
 
-    /// What came of [`Order::Reload`] so far.
+    /// Results of [`Order::Reload`] so far.
     fn reloads(&self) -> Reloads {
         Reloads::default()
     }
@@ -309,7 +308,7 @@ pub trait Door: Send + Sync {
 /// Told of a page of workers, and the name of its last one if more follow.
 pub type TellWorkers = Box<dyn FnOnce(String, Option<String>) + Send>;
 
-/// What is ordered of the server.
+/// An order to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Puts are refused from now on.
@@ -320,7 +319,7 @@ pub enum Order {
     Reload,
 }
 
-/// What is ordered of a cluster, about one of its nodes.
+/// An order to a cluster, about one of its nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeOrder {
     /// It is to own the queues.

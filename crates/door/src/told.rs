@@ -1,4 +1,4 @@
-//! What a server tells those who operate it, beside its numbers.
+//! Reports of a server to those who operate it, beside its numbers.
 
 use quintet_types::QueueSetup;
 
@@ -12,7 +12,7 @@ pub struct Setting {
     /// As the file says it; what is secret is hidden.
     pub value: String,
     pub source: Source,
-    /// What it does, with unit and range; empty: see the documentation.
+    /// Effect, with unit and range; empty: see the documentation.
     pub help: String,
     /// Of a queue's: nobody but the file may change it.
     pub locked: bool,
@@ -90,18 +90,18 @@ impl Source {
     }
 }
 
-/// What came of reading the configuration again, since the server's start.
+/// Results of reading the configuration again, since the server's start.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reloads {
     /// How often that was done, with or without success.
     pub count: u64,
     /// Why the last one failed; `None`: it did not, or there was none.
     pub failed: Option<String>,
-    /// What the last one did that nobody asked for, a sentence each.
+    /// Effects of the last one that nobody asked for, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// What hooks did at one event, since the server's start.
+/// Work of hooks at one event, since the server's start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HookEvent {
     pub name: String,
@@ -174,7 +174,7 @@ pub struct ClusterSeen {
     pub survives: bool,
     /// Both in a sentence.
     pub verdict: String,
-    /// What is wrong, a sentence each.
+    /// The faults, a sentence each.
     pub notes: Vec<String>,
     pub nodes: Vec<NodeSeen>,
     /// The logs of its groups.

@@ -1,6 +1,6 @@
 //! Workers of clients, as they are steered.
 
-/// What a worker is asked.
+/// A request to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkerAct {
     /// It finishes what it has and gets nothing more.

@@ -149,7 +149,7 @@ pub mod errno {
     pub const EDQUOT: i32 = 122;
 }
 
-/// What a rule does to a call.
+/// Effect of a rule on a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Fails it with this error; a sync that fails loses what it was about.
@@ -171,7 +171,7 @@ pub struct Rule {
     pub call: Call,
     /// On these [`files`].
     pub files: u64,
-    /// What is done.
+    /// The effect.
     pub action: Action,
     /// Matching calls left alone first.
     pub skip: u64,
@@ -233,7 +233,7 @@ pub struct Calls {
     pub failed: u64,
 }
 
-/// What a power cut undoes; see word 4.
+/// The part that a power cut undoes; see word 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Undo {
     /// Nothing: a cut is a `kill -9`.
@@ -303,7 +303,7 @@ impl Faults {
         self.set(SEED, seed);
     }
 
-    /// What a cut undoes; to be said before the server starts.
+    /// Sets the part that a cut undoes; to be called before the server starts.
     pub fn undo(&self, what: Undo) {
         let bits = match what {
             Undo::Nothing => 0,

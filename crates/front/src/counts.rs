@@ -1,4 +1,4 @@
-//! What a front counts.
+//! Counters of a front.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

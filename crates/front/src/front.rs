@@ -22,7 +22,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// A listener of clients, which is this front's for as long as the node does not own.
 #[derive(Debug)]
 pub struct Door {
-    /// What it speaks, by its name in the configuration.
+    /// Its protocol, by its name in the configuration.
     pub voice: String,
     /// Which of those that speak it, from 0.
     pub nth: u16,
@@ -147,7 +147,7 @@ impl std::fmt::Debug for Front {
     }
 }
 
-/// What a door's clients have in common.
+/// State that a door's clients share.
 struct Entrance {
     splice: Splice,
     tls: Option<Secure>,

@@ -33,7 +33,7 @@ pub use splice::ask_node;
 /// How a front is told who owns.
 pub use tokio::sync::watch;
 
-/// Who owns the queues, as far as this node knows.
+/// The owner of the queues, as far as this node knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Owners {
     /// Nobody, or nobody known.
@@ -57,7 +57,7 @@ pub struct Hint {
 }
 
 impl Owners {
-    /// Who it is, if anybody.
+    /// The owner, if there is one.
     pub fn hint(&self) -> Option<&Hint> {
         match self {
             Self::Nobody => None,

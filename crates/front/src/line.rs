@@ -18,10 +18,10 @@ pub const LINE_MAX: usize = 16 << 10;
 
 const MAGIC: &str = "QUINTET-LINK";
 const VERSION: &str = "1";
-/// What a word cannot carry as it is. `-` alone stands for an absent word.
+/// Characters that a word cannot carry as they are. `-` alone stands for an absent word.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// What a link is for.
+/// Purpose of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A client's connection.
@@ -30,10 +30,10 @@ pub enum Ask {
     Node(Question),
 }
 
-/// What a node is asked.
+/// A question to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What it knows of itself and the cluster.
+    /// Its view of itself and the cluster.
     Status,
     /// To do something: a verb and its words.
     Order(Vec<String>),
@@ -42,18 +42,18 @@ pub enum Question {
 /// A client's connection, as its front has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Splice {
-    /// What the listener speaks, by its name in the configuration.
+    /// The listener's protocol, by its name in the configuration.
     pub voice: String,
     /// Which of the listeners that speak it, in the order of the configuration, from 0.
     pub nth: u16,
     /// Where the client is; a unix socket has no address.
     pub peer: Option<SocketAddr>,
-    /// Who the client is by the certificate it has shown at the front, as `quintet_tls::Identity`
-    /// writes it; empty: nobody in particular. Believed only over links with certificates.
+    /// The client's identity by the certificate it has shown at the front, as
+    /// `quintet_tls::Identity` writes it; empty: none. Believed only over links with certificates.
     pub principal: String,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The client's bytes may come.

@@ -1,4 +1,4 @@
-//! What a front is told, what it asks of its node, and what its tasks share.
+//! Settings of a front, its requests to its node, and the state that its tasks share.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use crate::{Counts, Owners};
 pub struct Client {
     /// The bytes, both ways. Not blocking.
     pub stream: Stream,
-    /// Whose they are.
+    /// Description of their client.
     pub splice: Splice,
 }
 
-/// What its bytes come by.
+/// The carrier of its bytes.
 #[derive(Debug)]
 pub enum Stream {
     /// The link itself.
@@ -30,7 +30,7 @@ pub enum Stream {
     Unix(std::os::unix::net::UnixStream),
 }
 
-/// Whoever serves the queues, on the node that owns them.
+/// The service for the queues, on the node that owns them.
 pub trait Intake: Send + Sync {
     /// Whether the listener of this client takes it now. False: it has ended, and the client waits
     /// for the next owner.
@@ -43,7 +43,7 @@ pub trait Intake: Send + Sync {
     fn take(&self, client: Client);
 }
 
-/// What a front needs to know.
+/// Settings of a front.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub cluster: u64,
@@ -55,9 +55,9 @@ pub struct Settings {
     pub tls: Option<LinkTls>,
 }
 
-/// What a node answers to other nodes and tools. Called from threads that may wait.
+/// Replies of a node to other nodes and tools. Called from threads that may wait.
 pub trait Node: Send + Sync {
-    /// What it knows of itself and the cluster: a line, without its end.
+    /// Its view of itself and the cluster: a line, without its end.
     fn status(&self) -> String;
 
     /// Does what is asked by a verb and its words, and says how it went: a line, without its end.
@@ -77,7 +77,7 @@ pub trait Node: Send + Sync {
 /// Something that has its effect when it is dropped.
 pub type Held = Box<dyn Any + Send>;
 
-/// What all tasks share.
+/// State that all tasks share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) owners: watch::Receiver<Owners>,

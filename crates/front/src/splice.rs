@@ -40,8 +40,8 @@ type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 /// One that brings a client.
 struct Taken {
     link: Link,
-    /// What the owner has said to the client already: some voices speak first, and who is turned
-    /// away hears why at once.
+    /// Bytes that the owner has sent to the client already: some protocols speak first, and a
+    /// client that is turned away reads the reason at once.
     said: Vec<u8>,
     epoch: u64,
 }
@@ -119,7 +119,7 @@ async fn find(
     }
 }
 
-/// What came with the answer from behind it is the client's.
+/// Bytes behind the answer belong to the client.
 async fn ask(
     shared: &Shared,
     address: &str,

@@ -1,4 +1,4 @@
-//! What protects links: both sides show a certificate that the cluster's authority signed.
+//! TLS of links: both sides show a certificate that the cluster's authority signed.
 
 use std::path::PathBuf;
 use std::sync::Arc;

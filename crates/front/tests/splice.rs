@@ -180,7 +180,7 @@ fn say(stream: &TcpStream, line: &str) -> String {
     heard
 }
 
-/// What comes until the end; a reset is one.
+/// Reads until the end; a reset is one.
 fn rest(mut stream: &TcpStream) -> String {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {

@@ -1,4 +1,4 @@
-//! What went wrong in a hook, and where.
+//! An error in a hook, and its place.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct HookError {
     pub file: String,
     /// Line, from 1; 0 if unknown.
     pub line: u32,
-    /// What is wrong. One line.
+    /// Description of the error. One line.
     pub text: String,
 }
 
@@ -23,7 +23,7 @@ impl HookError {
         }
     }
 
-    /// What Lua says, taken apart. `files` are the names of the hook files.
+    /// Takes Lua's error apart. `files` are the names of the hook files.
     pub(crate) fn from_lua(error: &mlua::Error, files: &[String]) -> Self {
         let mut trace = String::new();
         let mut cause = error;

@@ -1,4 +1,4 @@
-//! What hooks are called for.
+//! The events that call hooks.
 
 /// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -225,7 +225,7 @@ fn word(field: &str, value: &Value) -> Result<u32, String> {
     Ok(u32::try_from(found).expect("it was bounded by this type"))
 }
 
-/// What came instead of what was expected.
+/// Names the value that came instead of the expected one.
 pub(crate) fn got(value: &Value) -> String {
     match value {
         Value::Integer(number) => format!("got {number}"),
@@ -347,7 +347,7 @@ pub(crate) fn span(field: &str, value: &Value) -> Result<u64, String> {
     whole(field, value, 1000 * 366 * 24 * 3600 * 1000)
 }
 
-/// What makes a put a repeat, as a table says it.
+/// Reads a put's deduplication from a table.
 fn dedupe_of(table: &Table) -> Result<Dedupe, String> {
     let mut id = None;
     let (mut window_ms, mut scope, mut on_repeat) = (None, None, None);

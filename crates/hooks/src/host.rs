@@ -1,4 +1,4 @@
-//! What hooks need of the server.
+//! The server as hooks need it.
 
 use quintet_types::{Caller, Command, Ms, Name, Outcome};
 
@@ -19,7 +19,7 @@ pub trait Host: Send {
     /// Engine time.
     fn now(&self) -> Ms;
 
-    /// What the wall clock shows; it can be set at any moment, forward or back.
+    /// The wall clock's time; it can be set at any moment, forward or back.
     fn wall(&self) -> Ms;
 
     /// Asks the shards; answers the outcome (`None`: it waits, and the caller
@@ -34,7 +34,7 @@ pub trait Host: Send {
 /// On whose behalf an event happens.
 #[derive(Clone, Debug, Default)]
 pub struct Who {
-    /// Who asks the shards.
+    /// The author of commands to the shards.
     pub caller: Caller,
     /// Number of the connection; 0: none.
     pub connection: u64,
@@ -42,6 +42,6 @@ pub struct Who {
     pub voice: &'static str,
     /// The client's address; empty: none.
     pub peer: std::sync::Arc<str>,
-    /// Who the client said it is; empty: it did not.
+    /// The client's user name; empty: the client did not give one.
     pub user: std::sync::Arc<str>,
 }

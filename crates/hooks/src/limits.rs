@@ -1,4 +1,4 @@
-//! What a hook may use.
+//! Limits of a hook.
 
 use crate::event::Events;
 

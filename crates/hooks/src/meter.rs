@@ -90,7 +90,7 @@ impl Meter {
         }
     }
 
-    /// What is left of the instructions.
+    /// The remaining instructions.
     pub(crate) fn left(&self) -> u64 {
         self.left.load(Relaxed)
     }

@@ -18,7 +18,7 @@ use crate::verdict::{self, FateVerdict, Yes, of_yes};
 /// (cron(8) has the same three hours).
 const BACK_MS: u64 = 3 * 3_600_000;
 
-/// What an added command answers.
+/// The reply of an added command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HookReply {
     /// Done, nothing to show.

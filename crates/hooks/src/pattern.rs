@@ -39,7 +39,7 @@ impl std::fmt::Display for Failed {
 
 type Result<T> = std::result::Result<T, Failed>;
 
-/// What a capture holds.
+/// Content of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Capture {
     /// A piece of the subject: from, to.

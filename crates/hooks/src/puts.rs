@@ -112,7 +112,7 @@ impl HookState {
         decided
     }
 
-    /// What a function of `event` makes of a put.
+    /// Plans a put of a function of `event`.
     fn plan_put(&self, event: Event, put: Put) -> Result<Planned, HookError> {
         let (returned, subject) = self.about(Subject::Put(put, None), |state| {
             state.call(event, (&state.msg, &state.conn))

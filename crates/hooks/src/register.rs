@@ -1,4 +1,4 @@
-//! What a hook file says it wants to be called for.
+//! Registration: the events that a hook file wants to be called for.
 
 use mlua::{Function, Lua, Result, Table, Value};
 

@@ -9,7 +9,7 @@ const EVERY_MS: u64 = 5_000;
 /// Different lines that are remembered; more share one place.
 const LINES_MAX: usize = 64;
 
-/// What was told lately.
+/// Texts that were logged lately.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats(BTreeMap<String, Told>);
 

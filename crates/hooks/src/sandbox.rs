@@ -10,8 +10,8 @@ use crate::limits::Limits;
 use crate::meter::{EVERY, Meter};
 use crate::strings;
 
-/// What is left of Lua's basic functions. No `load`, `dofile`, `require`,
-/// `collectgarbage`; there are no coroutines either: an event is one call.
+/// The basic functions of Lua that are kept. No `load`, `dofile`, `require`, `collectgarbage`;
+/// there are no coroutines either: an event is one call.
 const BASIC: &[&str] = &[
     "_G",
     "_VERSION",

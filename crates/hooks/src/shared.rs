@@ -1,4 +1,4 @@
-//! What all states share: counters, metrics, statistics of the hooks.
+//! State that all Lua states share: counters, metrics, statistics of the hooks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,9 +24,9 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Outlives the programs: a reload goes on with it.
 #[derive(Default)]
 pub struct Shared {
-    /// What `quintet.counter` counts.
+    /// Counters of `quintet.counter`.
     pub counters: Counters,
-    /// What `quintet.metric` adds up.
+    /// Sums of `quintet.metric`.
     pub metrics: Metrics,
     events: [Tally; Event::COUNT],
     repeats: Mutex<Repeats>,
@@ -41,7 +41,7 @@ struct Tally {
     last: Mutex<Option<HookError>>,
 }
 
-/// What is told of one event.
+/// Statistics of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventStats {
     pub event: Event,

@@ -1,4 +1,4 @@
-//! What a call has read and asked for so far.
+//! The reads and requests of a call so far.
 
 use quintet_types::{Caller, Compound, Effect, Guard, Message, MessageId, Name, Put, Seen};
 
@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::limits::Limits;
 use crate::register::Registered;
 
-/// What the functions of `quintet` work on.
+/// The data that the functions of `quintet` work on.
 pub(crate) struct Work {
     pub(crate) host: Box<dyn Host>,
     pub(crate) caller: Caller,
@@ -23,7 +23,7 @@ pub(crate) struct Step {
     pub(crate) effects: Vec<Effect>,
     /// Messages that this step removes or moves: not seen by later reads.
     pub(crate) gone: Vec<MessageId>,
-    /// What was added to counters, to be taken back if the step is not taken.
+    /// Increments of counters, taken back if the step is not taken.
     pub(crate) counted: Vec<(Box<[u8]>, i64)>,
     bytes: usize,
 }
@@ -79,7 +79,7 @@ impl Step {
         }
     }
 
-    /// What this step has set an entry of a table to.
+    /// The value to which this step has set an entry of a table.
     pub(crate) fn own_entry(&self, table: &Name, key: &[u8]) -> Option<Option<&[u8]>> {
         self.effects.iter().rev().find_map(|effect| {
             let Effect::Set {

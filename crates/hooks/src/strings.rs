@@ -12,7 +12,7 @@ use crate::pattern::{Capture, Failed, Matcher};
 /// Bytes handled for the price of one instruction.
 const BYTES_PER_INSTRUCTION: u64 = 16;
 
-/// What becomes of a text, byte by byte.
+/// A conversion of a text, byte by byte.
 type Change = fn(&[u8]) -> Vec<u8>;
 
 /// Replaces the functions in the library's table.

@@ -8,7 +8,7 @@ use quintet_types::{Body, Message, MessageId, Ms, Name, Put};
 use crate::fields;
 use crate::shared::locked;
 
-/// What the one `msg` of a state stands for now.
+/// The present meaning of the one `msg` of a state.
 #[derive(Default)]
 pub(crate) enum Subject {
     /// No event runs: a function has kept its `msg` for later.

@@ -10,7 +10,7 @@ use crate::host::Who;
 use crate::state::HookState;
 use crate::verdict::{CommandVerdict, Yes, line, of_command, of_yes};
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub enum Decided {
     /// This, with the queue its first message came from.
@@ -31,7 +31,7 @@ pub(crate) type Stepped<T> = Result<(T, Option<Decided>, Vec<(Put, MessageId)>),
 pub(crate) enum Missed {
     /// A function failed.
     Failed(Event, HookError),
-    /// What was read changes faster than the functions run.
+    /// The data that the functions read changes faster than they run.
     Conflict,
 }
 
@@ -236,8 +236,8 @@ impl HookState {
         work.step.clear();
     }
 
-    /// What is told to a client whose command's hook was not done with it.
-    /// `None`: the command goes on without.
+    /// The error for a client whose command's hook was not done with it. `None`: the command goes
+    /// on without.
     pub(crate) fn missed(&self, missed: Missed) -> Option<String> {
         match missed {
             Missed::Failed(event, error) => {

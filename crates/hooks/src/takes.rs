@@ -132,9 +132,9 @@ impl HookState {
         self.waiting.contains_key(&(party, standing))
     }
 
-    /// What a waiting or standing take has brought: runs `after_take` or
-    /// `empty` and answers what is to be told. A standing take whose messages
-    /// a hook has all sent elsewhere answers `Empty`, and stands again.
+    /// Handles messages for a waiting or standing take: runs `after_take` or `empty` and returns
+    /// the reply. A standing take whose messages a hook has all sent elsewhere answers `Empty`, and
+    /// stands again.
     pub fn arrived(&mut self, who: &Who, standing: bool, outcome: Outcome, name: Name) -> Decided {
         let Some(waiting) = self.waiting.remove(&(who.caller.party, standing)) else {
             return Decided::Now(outcome, name);
@@ -327,8 +327,7 @@ impl HookState {
     }
 }
 
-/// What a taker is told. One that asked for removal sees messages as they were
-/// before their lease.
+/// The reply to a taker. One that asked for removal sees messages as they were before their lease.
 fn told(mut messages: Handed, name: Name, leased: bool) -> Decided {
     if messages.is_empty() {
         return Decided::Now(Outcome::Empty, Name::default());

@@ -1,4 +1,4 @@
-//! What a function's return values say.
+//! The meaning of a function's return values.
 
 use mlua::{Table, Value};
 use quintet_types::{Name, Put};
@@ -40,7 +40,7 @@ fn wrong(event: Event, expected: &str, value: &Value) -> String {
     format!("{} has to return {expected}, {}", event.name(), got(value))
 }
 
-/// What becomes of a put.
+/// Decision about a put.
 #[derive(Debug)]
 pub(crate) enum PutVerdict {
     /// It goes on, changed or not.
@@ -99,7 +99,7 @@ pub(crate) fn messages(table: &Table, base: &Put) -> Result<Vec<Put>, String> {
     Ok(puts)
 }
 
-/// What becomes of a command.
+/// Decision about a command.
 #[derive(Debug, PartialEq)]
 pub(crate) enum CommandVerdict {
     Go,
@@ -121,7 +121,7 @@ pub(crate) fn of_command((first, second): Returned) -> Result<CommandVerdict, St
     }
 }
 
-/// What becomes of a connection or a settle.
+/// Decision about a connection or a settle.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Yes {
     Go,
@@ -138,7 +138,7 @@ pub(crate) fn of_yes(event: Event, (first, second): Returned) -> Result<Yes, Str
     }
 }
 
-/// What becomes of a take.
+/// Decision about a take.
 #[derive(Debug)]
 pub(crate) enum TakeVerdict {
     Go,
@@ -172,7 +172,7 @@ pub(crate) fn of_take((first, second): Returned) -> Result<TakeVerdict, String> 
     })
 }
 
-/// What becomes of a message that was taken.
+/// Decision about a message that was taken.
 #[derive(Debug, PartialEq)]
 pub(crate) enum TakenVerdict {
     Deliver,
@@ -198,11 +198,10 @@ pub(crate) fn of_taken((first, second): Returned) -> Result<TakenVerdict, String
     })
 }
 
-/// What becomes of a message that expired, lost its lease or was tried too
-/// often.
+/// Decision about a message that expired, lost its lease or was tried too often.
 #[derive(Debug, PartialEq)]
 pub(crate) enum FateVerdict {
-    /// What happens by itself.
+    /// The server's default.
     Default,
     /// It is deleted.
     Drop,
@@ -228,7 +227,7 @@ pub(crate) fn of_fate(event: Event, (first, _): Returned) -> Result<FateVerdict,
     })
 }
 
-/// What a function for an empty queue supplies.
+/// The messages that a function for an empty queue supplies.
 pub(crate) fn of_empty(
     (first, second): Returned,
     queue: &Name,

@@ -15,7 +15,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// What the shards are asked for.
+    /// The take that goes to the shards.
     pub(crate) fn asked(&self) -> Take {
         let mut take = self.take.clone();
         if self.leased {

@@ -20,7 +20,7 @@ pub use step::{Access, Trail};
 
 use super::{Core, Need, Shard};
 
-/// What came of a command.
+/// The result of a command.
 pub enum Decided {
     /// The outcome, the queue its first message came from, what its reply
     /// waits for.
@@ -133,7 +133,7 @@ impl Access<'_> {
         decided_in(core, shard, answer)
     }
 
-    /// What the last step in a shard has answered, and what its reply waits for.
+    /// The answer of the last step in a shard, and the condition for sending its reply.
     fn decided(&mut self, shard: usize, answer: Answer) -> Decided {
         let core = self.core;
         decided_in(core, self.shard(shard), answer)
@@ -267,8 +267,8 @@ fn leaves(command: &Command) -> bool {
     matches!(command, Command::StopWaiting | Command::Watch(None))
 }
 
-/// What a refusal waits for. That there is no room rests on nothing in the
-/// log, and could never be said if it waited for it.
+/// The condition for sending an error. "No room" rests on nothing in the log, and could never be
+/// sent if it waited for the log.
 fn hold_of(refusal: Refusal) -> Hold {
     match matches!(refusal, Refusal::NoSpace | Refusal::Draining) {
         true => Hold::Turn,

@@ -27,8 +27,8 @@ pub struct Sharing {
     /// With more bytes decided and not acknowledged nothing further is read
     /// from clients.
     pub unacked_max: u64,
-    /// What is answered without an append waits for one that is made after it
-    /// was decided, so that no clock has to be believed.
+    /// A reply without an append waits for an append that is made after its decision, so that no
+    /// clock has to be believed.
     pub reads_by_log: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for Sharing {
     }
 }
 
-/// What is known of the acknowledgements.
+/// State of the acknowledgements.
 pub(crate) struct Acked {
     log: Arc<dyn Shared>,
     progress: Arc<Progress>,
@@ -196,7 +196,7 @@ impl Core {
         }
     }
 
-    /// What a reply that was decided in this shard now waits for.
+    /// The condition for sending a reply that was decided in this shard now.
     pub(crate) fn need(&self, shard: &mut Shard, hold: Hold) -> Need {
         let need = shard.need(hold, &self.progress, self.waits_for_disk());
         match &self.acked {

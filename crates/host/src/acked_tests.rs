@@ -39,7 +39,7 @@ impl Post for Rung {
 struct Machine {
     world: SimWorld,
     clock: Arc<Stands>,
-    /// What it drives, in its own time.
+    /// The logs it drives, in its own time.
     driven: Mutex<Vec<Arc<Own>>>,
 }
 
@@ -184,7 +184,7 @@ impl Fixture {
         }
     }
 
-    /// What is decided, and what its reply waits for; what it recorded is sent.
+    /// Decides a command; returns its outcome and the condition for its reply. Its facts are sent.
     fn ask(&self, command: Command) -> (Outcome, Need) {
         let decided = self.decide(command);
         locked(&self.core.committer).commit(&self.core, Ending::IfFull);
@@ -352,8 +352,8 @@ fn a_farewell_is_waited_for_and_no_longer_than_told() {
     assert_eq!(host.core.farewell("", within), Farewell::Unknown);
 }
 
-/// What an owner says is in a queue when its machine goes on that stood still, clock and all, while
-/// another took the queue over; whether it may say it at once, and after its log was asked.
+/// The answers of an owner about a queue when its machine goes on that stood still, clock and all,
+/// while another took the queue over; whether it may answer at once, and after its log was asked.
 fn looks_after_a_frozen_clock(reads_by_log: bool) -> (bool, bool) {
     let host = Fixture::new();
     host.core.share(Sharing {

@@ -28,7 +28,7 @@ const APART_MS: u64 = 50;
 /// So much of the distance to the wall clock is made up for in a second, ms.
 const SLEW_MS: u64 = 1;
 
-/// What rounding alone makes of the distance between two clocks, ms.
+/// Difference of two clocks by rounding alone, ms.
 const ROUNDING_MS: i64 = 1;
 
 /// Where the readings come from.
@@ -85,7 +85,7 @@ pub struct Clock {
     steps: AtomicU64,
 }
 
-/// What a look at the wall clock found.
+/// A reading of the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Look {
     pub(crate) ahead: WallAhead,
@@ -132,7 +132,7 @@ impl Clock {
         WallAhead(self.ahead.load(Ordering::Acquire))
     }
 
-    /// What the wall clock shows.
+    /// The wall clock's time.
     pub fn wall(&self) -> Ms {
         Ms(self.source.wall())
     }
@@ -286,9 +286,8 @@ mod tests {
         assert_eq!(clock.steps(), 0);
     }
 
-    /// Whatever the wall clock does, over restarts too: time never goes back,
-    /// goes on at its own speed, and ends up where the wall clock is if that
-    /// keeps still.
+    /// For any behaviour of the wall clock, over restarts too: time never goes back, goes on at its
+    /// own speed, and ends up where the wall clock is if that keeps still.
     #[test]
     fn random_lives_of_a_wall_clock() {
         for seed in 0..2_000_u64 {

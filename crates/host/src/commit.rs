@@ -20,7 +20,7 @@ pub(crate) struct Committer {
     frame: FrameBuf,
     /// The shards' batches as taken; swapped, so that their memory is reused.
     taken: Vec<Batch>,
-    /// What was taken is for this ticket and not yet written (disk full).
+    /// The ticket whose facts were taken and not yet written (disk full).
     pending: Option<u64>,
     /// The frame is filled with the last of it.
     last: bool,
@@ -51,7 +51,7 @@ pub(crate) enum Ending {
     Never,
 }
 
-/// What a commit did.
+/// Result of a commit.
 #[derive(Debug)]
 pub(crate) enum Committed {
     /// There was nothing to write.
@@ -60,7 +60,7 @@ pub(crate) enum Committed {
     Written,
     /// The disk is full. The frame is kept and written before any other.
     Full,
-    /// What the log holds is unknown, or not ours any more; its owner was told.
+    /// The log's content is unknown, or not ours any more; its owner was told.
     Failed,
 }
 

@@ -1,5 +1,4 @@
-//! What a data directory holds, for the commands that look at it without being
-//! its server.
+//! Contents of a data directory, for the commands that look at it without being its server.
 
 use quintet_engine::read_message;
 use std::collections::BTreeSet;
@@ -43,7 +42,7 @@ impl Contents {
         self.0.engines.iter().map(Engine::image).collect()
     }
 
-    /// What the log of a directory leads to.
+    /// Reads the state that the log of a directory leads to.
     ///
     /// # Errors
     /// It cannot be read. Damage is passed over.

@@ -10,7 +10,7 @@ use super::primitives::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Order
 pub(crate) struct Timer {
     /// As far as the timer thread knows. Only lowered by others.
     next: AtomicU64,
-    /// Whoever makes it earlier need not ring while the thread is awake.
+    /// True while the thread sleeps: an earlier deadline need not ring while it is awake.
     asleep: AtomicBool,
     stopped: Mutex<bool>,
     changed: Condvar,
@@ -41,7 +41,7 @@ impl Timer {
         }
     }
 
-    /// What the timer thread sleeps for at most.
+    /// Longest sleep of the timer thread.
     #[cfg(test)]
     pub(crate) fn next(&self) -> Ms {
         Ms(self.next.load(Ordering::SeqCst))

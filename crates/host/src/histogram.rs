@@ -51,7 +51,7 @@ impl Histogram {
         sum.sum = sum.sum.wrapping_add(self.sum.load(Ordering::Relaxed));
     }
 
-    /// What it counted.
+    /// Reads its counters.
     pub fn read(&self) -> Distribution {
         let mut sum = Distribution::of(self.ends);
         self.add_to(&mut sum);
@@ -59,7 +59,7 @@ impl Histogram {
     }
 }
 
-/// What histograms counted.
+/// Counters of histograms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Distribution {
     ends: &'static [u64],

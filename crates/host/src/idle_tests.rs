@@ -82,7 +82,7 @@ fn wait_elsewhere(core: &Core) {
     assert!(matches!(decided, Decided::Later));
 }
 
-/// What those who waited were brought.
+/// The messages that the waiting clients got.
 fn brought(core: &Core) -> Vec<Vec<u8>> {
     let mut bodies = Vec::new();
     for (delivery, _) in core.mail[0].take() {

@@ -95,7 +95,8 @@ pub use system::{random, wall_ms};
 pub(crate) use tickets::Progress;
 pub use tickets::{Need, Reached};
 
-/// What threads wait with, in `deadline` and `signal`: `schedules` compiles both with Shuttle's.
+/// Primitives with which threads wait, in `deadline` and `signal`: `schedules` compiles both with
+/// Shuttle's.
 mod primitives {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -112,7 +113,7 @@ pub enum SyncPolicy {
     Never,
 }
 
-/// Who has a host, and answers for its log.
+/// The owner of a host, who answers for its log.
 pub trait Owner: Send + Sync {
     /// A write or a sync of the log failed, or the log has become somebody
     /// else's. Nobody was told what it was to hold, and nobody will be: nothing
@@ -126,14 +127,14 @@ pub struct Core {
     owner: Box<dyn Owner>,
     /// The log was given up.
     failed: AtomicBool,
-    /// What is decided can be kept, as far as is known.
+    /// True if decisions can be stored, as far as is known.
     available: Arc<AtomicBool>,
     /// Of a log that others could come to own.
     pub(crate) acked: Option<Arc<Acked>>,
     pub(crate) shards: Vec<ShardLock>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
     pub(crate) progress: Arc<Progress>,
     pub(crate) bodies: Bodies,
@@ -161,7 +162,7 @@ pub struct Core {
     pub(crate) not_permitted: AtomicU64,
     /// Commands refused while nobody acknowledged.
     pub(crate) unavailable: AtomicU64,
-    /// What happens by itself and hooks are to decide, for the hooks thread.
+    /// Events that hooks are to decide, for the hooks thread.
     pub(crate) intents: Mutex<Vec<Intent>>,
     /// Wakes that thread.
     pub hooks_work: Signal,
@@ -188,7 +189,7 @@ pub struct Counts {
     pub log_snapshots: AtomicU64,
     /// Of copies.
     pub log_copied: AtomicU64,
-    /// What syncs took that something waited for, microseconds.
+    /// Duration of syncs that something waited for, microseconds.
     pub sync_times: Histogram,
     /// Records of facts that were written together.
     pub frame_records: Histogram,
@@ -301,8 +302,8 @@ impl Core {
         }
     }
 
-    /// What a reply waits for that would wait for `hold`. What is not durable
-    /// another owner may never have heard of.
+    /// The condition of a reply that would wait for `hold`. Another owner may never have heard of a
+    /// fact that is not durable.
     pub(crate) fn hold(&self, hold: Hold) -> Hold {
         match self.acked {
             Some(_) => Hold::Durable,
@@ -315,7 +316,7 @@ impl Core {
         self.progress.durable()
     }
 
-    /// What a sync took lately.
+    /// Usual duration of a sync.
     pub fn usual_sync(&self) -> Duration {
         self.sync_time.usual()
     }
@@ -360,7 +361,7 @@ impl Core {
         run.number.0 < self.runs.first_of_this_life() && !self.runs.has(run.number.0)
     }
 
-    /// What happens by itself and waits for hooks to decide, each told once.
+    /// The events that wait for hooks to decide, each returned once.
     pub fn take_intents(&self) -> Vec<Intent> {
         std::mem::take(&mut *locked(&self.intents))
     }
@@ -430,8 +431,7 @@ impl Core {
         self.shards[shard].lock(work)
     }
 
-    /// What the shards know of these parties, in their order. It is short for
-    /// some hundred of them.
+    /// The shards' numbers of these clients, in their order. It is short for some hundred of them.
     pub fn parties(&self, parties: &[Party]) -> Vec<PartyStats> {
         let mut all = vec![PartyStats::default(); parties.len()];
         for shard in 0..self.shards.len() {

@@ -15,7 +15,7 @@ const THREAD: usize = 255;
 
 type Told = SyncSender<(Outcome, Name, Need)>;
 
-/// Who waits for a run to be read.
+/// Commands that wait for a run to be read.
 #[derive(Default)]
 pub(crate) struct Looks {
     waiting: Mutex<Waiting>,

@@ -1,4 +1,4 @@
-//! Who is told what is decided, beside the log.
+//! Observers of decisions, beside the log.
 
 use quintet_engine::{Engine, Fact};
 use quintet_types::Name;

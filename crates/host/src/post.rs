@@ -1,4 +1,4 @@
-//! What the host has to say to threads that have parties.
+//! Messages of the host to threads that have clients.
 
 use quintet_types::Delivery;
 

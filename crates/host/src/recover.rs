@@ -27,9 +27,9 @@ pub struct Opened {
     pub(crate) committer: Committer,
     pub(crate) bodies: Bodies,
     pub(crate) clock: Clock,
-    /// Who makes the log's files ahead, if anybody does.
+    /// The spares of the log's files, if there are any.
     pub spares: Option<Spares>,
-    /// What was found.
+    /// Result of recovery.
     pub recovery: Recovery,
     pub(crate) runs: Runs,
     pub(crate) epoch: Epoch,
@@ -545,7 +545,7 @@ pub fn shards_of(dir: &Path) -> Result<usize> {
     Ok(told_shards(dir)?.unwrap_or(1))
 }
 
-/// What the directory's file says, if there is one. Builds before 2026-11-26 left an empty one
+/// The shards in the directory's file, if there is one. Builds before 2026-11-26 left an empty one
 /// where the power went in the middle of their first start: nothing was made yet.
 fn told_shards(dir: &Path) -> Result<Option<usize>> {
     let path = dir.join(SHARDS_FILE);

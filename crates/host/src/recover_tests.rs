@@ -30,7 +30,7 @@ fn counted(puts: u64) -> Fact {
     }
 }
 
-/// What is found out by a frame with these facts of a shard.
+/// The error that a frame with these facts of a shard causes.
 fn frame(replay: &mut Replay, segment: Option<u32>, facts: &[Fact]) -> Option<String> {
     let mut records = Vec::new();
     facts.iter().for_each(|fact| fact.encode(&mut records));

@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// What there is room for, where the log can be written.
+    /// The free space, where the log can be written.
     fn space(&self, spares: Option<&Spares>, log_bytes: u64) -> Space {
         let low = spares.is_some_and(Spares::low) || self.room.is_tight();
         match low || self.is_overgrown(log_bytes) {

@@ -14,7 +14,7 @@ use super::{Core, Work, locked};
 /// Files of the log grow while the disk has room for so many of the new length.
 const ROOMY: u64 = 8;
 
-/// What is known of the disk.
+/// State of the disk.
 pub struct Room {
     dir: PathBuf,
     /// Length of the log's files, bytes.
@@ -25,7 +25,7 @@ pub struct Room {
     pub(super) full: AtomicBool,
     /// Every spare segment is there.
     pub(super) spares_ready: AtomicBool,
-    /// What is decided cannot be written.
+    /// Decisions cannot be written.
     pub(super) stuck: AtomicBool,
     /// Bytes a segment begins with.
     pub(super) snapshot: AtomicU64,

@@ -210,7 +210,7 @@ impl ShardLock {
     }
 }
 
-/// What one lock guards.
+/// The data that one lock guards.
 pub(crate) struct Shard {
     pub(crate) engine: Engine,
     pub(crate) batch: Batch,
@@ -226,8 +226,8 @@ impl Shard {
         }
     }
 
-    /// What a reply decided now waits for. `waits_for_disk`: durable means
-    /// synced; else it means written.
+    /// The condition for sending a reply decided now. `waits_for_disk`: durable means synced; else
+    /// it means written.
     pub(crate) fn need(&mut self, hold: Hold, progress: &Progress, waits_for_disk: bool) -> Need {
         let open = progress.open();
         let last = if self.batch.is_empty() {

@@ -18,7 +18,7 @@ const BATCHES: usize = 4;
 /// Bytes on their way to the disk that an I/O thread waits for itself.
 const SMALL: u64 = 256 << 10;
 
-/// What a turn of the log thread came to, where others acknowledge.
+/// Result of a turn of the log thread, where others acknowledge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// There was nothing to write, or nothing is written any more.
@@ -32,7 +32,7 @@ pub(crate) enum Turn {
     Full,
 }
 
-/// What a sync took lately: each counts for an eighth of it.
+/// Average duration of a sync: each one counts for an eighth of it.
 #[derive(Default)]
 pub(crate) struct SyncTime(AtomicU64);
 

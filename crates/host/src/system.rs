@@ -1,4 +1,4 @@
-//! What the machine has: its clock and random numbers.
+//! The machine's clock and random numbers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What a reply waits for.
+//! The condition for sending a reply.
 //!
 //! A ticket is the number of a batch. One batch is open at any time and takes
 //! the facts of all shards; it is taken by whoever commits it, while all shards
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
     open: AtomicU64,
     written: AtomicU64,
     durable: AtomicU64,
-    /// Who is told, and whether of what is durable.
+    /// The receiver of reports, and whether they are of durable facts.
     told: OnceLock<(Settled, bool)>,
 }
 
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// What has been reached, in the same terms as what is needed.
+    /// The completed positions, in the same terms as the required ones.
     pub(crate) fn reached(&self) -> Reached {
         // Durable first: it never passes written, and must not seem to.
         let durable = self.durable();

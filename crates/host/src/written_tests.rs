@@ -16,7 +16,7 @@ use super::keep::tests::{SEGMENT, ask, open_with};
 use super::{Core, Work, locked};
 
 const STEPS: usize = 60;
-/// What the maintenance keeps the log within.
+/// Size within which the maintenance keeps the log.
 const LOG: u64 = 4 * SEGMENT;
 
 fn name(random: &mut Random, lens: &[usize]) -> Name {
@@ -73,7 +73,7 @@ fn step(core: &Core, random: &mut Random, lens: &[usize]) {
     ask(core, command);
 }
 
-/// What the threads do that nobody asks for. True if anything was written.
+/// The work of threads that nobody asks for. True if anything was written.
 fn upkeep(core: &Core) -> bool {
     let never = AtomicBool::new(false);
     let before = core.counts.log_written.load(Ordering::Relaxed);

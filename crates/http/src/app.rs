@@ -1,4 +1,4 @@
-//! What the handlers of a listener share: its settings, sessions, forms, links and notices.
+//! State that the handlers of a listener share: its settings, sessions, forms, links and notices.
 
 use std::time::Instant;
 
@@ -43,7 +43,7 @@ impl App {
         &self.settings
     }
 
-    /// Who has logged in with a browser.
+    /// Sessions of browsers that have logged in.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
     }
@@ -121,11 +121,11 @@ impl App {
     }
 }
 
-/// What a request brought.
+/// Content of a request.
 pub struct Given {
     pub form: Form,
     pub json: Option<bytes::Bytes>,
-    /// What it takes of the memory for connections.
+    /// Its share of the memory for connections.
     _share: Held,
 }
 

@@ -1,5 +1,4 @@
-//! What a request says of who it is: its `Authorization`. Fuzzed as it stands
-//! (`fuzz/fuzz_targets/authorization.rs`).
+//! The `Authorization` of a request. Fuzzed as it stands (`fuzz/fuzz_targets/authorization.rs`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -46,27 +46,27 @@ struct There {
 /// Numbers go round from here on; there are never as many connections.
 const NUMBERS: u64 = (1 << 21) - 1;
 
-/// What one is told of a connection.
+/// A connection as a list shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientNow {
     /// Its number as long as it is there, 1 to 2^21 - 1.
     pub id: u64,
-    /// What it speaks.
+    /// Its protocol.
     pub voice: &'static str,
     /// The address of its listener.
     pub listener: Arc<str>,
     /// Where its client is; `None`: on this machine, by a unix socket.
     pub peer: Option<SocketAddr>,
-    /// Who asked last, as far as it is known.
+    /// The user of the last request, as far as it is known.
     pub user: Option<Arc<str>>,
     pub tls: bool,
     /// Since it last sent or took something, ms.
     pub idle_ms: u64,
     /// Bytes of a reply that its client does not take.
     pub unread_bytes: u64,
-    /// What it asks for now, without its query: `GET /q`.
+    /// The present request, without its query: `GET /q`.
     pub asks: Option<String>,
-    /// Who waits in the shards for it.
+    /// The client in the shards that waits for it.
     pub party: Option<Party>,
 }
 
@@ -94,7 +94,7 @@ pub struct Client {
     refused: AtomicBool,
     /// The server stops.
     stops: watch::Receiver<bool>,
-    /// What its voice keeps for it.
+    /// State that its protocol keeps for it.
     own: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -360,8 +360,8 @@ impl Client {
         stops.then_some("the server is stopping")
     }
 
-    /// What a voice keeps for as long as the connection is there, made when it is first asked
-    /// for. `None`: another type is kept.
+    /// State that a protocol keeps for as long as the connection is there, made when it is first
+    /// asked for. `None`: another type is kept.
     pub fn own<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.own.get_or_init(|| Box::new(make())).downcast_ref()
     }
@@ -377,7 +377,7 @@ impl Client {
         locked(&self.last).session = Some(session);
     }
 
-    /// Who asks the shards for it now.
+    /// Sets the client that asks the shards for it now.
     pub fn waits_as(&self, party: Option<Party>) {
         let party = party.map_or(0, |party| party.0);
         self.party.store(party, Ordering::Relaxed);

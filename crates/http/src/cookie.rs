@@ -14,7 +14,7 @@ pub(crate) const HOST_NAME: &str = "__Host-quintet_session";
 /// Bytes of a token: nobody guesses one.
 pub(crate) const TOKEN: usize = 32;
 
-/// What a cookie holds, in hexadecimal digits.
+/// Content of a cookie, in hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub(crate) [u8; TOKEN]);
 

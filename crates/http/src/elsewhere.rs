@@ -1,29 +1,28 @@
-//! What another way in calls a queue, told in the console beside the queue's own words.
+//! Another protocol's name of a queue, shown in the console beside the queue's own words.
 
 use quintet_types::{Name, QueueSetup, QueueStats};
 
 /// Told by whoever knows such a way in.
 pub trait Elsewhere: Send + Sync {
-    /// What a list says of a queue of this name, in a word or two; `None`: it is not reached
-    /// that way.
+    /// A word or two for a queue of this name in a list; `None`: the protocol does not reach it.
     fn word(&self, queue: &Name) -> Option<&'static str>;
 
     /// True if a queue of this setup was made that way.
     fn made(&self, setup: &QueueSetup) -> bool;
 
-    /// What the numbers of a list are called there, in a sentence.
+    /// A sentence that names the numbers of a list in the protocol's words.
     fn legend(&self) -> &'static str;
 
-    /// What is told of a queue; `None`: it is neither reached that way, nor was made so.
+    /// Description of a queue; `None`: the protocol does not reach it, and did not make it.
     fn called(&self, stats: &QueueStats, setup: &QueueSetup) -> Option<Called>;
 }
 
 /// A queue in the words of another way in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Called {
-    /// Who calls it so.
+    /// The protocol that calls it so.
     pub by: &'static str,
-    /// What it is there, in a few words.
+    /// Its kind there, in a few words.
     pub is: String,
     /// Words of there, and what stands for them.
     pub facts: Vec<(String, CalledAs)>,

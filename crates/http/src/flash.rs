@@ -1,6 +1,6 @@
-//! What the page after a redirect says. RQ keeps it in a session cookie, which
-//! `curl -L` does not send back; here the address carries a number for it, and
-//! the text stays on the server so that no link can put words into its mouth.
+//! The text of the page after a redirect. RQ keeps it in a session cookie, which `curl -L` does not
+//! send back; here the address carries a number for it, and the text stays on the server so that no
+//! link can put words into its mouth.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;

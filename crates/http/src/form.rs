@@ -134,7 +134,7 @@ async fn collected(request: Request, settings: &Settings) -> Result<Whole, Probl
     Ok((bytes.freeze(), held))
 }
 
-/// What a form's body is.
+/// Kind of a form's body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     Urlencoded,

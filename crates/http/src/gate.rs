@@ -1,4 +1,4 @@
-//! Who the server says a client is, and what that one may do.
+//! Identity and rights of a client, as the server decides.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub trait Gate: Send + Sync {
     /// whoever is let in may do everything.
     fn is_used(&self) -> bool;
 
-    /// Who a client is by what it shows. `tell` may be called at once, or later
-    /// from another thread.
+    /// Logs a client in with the credentials it shows. `tell` may be called at once, or later from
+    /// another thread.
     fn log_in(&self, peer: Option<IpAddr>, shown: Shown<'_>, tell: Tell);
 
     /// A connection comes from `peer`; it is kept count of until what is
@@ -93,7 +93,7 @@ pub struct Full(pub &'static str, pub Duration);
 /// Told who a client is.
 pub type Tell = Box<dyn FnOnce(Answer) + Send>;
 
-/// What a request shows.
+/// Credentials of a request.
 #[derive(Clone, Copy)]
 pub enum Shown<'a> {
     Nothing,
@@ -105,7 +105,7 @@ pub enum Shown<'a> {
     Certificate(&'a str),
 }
 
-/// What came of it.
+/// Result of a login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The number of the password, secret or token that showed it; 0: none of these did.

@@ -1,5 +1,5 @@
-//! Who may ask: addresses, host names, origins and logins. All of it is looked
-//! at before a byte of a body is read.
+//! Checks of a request: addresses, host names, origins and logins. All of them run before a byte of
+//! a body is read.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub enum Denied {
     NotNow(&'static str),
 }
 
-/// What it shows.
+/// Its credentials.
 fn shown(given: &Authorization) -> Shown<'_> {
     match given {
         Authorization::Nothing => Shown::Nothing,
@@ -118,9 +118,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Who asks, by the server's users, or by the listener's own logins.
-    /// `certified` is the common name of a certificate that was checked; a
-    /// login says more.
+    /// Logs the client in, by the server's users, or by the listener's own logins. `certified` is
+    /// the common name of a certificate that was checked; a login says more.
     pub async fn log_in(
         &self,
         peer: Option<IpAddr>,

@@ -11,14 +11,14 @@ use crate::gate::{Full, Gate};
 use crate::reply::Problem;
 use crate::settings::Settings;
 
-/// What a connection may hold without its being counted, bytes.
+/// Bytes that a connection may hold without their being counted.
 pub(crate) const FREE_BYTES: u64 = 8 << 10;
 
 /// Among a request's extensions. Without a gate only what all may hold together
 /// bounds it.
 #[derive(Clone, Default)]
 pub struct Payer {
-    /// Who counts.
+    /// The gate that counts.
     pub gate: Option<Arc<dyn Gate>>,
     /// `None`: a unix socket.
     pub peer: Option<IpAddr>,
@@ -32,7 +32,7 @@ impl fmt::Debug for Payer {
     }
 }
 
-/// What a request holds, until this is dropped.
+/// Memory that a request holds, until this is dropped.
 #[derive(Default, Debug)]
 pub struct Held {
     of_all: Option<Share>,

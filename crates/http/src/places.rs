@@ -1,4 +1,4 @@
-//! Who may sit on a listener, and who makes way when it is full.
+//! Places of a listener, and the connections that make way when all are taken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::clients::{Client, Clients};
 use crate::undo::Undo;
 
-/// Who has sent no whole head for so long ends when places are few.
+/// Time after which a connection without a whole head ends when places are few.
 const SILENT: Duration = Duration::from_secs(2);
 /// The same where no place is left: a few of those who are silent longest.
 const SILENT_WHEN_FULL: Duration = Duration::from_millis(250);
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// What a connection waits for without holding a place.
+/// Waits of a connection that hold no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
     /// Messages.
@@ -108,7 +108,7 @@ pub struct Seat {
     /// Number among the silent ones, and whether it is over.
     state: Mutex<(Option<u64>, bool)>,
     cut: Notify,
-    /// What is known of the connection, once it is past its handshake.
+    /// The client of the connection, once it is past its handshake.
     pub client: OnceLock<Arc<Client>>,
     place: Mutex<Option<Place>>,
 }
@@ -165,7 +165,7 @@ impl Places {
         Some(OfAddress(Arc::clone(self), address))
     }
 
-    /// Whatever comes, looked at again and again while places are few.
+    /// Awaits a future, and checks again and again while places are few.
     pub(crate) async fn watched<T>(&self, coming: impl Future<Output = T>) -> T {
         tokio::pin!(coming);
         loop {
@@ -349,7 +349,7 @@ impl Seat {
 pub(crate) struct Busy {
     body: Body,
     seat: Arc<Seat>,
-    /// What is undone if it never begins to leave.
+    /// The undoing if it never begins to leave.
     undo: Option<Undo>,
 }
 

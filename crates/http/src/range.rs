@@ -1,7 +1,7 @@
 //! Byte ranges (RFC 9110, section 14). Of a file one range is served; several
 //! at once, or anything that is no range, are answered with the whole.
 
-/// What a request asks of something `len` bytes long.
+/// The part of something `len` bytes long that a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     /// All of it.

@@ -1,16 +1,16 @@
-//! What replies are told of: for what, how it ended, how long it took.
+//! Reports of replies: their purpose, result and duration.
 
 use std::time::Duration;
 
 use axum::response::Response;
 use hyper::Method;
 
-/// What a request is for, as far as the time its reply takes goes.
+/// Purpose of a request, for the time that its reply takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Errand {
     Put,
     Take,
-    /// What ends a lease, or makes it last.
+    /// Ends a lease, or makes it last.
     Settle,
     Other,
 }

@@ -28,7 +28,7 @@ pub enum Problem {
     /// A limit of its address or user is reached: which, and when it may come
     /// again.
     TooMany(&'static str, Duration),
-    /// What would be done could not be kept by enough machines now.
+    /// Too few machines could store the result now.
     Unavailable,
     /// The body ended early.
     BrokeOff,
@@ -222,8 +222,8 @@ where
 mod tests {
     use super::*;
 
-    /// Who is told that there is no quorum is told when to ask again, and
-    /// nobody else is: a queue that is down stays so.
+    /// Only the error about a missing quorum names a time to ask again: a queue that is down stays
+    /// down.
     #[test]
     fn without_quorum_a_client_is_told_when_to_come_back() {
         let response = Problem::Unavailable.into_response();

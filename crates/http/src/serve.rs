@@ -54,7 +54,7 @@ const TLS: u8 = 0x16;
 /// A reply to come.
 pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// What a listener serves over HTTP, and by which rules.
+/// Service of a listener over HTTP, and its rules.
 pub trait Serve: Send + Sync {
     /// Its name in the configuration.
     fn voice(&self) -> &'static str;
@@ -91,7 +91,7 @@ pub trait Serve: Send + Sync {
     fn answer(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Answering;
 }
 
-/// What a listener serves, with what is kept count of for it.
+/// Service of a listener, with its counters.
 struct Site {
     serve: Arc<dyn Serve>,
     /// That clients come with TLS has been said.
@@ -159,7 +159,7 @@ pub struct Linked {
     pub stream: Connected,
     /// Where its client is; `None`: on a unix socket.
     pub peer: Option<SocketAddr>,
-    /// Who the client is by a certificate that the node it came through has checked.
+    /// The client's identity by a certificate that the node it came through has checked.
     pub identity: Option<Arc<Identity>>,
     /// The client as long as its requests show no login.
     pub known: Option<Known>,
@@ -527,7 +527,7 @@ impl Stream {
 /// Where a connection comes from.
 struct From {
     peer: Option<SocketAddr>,
-    /// Who its client is, if a certificate says so.
+    /// The client's identity, if a certificate names it.
     identity: Option<Arc<Identity>>,
     /// The client without a login.
     known: Option<Known>,
@@ -639,7 +639,7 @@ async fn begin(
 /// Bytes beyond the longest head that are read to see that it is longer.
 const HEAD_SLACK: usize = 8 << 10;
 
-/// What is wrong with a head as a whole.
+/// The error in a head as a whole.
 fn wrong_head(request: &Request<Incoming>, max: usize) -> Option<Problem> {
     let headers = request.headers();
     if headers.get_all(HOST).iter().nth(1).is_some() {

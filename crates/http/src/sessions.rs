@@ -1,4 +1,4 @@
-//! Who has logged in with a browser.
+//! Sessions of browsers.
 //!
 //! A session is kept here, in memory alone, under the random token in its cookie; a start of the
 //! server ends all. It ends by itself when its time is over, when its user goes, and when the
@@ -72,7 +72,7 @@ impl Sessions {
         Ok(self.cookie(&token.show(), self.time.as_secs()))
     }
 
-    /// Who a token's session is of, if there still is one.
+    /// The session of a token, if it still exists.
     pub(crate) fn find(
         &self,
         gate: &dyn Gate,
@@ -142,7 +142,7 @@ pub fn visitor(sessions: &Sessions, gate: &Arc<dyn Gate>, headers: &HeaderMap) -
     })
 }
 
-/// Who logs in with a form's `name` and `secret`; without a name the secret is a token.
+/// Logs in with a form's `name` and `secret`; without a name the secret is a token.
 pub async fn log_in(gate: &dyn Gate, peer: Option<IpAddr>, name: &str, secret: &str) -> Answer {
     let (tell, told) = oneshot::channel();
     let tell: Tell = Box::new(move |answer| {

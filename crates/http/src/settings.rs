@@ -1,4 +1,4 @@
-//! What a listener is told.
+//! Settings of a listener.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::streams::StreamCounts;
 pub struct Settings {
     /// Path everything lives under; begins and ends with `/`.
     pub relative_root: String,
-    /// What a browser shows when it asks for a login.
+    /// Text that a browser shows when it asks for a login.
     pub realm: String,
-    /// Who may log in; nobody: no login is asked for.
+    /// Users who may log in; empty: no login is asked for.
     pub users: Vec<User>,
     /// Somebody else who knows who may, asked before `users`.
     pub logins: Option<Logins>,
@@ -38,18 +38,18 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// Queues may be made and deleted.
     pub allow_new_queue: bool,
-    /// What forms on their way in and replies on their way out may take of the
-    /// memory, together with all other connections; `None`: no bound.
+    /// Memory for forms on their way in and replies on their way out, together with all other
+    /// connections; `None`: no bound.
     pub memory: Option<Arc<ByteBudget>>,
     /// TLS of its TCP connections; `None`: they are plain.
     pub tls: Option<Secure>,
-    /// Who is told of each reply.
+    /// Receiver of a report of each reply.
     pub replied: Option<Arc<TellReply>>,
     /// Where event streams are counted.
     pub stream_counts: Arc<StreamCounts>,
     /// Where connections are kept count of.
     pub clients: Arc<Clients>,
-    /// Who knows what another way in calls a queue.
+    /// Another protocol's names of queues.
     pub elsewhere: Option<Arc<dyn Elsewhere>>,
     /// Where the listener is, as its clients are told to be.
     pub address: Arc<str>,

@@ -1,5 +1,5 @@
-//! Who took messages over HTTP under leases that no connection holds: what workers call themselves,
-//! as long as the process lives.
+//! Names of workers who took messages over HTTP under leases that no connection holds, for as long
+//! as the process lives.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

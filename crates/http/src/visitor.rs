@@ -1,4 +1,4 @@
-//! Whose request it is.
+//! The author of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::clients::Client;
 use crate::cookie::Token;
 use crate::gate::{Gate, not_permitted, pace};
 use crate::reply::Problem;
-/// Whose request it is: among its extensions.
+/// The author of a request: among its extensions.
 #[derive(Clone, Default)]
 pub struct Visitor {
     /// `None`: whoever it is may do everything.

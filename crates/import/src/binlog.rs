@@ -22,7 +22,7 @@ pub enum Version {
     Seven,
 }
 
-/// What a job is.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Also one that was reserved: its worker is gone.
@@ -33,7 +33,7 @@ pub enum State {
     Gone,
 }
 
-/// What a record says of a job.
+/// Fields of a record about a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
     pub priority: u32,
@@ -51,7 +51,7 @@ pub struct Fields {
     pub state: State,
 }
 
-/// What a full record has beside the fields.
+/// Parts of a full record beside the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Full {
     pub tube: String,

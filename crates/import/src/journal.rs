@@ -25,7 +25,7 @@ pub struct Item {
     pub bytes: usize,
 }
 
-/// What a journal says.
+/// A record of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     Add(Item),

@@ -1,4 +1,4 @@
-//! What other queue servers leave on disk: bytes of a file as records, any bytes without a panic.
+//! Files that other queue servers leave on disk: bytes as records, any bytes without a panic.
 //!
 //! Which files there are, what comes of several and where messages go is `quintet import`'s
 //! (`crates/cli/src/import`).

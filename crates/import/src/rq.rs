@@ -10,7 +10,7 @@ pub struct Message {
     pub body: String,
     /// Not run before, Unix ms.
     pub due_ms: Option<u64>,
-    /// What else it says, under the names that a script's messages have here.
+    /// Its other fields, under the names that a script's messages have here.
     pub attrs: Vec<(&'static str, String)>,
 }
 
@@ -61,8 +61,8 @@ pub fn message(fields: &Value) -> Result<Message, String> {
     })
 }
 
-/// What a file `status` says last; the name of the state before it is left out. Nothing if it is
-/// not what RQ writes.
+/// Last entry of a file `status`, without the name of the state. Empty if RQ does not write such a
+/// file.
 pub fn status(status: &[u8], state: &str) -> String {
     let status: Value = serde_json::from_slice(status).unwrap_or_default();
     let status = status["job_status"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What JetStream is asked and answers, as bytes: nothing here knows of connections.
+//! JetStream's requests and replies as bytes: this module knows no connections.
 //!
 //! Source: the servers' JetStream API, `io.nats.jetstream.api.v1`.
 
@@ -42,8 +42,8 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// What a reply says. `None`: it is none. A refusal carries the fields of an answer too, as zeros,
-/// so it is looked for first.
+/// Reads a reply. `None`: it is none. An error carries the fields of an answer too, as zeros, so
+/// the error is looked for first.
 pub(crate) fn reply<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<Result<T, Refused>> {
     #[derive(Deserialize)]
     struct Error {
@@ -56,7 +56,7 @@ pub(crate) fn reply<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<Result<T,
     serde_json::from_slice(bytes).ok().map(Ok)
 }
 
-/// What became of an append to the stream called `stream`.
+/// Result of an append to the stream called `stream`.
 pub(crate) fn ack(stream: &str, bytes: &[u8]) -> Answer {
     #[derive(Deserialize)]
     struct Ack {
@@ -101,7 +101,7 @@ pub(crate) fn is_led(bytes: &[u8]) -> bool {
 pub struct Config {
     /// Its name.
     pub name: String,
-    /// What is published there is appended.
+    /// The stream appends the messages published there.
     pub subjects: Vec<String>,
     retention: String,
     storage: String,
@@ -231,7 +231,7 @@ pub struct Info {
     /// at once, and may when a server recovers it.
     pub created: String,
     state: State,
-    /// Who keeps it; absent of a single server.
+    /// The servers that keep it; absent of a single server.
     pub cluster: Option<Peers>,
 }
 
@@ -249,7 +249,7 @@ struct State {
 /// The servers that keep a stream.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Peers {
-    /// Who appends; `None` while nobody does.
+    /// The server that appends; `None` while there is none.
     #[serde(default)]
     pub leader: Option<String>,
     /// The others.
@@ -335,7 +335,7 @@ pub(crate) fn is_absent(refused: &Refused) -> bool {
     refused.err_code == NO_STREAM
 }
 
-/// What stands at `seq`, asked of the leader.
+/// The leader's content of `seq`.
 pub(crate) fn found(seq: Seq, bytes: &[u8]) -> Found {
     #[derive(Deserialize)]
     struct Got {
@@ -414,14 +414,14 @@ pub(crate) fn part(status: u16, seq: Option<&str>, payload: Bytes) -> Part {
     }
 }
 
-/// What a group's stream and its subjects are called.
+/// Names of a group's stream and its subjects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// The stream.
     pub stream: String,
-    /// What is published there is appended.
+    /// The stream appends the messages published there.
     pub log: String,
-    /// What was appended is published there.
+    /// The stream publishes the appended messages there.
     pub tail: String,
     /// The bucket of its runs.
     pub runs: String,

@@ -84,7 +84,7 @@ impl JetStream {
 }
 
 impl Bucket<'_> {
-    /// What a key has, if anything.
+    /// The value of a key, if it has one.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`].

@@ -57,9 +57,8 @@ pub struct JetStream {
 
 struct Inner {
     names: Names,
-    /// What is appended and followed goes over the first, what became of it is asked over the
-    /// second, mostly of another server: one that is frozen must not answer for itself. Where the
-    /// stream ends is asked over both.
+    /// The first connection appends and follows; the second, mostly of another server, asks for the
+    /// fate of appends: a frozen server must not answer for itself. Both ask where the stream ends.
     near: Arc<Line>,
     far: Arc<Line>,
     waiting: Mutex<Waiting>,
@@ -123,7 +122,7 @@ impl JetStream {
         })
     }
 
-    /// What the stream and its subjects are called.
+    /// Names of the stream and its subjects.
     pub fn names(&self) -> &Names {
         &self.names
     }

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a stream.
+//! Errors on the way to a stream.
 
 use std::fmt;
 

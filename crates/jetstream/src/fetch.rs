@@ -76,7 +76,7 @@ fn write_all(to: &dyn StorageFile, mut at: u64, mut rest: &[u8]) -> io::Result<(
     Ok(())
 }
 
-/// What one question came to.
+/// Result of one question.
 enum Said<T> {
     This(T),
     /// It is not where it was asked for: with a replica, that may be behind.
@@ -85,7 +85,7 @@ enum Said<T> {
     Failed(io::Error),
 }
 
-/// What describes an object, if there is one.
+/// The description of an object, if there is one.
 async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
     let began = Instant::now();
     loop {
@@ -105,7 +105,7 @@ async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
     }
 }
 
-/// What a replica knows.
+/// A replica's last entry.
 async fn last(place: &Place<'_>) -> Said<Bytes> {
     let asked = place.stream.direct_get_last_for_subject(place.subject);
     match timeout(ANSWER, asked).await {
@@ -116,7 +116,7 @@ async fn last(place: &Place<'_>) -> Said<Bytes> {
     }
 }
 
-/// What the leader knows, who is not behind.
+/// The last entry of the leader, which is not behind.
 async fn confirmed(place: &Place<'_>) -> Said<Bytes> {
     let asked = place.stream.get_last_raw_message_by_subject(place.subject);
     match timeout(ANSWER, asked).await {

@@ -68,7 +68,8 @@ impl Follow {
         }
     }
 
-    /// Who was asked has nothing from the next entry on; `may_be_behind`: it was no leader.
+    /// The server that was asked has nothing from the next entry on; `may_be_behind`: it was no
+    /// leader.
     pub(crate) fn found_nothing(&mut self, may_be_behind: bool) {
         // What came before its turn says that there is something.
         self.behind = may_be_behind && !self.kept.is_empty();
@@ -82,8 +83,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is lost, doubled or late: each is handed on once and in order, and what was
-        /// lost is asked for.
+        /// Events may be lost, doubled or late: each is handed on once and in order, and the
+        /// follower asks for lost ones.
         #[test]
         fn all_come_once_and_in_order(
             told in prop::collection::vec(1_u64..60, 0..200),

@@ -28,8 +28,8 @@ const UNANSWERED: Duration = Duration::from_millis(1500);
 /// The same of appends: a slow disk may take as long, and those on their way are lost with the
 /// connection.
 const UNSTORED: Duration = Duration::from_secs(4);
-/// Who has appends that nobody stores sends them again well within this; one that was deposed has
-/// none.
+/// A client with appends that nobody stores sends them again well within this time; a deposed one
+/// has none.
 const APPENDING: Duration = Duration::from_secs(3);
 /// The first server is the one to come back to, once another has answered for so long.
 const HOME: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ pub(crate) struct Line {
     silence: Mutex<Silence>,
 }
 
-/// What is to be done about a server.
+/// The next step with a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     Stay,
@@ -194,7 +194,7 @@ impl Line {
         }
     }
 
-    /// What the server is called.
+    /// Name of the server.
     pub(crate) fn name(&self) -> String {
         let info = self.client.try_server_info();
         info.map(|info| info.server_name).unwrap_or_default()

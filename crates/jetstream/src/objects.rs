@@ -52,7 +52,7 @@ pub struct Objects {
     bucket: String,
 }
 
-/// What [`Objects`] are made of.
+/// The parts of [`Objects`].
 pub(crate) type Opened = (ObjectStore, jetstream::Context, jetstream::stream::Stream);
 
 /// Opens a bucket, or makes it.

@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 16;
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What a backup holds.
+/// Summary of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupSummary {
     pub segments: u64,

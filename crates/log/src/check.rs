@@ -5,7 +5,7 @@ use crate::{
     survey::{survey, totals},
 };
 
-/// What a check found.
+/// Summary of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     /// Segment files read.

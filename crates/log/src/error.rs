@@ -1,4 +1,4 @@
-//! What can go wrong with a log, in words that say what to do about it.
+//! Errors of a log. Each text says how to mend the cause.
 
 use std::io;
 
@@ -41,7 +41,7 @@ pub enum LogError {
     NoSpace {
         /// The file that could not grow.
         file: String,
-        /// What the system said: the disk, a quota, or the process's limit on files is full.
+        /// The system's error: the disk, a quota or the process's limit on files is full.
         why: String,
     },
     /// No such segment: it was retired, or never existed.
@@ -54,7 +54,7 @@ pub enum LogError {
         file: String,
         /// Offset of the payload, bytes.
         offset: u64,
-        /// What is wrong.
+        /// Description of the damage.
         why: String,
     },
     /// Something that had been durable does not read as it was written. Nothing was changed.
@@ -67,7 +67,7 @@ pub enum LogError {
         file: String,
         /// Where in the file, bytes.
         offset: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         why: String,
     },
     /// A file was written by a later program in a format this one does not know.
@@ -77,7 +77,7 @@ pub enum LogError {
     )]
     NewerFormat {
         file: String,
-        /// What of its format is unknown.
+        /// The part of the format that is unknown.
         what: String,
         /// The program that wrote it.
         written_by: String,
@@ -116,7 +116,7 @@ pub enum LogError {
         file: String,
         /// Offset of its payload, bytes.
         offset: u64,
-        /// What the caller said.
+        /// The caller's reason.
         why: String,
     },
     /// A run cannot take what it was given. Nothing of it was written.
@@ -124,33 +124,33 @@ pub enum LogError {
     RunFull {
         /// The run's file.
         file: String,
-        /// What of it was too much, with its unit.
+        /// The quantity over its limit, with its unit.
         what: &'static str,
         /// How much it was.
         value: u64,
         /// The most a run takes.
         limit: u64,
     },
-    /// What a replicated log has at some place is not what can have been stored there. Nothing was
-    /// changed, and nothing behind it is believed.
+    /// An entry of a replicated log differs from every entry that can have been stored there.
+    /// Nothing was changed, and the log behind it is not trusted.
     #[error("entry {entry} of {log} cannot be used: {why}")]
     BadEntry {
         log: String,
         /// The entry's number in it.
         entry: u64,
-        /// What is wrong with it.
+        /// Description of the difference.
         why: String,
     },
     /// The storage failed. Final.
     #[error("cannot {doing} {file}{}: {why}", at(*offset))]
     Io {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// To which file or directory.
         file: String,
         /// Where in it, bytes (0 where that means nothing).
         offset: u64,
-        /// What the system said. No source of this error: its text is said already.
+        /// The system's error. Not a source of this error, because the text already contains it.
         why: io::Error,
     },
     /// An earlier write or sync failed, so what the disk holds is unknown. Final.

@@ -1,4 +1,4 @@
-//! What of a log must be there: the name of an empty file says it.
+//! Extent: an empty file whose name says which segments a log must have.
 //!
 //! Why a crash cannot make it false: "What must be there" in `docs/log-format.md`.
 
@@ -12,7 +12,7 @@ use crate::{
     segment::segment_name,
 };
 
-/// What one says. Each part only rises.
+/// Content of an extent. Each part only rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// It is needed, and all behind it.
@@ -51,7 +51,7 @@ impl Extent {
         parts.next().is_none().then_some(found)
     }
 
-    /// What those in a directory say together, and their names.
+    /// Merges all extents of a directory; returns the result and their names.
     ///
     /// # Errors
     /// The directory cannot be listed.
@@ -72,7 +72,7 @@ impl Extent {
         }
     }
 
-    /// What is wrong with a directory whose oldest segment is `first`.
+    /// Describes the loss in a directory whose oldest segment is `first`.
     ///
     /// # Errors
     /// The directory cannot be listed.

@@ -12,7 +12,7 @@ pub const FRAME_HEADER_BYTES: usize = 52;
 /// a few MiB, and bodies at 1 MiB); it only keeps a length from being nonsense.
 pub const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
 
-/// What a payload is.
+/// Kind of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// The records of one group commit.
@@ -71,7 +71,7 @@ impl FrameBuf {
         }
     }
 
-    /// What has been put in so far.
+    /// The payload so far.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[FRAME_HEADER_BYTES..]
     }
@@ -107,7 +107,7 @@ impl FrameBuf {
         self.count = 0;
     }
 
-    /// What the payload is.
+    /// Kind of the payload.
     pub fn kind(&self) -> FrameKind {
         self.kind
     }
@@ -166,9 +166,9 @@ impl FrameBuf {
 /// A frame with salt 0, read where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameView<'a> {
-    /// Who wrote it, and when.
+    /// Writer and time of the frame.
     pub stamp: Stamp,
-    /// What the payload is.
+    /// Kind of the payload.
     pub kind: FrameKind,
     /// How many records the writer counted in the payload.
     pub count: u32,

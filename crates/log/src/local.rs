@@ -572,7 +572,7 @@ impl Log for LocalLog {
     }
 }
 
-/// What giving up a segment needs.
+/// Input for the retirement of a segment.
 struct Retire {
     storage: Arc<dyn Storage>,
     spares: Spares,
@@ -648,7 +648,7 @@ impl Retire {
     }
 }
 
-/// What waiting for a sync point does.
+/// Work behind a sync point.
 struct Sync {
     storage: Arc<dyn Storage>,
     extents: Arc<Extents>,
@@ -656,7 +656,7 @@ struct Sync {
     files: Vec<Unsynced>,
     /// The directory has names that are not known to be durable.
     dir: bool,
-    /// What is so when all of that is durable.
+    /// The extent once all of that is durable.
     then: Extent,
 }
 

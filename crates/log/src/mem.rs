@@ -16,7 +16,7 @@ use crate::{
 /// Payload bytes after which [`Log::segment_bytes_left`] says 0: small, so that tests rotate.
 const SEGMENT_BYTES: u64 = 64 << 10;
 
-/// What outlives a [`MemLog`], as a disk outlives a process.
+/// Contents of a [`MemLog`] that outlive it, as a disk outlives a process.
 #[derive(Clone, Default)]
 pub struct MemStore(Arc<Mutex<Vec<Segment>>>);
 
@@ -139,7 +139,7 @@ impl MemLog {
         Ok(log)
     }
 
-    /// What the log writes to; open it again with [`MemLog::open`].
+    /// The storage below the log; open it again with [`MemLog::open`].
     pub fn store(&self) -> MemStore {
         self.store.clone()
     }

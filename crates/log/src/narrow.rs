@@ -6,7 +6,7 @@ pub(crate) fn to_usize(number: u64) -> usize {
     usize::try_from(number).expect("what is in memory is counted in its own numbers")
 }
 
-/// What the format of runs and frames counts in 32 bits.
+/// Converts a number that runs and frames store in 32 bits.
 pub(crate) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).expect("writers bound what the format counts in 32 bits")
 }

@@ -21,7 +21,7 @@ use crate::{
 /// Bytes of an unsynced tail written again at once.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// What opening a log found.
+/// Result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Frames replayed.
@@ -51,7 +51,7 @@ pub struct Cut {
     pub offset: u64,
     /// Bytes of the frames behind that place that could be recognised, in this and later segments.
     pub bytes: u64,
-    /// What was wrong with the first frame.
+    /// Description of the damage in the first frame.
     pub why: String,
 }
 
@@ -78,7 +78,7 @@ struct File {
 #[derive(Default)]
 struct Strays {
     files: Vec<SegmentFile>,
-    /// What is wrong with the header of the first.
+    /// Description of the damage in the first header.
     why: String,
 }
 
@@ -230,8 +230,8 @@ pub(crate) fn recover(
     })
 }
 
-/// What recovery would find before `first`, the place of the first frame of `segment`, in a
-/// directory that has no log.
+/// The result of recovery before `first`, the position of the first frame of `segment`, in a
+/// directory without a log.
 pub(crate) fn nothing_before(
     storage: &dyn Storage,
     segment: SegmentNumber,
@@ -426,7 +426,7 @@ fn read_in_order(
     Ok(None)
 }
 
-/// What is behind the place where reading ended.
+/// Traces of a log behind the position where reading ended.
 #[derive(Default)]
 struct Evidence {
     bytes: u64,

@@ -18,10 +18,10 @@ use crate::{
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What a repair did.
+/// Summary of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairSummary {
-    /// What was lost, in order. Empty: nothing was damaged, and nothing was changed.
+    /// The lost ranges, in order. Empty: nothing was damaged, and nothing was changed.
     pub lost: Vec<LostRange>,
     /// Segments written anew or given up; the files they were are kept as `*.damaged`.
     pub replaced: u64,

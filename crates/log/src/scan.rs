@@ -19,7 +19,7 @@ pub(crate) struct Stop {
     pub(crate) looks_like_frame: bool,
 }
 
-/// What is at a position.
+/// Content of a position.
 pub(crate) enum Step {
     /// A good frame; its payload is in [`Scan::payload`].
     Frame(FrameHeader),
@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// What is at `position`, which is not before the segment's first.
+    /// Reads the step at `position`, which is not before the segment's first.
     pub(crate) fn at(&mut self, position: Position) -> Result<Step, LogError> {
         if self.limit == Some(position) {
             return Ok(Step::Limit);

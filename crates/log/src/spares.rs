@@ -51,7 +51,7 @@ struct Keeper {
     ready: Mutex<Ready>,
     filling: Mutex<Option<Filling>>,
     low: AtomicBool,
-    /// What the system said when it became so.
+    /// The system's error at that time.
     why: Mutex<String>,
 }
 
@@ -176,7 +176,7 @@ impl Spares {
         self.0.low.load(Ordering::Acquire)
     }
 
-    /// What the system said when [`Spares::low`] became true last.
+    /// The system's error when [`Spares::low`] last became true.
     pub fn why(&self) -> String {
         let why = self.0.why.lock().unwrap_or_else(PoisonError::into_inner);
         why.clone()

@@ -14,7 +14,7 @@ use crate::{
     segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name},
 };
 
-/// What a check or a repair has to tell, as it goes.
+/// One report of a running check or repair.
 #[derive(Debug)]
 pub enum Finding<'a> {
     /// So much of the log has been read.
@@ -41,7 +41,7 @@ pub struct LostRange {
     pub offset: u64,
     /// Its length, bytes.
     pub bytes: u64,
-    /// What is wrong.
+    /// Description of the damage.
     pub why: String,
 }
 
@@ -195,17 +195,17 @@ fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>), LogEr
     Ok((segments, None))
 }
 
-/// What is known so far.
+/// Results so far.
 #[derive(Default)]
 struct SurveyState {
     synced: Position,
     stamp: Stamp,
     end: Position,
-    /// What is at the end of the last segment: its file, and the place in it.
+    /// End of the last segment: its file, and the position in it.
     last: Option<(String, u64, Stop)>,
 }
 
-/// What follows a place without a good frame, in the same segment.
+/// Bytes behind a position without a good frame, in the same segment.
 #[derive(Default)]
 struct Behind {
     /// The next good frame.
@@ -294,7 +294,7 @@ impl SurveyState {
         Ok(())
     }
 
-    /// What is behind a place without a good frame.
+    /// Reads the bytes behind a position without a good frame.
     fn look_behind(
         &mut self,
         scan: &mut Scan<'_>,
@@ -456,7 +456,7 @@ impl SurveyState {
     }
 }
 
-/// What a log amounts to.
+/// Totals of a log.
 pub(crate) fn totals(survey: &Survey) -> (u64, u64, u64) {
     let runs = survey.segments.iter().flat_map(|segment| &segment.runs);
     runs.filter(|run| run.from < survey.end)

@@ -14,8 +14,7 @@ use crate::{
     SegmentNumber, Spares, Stamp, StorageFile, frame::FrameHeader, storage::read_full,
 };
 
-/// What is told each frame of a log that is opened, oldest first; what it says is wrong with one
-/// ends the opening.
+/// Receiver of each frame of a log that is opened, oldest first. Its error ends the opening.
 pub type Replay<'a> = &'a mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>;
 
 /// A log before it is opened.
@@ -158,8 +157,8 @@ pub trait Log: Send {
         Ok(())
     }
 
-    /// What it tells of acknowledgements, if others acknowledge what is appended, and others could
-    /// come to own it.
+    /// The log's state of acknowledgements, if others acknowledge the appended frames and may own
+    /// the log later.
     fn shared(&self) -> Option<Arc<dyn Shared>> {
         None
     }
@@ -219,7 +218,7 @@ pub struct SyncPoint {
     done: AtomicBool,
 }
 
-/// What waiting for a [`SyncPoint`] does. Written by those who implement [`Log`].
+/// Work behind a [`SyncPoint`]. Implementations of [`Log`] write it.
 pub trait SyncWork: Send + Sync {
     /// Returns when everything before the point is durable.
     ///

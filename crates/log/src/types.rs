@@ -35,7 +35,7 @@ impl fmt::Display for SegmentNumber {
     }
 }
 
-/// Who writes a frame, and when. Both come from the caller: the log has no clock.
+/// Writer and time of a frame. Both come from the caller: the log has no clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The writer's epoch.
@@ -66,7 +66,7 @@ pub struct ReplayFrame<'a> {
     pub epoch: Epoch,
     /// Wall clock of its writer, Unix milliseconds. May fall when a clock was set back.
     pub time_ms: u64,
-    /// What the payload is. [`FrameKind::Lost`] appears only after a repair.
+    /// Kind of the payload. [`FrameKind::Lost`] appears only after a repair.
     pub kind: FrameKind,
     /// The segment that holds it.
     pub segment: SegmentNumber,

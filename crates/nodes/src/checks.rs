@@ -1,4 +1,4 @@
-//! What must be so before a node begins: all that is missing is named at once.
+//! Conditions for the start of a node: all that fail are named at once.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -18,7 +18,7 @@ const MONITOR_MAX: u64 = 16 << 20;
 /// How long a monitoring address may take.
 const MONITOR: Duration = Duration::from_secs(5);
 
-/// What of the configuration and the data directory keeps a node from beginning.
+/// Checks the configuration and the data directory before a node begins.
 pub fn before(config: &Config) -> Result<()> {
     let mut faults = config.cluster.faults();
     if config.sync != SyncPolicy::Always {
@@ -75,7 +75,7 @@ pub fn servers(cluster: &Cluster) -> Result<Servers> {
     })
 }
 
-/// What of the servers would lose messages.
+/// Checks the servers for settings that would lose messages.
 pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
     let mut faults = Vec::new();
     for server in stream.servers() {
@@ -124,7 +124,7 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
     tell("the NATS servers are not fit for a cluster", &faults)
 }
 
-/// What of the stream would lose messages.
+/// The stream's settings that would lose messages.
 pub fn of_stream(stream: &JetStream, info: &Info, cluster: &Cluster) -> Vec<String> {
     let replicas = match cluster.allow_unsafe {
         true => 1,

@@ -25,7 +25,7 @@ const AT_ONCE: u64 = 4 << 20;
 /// A directory of its own for the copy that an owner writes while it appends.
 const FOLDER: &str = "filling";
 
-/// What was done.
+/// Result of a fill.
 pub struct Filled {
     pub stream: String,
     pub entries: u64,

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster and the commands about them share: the registry, reports and
+//! The part that nodes of a cluster and the commands about them share: the registry, reports and
 //! orders, checks of the NATS servers, and logs made from directories.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]

@@ -54,7 +54,7 @@ impl Fault {
     }
 }
 
-/// What came of an order.
+/// Result of an order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {

@@ -25,7 +25,7 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Bytes of a node's name, at most: what a claim or a farewell has room for.
 const NAME_MAX: usize = 255;
 
-/// What nodes agree on.
+/// Settings that all nodes share.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Made {
     id: u64,
@@ -100,7 +100,7 @@ struct Entry {
     at_ms: u64,
 }
 
-/// What an operator wishes of a node.
+/// An operator's order to a node.
 #[derive(Serialize, Deserialize)]
 struct Wish {
     /// Others should own rather than it.
@@ -243,7 +243,7 @@ pub fn join(
     }
 }
 
-/// What all nodes agree on; the first one says it.
+/// Agrees on the settings that all nodes share; the first node sets them.
 fn agree(
     bucket: &Bucket<'_>,
     cluster: &Cluster,
@@ -288,7 +288,7 @@ fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What a cluster's log is made of.
+/// Source of a cluster's log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
     /// A cluster that has none yet, and will be given one.

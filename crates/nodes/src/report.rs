@@ -1,4 +1,4 @@
-//! What is told of a cluster: by each node of itself, and by one of them of all.
+//! Reports about a cluster: of each node about itself, and of one node about all.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const CAUGHT_UP: u64 = 256;
 /// tenth of it.
 pub const STALE_MS: u64 = 10_000;
 
-/// What a node says of itself.
+/// A node's report about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeReport {
@@ -125,20 +125,20 @@ pub struct GroupReport {
 pub struct ClusterReport {
     pub cluster: String,
     pub id: String,
-    /// Who tells this.
+    /// The node that reports.
     pub told_by: String,
     pub groups: Vec<GroupReport>,
     pub nodes: Vec<Heard>,
 }
 
-/// What follows from a report.
+/// Judgement of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Somebody owns the queues and gets acknowledgements.
     pub serves: bool,
     /// The loss of any one machine would be survived now.
     pub survives: bool,
-    /// What is wrong, a sentence each.
+    /// The faults, a sentence each.
     pub notes: Vec<String>,
 }
 

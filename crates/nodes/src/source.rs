@@ -38,7 +38,7 @@ pub struct Source {
     data: PathBuf,
 }
 
-/// What is there, as far as it can be read without a gap.
+/// The log's contents, as far as they can be read without a gap.
 #[derive(Default)]
 pub struct Found {
     pub frames: u64,

@@ -48,12 +48,12 @@ pub struct BucketCopy {
 /// A difference that is the same after this is no message on its way.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What a server told.
+/// A server's report.
 struct Told {
     /// Its name.
     server: String,
     streams: Value,
-    /// What is wrong with it; empty: nothing.
+    /// The server's fault; empty: none.
     health: String,
 }
 

@@ -19,7 +19,7 @@ const BATCH: usize = 512;
 const GATHER: Duration = Duration::from_secs(1);
 /// How often it is looked whether the server stops.
 const LOOK: Duration = Duration::from_millis(100);
-/// What a request may take.
+/// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rests before another try, while the collector cannot; then they are given up.
 const RESTS: [Duration; 3] = [
@@ -52,7 +52,7 @@ pub struct Exporter {
     ended: Receiver<()>,
 }
 
-/// What came of a request.
+/// Result of a request.
 enum Sent {
     Taken,
     /// Not now; perhaps later.

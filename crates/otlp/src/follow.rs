@@ -71,7 +71,7 @@ struct Followed {
     attempts: u32,
 }
 
-/// What went wrong, if anything did.
+/// The error, if there was one.
 type Error = Option<(&'static str, String)>;
 
 fn error(word: &'static str, text: &[u8]) -> Error {
@@ -376,7 +376,7 @@ mod tests {
             self.world.ask(1, Command::Settle { id, by, how });
         }
 
-        /// What ended: operation, attempt, and what went wrong.
+        /// The spans that ended: operation, attempt and error.
         fn told(&mut self) -> Vec<String> {
             self.spans().iter().map(shown).collect()
         }

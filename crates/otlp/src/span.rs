@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quintet_types::{MessageId, Name};
 
-/// What a span tells of.
+/// Kind of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A message was put; ends when that may be answered.
@@ -45,11 +45,11 @@ pub struct Span {
     pub end_ns: u64,
     /// Which lease of the message, from 1; 0: it had none so far.
     pub attempt: u32,
-    /// What went wrong: a word, and what is known of it.
+    /// The error: a word, and its details.
     pub error: Option<(&'static str, String)>,
 }
 
-/// What became of spans.
+/// Fate of spans.
 #[derive(Debug, Default)]
 pub struct Counts {
     sent: AtomicU64,

@@ -16,7 +16,7 @@ pub(crate) struct QueueRow {
 pub(crate) struct Main<'a> {
     pub(crate) root: &'a str,
     pub(crate) notice: Option<String>,
-    /// What an operator has to see to.
+    /// A warning for the operator.
     pub(crate) warning: Option<String>,
     pub(crate) queues: Vec<QueueRow>,
     pub(crate) uptime: u64,

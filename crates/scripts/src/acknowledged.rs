@@ -8,7 +8,7 @@ use quintet_types::{Ms, QueueStats};
 /// Queues whose count is kept; beyond that all are counted anew.
 pub(crate) const COUNTS_MAX: usize = 100_000;
 
-/// What is known of acknowledged errors.
+/// The acknowledged errors.
 #[derive(Default)]
 pub(crate) struct Errack {
     /// One at a time acknowledges.
@@ -22,9 +22,8 @@ pub(crate) struct Count {
     pub(crate) number: u64,
 }
 
-/// What changes whenever a message leaves a queue's buried ones, or one is
-/// acknowledged. Not when one is buried: that comes last and is not
-/// acknowledged.
+/// Version that changes whenever a message leaves a queue's buried ones, or one is acknowledged.
+/// Not when one is buried: that comes last and is not acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AsOf {
     created: Ms,

@@ -1,6 +1,6 @@
 //! Admin states of queues, in RQ's words.
 
-/// What an operator wants of a queue. Down wins over pause.
+/// The state that an operator sets for a queue. Down wins over pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Admin {
     /// It works.
@@ -23,7 +23,7 @@ impl Admin {
     }
 }
 
-/// What an operator does to a queue.
+/// An operator's operation on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminOp {
     /// Ends *down*.

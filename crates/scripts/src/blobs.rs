@@ -1,4 +1,5 @@
-//! Who keeps attachments beside this disk: in a cluster, whichever node owns next has to have them.
+//! Storage of attachments beside this disk: in a cluster, the next owner has to have them,
+//! whichever node that is.
 
 use std::io;
 use std::path::Path;

@@ -48,7 +48,7 @@ pub(crate) struct Child<'a> {
     running: &'a Running,
 }
 
-/// What a script is started with.
+/// Input for the start of a script.
 pub(crate) struct Start<'a> {
     pub(crate) launcher: &'a [OsString],
     pub(crate) words: &'a [OsString],

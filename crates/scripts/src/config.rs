@@ -1,5 +1,4 @@
-//! What a queue with a script is told: RQ's `config.json`, or the same in the
-//! server's settings.
+//! Settings of a queue with a script: RQ's `config.json`, or the same in the server's settings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ const NOT_IN_QUEUE: &str = " /.,;:@\"(){}\\+='^`#~?[]%|$&<>*";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     pub name: String,
-    /// What is run: a path, or `builtin:NAME`.
+    /// The program: a path, or `builtin:NAME`.
     pub script: String,
     /// Scripts at a time.
     pub num_workers: u32,

@@ -148,8 +148,7 @@ impl Rq {
             .map_err(|error| Fault::Failed(error.to_string()))
     }
 
-    /// What `dup` does. Answers what stands behind `ok `; the error is what
-    /// stands behind `fail `.
+    /// Carries out `dup`. Returns the text behind `ok `; the error is the text behind `fail `.
     pub(crate) fn dup(
         &self,
         from: &str,

@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// of ours tell nobody when they end.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What is kept of a running script until it ends: enough to know its group
-/// from any other, whose numbers may be the same.
+/// Record of a running script until it ends: enough to tell its group from any other, whose numbers
+/// may be the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Number of the group, and of the process that began it.
@@ -139,7 +139,7 @@ pub(crate) fn end_leftovers(records: &Path, grace: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// What `/proc` says of a process.
+/// The part of `/proc` about one process.
 struct Stat {
     zombie: bool,
     group: i32,

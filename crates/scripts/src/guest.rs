@@ -1,4 +1,4 @@
-//! What asks the engine under a name of its own, for as long as it stays.
+//! A client of the engine with a name of its own, for as long as it stays.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use quintet_types::{
 pub(crate) struct Guest {
     door: Arc<dyn Door>,
     party: Party,
-    /// What it said and was not told the outcome of.
+    /// Commands without an outcome yet.
     said: RefCell<Vec<Receiver<Outcome>>>,
 }
 

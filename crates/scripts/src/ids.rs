@@ -15,8 +15,8 @@ fn format(created: Ms, id: MessageId) -> String {
     format!("{}.{}", time.format("%Y%m%d.%H%M.%S.%3f"), id.0)
 }
 
-/// What a short id says: when the message was made, and its number. `None` if
-/// it is none, or not written as [`short_id`] writes it.
+/// Reads a short id: the time when the message was made, and its number. `None` if it is none, or
+/// not written as [`short_id`] writes it.
 pub(crate) fn parse_short(text: &str) -> Option<(Ms, MessageId)> {
     let mut parts = text.split('.');
     let (day, minute, second, ms, id) = (

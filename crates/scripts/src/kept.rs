@@ -70,7 +70,7 @@ impl Rq {
         Ok(Some(kept))
     }
 
-    /// What was just stored here is what the message says.
+    /// Notes a file that was just stored here as the message describes it.
     pub(crate) fn know(&self, dir: &Path, name: &str, file: &Attachment) {
         if self.options.blobs.is_some() {
             lock(&self.known).add(known_name(dir, name, file));

@@ -29,7 +29,7 @@ const PAGE: u32 = 256;
 /// Bytes of a body from which on it is not put whole.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
 
-/// What a put has besides the fields RQ shows.
+/// Properties of a put besides the fields that RQ shows.
 #[derive(Default)]
 pub(crate) struct PutAs {
     /// Wins over `param1`.
@@ -45,7 +45,7 @@ pub(crate) struct PutAs {
 pub(crate) enum Walk {
     /// All were shown.
     Whole,
-    /// Whoever looked had enough.
+    /// The caller has seen enough.
     Stopped,
     /// The message the next page goes on behind has left: the rest was not
     /// shown.
@@ -234,7 +234,7 @@ impl Rq {
         Ok(self.see(queue, message))
     }
 
-    /// What RQ calls its state, and what was last said about it.
+    /// The message with RQ's name of its state, and its last status.
     pub(crate) fn see(&self, queue: &str, message: Message) -> Found {
         let (mut state, mut text) = (state_word(queue, &message), status_text(&message));
         if message.state == State::Reserved
@@ -584,7 +584,7 @@ impl Rq {
     }
 }
 
-/// What a command without a result came to.
+/// The result of a command without a value.
 pub(crate) fn done(outcome: Outcome) -> Result<(), Fault> {
     if let Outcome::Refused(refusal) = outcome {
         return Err(refusal.into());

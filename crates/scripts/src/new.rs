@@ -8,9 +8,9 @@ use crate::fault::Fault;
 /// The fields of a new message. What is `None` is not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewMessage {
-    /// Where to, as its maker said it; by default the address of its queue.
+    /// Destination in its maker's words; by default the address of its queue.
     pub dest: Option<String>,
-    /// Who made it, in its own words.
+    /// The maker, in its own words.
     pub src: Option<String>,
     /// The first id it had, here or elsewhere; by default its own.
     pub orig_msg_id: Option<String>,
@@ -34,7 +34,7 @@ pub struct NewMessage {
     pub token: Option<String>,
 }
 
-/// What becomes of a new message.
+/// Handling of a new message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Method {
     /// It is put into the queue's order.

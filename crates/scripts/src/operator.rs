@@ -1,5 +1,5 @@
-//! What operators do: admin states, which are files they make and remove by hand
-//! or by command, and queues that come and go.
+//! Operators' work: admin states, which are files they make and remove by hand or by command, and
+//! queues that come and go.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Rq {
         self.paths.config().join(format!("{name}.{what}"))
     }
 
-    /// What the files say.
+    /// Reads the admin state from the files.
     pub(crate) fn admin_files(&self, name: &str) -> Admin {
         if self.admin_file(name, "down").exists() {
             Admin::Down
@@ -32,7 +32,7 @@ impl Rq {
         }
     }
 
-    /// What the files say, and sees to it that everybody else goes by it.
+    /// Reads the admin state from the files, and applies it everywhere.
     pub(crate) fn look_at_admin(&self, name: &str) -> Admin {
         let admin = self.admin_files(name);
         let _deciding = lock(&self.deciding);
@@ -159,8 +159,7 @@ impl Rq {
         Ok(())
     }
 
-    /// What shapes the form for a queue's messages: its `form.json`, or
-    /// nothing.
+    /// The definition of the form for a queue's messages: its `form.json`, or nothing.
     pub fn queue_form(&self, name: &str) -> Value {
         if check_queue_name(name).is_err() {
             return Value::Null;
@@ -226,8 +225,7 @@ impl Rq {
         }
     }
 
-    /// What shapes the page for new messages: `form.json` beside the queue's
-    /// settings.
+    /// The definition of the page for new messages: `form.json` beside the queue's settings.
     pub fn form(&self, name: &str) -> Option<Value> {
         let beside_script = self
             .scripted(name)?

@@ -31,13 +31,13 @@ pub struct Options {
     pub launcher: Vec<OsString>,
     /// Built-in scripts.
     pub builtin: Builtin,
-    /// Who else keeps attachments. `None`: this disk alone.
+    /// Storage of attachments beside this disk. `None`: this disk alone.
     pub blobs: Option<Arc<dyn Blobs>>,
     pub limits: Limits,
 }
 
-/// What scripts may use, and how much is kept for them. The defaults are
-/// choices, unless they say otherwise.
+/// Limits of scripts, and of the data kept for them. The defaults are choices, unless they say
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Time of one run; then it is ended and its message goes to `err`. Zero:

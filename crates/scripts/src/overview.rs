@@ -10,7 +10,7 @@ use crate::service::Rq;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scripted {
     pub name: String,
-    /// What is run: a path, or `builtin:NAME`.
+    /// The program: a path, or `builtin:NAME`.
     pub script: String,
     pub admin: Admin,
     /// Its script is not there, or cannot be run.

@@ -1,5 +1,5 @@
-//! What scripts say on fd 3: `CMD SPACE TEXT NL` (RQ's mission text, "Queue
-//! Script Processing"). Bytes in, lines out; nothing here knows what they do.
+//! The lines of scripts on fd 3: `CMD SPACE TEXT NL` (RQ's mission text, "Queue Script
+//! Processing"). Bytes in, lines out; this module does not interpret them.
 
 /// A line, read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,7 +42,7 @@ struct Work {
 
 /// A message whose script runs.
 pub(crate) struct Running {
-    /// What the script said last.
+    /// The last status of the script.
     pub(crate) status: Mutex<String>,
     /// The parameters no other run may share.
     pub(crate) blocking: Vec<Option<Vec<u8>>>,
@@ -53,7 +53,7 @@ pub(crate) struct Running {
     pub(crate) wake: rustix::fd::OwnedFd,
 }
 
-/// What is asked of a run.
+/// Requests to a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// An operator ends it.
@@ -87,7 +87,7 @@ impl Running {
     }
 }
 
-/// What the taker goes by.
+/// The data that the taker decides by.
 pub(crate) struct Look {
     pub(crate) config: Arc<QueueConfig>,
     pub(crate) running: usize,

@@ -93,7 +93,7 @@ pub(crate) fn state_word(queue: &str, message: &Message) -> &'static str {
     }
 }
 
-/// What was last said about it.
+/// The last status of a message.
 pub(crate) fn status_text(message: &Message) -> String {
     let extra = message.extra.as_ref();
     extra
@@ -119,7 +119,7 @@ pub(crate) fn hex(sum: &[u8]) -> String {
     })
 }
 
-/// What a message's JSON needs besides the message.
+/// The data besides the message that its JSON needs.
 pub(crate) struct Around<'a> {
     pub(crate) short: &'a str,
     pub(crate) full: &'a str,

@@ -136,7 +136,7 @@ impl Rq {
         *told = Some(state);
     }
 
-    /// What an operator is told whose rules are RQ's own.
+    /// The warning for an operator whose rules are RQ's own.
     pub(crate) fn only_ruby(&self) -> String {
         format!(
             "{} has rules in Ruby, which are not run: write them as {RULES_FILE} beside it \
@@ -145,7 +145,7 @@ impl Rq {
         )
     }
 
-    /// What is wrong with the rules, for an operator; `None` if nothing is.
+    /// The fault in the rules, for an operator; `None` if there is none.
     pub fn rules_warning(&self) -> Option<String> {
         /// Told at a time.
         const TOLD: usize = 5;

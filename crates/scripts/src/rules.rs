@@ -47,18 +47,18 @@ pub enum RulesState {
     Bad(Vec<String>),
 }
 
-/// What was last read of the rules.
+/// The last reading of the rules.
 #[derive(Default)]
 pub(crate) struct RulesRead {
     pub(crate) read: Mutex<Option<(Stamp, RulesState)>>,
-    /// What the log was told last.
+    /// The last state that was logged.
     pub(crate) told: Mutex<Option<RulesState>>,
 }
 
 /// Changes when somebody changes the file.
 pub(crate) type Stamp = (Option<SystemTime>, u64, u64);
 
-/// What a rule does with a message.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A copy for each route.
@@ -103,9 +103,9 @@ impl Action {
 pub struct Rule {
     /// Its place in the file, from 1 on; 0 for the default nobody wrote.
     pub num: usize,
-    /// What it is called in the log.
+    /// Its name in the log.
     pub desc: String,
-    /// What it does.
+    /// Its action.
     pub action: Action,
     /// Seconds from now until a copy is due.
     pub delay_s: u64,

@@ -18,7 +18,7 @@ const EARLY_MS: u64 = 60_000;
 /// (cron(8) has the same three hours).
 const BACK_MS: u64 = 3 * 3_600_000;
 
-/// What was put last, by queue and entry.
+/// The last puts, by queue and entry.
 #[derive(Default)]
 pub(crate) struct Schedules {
     put: BTreeMap<(String, usize), Ms>,

@@ -100,7 +100,7 @@ impl Timers {
     }
 }
 
-/// What a timer's file is written in.
+/// Form of a timer's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,

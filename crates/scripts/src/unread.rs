@@ -26,9 +26,8 @@ impl fmt::Display for Unread {
     }
 }
 
-/// What RQ has left in its folder `root`, by queue and state. A folder that
-/// cannot be read counts as one without messages: the start says what is wrong
-/// with it.
+/// Messages that RQ has left in its folder `root`, by queue and state. A folder that cannot be read
+/// counts as one without messages: the start reports the error.
 pub fn unread(root: &Path) -> Vec<Unread> {
     let mut all = Vec::new();
     for queue in folders(&root.join("queue")) {

@@ -1,5 +1,5 @@
-//! What becomes of a message when its script has ended: a function of what the
-//! script said and how it ended (`protocols/rq.md`, sections 4 and 9).
+//! The fate of a message when its script has ended: a function of the script's lines and its exit
+//! (`protocols/rq.md`, sections 4 and 9).
 
 use crate::pipe::Said;
 
@@ -19,7 +19,7 @@ pub(crate) enum Exit {
     Signal(i32),
 }
 
-/// What becomes of its message.
+/// The fate of its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Archived as done.
@@ -32,11 +32,11 @@ pub(crate) enum Verdict {
     Again { due_s: u64, status: String },
 }
 
-/// What a script has said so far, as far as it counts at the end.
+/// The script's lines so far, as far as they count at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     mark: Option<Mark>,
-    /// What the operator is shown.
+    /// The status that the operator sees.
     pub(crate) status: String,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold for the log's reader, whatever stands in a segment.
+//! Properties of the log's reader, whatever stands in a segment.
 
 use std::sync::{Arc, LazyLock};
 

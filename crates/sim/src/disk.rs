@@ -18,14 +18,14 @@ use quintet_log::{Storage, StorageFile};
 
 use crate::random::Random;
 
-/// What is written whole or torn: the sector of old disks, the smallest unit there is.
+/// The unit that is written whole or torn: the sector of old disks, the smallest there is.
 const PAGE_BYTES: usize = 512;
 
 /// A directory on a simulated disk. Clones are the same disk.
 #[derive(Clone)]
 pub struct SimDisk(Arc<Mutex<Drive>>);
 
-/// What happens instead of an operation.
+/// The event in place of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It fails with EIO. A sync that fails so leaves its pages clean in the cache and lost on the
@@ -43,7 +43,7 @@ pub enum Fault {
     PowerOff(usize),
 }
 
-/// What of the unsynced state a power cut leaves.
+/// The part of the unsynced state that a power cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// All of it: also what `kill -9` leaves.
@@ -58,7 +58,7 @@ pub enum Keep {
     Random(u64),
 }
 
-/// What the disk holds, and what is to happen to it.
+/// The disk's content, and its planned faults.
 struct Drive {
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
@@ -83,7 +83,7 @@ struct Inode {
     dirty: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
-/// What a power cut keeps, drawn one thing at a time.
+/// The part that a power cut keeps, drawn one thing at a time.
 enum Choice {
     Everything,
     Bits(u64),

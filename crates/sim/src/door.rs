@@ -37,7 +37,7 @@ struct Inside {
     silent: bool,
 }
 
-/// What is to be told once the lock is given back.
+/// Replies to send once the lock is given back.
 #[derive(Default)]
 struct Tell {
     replies: Vec<(OnOutcome, Outcome, Name)>,

@@ -1,4 +1,4 @@
-//! What must hold for the record codec, whatever the bytes.
+//! Properties of the record codec, whatever the bytes.
 
 use quintet_engine::{Fact, FactError};
 use quintet_types::LargeBody;

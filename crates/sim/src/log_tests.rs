@@ -1,4 +1,4 @@
-//! What every [`Log`] must do, whatever it is made of: one suite for all of them.
+//! Properties of every [`Log`], whatever it is made of: one suite for all of them.
 //!
 //! A new implementation passes [`run`] with a function that makes an empty one. Segments of 64 KiB
 //! are what the suite expects to fill.
@@ -12,9 +12,9 @@ use quintet_log::{
 pub struct Seen {
     /// Where it began.
     pub position: Position,
-    /// Who wrote it, and when.
+    /// Its writer and time.
     pub stamp: Stamp,
-    /// What it holds.
+    /// Kind of its content.
     pub kind: FrameKind,
     /// Records in it.
     pub count: u32,

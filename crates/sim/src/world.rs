@@ -15,7 +15,7 @@ pub struct World {
     pub deliveries: Vec<Delivery>,
     /// Engine time.
     pub now: Ms,
-    /// What an engine that is made from the facts is set to.
+    /// Settings of an engine that is made from the facts.
     pub settings: Settings,
     shard: (u8, u8),
 }
@@ -148,7 +148,7 @@ impl World {
         self.verify();
     }
 
-    /// What the facts lead to, as bytes in this segment of a log.
+    /// The state that the facts lead to, as bytes in this segment of a log.
     pub fn replayed(&self, home: Home) -> Engine {
         let mut bytes = Vec::new();
         for fact in &self.facts {

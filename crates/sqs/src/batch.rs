@@ -1,4 +1,4 @@
-//! What holds for the entries of every batch.
+//! Rules for the entries of every batch.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a request is refused with, as each protocol words it.
+//! Errors of requests, in the words of each protocol.
 
 use std::borrow::Cow;
 
@@ -80,7 +80,7 @@ impl Shape {
         )
     }
 
-    /// What stands before the name in JSON.
+    /// Prefix of the name in JSON.
     pub(crate) fn namespace(self) -> &'static str {
         match self {
             Shape::Serialization => "com.amazon.coral.service",

@@ -13,7 +13,7 @@ const FIELDS_MAX: usize = 50_000;
 /// A parameter: its name, or what is left of it, and its value.
 type Field<'a> = (&'a str, &'a str);
 
-/// What a numbered parameter stands for.
+/// Meaning of a numbered parameter.
 #[derive(Clone, Copy)]
 enum Kind {
     /// `P.N`: the Nth of a list.

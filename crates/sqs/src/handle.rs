@@ -16,8 +16,7 @@ const TAG: usize = 8;
 /// Characters of a handle at most.
 const HANDLE_MAX: usize = 1024;
 
-/// What a server is known by, and keeps for itself: the same for as long as
-/// its data.
+/// Secrets of a server: the same for as long as its data.
 #[derive(Clone)]
 pub struct Secrets {
     identity: [u8; 8],
@@ -100,7 +99,7 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// What names one lease for good.
+/// Permanent name of one lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lease {
     pub(crate) id: u64,

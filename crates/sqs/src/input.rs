@@ -33,7 +33,7 @@ inputs! {
         max_results: Option<Whole>,
         next_token: Option<String>,
     }
-    /// What names a queue and nothing else: DeleteQueue, PurgeQueue, ListQueueTags.
+    /// Input that names a queue and nothing else: DeleteQueue, PurgeQueue, ListQueueTags.
     OfQueue { queue_url: Option<String> }
     SetQueueAttributes { queue_url: Option<String>, attributes: Option<Texts> }
     GetQueueAttributes { queue_url: Option<String>, attribute_names: List<String> }
@@ -192,7 +192,7 @@ actions! {
     ListMessageMoveTasks(ListMessageMoveTasks),
 }
 
-/// What an action is given, as its protocol has it.
+/// Input of an action, in the form of its protocol.
 #[derive(Clone, Copy)]
 pub(crate) enum Given<'a> {
     Json(&'a [u8]),

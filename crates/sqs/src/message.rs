@@ -21,11 +21,11 @@ const DELAY_MAX: i64 = 900;
 
 /// How an attribute of a message is called where it is stored: this and its name.
 pub(crate) const STORED: &[u8] = b"m:";
-/// What stores the trace header.
+/// Attribute that stores the trace header.
 pub(crate) const TRACE: &[u8] = b"sqs:trace";
-/// What stores a deduplication id.
+/// Attribute that stores a deduplication id.
 pub(crate) const DEDUP: &[u8] = b"sqs:dedup";
-/// What stores who has put it.
+/// Attribute that stores the sender.
 pub(crate) const SENDER: &[u8] = b"sqs:sender";
 /// The only attribute that is the system's and a client's to give.
 pub(crate) const TRACE_NAME: &str = "AWSTraceHeader";
@@ -115,7 +115,7 @@ pub(crate) fn too_long(max: u64, in_batch: bool) -> Fault {
     ))
 }
 
-/// What a sender is told beside the message itself.
+/// Reply to a sender beside the message itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way<'a> {
     /// Its queue is ordered.

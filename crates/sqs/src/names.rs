@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::whole::Whole;
 
-/// What the name of a FIFO queue ends in.
+/// Suffix of a FIFO queue's name.
 pub(crate) const FIFO: &str = ".fifo";
 /// Characters of a name at most.
 const NAME_MAX: usize = 80;
@@ -69,7 +69,7 @@ pub(crate) struct Place {
     /// Twelve digits.
     pub(crate) account: String,
     pub(crate) region: String,
-    /// What URLs begin with; empty: `http://` and the host that was asked.
+    /// Prefix of URLs; empty: `http://` and the host that was asked.
     pub(crate) url: String,
 }
 

@@ -21,7 +21,7 @@ const CALLS_MAX: usize = 65_536;
 /// A call: a hash of its name, its action and its body.
 pub(crate) type Call = [u8; 16];
 
-/// What came of each message of a call: the id, or why it was not put.
+/// Result for each message of a call: the id, or why it was not put.
 pub(crate) type Stored = Arc<[Result<u64, Fault>]>;
 
 /// A call's hash.

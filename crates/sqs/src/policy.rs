@@ -8,7 +8,7 @@ use crate::fault::{Fault, Shape};
 /// Actions of a permission at most.
 const ACTIONS_MAX: usize = 7;
 
-/// What others than the owner may be let do.
+/// Actions that a policy may permit to others than the owner.
 const ACTIONS: &[&str] = &[
     "*",
     "ChangeMessageVisibility",
@@ -21,7 +21,7 @@ const ACTIONS: &[&str] = &[
     "SendMessage",
 ];
 
-/// What is read of a policy; the rest of it does not outlive a change.
+/// The part of a policy that is read; the rest of it does not outlive a change.
 #[derive(Deserialize, Default)]
 struct Policy {
     #[serde(rename = "Id")]

@@ -9,7 +9,7 @@ use crate::input::Texts;
 use crate::message::Limits;
 use crate::names::{self, Place};
 
-/// What begins the names of tags that are attributes: no client's tag begins so.
+/// Prefix of tags that are attributes: no client's tag begins so.
 pub(crate) const OWN: &str = "aws:sqs:";
 /// The tag that says when attributes were last set, ms since 1970.
 pub(crate) const CHANGED: &[u8] = b"aws:sqs:changed";
@@ -101,7 +101,7 @@ pub(crate) const ALL: &[&str] = &[
     "VisibilityTimeout",
 ];
 
-/// What is to change of a queue.
+/// Changes of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) settings: Overrides,
@@ -350,7 +350,7 @@ fn redrive(policy: &str, changes: &mut Changes) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a queue says of those whose dead-letter queue it would be.
+/// The queues that may use this queue as their dead-letter queue.
 fn allow(policy: &str) -> Option<(String, Vec<String>)> {
     let read: Value = serde_json::from_str(policy).ok()?;
     let word = read.get("redrivePermission")?.as_str()?.to_owned();
@@ -395,7 +395,7 @@ pub(crate) fn lets(tags: &Tags, source: &str) -> bool {
     }
 }
 
-/// What a queue is, as its attributes show it.
+/// A queue as its attributes show it.
 pub(crate) struct Seen<'a> {
     pub(crate) name: &'a str,
     pub(crate) settings: &'a QueueSettings,
@@ -533,7 +533,7 @@ fn is_same(value: &str, wanted: &str) -> bool {
         || normal(value).is_some_and(|value| Some(value) == normal(wanted))
 }
 
-/// What a queue of this voice has unless the file or its maker says else.
+/// Defaults of a queue of this protocol, below the file and its maker.
 pub(crate) fn defaults(name: &str, limits: Limits, file: &QueueSettings) -> Overrides {
     let below = QueueSettings::default();
     // What the file has set for its name stays.

@@ -59,7 +59,7 @@ impl Sqs {
         }
     }
 
-    /// What there is to know of a queue.
+    /// Reads a whole queue.
     ///
     /// # Errors
     /// There is none of that name.

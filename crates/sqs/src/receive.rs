@@ -38,11 +38,11 @@ pub(crate) const OPEN_VISIBILITY_MAX_S: i64 = i64::MAX / 4000;
 
 /// The attribute of a message whose body SQS could not carry as it is.
 const ENCODING: &str = "Quintet.Encoding";
-/// What tells where a dead letter came from, and how often it had been tried there.
+/// Header that tells where a dead letter came from, and how often it had been tried there.
 pub(crate) const DEAD_FROM: &[u8] = b"dead_letter_queue";
 const DEAD_ATTEMPTS: &[u8] = b"dead_letter_attempts";
 
-/// What is asked for.
+/// The attributes that are asked for.
 struct Asked {
     name: String,
     max: u32,
@@ -262,7 +262,7 @@ impl Sqs {
         })
     }
 
-    /// What is told of the message itself.
+    /// System attributes of the message.
     fn system(&self, message: &Message, asked: &Asked) -> Vec<(&'static str, String)> {
         if asked.system.is_empty() {
             return Vec::new();

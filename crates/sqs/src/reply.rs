@@ -9,7 +9,7 @@ use crate::request::Protocol;
 use crate::value::ValueKind;
 use crate::xml::Xml;
 
-/// What is answered.
+/// A reply.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Reply {
     /// Done, and nothing to tell.
@@ -27,7 +27,7 @@ pub(crate) enum Reply {
     Attributes(Vec<(&'static str, String)>),
     Tags(Vec<(String, String)>),
     Sent(Box<Sent>),
-    /// What became of each entry of a batch, and how its protocol calls one.
+    /// Result for each entry of a batch, with the protocol's name of an entry.
     SentBatch(Vec<(String, Box<Sent>)>, Vec<Failed>),
     Received(Vec<Received>),
     /// The kind of the batch, what was done and what was not.

@@ -18,14 +18,14 @@ pub enum Protocol {
     Query,
 }
 
-/// What is known of a request before its body.
+/// The part of a request before its body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head<'a> {
     /// GET, and not POST.
     pub get: bool,
     /// As it came, without the query.
     pub path: &'a str,
-    /// What stands behind the `?`.
+    /// The part behind the `?`.
     pub query: &'a str,
     /// `Content-Type`; empty: none.
     pub content_type: &'a str,
@@ -33,7 +33,7 @@ pub struct Head<'a> {
     pub target: Option<&'a str>,
 }
 
-/// What `X-Amz-Target` begins with.
+/// Prefix of `X-Amz-Target`.
 const TARGET: &str = "AmazonSQS.";
 
 /// A request, read.
@@ -41,7 +41,7 @@ const TARGET: &str = "AmazonSQS.";
 pub struct Asked {
     /// How it is to be answered.
     pub protocol: Protocol,
-    /// What it asks for.
+    /// Its action.
     pub action: Result<Action, Fault>,
 }
 

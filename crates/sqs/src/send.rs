@@ -30,7 +30,7 @@ pub(crate) fn sequence(place: i64) -> String {
     format!("1{:019}", place.max(0))
 }
 
-/// What a FIFO queue asks of a message.
+/// Properties of a message that a FIFO queue asks for.
 struct Fifo {
     by_content: bool,
     by_group: bool,

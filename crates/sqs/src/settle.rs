@@ -188,7 +188,7 @@ impl Sqs {
         visit.asker.as_server().numbers(&name).await.map(drop)
     }
 
-    /// What is answered of one. Where nothing was done it is looked whether there is such a queue.
+    /// The reply for one message. Where nothing was done, it checks that there is such a queue.
     async fn one(&self, visit: &Visit, queue: &str, ended: Ended) -> Result<Reply, Fault> {
         if !matches!(ended, Ended::Done) {
             self.must_be(visit, queue).await?;
@@ -237,7 +237,7 @@ fn given(handle: &Option<String>) -> Result<&str, Fault> {
     }
 }
 
-/// What became of one.
+/// The end of one message.
 enum Ended {
     Done,
     /// There was nothing to do any more.

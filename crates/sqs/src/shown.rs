@@ -1,5 +1,5 @@
-//! What the console tells of a queue that SQS's clients reach, or that they made: which number is
-//! which attribute stands in docs/voices/sqs.md.
+//! A queue in the console that SQS's clients reach, or that they made: docs/voices/sqs.md says
+//! which number is which attribute.
 
 use quintet_http::{Called, CalledAs, Elsewhere};
 use quintet_types::{DeadLetter, Name, QueueSetup, QueueStats};

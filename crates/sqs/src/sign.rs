@@ -197,7 +197,7 @@ pub struct Came<'a> {
     pub body: &'a [u8],
 }
 
-/// What a request says of its signature.
+/// The signature of a request.
 struct Says {
     id: String,
     day: String,

@@ -1,6 +1,6 @@
 //! Values of messages' attributes.
 
-/// What a type begins with.
+/// Prefix of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ValueKind {
     String,
@@ -16,7 +16,7 @@ pub(crate) struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// What kind of value it is. One of an unknown type is bytes.
+    /// Kind of the value. One of an unknown type is bytes.
     pub(crate) fn kind(self) -> ValueKind {
         kind_of(self.data_type).unwrap_or(ValueKind::Binary)
     }
@@ -38,7 +38,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What a type begins with; `None`: it is none that there is.
+/// Kind of a type; `None`: there is no such type.
 pub(crate) fn kind_of(data_type: &str) -> Option<ValueKind> {
     let (kind, label) = match data_type.split_once('.') {
         Some((kind, label)) => (kind, Some(label)),

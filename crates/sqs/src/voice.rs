@@ -40,14 +40,14 @@ const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 const INVOCATION: HeaderName = HeaderName::from_static("amz-sdk-invocation-id");
 const TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 
-/// What a listener is told beside its rules for HTTP.
+/// Options of a listener beside its rules for HTTP.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Twelve digits, in URLs and ARNs.
     pub account: String,
     /// In ARNs.
     pub region: String,
-    /// What URLs of queues begin with; empty: `http://` and the host that was asked.
+    /// Prefix of queue URLs; empty: `http://` and the host that was asked.
     pub url: String,
     /// Keys that requests have to be signed with; none: no signature is looked at.
     pub keys: Keys,
@@ -65,10 +65,10 @@ pub struct Options {
     pub recreate_after: Duration,
 }
 
-/// What the configuration says of a queue of a name, below what was set for it.
+/// The configuration's settings of a queue, below those that were set for it.
 pub type FileSettings = Arc<dyn Fn(&Name) -> QueueSettings + Send + Sync>;
 
-/// What one listener serves, and by which rules.
+/// The service of one listener, and its rules.
 pub struct Sqs {
     pub(crate) settings: Settings,
     pub(crate) guard: Guard,
@@ -155,8 +155,8 @@ pub(crate) struct Visit {
     pub(crate) seat: Option<Arc<Seat>>,
 }
 
-/// What an action came to: its reply, how long it waited for messages, and
-/// what has to be undone if the reply never begins to leave.
+/// Result of an action: its reply, how long it waited for messages, and the undoing if the reply
+/// never begins to leave.
 pub(crate) struct Done {
     pub(crate) reply: Reply,
     pub(crate) waited: Duration,
@@ -435,8 +435,8 @@ impl Sqs {
         answered
     }
 
-    /// Who asks: by the signature, where keys are known; then by the server's users, if there
-    /// are any.
+    /// The client: by the signature, where keys are known; then by the server's users, if there are
+    /// any.
     async fn log_in(
         &self,
         peer: Option<IpAddr>,
@@ -648,7 +648,7 @@ impl Answered {
     }
 }
 
-/// What an action that administers is about, as the audit shows it; `None`: it is everyday work.
+/// Subject of an administrative action, as the audit shows it; `None`: it is everyday work.
 fn administers(action: &Action) -> Option<String> {
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     let queue = |url: &Option<String>| {

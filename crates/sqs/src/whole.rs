@@ -17,7 +17,7 @@ pub(crate) const KEPT_MAX: usize = 1000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Whole {
     Number(i64),
-    /// What is no number, to be shown.
+    /// Text that is no number, to be shown.
     Text(String),
 }
 

@@ -327,7 +327,7 @@ impl Server {
         http::ask(connection.expect("connected"), what, headers, body.as_ref()).expect("a reply")
     }
 
-    /// What a command prints, what it says on standard error, and its exit code.
+    /// Output of a command, its standard error, and its exit code.
     #[track_caller]
     pub fn outputs(&self, args: &[&str]) -> (String, String, i32) {
         let done = self.run(args);
@@ -335,7 +335,7 @@ impl Server {
         (text(&done.stdout), text(&done.stderr), code)
     }
 
-    /// What a command prints that succeeds.
+    /// Output of a command that succeeds.
     #[track_caller]
     pub fn printed(&self, args: &[&str]) -> String {
         let (out, error, code) = self.outputs(args);
@@ -440,7 +440,7 @@ impl Server {
         self.lines.clear();
     }
 
-    /// What a logged server wrote to standard error since this start.
+    /// Standard error of a logged server since this start.
     pub fn said(&self) -> String {
         let mut bytes = Vec::new();
         let Some((path, from)) = &self.log else {

@@ -1,4 +1,4 @@
-//! What small requests cost over the two interfaces of rustls, and what connections that rest hold:
+//! Cost of small requests over the two interfaces of rustls, and memory of connections at rest:
 //! `cargo run --release -p quintet-tls --example records`.
 
 use std::io::{Read as _, Write as _};

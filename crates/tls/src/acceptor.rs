@@ -1,4 +1,4 @@
-//! What a listener shows and asks for, and how it gets to know of new files.
+//! Certificates and requirements of a listener, and how it learns of new files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -25,7 +25,7 @@ pub enum Source {
     SelfSigned { dir: PathBuf, names: Vec<String> },
 }
 
-/// What a listener goes by.
+/// Settings of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub source: Source,
@@ -50,7 +50,7 @@ struct Current {
     seen: Vec<Option<Stamp>>,
 }
 
-/// What tells a file from what it was before.
+/// Stamp that tells a file from an earlier version of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     file: u64,
@@ -109,7 +109,7 @@ impl Acceptor {
         current.seen != current.settings.stamps()
     }
 
-    /// What a new connection goes by.
+    /// Configuration of a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().config)
     }

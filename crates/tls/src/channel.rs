@@ -25,7 +25,7 @@ use crate::pending::Pending;
 const RECORD: usize = 16 << 10;
 /// Records that are made before any is written.
 const RECORDS: usize = 4;
-/// What a record takes beyond its plain text at most, bytes, a key's update in front included.
+/// Largest overhead of a record beyond its plain text, bytes, with a key's update in front.
 const OVERHEAD: usize = 512;
 
 /// Room for what one call works on; empty by default, for none.
@@ -48,7 +48,7 @@ impl Scratch {
     }
 }
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
     /// Plain text, bytes; 0 of what is TLS's own, or not whole.
@@ -69,13 +69,13 @@ pub struct Channel<C> {
     is_new: bool,
     /// The peer has said that it sends no more.
     ended: bool,
-    /// What came was no TLS, or broken: nothing more is read, and nothing said but what is pending.
+    /// The input was no TLS, or broken: nothing more is read, and only pending output is sent.
     failed: bool,
 }
 
 /// A side of rustls's.
 pub trait Side {
-    /// What both sides have.
+    /// The part that both sides have.
     type Data;
 
     /// Processes what came.
@@ -84,7 +84,7 @@ pub trait Side {
         incoming: &'i mut [u8],
     ) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    /// What is known of the connection.
+    /// State of the connection.
     fn state(&self) -> &CommonState;
 
     /// The peer speaks first.
@@ -157,7 +157,7 @@ impl<C: Side> Channel<C> {
         !self.pending.is_empty()
     }
 
-    /// Who the peer is, if it has shown a certificate.
+    /// The peer, if it has shown a certificate.
     pub fn identity(&self) -> Option<Identity> {
         Identity::of(self.conn.state().peer_certificates()?.first()?)
     }
@@ -174,7 +174,7 @@ impl<C: Side> Channel<C> {
         self.rest.capacity() + self.pending.footprint()
     }
 
-    /// What has come and was not understood; for what turned out to be no TLS.
+    /// Takes the input that was not understood; for a client that speaks no TLS.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }
@@ -382,7 +382,7 @@ impl<C: Side> Channel<C> {
         }
     }
 
-    /// What the peer is told of a failure becomes pending.
+    /// Makes the alert about a failure pending.
     fn encode_alert(&mut self) {
         // Without it processing would go on where it failed.
         while self.conn.state().wants_write() {
@@ -436,7 +436,7 @@ fn encode(pending: &mut Pending, mut to: impl FnMut(&mut [u8]) -> Result<usize, 
     }
 }
 
-/// What the socket takes at once; 0: nothing now.
+/// Writes once; 0: the socket takes nothing now.
 fn write_once(socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match socket.write(bytes) {

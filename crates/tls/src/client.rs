@@ -9,7 +9,7 @@ use rustls_pki_types::ServerName;
 use crate::files::{certificates, private_key, roots};
 use crate::{Error, provider};
 
-/// What a client goes by.
+/// Files of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     /// Certificates of who signs servers, or a server's own; `None`: whom the system trusts.
@@ -40,7 +40,7 @@ pub fn client_config(files: &ClientFiles) -> Result<Arc<ClientConfig>, Error> {
     Ok(Arc::new(config))
 }
 
-/// Whom the system trusts; what of it cannot be read is trusted by nobody.
+/// Authorities that the system trusts; an unreadable one is skipped.
 fn of_system() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,10 +1,10 @@
-//! What goes wrong: with files, and with peers.
+//! Errors of files, and of peers.
 
 use std::path::{Path, PathBuf};
 
 use rustls::PeerIncompatible;
 
-/// What is wrong with files.
+/// An error of files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One cannot be read, or is not what it should be.
@@ -48,7 +48,7 @@ pub enum Failure {
     /// A handshake of more bytes than one may have.
     #[error("a handshake that is too long")]
     TooLong,
-    /// What rustls says of it.
+    /// An error of rustls.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
 }
@@ -114,7 +114,7 @@ impl Reason {
         }
     }
 
-    /// What an error of a handshake counts as; what no peer has caused, as `Gone`.
+    /// Reason of a handshake's error; an error that no peer has caused is `Gone`.
     pub fn of(error: &std::io::Error) -> Self {
         match Failure::of(error) {
             Some(failure) => failure.reason(),
@@ -129,7 +129,7 @@ impl Reason {
 }
 
 impl Failure {
-    /// What it counts as.
+    /// Its reason.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Plain => Reason::Plain,

@@ -1,11 +1,11 @@
-//! Who a client is, by the certificate it has shown and proved to have the key of.
+//! A client's identity, by the certificate it has shown and proved to have the key of.
 
 use std::net::IpAddr;
 
 use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-/// What a certificate says of its owner. Its authority has been checked before.
+/// The owner that a certificate names. Its authority has been checked before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The subject as text, such as `CN=worker-7, O=Example`.

@@ -30,7 +30,7 @@ pub use client::{ClientFiles, client_config, server_name};
 pub use error::{Error, Failure, Reason};
 pub use files::{certificates, private_key, roots};
 pub use identity::Identity;
-/// What configurations and names are made of.
+/// Types of configurations and names.
 pub use rustls;
 /// A server's and a client's side of a [`Channel`].
 pub use rustls::{client::UnbufferedClientConnection, server::UnbufferedServerConnection};

@@ -1,4 +1,5 @@
-//! What all listeners under TLS share: how long a handshake may take, and what became of them.
+//! State that all listeners under TLS share: how long a handshake may take, and the results of
+//! handshakes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use crate::{Acceptor, Identity, Reason};
 /// A listener under TLS, for whoever serves it.
 #[derive(Clone, Debug)]
 pub struct Secure {
-    /// What it shows and asks for.
+    /// Its certificates and requirements.
     pub acceptor: Arc<Acceptor>,
     pub shared: Arc<Shared>,
 }
@@ -108,7 +109,7 @@ impl Shared {
     }
 }
 
-/// Who shows these certificates, the first of which is its own.
+/// The identity in these certificates, the first of which is the peer's own.
 pub fn identity(shown: Option<&[CertificateDer<'_>]>) -> Option<Arc<Identity>> {
     Identity::of(shown?.first()?).map(Arc::new)
 }

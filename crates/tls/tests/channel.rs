@@ -236,7 +236,7 @@ fn what_is_no_tls_or_was_changed_is_named_and_the_peer_told() {
     assert_eq!(Reason::of(&told.expect_err("told")), Reason::Alert);
 }
 
-/// Whatever comes, cut anywhere, is an error at most, and what is called behind it does no harm.
+/// Any input, cut anywhere, is an error at most, and later calls do no harm.
 #[test]
 fn nonsense_is_an_error_at_most() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -300,7 +300,7 @@ fn nonsense_is_an_error_at_most() {
     }
 }
 
-/// What is offered is a decision: it changes here when it changes.
+/// The offered versions and suites are a decision: they change here when they change.
 #[test]
 fn versions_and_suites_are_these() {
     let dir = tempfile::tempdir().expect("a folder");

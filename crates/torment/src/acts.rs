@@ -1,4 +1,4 @@
-//! What is done to a server while its clients work, and how it ends.
+//! Faults of a server while its clients work, and their end.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::hostile;
 use crate::load::Load;
 use crate::server::Server;
 
-/// What a client does that means no good.
+/// An attack by a client.
 type Hostile = fn(&Load, &crate::voices::Addresses, &mut Random, Instant);
 
 enum How {

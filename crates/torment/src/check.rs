@@ -1,4 +1,4 @@
-//! What is there, compared with what was acknowledged.
+//! The found messages, compared with the acknowledged ones.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// What clients of a cluster see when one of the fences around its log is missing.
+    /// Effects on clients of a cluster when one of the fences around its log is missing.
     #[test]
     fn each_missing_fence_is_seen_by_what_it_does_to_clients() {
         type Seen = fn(&mut Ledger);

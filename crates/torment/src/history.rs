@@ -1,5 +1,5 @@
-//! What clients saw and when, and what of it cannot be: rules about order, which the ledger of
-//! single messages does not know.
+//! The observations of clients and their times, and the impossible ones among them: rules about
+//! order, which the ledger of single messages does not know.
 //!
 //! An operation has two moments, when it was asked and when it was answered; whatever it did was in
 //! between. Only what follows from that for sure is wrong. A take whose answer did not come may
@@ -14,7 +14,7 @@ const SHARD_SHIFT: u32 = 55;
 /// A put that was acknowledged, of a message that anybody could take at once.
 struct Put {
     queue: &'static str,
-    /// What is equal for messages of one rank.
+    /// Properties that are equal for messages of one priority.
     rank: Option<(usize, u32)>,
     asked: Instant,
     answered: Option<Instant>,
@@ -119,8 +119,8 @@ impl History {
         self.empty.push((queue, asked, answered));
     }
 
-    /// What cannot be: of which message, and why. Leases last for `lease` at least. The queues are
-    /// empty, and all begins anew.
+    /// The impossible observations: message and reason. Leases last for `lease` at least. The
+    /// queues are empty, and all begins anew.
     pub(crate) fn close(&mut self, lease: Duration) -> Vec<(u64, String)> {
         let mut wrong = self.out_of_order();
         wrong.extend(self.shared(lease));

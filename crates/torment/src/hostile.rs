@@ -150,7 +150,7 @@ pub(crate) fn flood(_: &Load, addresses: &Addresses, random: &mut Random, end: I
     until(end);
 }
 
-/// What a page in a browser would send to a port that is none for it.
+/// The requests of a web page to a port that is not meant for browsers.
 pub(crate) fn pages(_: &Load, addresses: &Addresses, random: &mut Random, end: Instant) {
     while Instant::now() < end {
         let voice = SOCKETS[random.index(5)];

@@ -1,4 +1,4 @@
-//! What was asked, what was answered, and what may therefore be found.
+//! The requests, their answers, and the contents that they permit.
 //!
 //! A message is known by a number, which its body carries in front of bytes
 //! that follow from it. An operation whose reply did not come is *unknown*: it
@@ -26,7 +26,7 @@ pub(crate) const VOICES: [&str; 10] = [
     "api",
 ];
 
-/// What is known of a put.
+/// State of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Put {
     /// Sent; nothing came back.
@@ -62,7 +62,7 @@ struct Message {
     events: Vec<Event>,
 }
 
-/// What was asked for beside a put.
+/// Options of a put.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wishes {
     /// Seconds before anybody may take it.
@@ -73,14 +73,14 @@ pub(crate) struct Wishes {
     pub(crate) hook: Option<Hook>,
 }
 
-/// What the hook does with a message.
+/// The hook's effect on a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hook {
     Moves,
     Refuses,
 }
 
-/// What happened beside puts, takes and finishes; the index of a count.
+/// Events beside puts, takes and finishes; the index of a count.
 pub(crate) const DEEDS: [&str; 8] = [
     "put with a delay",
     "put with a time to live",

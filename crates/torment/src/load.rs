@@ -19,7 +19,7 @@ pub(crate) const STRICT: [&str; 4] = ["strict-a", "strict-b", "strict-c", "stric
 pub(crate) const LOOSE: [&str; 4] = [LINEUP_QUEUE, "loose-a", "loose-b", "loose-c"];
 /// Queues of those whose messages others would find in JSON: SQS, and Faktory.
 pub(crate) const OWN: [&str; 2] = ["mail", "jobs"];
-/// What a hook moves to [`MOVED_TO`], unless it refuses it.
+/// The queue that a hook moves to [`MOVED_TO`], unless it refuses it.
 pub(crate) const MOVED_FROM: &str = "moved";
 pub(crate) const MOVED_TO: &str = STRICT[3];
 /// The hook refuses what has a multiple of this many bytes.
@@ -41,7 +41,7 @@ pub(crate) fn one_of<'a>(nodes: &'a [Addresses], random: &mut Random) -> &'a Add
     }
 }
 
-/// What the threads of a round share.
+/// State that the threads of a round share.
 pub(crate) struct Load {
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) stop: AtomicBool,

@@ -1,4 +1,4 @@
-//! What came out, as text.
+//! The results, as text.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Sums {
             || (passed >= time || reached()) && self.too_few(ledger, args.at_least).is_empty()
     }
 
-    /// What did not come often enough.
+    /// The events that did not happen often enough.
     pub(crate) fn too_few(&self, ledger: &Ledger, at_least: u64) -> Vec<String> {
         let voices = VOICES.iter().zip(&ledger.counts);
         let mut few: Vec<String> = voices
@@ -89,7 +89,7 @@ impl Sums {
         few
     }
 
-    /// Who did how much, and what was found.
+    /// The counts of each client, and the findings.
     pub(crate) fn counts(&self, ledger: &Ledger) -> String {
         let mut text = String::new();
         let out = &mut text;

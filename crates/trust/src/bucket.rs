@@ -32,8 +32,8 @@ impl Rate {
     }
 }
 
-/// What is in a bucket, as the time at which it will be full again, ns of a
-/// clock that never goes back. A new one is full.
+/// Content of a bucket, as the time at which it will be full again, ns of a clock that never goes
+/// back. A new one is full.
 #[derive(Debug, Default)]
 pub struct Bucket {
     full_at: AtomicU64,

@@ -19,7 +19,7 @@ const PASSWORD_MAX: usize = 1024;
 const MEMORY_KIB_MAX: u32 = 1 << 20;
 const PASSES_MAX: u32 = 100;
 
-/// What is no credential.
+/// An error in a credential.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CredentialError {
     /// Not a hash in PHC form.
@@ -122,7 +122,7 @@ impl Password {
     }
 }
 
-/// What stands for a token where it is kept.
+/// Stored form of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenId([u8; 32]);
 

@@ -12,9 +12,9 @@ const BELIEVED_MS: u64 = 5 * 60_000;
 /// or all.
 const REMEMBERED_MAX: usize = 4096;
 
-/// What fits. A password itself is not kept: only its digest under a key that
-/// the process drew and tells nobody, together with the hash it fits, so one
-/// that was changed does not fit any more.
+/// Remembered passwords that matched. A password itself is not kept: only its digest under a key
+/// that the process drew and tells nobody, together with the hash it matches, so a changed one does
+/// not match any more.
 pub struct Fits {
     key: [u8; 32],
     until_ms: HashMap<[u8; 32], u64>,

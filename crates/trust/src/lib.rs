@@ -1,5 +1,5 @@
-//! Who may do what, and how much: users and how they show who they are, what
-//! they are granted, the table that answers for each queue, and limits.
+//! Users, credentials, grants and limits: the users and how they log in, their grants, the table
+//! that answers for each queue, and limits.
 //!
 //! Pure: no clock, file or socket. Time is an argument, in ms of the wall
 //! clock, and so is what is random. Checking a password takes tens of

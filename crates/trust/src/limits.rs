@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::users::User;
 
-/// Whose limits a row says.
+/// Subject of a row of limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Each address that is not this machine's own.
@@ -38,7 +38,7 @@ impl Subject {
     }
 }
 
-/// What one may use at once; `None`: not said. 0: as much as there is.
+/// Limits at one time; `None`: not set. 0: no limit.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections that are open.
@@ -150,7 +150,7 @@ impl LimitTable {
         })
     }
 
-    /// What each address like this one may use.
+    /// Limits of each address like this one.
     pub fn of_address(&self, address: IpAddr) -> Limits {
         let address = address.to_canonical();
         self.laid(|subject| match subject {
@@ -160,7 +160,7 @@ impl LimitTable {
         })
     }
 
-    /// What this user may use.
+    /// Limits of this user.
     pub fn of_user(&self, name: &str) -> Limits {
         let groups = self.groups.get(name).map_or(&[][..], Vec::as_slice);
         self.laid(|subject| match subject {

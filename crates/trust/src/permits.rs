@@ -15,7 +15,7 @@ const REMEMBERED_MAX: usize = 8192;
 /// small.
 const NAME_MAX: usize = 128;
 
-/// What the queues that a user made are counted in, if they are.
+/// Accounts that count the queues of a user, if they are counted.
 pub type Accounts = dyn Fn(&[u8]) -> Option<Arc<Account>> + Send + Sync;
 
 /// A table, as one shard asks it.

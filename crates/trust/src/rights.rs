@@ -4,7 +4,7 @@ use quintet_types::Verb;
 
 macro_rules! rights {
     ($($right:ident = $name:literal, $about:literal;)*) => {
-        /// What can be granted.
+        /// A right that can be granted.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Right {
             $(#[doc = $about] $right,)*
@@ -96,12 +96,12 @@ impl FromIterator<Right> for Rights {
     }
 }
 
-/// What is needed to do something to a queue.
+/// The right that an operation on a queue needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needs {
     /// Nothing: it shows and changes nothing of anybody else's.
     Nothing,
-    /// Whatever right on the queue.
+    /// Any right on the queue.
     Any,
     /// This one on the queue.
     On(Right),
@@ -118,7 +118,7 @@ impl Needs {
     }
 }
 
-/// What a verb needs. Where it is done to no queue in particular it needs
+/// The right that a verb needs. Where it is done to no queue in particular it needs
 /// [`Right::Server`], unless it needs nothing.
 pub fn needs(verb: Verb) -> Needs {
     match verb {

@@ -60,7 +60,7 @@ impl Default for Register {
     }
 }
 
-/// What one principal was granted.
+/// Grants of one principal.
 #[derive(Clone, Default, Debug)]
 struct Granted {
     /// Of every queue, and what concerns all.
@@ -69,7 +69,7 @@ struct Granted {
     globs: Vec<(Pattern, Rights)>,
 }
 
-/// Who there is and what they may do. Does not change.
+/// Principals and their rights. Does not change.
 pub struct Table {
     users: HashMap<String, (Principal, User)>,
     tokens: HashMap<TokenId, (Token, String)>,
@@ -84,7 +84,7 @@ impl fmt::Debug for Table {
     }
 }
 
-/// What is to be thought of somebody who says who it is.
+/// Judgement of a claimed identity.
 #[derive(Debug)]
 pub enum Claim {
     /// It is so, by the token or secret with this number (see [`Table::counts`]).
@@ -275,8 +275,8 @@ impl Table {
         tokens.filter(|(token, _)| token.until_ms > now_ms).count()
     }
 
-    /// What `principal` may do to the messages of `queue`. A fan-out child
-    /// `a+b` has what its parent `a` has, and what its own name has.
+    /// Rights of `principal` on the messages of `queue`. A fan-out child `a+b` has the rights of
+    /// its parent `a`, and those of its own name.
     pub fn rights(&self, principal: Principal, queue: &[u8]) -> Rights {
         if principal == Principal::SERVER || !self.is_used() {
             return Right::ALL.iter().copied().collect();
@@ -291,7 +291,7 @@ impl Table {
         }
     }
 
-    /// What `principal` may do whatever the queue, and to the server.
+    /// Rights of `principal` on every queue, and on the server.
     pub fn everywhere(&self, principal: Principal) -> Rights {
         if principal == Principal::SERVER || !self.is_used() {
             return Right::ALL.iter().copied().collect();
@@ -305,8 +305,8 @@ impl Table {
         needs(verb).met_by(self.rights(principal, queue))
     }
 
-    /// What is to be thought of somebody who says it is `name`, with a
-    /// password, token or secret, at `now_ms` of the wall clock.
+    /// Judges a claim to be `name`, with a password, token or secret, at `now_ms` of the wall
+    /// clock.
     pub fn claim(&self, name: &[u8], given: &[u8], now_ms: u64) -> Claim {
         let nobodys = || Password::read(NOBODYS).expect("a hash");
         let name = std::str::from_utf8(name).unwrap_or_default();

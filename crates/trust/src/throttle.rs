@@ -22,8 +22,7 @@ pub struct Wait {
     pub seconds: u64,
 }
 
-/// What failed lately. Bounded; where it is full the address that failed
-/// longest ago is forgotten.
+/// Recent failures. Bounded; where it is full the address that failed longest ago is forgotten.
 #[derive(Default)]
 pub struct Throttle {
     failed: HashMap<Place, Failures>,

@@ -20,7 +20,7 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
-/// Whom something is granted.
+/// Holder of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A user, or [`ANONYMOUS`].
@@ -28,7 +28,7 @@ pub enum Holder {
     Group(String),
 }
 
-/// What somebody may do.
+/// Rights of somebody.
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub to: Holder,

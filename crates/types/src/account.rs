@@ -1,4 +1,4 @@
-//! What is counted of the queues that one user made.
+//! Counters of the queues that one user made.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -83,7 +83,7 @@ impl Said {
 /// A message that is put when something has happened to a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Callback {
-    /// Where to; made if it is not there.
+    /// Target queue; made if it is not there.
     pub queue: Name,
     pub body: Arc<[u8]>,
     /// `None`: the queue's default.
@@ -135,7 +135,7 @@ impl NewBatch {
     }
 }
 
-/// What changes of a batch.
+/// Changes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Members there ever were.
@@ -159,7 +159,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What has happened and is not said.
+    /// The next event that has happened and was not reported.
     pub fn next(&self) -> Option<Event> {
         if self.open {
             return None;
@@ -211,7 +211,7 @@ impl Batch {
     }
 }
 
-/// What happened to members of a batch, summed up.
+/// Changes of a batch's members, summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tally {
     pub total: i64,
@@ -271,7 +271,7 @@ impl Tally {
     }
 }
 
-/// What is asked of batches.
+/// Requests about batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchAsk {
     /// Makes one; members may be added until it is committed. Answers

@@ -1,4 +1,4 @@
-//! What a message carries.
+//! The body of a message.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -20,12 +20,12 @@ impl Principal {
     pub const FIRST: Self = Self(2);
 }
 
-/// Who asks.
+/// The author of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Caller {
     /// Holds the leases and waits.
     pub party: Party,
-    /// Whose rights count.
+    /// The principal whose rights count.
     pub principal: Principal,
 }
 

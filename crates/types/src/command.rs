@@ -1,5 +1,5 @@
-//! What can be asked of a shard. One vocabulary for all voices: a voice that
-//! lacks a word adds it here, for everybody.
+//! The commands of a shard. All protocols share them: when a protocol needs something new, the
+//! command is extended for all of them.
 
 use crate::batch::BatchAsk;
 use crate::body::Body;
@@ -68,7 +68,7 @@ pub enum Expiry {
 /// A new message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Put {
-    /// Where to; made on first use.
+    /// Target queue; made on first use.
     pub queue: Name,
     /// Refused with [`crate::Refusal::QueueNotFound`] if there is no such queue.
     pub must_exist: bool,
@@ -83,7 +83,7 @@ pub struct Put {
     pub expires: Expiry,
     /// Time to run in ms; `Some(0)` means "no deadline".
     pub ttr_ms: Option<u64>,
-    /// What a plain message does not have.
+    /// Properties that a plain message does not have.
     pub more: Option<Box<PutMore>>,
 }
 
@@ -148,9 +148,8 @@ pub struct PutMore {
     /// ([`crate::Refusal::BatchClosed`]); [`Tie::member`]. Copies in children
     /// of its queue are not counted.
     pub batch: Option<Tie>,
-    /// What becomes of it can be asked by its name, also for
-    /// [`crate::Settings::track_keep_ms`] after the last thing that happened to it
-    /// ([`NamedAct::Track`]). One without a name is refused with
+    /// Keeps the outcome under the message's name, also for [`crate::Settings::track_keep_ms`]
+    /// after the last change ([`NamedAct::Track`]). One without a name is refused with
     /// [`crate::Refusal::BadMessageName`]. Copies in children of its queue are not tracked.
     pub tracked: bool,
     /// Where it was before, if it comes from another server.
@@ -197,9 +196,8 @@ impl PutMore {
     }
 }
 
-/// What a message that was stored elsewhere brings along (`quintet import`).
-/// The children of its queue get no copies: they had theirs when it was first
-/// put.
+/// The history of a message that was stored elsewhere (`quintet import`). The children of its queue
+/// get no copies: they had theirs when it was first put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Past {
     /// The state it enters. `Reserved` counts as `Ready`: a lease stays with
@@ -268,7 +266,7 @@ pub enum Wait {
     Forever,
 }
 
-/// Who a lease belongs to, and so when it ends by itself.
+/// The owner of a lease, which decides when the lease ends by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseOwner {
     /// The caller's connection: ends with it, and with a restart.
@@ -302,7 +300,7 @@ pub enum LeaseTime {
 /// The lease a take asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseAsk {
-    /// Who holds it.
+    /// The owner of the lease.
     pub owner: LeaseOwner,
     /// How long.
     pub time: LeaseTime,
@@ -332,7 +330,7 @@ pub struct Take {
     pub lease: Option<LeaseAsk>,
     /// True: only look; nothing changes.
     pub look: bool,
-    /// What to do when there is nothing.
+    /// Behaviour when no message is there.
     pub wait: Wait,
     /// Messages at most (all those there are, if fewer); 0 counts as 1. A
     /// group is never cut short by it. A look over several queues sees one;
@@ -362,7 +360,7 @@ pub struct Take {
     pub token_sum: u64,
 }
 
-/// Who may act on a message.
+/// The clients who may act on a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
     /// The holder of its lease.
@@ -371,9 +369,9 @@ pub enum By {
     OwnerOrFree,
     /// Anybody (Go Job Queue DELETE, the operator).
     Anyone,
-    /// Whoever can name it, if it is under a lease of time alone.
+    /// Any client that can name the message, if it is under a lease of time alone.
     Bearer,
-    /// Whoever shows its lease.
+    /// The client that shows the lease.
     Lease(LeaseRef),
 }
 
@@ -424,8 +422,7 @@ pub enum How {
     /// Back into the queue, as its try failed: it rests and is tried again, or not, as the queue's
     /// policy says ([`crate::QueueSettings::retry_after_ms`]).
     Fail {
-        /// What went wrong, for the operator; kept with the message. Up to [`ERROR_BYTES_MAX`]
-        /// bytes are.
+        /// The error, for the operator; kept with the message. Up to [`ERROR_BYTES_MAX`] bytes are.
         error: Box<[u8]>,
         /// Attributes to set or remove beside it.
         note: Vec<AttrChange>,
@@ -506,7 +503,7 @@ pub struct Edit {
     pub attachments: Option<Vec<Attachment>>,
 }
 
-/// What statistics are asked for.
+/// The statistics that are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatsOf {
     /// The shard as a whole.
@@ -584,7 +581,7 @@ pub enum Command {
     /// `by` allows it.
     Settle {
         id: MessageId,
-        /// Who may.
+        /// The permitted client.
         by: By,
         how: How,
     },
@@ -603,8 +600,8 @@ pub enum Command {
     /// that waits reserved again, under the same number, for nobody in particular.
     Extend {
         id: MessageId,
-        /// Who may: [`By::Anyone`] for leases that are known by what was seen of the message
-        /// ([`crate::Guard`]).
+        /// The permitted client: [`By::Anyone`] for leases that are identified by the seen state of
+        /// the message ([`crate::Guard`]).
         by: By,
         /// At least 1.
         ms: Option<u64>,
@@ -613,7 +610,7 @@ pub enum Command {
     /// It stays until something else is said, also when the message comes back.
     Progress {
         id: MessageId,
-        /// Who may.
+        /// The permitted client.
         by: By,
         /// 0 to 100, kept as the attribute [`PROGRESS`]; `None`: as it was.
         percent: Option<u8>,
@@ -631,7 +628,7 @@ pub enum Command {
     /// Removes a message in any state.
     Delete {
         id: MessageId,
-        /// Who may.
+        /// The permitted client.
         by: By,
     },
     /// Buried or delayed messages back to ready, in order,
@@ -653,7 +650,7 @@ pub enum Command {
     /// asked: nothing is lost on the way.
     Move {
         id: MessageId,
-        /// Where to.
+        /// Target queue.
         to: Name,
     },
     /// Moves messages of one state, in order, [`MESSAGES_PER_STEP`] at most.
@@ -661,7 +658,7 @@ pub enum Command {
     MoveAll {
         /// From where.
         from: Name,
-        /// Where to.
+        /// Target queue.
         to: Name,
         /// Which of them.
         state: ListState,
@@ -711,9 +708,9 @@ pub enum Command {
     /// [`crate::Outcome::Count`] of 1 if the child was not one before, else
     /// [`crate::Outcome::Done`].
     Join {
-        /// Whose puts.
+        /// The queue whose puts are copied.
         parent: Name,
-        /// Who gets the copies.
+        /// The queue that gets the copies.
         child: Name,
     },
     /// Discards what waits in a queue. Answers how many messages that were.

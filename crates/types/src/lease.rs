@@ -6,9 +6,9 @@ use crate::time::Ms;
 /// A lease on a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// Who holds it; nobody ([`Party`] 0) for a lease from before a restart.
+    /// The holder; nobody ([`Party`] 0) for a lease from before a restart.
     pub party: Party,
-    /// What ends it besides its holder and its time.
+    /// The end of the lease besides its holder and its time.
     pub bound: Bound,
     /// When it ends; `None`: it has no deadline.
     pub until: Option<Ms>,
@@ -23,7 +23,7 @@ pub struct Lease {
 }
 
 coded! {
-    /// What a lease depends on.
+    /// A condition that ends a lease.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Bound, "lease" {
         /// The connection that holds it.

@@ -127,7 +127,7 @@ pub struct Extra {
     pub attrs: Vec<Attr>,
     /// Files that belong to the message, beside the log.
     pub attachments: Vec<Attachment>,
-    /// What was last said about it: status text, reason of the last failure.
+    /// The last report about it: status text, reason of the last failure.
     pub status: Box<[u8]>,
     /// When its state last changed, as far as that is recorded.
     pub changed: Ms,
@@ -156,11 +156,11 @@ pub struct Extra {
     pub batch: Option<Tie>,
     /// Gone from this time on, while it is buried; as was said when it was last buried.
     pub buried_until: Option<Ms>,
-    /// What becomes of it can be asked by its name ([`crate::PutMore::tracked`]).
+    /// The outcome can be asked for by its name ([`crate::PutMore::tracked`]).
     pub tracked: bool,
 }
 
-/// What an allocation takes beside its bytes: its head, and the rounding.
+/// Overhead of an allocation beside its bytes: its head, and the rounding.
 const ALLOCATED: usize = 16;
 
 impl Extra {

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 /// Messages handed to a taker, each with the name of the queue it came from.
 pub type Handed = SmallVec<[Message; 1]>;
 
-/// What one call of [`crate::Command::DropQueues`] came to.
+/// Result of one call of [`crate::Command::DropQueues`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Queues dropped, or that would be.
@@ -26,11 +26,11 @@ pub struct Dropped {
     pub messages: u64,
     /// Queues that match and were passed over, as they hold messages.
     pub passed: u64,
-    /// Where to go on; `None`: all were looked at.
+    /// Start of the next call; `None`: all were looked at.
     pub next: Option<(u8, u32)>,
 }
 
-/// What one slice of a [`crate::Command::Sweep`] came to.
+/// Result of one slice of a [`crate::Command::Sweep`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Swept {
     /// Messages that were looked at.
@@ -41,11 +41,11 @@ pub struct Swept {
     pub messages: Vec<Message>,
     /// The lease of each, where they are reserved.
     pub leases: Vec<Lease>,
-    /// Where to go on; `None`: that was all.
+    /// Start of the next slice; `None`: that was all.
     pub next: Option<Cursor>,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Done, nothing to tell.
@@ -70,7 +70,7 @@ pub enum Outcome {
     Compound {
         /// Ids of what its effects put, in order.
         ids: Vec<MessageId>,
-        /// What came of the command it was about, if there was one.
+        /// The outcome of the command it was about, if there was one.
         then: Option<Box<Outcome>>,
     },
     Entries(Vec<TableEntry>),
@@ -79,11 +79,11 @@ pub enum Outcome {
     /// Batches, and where to go on: a shard, and behind which of its; `None`:
     /// that was all.
     Batches(Vec<Batch>, Option<(u8, BatchId)>),
-    /// What became of a tracked message.
+    /// The state of a tracked message.
     Tracked(Box<Track>),
-    /// What [`crate::Command::DropQueues`] did.
+    /// Result of [`crate::Command::DropQueues`].
     Dropped(Dropped),
-    /// What a slice of [`crate::Command::Sweep`] did.
+    /// Result of a slice of [`crate::Command::Sweep`].
     Swept(Box<Swept>),
     /// Numbers.
     Stats(Box<StatsReply>),
@@ -94,8 +94,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What came of the command itself, if it was decided as part of a
-    /// compound.
+    /// The outcome of the command itself, if it was decided as part of a compound.
     pub fn of_command(self) -> Self {
         if let Outcome::Compound { then, .. } = self {
             then.map_or(Outcome::Done, |then| *then)
@@ -122,7 +121,7 @@ impl Outcome {
     }
 }
 
-/// What has to be true before a reply may leave (DESIGN section 4).
+/// The condition for sending a reply (DESIGN section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// Nothing of its own, only its turn.
@@ -146,7 +145,7 @@ pub enum Answer {
 /// An outcome for a take that waited.
 #[derive(Debug)]
 pub struct Delivery {
-    /// Who waited.
+    /// The client that waited.
     pub to: Party,
     /// True for the party's standing take ([`crate::Command::Watch`]).
     pub standing: bool,
@@ -154,9 +153,9 @@ pub struct Delivery {
     /// though nothing is served there any more: its places are to be given up
     /// ([`crate::Engine::leave_lines`]) before the party waits again.
     pub claimed: bool,
-    /// What came. For a standing take always messages; it is then cleared.
+    /// The outcome. For a standing take always messages; it is then cleared.
     pub outcome: Outcome,
-    /// What its reply waits for.
+    /// The condition for sending its reply.
     pub hold: Hold,
     /// Name of the queue the messages came from (the first one's).
     pub queue: Name,

@@ -8,9 +8,9 @@ use crate::caller::Principal;
 use crate::command::Verb;
 use crate::name::Name;
 
-/// What principals may do. A shard has one of its own and asks it under its
-/// lock, so it may remember answers. It has to answer the same for the same
-/// question, and is never asked about [`Principal::SERVER`].
+/// The rights of principals. A shard has one of its own and asks it under its lock, so it may
+/// remember answers. It has to answer the same for the same question, and is never asked about
+/// [`Principal::SERVER`].
 pub trait Permits: Send {
     /// True if `principal` may do this to the messages of `queue`. Of a
     /// [`Verb::Move`] it is where they come from; that they may go where they
@@ -26,7 +26,7 @@ pub trait Permits: Send {
         None
     }
 
-    /// What the queues of a maker are counted in; `None`: nobody counts them.
+    /// The account that counts the queues of a maker; `None`: nobody counts them.
     fn account(&mut self, maker: &[u8]) -> Option<Arc<Account>> {
         let _ = maker;
         None

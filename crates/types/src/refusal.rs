@@ -50,7 +50,7 @@ pub enum Refusal {
     BadMessageName,
     /// The caller has no right to do this.
     NotPermitted,
-    /// What a hook looked at has changed since ([`crate::Compound`]).
+    /// A message that a hook saw has changed since ([`crate::Compound`]).
     Conflict,
     /// The durable tables hold as much as the settings allow.
     TablesFull,
@@ -74,8 +74,7 @@ pub enum Refusal {
     TooManyBatches,
     /// As many puts are remembered as may be ([`crate::Settings::dedupe_max`]).
     DedupeFull,
-    /// What would be decided could not be kept by enough machines now. Never
-    /// said by the engine: it is not asked.
+    /// Too few machines could store the decision now. Never said by the engine: it is not asked.
     Unavailable,
     /// The outcome is not known: the command may have been done, or be done later. The engine never
     /// returns it.

@@ -4,7 +4,7 @@
 use crate::id::MessageId;
 use crate::lease::Return;
 
-/// What counts as a failure of a try, besides its holder saying so.
+/// The events that count as a failed try, besides the holder's own report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryOn(u8);
 

@@ -7,7 +7,7 @@ use crate::retry::RetryOn;
 use crate::tags::Tags;
 use crate::unique::{OnRepeat, Scope};
 
-/// What a put to a full queue does.
+/// Behaviour of a put to a full queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFull {
     /// Refuse the put.
@@ -18,8 +18,7 @@ pub enum WhenFull {
     DropOldest,
 }
 
-/// What happens to a message that was reserved `attempts_max` times and came
-/// back.
+/// Destination of a message that was reserved `attempts_max` times and came back.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum DeadLetter {
     /// It is buried in its queue.
@@ -31,8 +30,8 @@ pub enum DeadLetter {
 }
 
 coded! {
-    /// What the keys of a queue's messages mean to takes. Messages with the same key are a *key
-    /// group*; those without a key are in none.
+    /// The meaning of message keys for takes. Messages with the same key are a *key group*; those
+    /// without a key are in none.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum Groups, "groups" {
         /// Nothing.
@@ -47,7 +46,7 @@ coded! {
 }
 
 impl Groups {
-    /// What settings, the API, hooks and the command line call it.
+    /// The word for it in settings, the API, hooks and the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Groups::None => "none",
@@ -111,7 +110,7 @@ pub struct QueueSettings {
     pub ttl_max_ms: u64,
     /// Expired messages go here instead of vanishing (Kestrel `expireToQueue`).
     pub expire_to: Option<Name>,
-    /// What a full queue does.
+    /// Behaviour of a full queue.
     pub when_full: WhenFull,
     /// A put whose key was put within this time is refused, ms; 0: off.
     pub dedupe_by_key_ms: u64,
@@ -121,9 +120,9 @@ pub struct QueueSettings {
     /// For how long a dedupe id is remembered at most, unless the put says, ms; 0: without a
     /// bound, but for the scope [`Scope::Window`].
     pub unique_for_ms: u64,
-    /// What else ends that, unless the put says.
+    /// The event that ends uniqueness, unless the put says.
     pub unique_until: Scope,
-    /// What becomes of repeats, unless the put says.
+    /// Handling of repeats, unless the put says.
     pub unique_repeat: OnRepeat,
     /// How long archived messages are kept, ms.
     pub retention_ms: u64,
@@ -151,7 +150,7 @@ pub struct QueueSettings {
     pub take_rate: Rate,
     /// How many may be handed out at once after a rest; 1 at least.
     pub take_burst: u32,
-    /// What keys mean to takes.
+    /// The meaning of keys for takes.
     pub groups: Groups,
     /// Messages of one key under a lease at most; takes pass over those beyond. As with
     /// `in_flight_max` a lease by id is not held back, companions are taken together. 0: no limit.
@@ -167,12 +166,12 @@ pub struct QueueSettings {
     pub retry_factor: u32,
     /// The longest rest, ms, jitter not counted.
     pub retry_delay_max_ms: u64,
-    /// What is added to each rest at most, percent of it.
+    /// Random addition to each rest at most, percent of it.
     pub retry_jitter: u32,
     /// Failures after which a message is tried again; the next one ends it by the dead-letter
     /// rule. 0: no limit.
     pub retry_max: u32,
-    /// What counts as a failure, besides its holder saying so.
+    /// The events that count as a failure, besides the holder's own report.
     pub retry_on: RetryOn,
     /// Nobody has chosen a retry policy. Overrides with a `retry_delay_ms` or a `retry_max` then
     /// replace both, and `retry_on`.
@@ -619,8 +618,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What the file says about the queue `name`. One it names exactly was
-    /// made on purpose, so it stays, unless its own rule has an `idle_ms`.
+    /// The file's settings of the queue `name`. A queue that the file names exactly was made on
+    /// purpose, so it stays, unless its own rule has an `idle_ms`.
     pub fn resolve(&self, name: &[u8]) -> QueueSettings {
         let mut settings = self.defaults.clone();
         for (pattern, overrides) in &self.rules {

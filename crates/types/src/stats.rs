@@ -110,7 +110,7 @@ counters! {
 }
 
 counters! {
-    /// What a queue holds now.
+    /// The present content of a queue.
     QueueGauges {
         /// Ready now, held-back ones not counted.
         ready,
@@ -235,9 +235,9 @@ pub struct QueueStats {
     pub name: Name,
     /// When it was made.
     pub created: Ms,
-    /// What it holds.
+    /// Present content.
     pub gauges: QueueGauges,
-    /// What went through it.
+    /// Counters since the queue was made.
     pub totals: QueueTotals,
     /// How long the message taken last had waited, ms (Kestrel *age*).
     pub age_ms: u64,
@@ -245,7 +245,7 @@ pub struct QueueStats {
     pub oldest_ms: u64,
     /// Takes are not served.
     pub paused: bool,
-    /// What is left of the pause, ms; 0 if it has no end.
+    /// Rest of the pause, ms; 0 if it has no end.
     pub paused_left_ms: u64,
     /// Length of the pause as asked, ms; 0 if it is none or has no end.
     pub paused_for_ms: u64,
@@ -357,7 +357,7 @@ pub struct QueueSetup {
     pub name: Name,
     /// In force: what the configuration says, with `own` over it.
     pub settings: QueueSettings,
-    /// What was set for this queue while the server ran ([`crate::Command::Configure`]).
+    /// The settings of this queue from a running server ([`crate::Command::Configure`]).
     pub own: Overrides,
     /// The queue whose puts it gets copies of.
     pub parent: Option<Name>,
@@ -371,8 +371,7 @@ pub struct QueueSetup {
 pub struct QueuePage {
     /// In the order they were made.
     pub queues: Vec<QueueStats>,
-    /// Where to go on ([`StatsOf::Queues`](crate::StatsOf::Queues)); `None`:
-    /// that was all.
+    /// Start of the next page ([`StatsOf::Queues`](crate::StatsOf::Queues)); `None`: that was all.
     pub next: Option<(u8, u32)>,
 }
 

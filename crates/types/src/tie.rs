@@ -33,7 +33,7 @@ impl fmt::Display for BatchId {
 }
 
 coded! {
-    /// What a message is to a batch.
+    /// The role of a message in a batch.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Role, "role" {
         /// One of its members, which has not run yet.
@@ -51,7 +51,7 @@ coded! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tie {
     pub batch: BatchId,
-    /// What as.
+    /// Its role.
     pub role: Role,
 }
 

@@ -35,7 +35,7 @@ impl WallAhead {
         Self(signed(wall) - signed(engine))
     }
 
-    /// What the wall clock shows at `engine`.
+    /// The wall clock's time at `engine`.
     pub fn wall_at(self, engine: Ms) -> Ms {
         Ms(engine.0.saturating_add_signed(self.0))
     }

@@ -8,7 +8,7 @@ use crate::name::Name;
 use crate::time::Ms;
 
 coded! {
-    /// What became of a tracked message.
+    /// The state of a tracked message.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
     pub enum TrackState, "track" {
         /// It waits, or is to be committed yet.
@@ -53,8 +53,7 @@ impl TrackState {
     }
 }
 
-/// What is known of a tracked message ([`crate::PutMore::tracked`]), as it was when it last
-/// changed.
+/// The record of a tracked message ([`crate::PutMore::tracked`]), as it was when it last changed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Track {
     /// Where it is, or was last.

@@ -1,9 +1,9 @@
-//! What makes a put a repeat of an earlier one.
+//! Deduplication: the rule by which a put repeats an earlier one.
 
 /// The most bytes of memory that a deduplication record takes, if its id is a hash.
 pub const MARK_BYTES: u64 = 232;
 
-/// What makes a put a repeat of an earlier one.
+/// The rule by which a put repeats an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedupe {
     /// Compared within the queue; 65,535 bytes at most, as a key.
@@ -11,9 +11,9 @@ pub struct Dedupe {
     /// For how long the first put is remembered at most, ms; 0: without a bound, which
     /// [`Scope::Window`] does not have: that remembers nothing then. `None`: as the queue says.
     pub window_ms: Option<u64>,
-    /// What else ends it; `None`: as the queue says.
+    /// The event that also ends it; `None`: as the queue says.
     pub scope: Option<Scope>,
-    /// What becomes of a repeat; `None`: as the queue says.
+    /// Handling of a repeat; `None`: as the queue says.
     pub on_repeat: Option<OnRepeat>,
 }
 
@@ -36,7 +36,7 @@ coded! {
 }
 
 coded! {
-    /// What a put does that repeats one that is remembered.
+    /// Effect of a put that repeats a remembered one.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum OnRepeat, "repeat" {
         /// It is refused.
@@ -51,7 +51,7 @@ coded! {
 }
 
 impl Scope {
-    /// What settings, the API, hooks and the command line call it.
+    /// The word for it in settings, the API, hooks and the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Scope::Window => "time",
@@ -68,7 +68,7 @@ impl Scope {
 }
 
 impl OnRepeat {
-    /// What settings, the API, hooks and the command line call it.
+    /// The word for it in settings, the API, hooks and the command line.
     pub const fn word(self) -> &'static str {
         match self {
             OnRepeat::Refuse => "refuse",

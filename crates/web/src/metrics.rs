@@ -10,7 +10,7 @@ use quintet_door::{Door, Exposition};
 
 use quintet_http::{App, Problem, reply::plain};
 
-/// What a request asks for.
+/// Query of a request.
 pub(crate) struct Asked {
     exposition: Exposition,
     /// See [`Door::metrics`].

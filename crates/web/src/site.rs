@@ -28,7 +28,7 @@ use quintet_http::{
 /// How long `/healthz` waits for the shards.
 const HEALTH_WAIT: Duration = Duration::from_secs(5);
 
-/// What one listener serves, and by which rules.
+/// Service of one listener, and its rules.
 pub struct Site {
     app: Arc<App>,
     api: Arc<Api>,
@@ -39,7 +39,7 @@ pub struct Site {
     only_api: bool,
 }
 
-/// What the addresses of the API begin with.
+/// First part of the API's addresses.
 const API: &str = "/api/v1/";
 
 const WRONG_HOST: &str = "this server has another name; hosts = \"NAME\" in its settings adds one";
@@ -297,7 +297,7 @@ impl Site {
         }
     }
 
-    /// Who asks: by the session of a browser, or by what the request shows.
+    /// The visitor: by the session of a browser, or by the credentials of the request.
     async fn visitor(
         &self,
         peer: Option<IpAddr>,

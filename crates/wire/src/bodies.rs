@@ -23,7 +23,7 @@ enum Phase {
     Streamed(Result<LargeBody, Refusal>),
 }
 
-/// What there is of a body.
+/// Progress of a body that is being read.
 pub(crate) enum Found<H> {
     /// Only a part; take this step first.
     Part(Coming<H>, Step),
@@ -50,7 +50,7 @@ impl<H> Coming<H> {
         Self { head, len, phase }
     }
 
-    /// What its request said of it.
+    /// The head that the request gave.
     pub(crate) fn head(&self) -> &H {
         &self.head
     }

@@ -1,6 +1,6 @@
 //! Connections that speak something else, as their first bytes tell.
 
-/// What a connection speaks that no voice understands.
+/// A protocol on a connection that the server recognizes but does not speak there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
     /// TLS: its first byte says "handshake".
@@ -18,7 +18,7 @@ impl Foreign {
         }
     }
 
-    /// What is said to it before it is closed.
+    /// The text that the server sends before it closes the connection.
     pub fn answer(self) -> &'static [u8] {
         match self {
             Foreign::Tls => TLS_ALERT,
@@ -105,7 +105,7 @@ fn begins(input: &[u8], method: &[u8]) -> Http {
 const METHODS: [&[u8]; 9] = [
     b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT",
 ];
-/// What targets of requests begin with: a path, an address, the server itself.
+/// Beginnings of a request target: a path, an address, the server itself.
 const TARGETS: [&[u8]; 3] = [b" /", b" http", b" *"];
 /// A first line that begins as HTTP's does and is longer is taken for one,
 /// bytes.

@@ -9,7 +9,7 @@ pub(crate) struct Lines {
     scanned: usize,
 }
 
-/// What the front of the input is.
+/// The front of the input as a line.
 pub(crate) enum Line<'a> {
     /// A line with its end.
     Whole(&'a [u8]),

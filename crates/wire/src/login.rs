@@ -14,7 +14,7 @@ pub enum Logins {
     Needed,
 }
 
-/// What a client says. Neither is checked to be text.
+/// Credentials of a client. Neither part is checked to be text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub name: Box<[u8]>,

@@ -1,5 +1,4 @@
-//! What the requests that were read and not answered yet are owed, for every
-//! voice.
+//! The pending replies to requests that were read, for every protocol.
 
 use std::collections::VecDeque;
 
@@ -37,8 +36,8 @@ impl<R> Owed<R> {
         self.0.front()
     }
 
-    /// What was just taken with [`Owed::pop`] is not the whole reply: the
-    /// request goes on with this command, and is owed this to its outcome.
+    /// Continues the request that [`Owed::pop`] just returned with this command, whose outcome gets
+    /// this reply.
     pub(crate) fn again(&mut self, reply: R, command: Command) -> Next {
         self.0.push_front(reply);
         Next::Again(Box::new(command))

@@ -1,4 +1,4 @@
-//! What every voice implements: bytes in, commands out; outcomes in, bytes out.
+//! The interface of every protocol: bytes in, commands out; outcomes in, bytes out.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub trait Session: Send {
     }
 }
 
-/// What a session may know of the world around it.
+/// The facts about the server that a session may use.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
     /// Engine time when this turn began.
@@ -91,7 +91,7 @@ pub struct Env<'a> {
     pub logins: Logins,
 }
 
-/// What a hook said in place of a reply.
+/// A hook's reply in place of the server's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said<'a> {
     Line(&'a str),
@@ -105,7 +105,7 @@ pub enum Said<'a> {
     Limited(&'a str),
 }
 
-/// What [`Session::decode`] found.
+/// Result of [`Session::decode`].
 #[derive(Debug)]
 pub enum Step {
     /// No complete request; more bytes are needed. The host promises to call
@@ -116,7 +116,7 @@ pub enum Step {
     Ask {
         /// Bytes consumed.
         used: usize,
-        /// What to do.
+        /// The request.
         ask: Ask,
     },
     /// Bytes to drop that are part of no request (the body of a refused put,
@@ -172,7 +172,7 @@ pub enum Ask {
     Close,
 }
 
-/// What is done to a `[[cron]]` table.
+/// Operations on a `[[cron]]` table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CronAct {
     /// It puts nothing until it is resumed.
@@ -182,7 +182,7 @@ pub enum CronAct {
     Run,
 }
 
-/// What a session can ask of the server around the engine.
+/// Requests of a session to the server around the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostAsk {
     /// Numbers of the server ([`Given::Server`]).
@@ -249,7 +249,7 @@ impl HostAsk {
     }
 }
 
-/// What a reply is made of.
+/// The input of a reply.
 #[derive(Debug)]
 pub enum Given {
     /// The engine's outcome; the name is the queue the first message came
@@ -267,7 +267,7 @@ pub enum Given {
     Own,
 }
 
-/// What follows a reply.
+/// The step that follows a reply.
 #[derive(Debug)]
 pub enum Next {
     /// The request is answered.
@@ -280,7 +280,7 @@ pub enum Next {
     Close,
 }
 
-/// What becomes of a half-closed connection.
+/// Handling of a half-closed connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HalfClose {
     /// It closes now; a waiting take is dropped.
@@ -327,8 +327,8 @@ pub struct ServerStats {
 }
 
 impl ServerStats {
-    /// What voices ask of [`ServerStats::numbers`]: the server's table has a
-    /// row for each.
+    /// The numbers of [`ServerStats::numbers`] that protocols use: the server's table has a row for
+    /// each.
     pub const TOLD: [&'static str; 13] = [
         "bytes_read",
         "bytes_written",

@@ -49,7 +49,7 @@ pub struct OptionSpec {
     pub name: &'static str,
     /// Its default, which also gives its type.
     pub default: Value<'static>,
-    /// What it does, with unit and range.
+    /// Effect, with unit and range.
     pub help: &'static str,
 }
 

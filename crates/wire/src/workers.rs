@@ -21,7 +21,7 @@ const TEXT_MAX: usize = 255;
 /// Most labels kept.
 const LABELS_MAX: usize = 32;
 
-/// What a worker is asked to do. It only ever rises.
+/// The state that a worker is asked to take. It only ever rises.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum WorkerState {
     #[default]
@@ -33,7 +33,7 @@ pub enum WorkerState {
 }
 
 impl WorkerState {
-    /// What clients and operators call it.
+    /// The word for it that clients and operators see.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -49,7 +49,7 @@ impl WorkerState {
     }
 }
 
-/// What the connections of one worker share.
+/// State that the connections of one worker share.
 #[derive(Debug, Default)]
 pub struct Worker {
     state: AtomicU8,
@@ -62,7 +62,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// What it is asked to do.
+    /// The state that the worker is asked to take.
     pub fn state(&self) -> WorkerState {
         match self.state.load(Ordering::Relaxed) {
             0 => WorkerState::Running,
@@ -105,7 +105,7 @@ impl Worker {
     }
 }
 
-/// What a session asks of the table of workers.
+/// Requests of a session to the table of workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WorkerAsk {
     /// A connection is this worker's.
@@ -119,8 +119,7 @@ pub enum WorkerAsk {
     },
 }
 
-/// What a worker says of itself. Two connections of one may differ; the last
-/// counts.
+/// A worker's description of itself. Two connections of one worker may differ; the last one counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Joins {
     /// Its name.
@@ -140,7 +139,7 @@ impl Joins {
     }
 }
 
-/// What operators are shown of a worker.
+/// A worker as operators see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerSeen {
     /// Shared: the list is short beside what workers say of themselves.

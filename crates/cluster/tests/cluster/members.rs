@@ -41,7 +41,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a process has come to.
+/// State of a process.
 #[derive(Default)]
 struct App {
     /// Frames that were replayed, while it follows; and what it appended, when it owns.
@@ -60,14 +60,14 @@ struct App {
     over: Option<LogError>,
     failed: Option<LogError>,
     beats: usize,
-    /// What it has read it could not serve.
+    /// It has read a state that it could not serve.
     lacks: bool,
     /// The copies of the stream begin with different entries.
     differ: bool,
     /// The entry that they were last asked of.
     asked_of: Option<Seq>,
     process: Option<Process>,
-    /// What its newest mirror is on.
+    /// The disk of its newest mirror.
     disk: Option<SimDisk>,
 }
 
@@ -183,7 +183,7 @@ struct Run {
     stream: SimStream,
     nodes: Vec<Node>,
     without: Without,
-    /// What anybody was told is there.
+    /// The frames that any client was told are there.
     answered: Vec<Frame>,
     begins: Position,
     /// The newest epoch of which some node knew that it owns.

@@ -1,4 +1,4 @@
-//! What a stream's log does not believe, and what it does when there is no room.
+//! Entries that a stream's log refuses, and its behaviour when there is no room.
 
 use crate::common;
 

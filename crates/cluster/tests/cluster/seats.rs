@@ -26,7 +26,7 @@ enum Message {
     Answer(Event),
 }
 
-/// What stands in the log.
+/// An entry of the log.
 #[derive(Clone, Copy)]
 struct Entry {
     epoch: u64,

@@ -19,7 +19,7 @@ use quintet_sim::{
     seeds,
 };
 
-/// What one seed came by.
+/// Events of one seed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     acknowledged: usize,

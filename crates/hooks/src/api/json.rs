@@ -127,7 +127,7 @@ pub(crate) fn store(value: &Value, meter: &Meter) -> Result<Option<Box<[u8]>>, S
     Ok(Some(bytes.into()))
 }
 
-/// What [`store`] stored.
+/// Loads a value that [`store`] stored.
 pub(crate) fn load(lua: &Lua, stored: Option<&[u8]>, meter: &Meter) -> Result<Value, String> {
     match stored {
         None => Ok(Value::Nil),

@@ -22,7 +22,7 @@ use crate::register::{Beat, Timer};
 use crate::shared::{Shared, locked};
 use crate::step::Work;
 
-/// What the functions have hold of.
+/// The environment of the API's functions.
 #[derive(Clone)]
 pub(crate) struct Env {
     pub(crate) work: Arc<Mutex<Work>>,

@@ -68,7 +68,7 @@ impl World {
         inner.engine.set_wall_ahead(ahead);
     }
 
-    /// What was logged, and forgets it.
+    /// Takes the log's lines.
     pub fn take_log(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut locked(&self.0).log)
     }
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// What waits for a hook's decision, each told once.
+    /// The events that wait for a hook's decision, each returned once.
     fn take_intents(&self) -> Vec<Intent> {
         locked(&self.0).engine.take_intents()
     }

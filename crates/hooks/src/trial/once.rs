@@ -229,7 +229,7 @@ fn shown(body: &Body) -> String {
     text
 }
 
-/// What is in the queues.
+/// Writes the contents of the queues.
 fn contents(trial: &mut Trial, out: &mut String) {
     let mut queues = Vec::new();
     let mut next = Some((0, 0));

@@ -25,7 +25,7 @@ use crate::submit::Decided;
 /// The time at which every test begins: 2026-01-01T00:00:00Z.
 const BEGINNING: Ms = Ms(1_767_225_600_000);
 
-/// What came of one test.
+/// Result of one test.
 #[derive(Debug)]
 pub struct TestResult {
     pub name: String,
@@ -99,7 +99,7 @@ fn open(limits: &Limits, meter: &Arc<Meter>, found: &Tests) -> mlua::Result<Lua>
     Ok(lua)
 }
 
-/// What a call answers: a value, or nil and a text.
+/// Result of a call: a value, or nil and a text.
 type Told = (Value, Option<String>);
 
 #[expect(

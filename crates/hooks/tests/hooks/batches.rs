@@ -7,7 +7,7 @@ use quintet_types::{Home, Settings};
 
 use super::{log, put, take, trial};
 
-/// What a command that hooks have added answers.
+/// The reply of a command that hooks have added.
 fn added(t: &mut Trial, line: &str) -> String {
     match t.state.added(&client(1), line.as_bytes()) {
         Some(HookReply::Text(text)) => String::from_utf8(text).expect("text"),

@@ -1,5 +1,4 @@
-//! What time does to hooks: timers while clocks are set, and errors that come
-//! again and again.
+//! Hooks and time: timers while clocks are set, and errors that repeat.
 
 use quintet_hooks::Level;
 use quintet_hooks::trial::{Trial, client};
@@ -35,8 +34,8 @@ fn a_hook_that_fails_each_time_fills_no_log() {
     );
 }
 
-/// What is counted in milliseconds does not care about the wall clock; what
-/// goes by the calendar comes when it says so, once for each time it shows.
+/// Timers in milliseconds ignore the wall clock; timers of the calendar fire at each time that it
+/// shows, once.
 #[test]
 fn timers_while_the_wall_clock_is_set() {
     const MINUTE: u64 = 60_000;

@@ -1,4 +1,4 @@
-//! What makes a put a repeat, as hooks say it.
+//! Deduplication of puts by hooks.
 
 use super::{log, put, take, trial};
 

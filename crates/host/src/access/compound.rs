@@ -1,4 +1,4 @@
-//! What a hook decided, over several shards.
+//! A hook's decision, over several shards.
 //!
 //! All shards it is about are locked, in the order of their numbers, every
 //! part is found good, and then every part is done: all its facts are of one
@@ -15,7 +15,7 @@ use super::several::Homes;
 use super::{Access, Decided, Route};
 use crate::Need;
 
-/// What one shard is to do, and where its puts stood among all.
+/// The part of one shard, and where its puts stood among all.
 #[derive(Default)]
 struct Part {
     compound: Compound,

@@ -1,4 +1,4 @@
-//! What principals may do, looked at before anything is decided.
+//! Rights of principals, checked before anything is decided.
 //!
 //! Queues that a command names are looked at here; of one that names a message
 //! the engine looks at the message's queue, in the step that decides it
@@ -125,8 +125,8 @@ impl Access<'_> {
         }
     }
 
-    /// What dies or expires in a queue goes where its settings say, whoever has put it: that is as
-    /// a put by whoever sets that.
+    /// Checks the targets of dead and expired messages. Settings send them there whoever put them,
+    /// so this counts as a put by the author of the settings.
     fn may_lead_to(&mut self, principal: Principal, overrides: &Overrides) -> bool {
         let dead = match &overrides.dead_letter {
             Some(DeadLetter::To(name)) => Some(name),

@@ -13,8 +13,7 @@ use crate::{Core, Locked, Need, Shard, Work};
 /// Messages carried in one hold of two shards' locks.
 const SLICE: usize = 512;
 
-/// What steps leave behind, for whoever took them to see to when no shard is
-/// locked: [`Core::see_to`].
+/// Work that steps leave behind for their caller to do when no shard is locked: [`Core::see_to`].
 #[derive(Default)]
 pub struct Trail {
     /// Outcomes for others that waited, and what each waits for.
@@ -33,7 +32,7 @@ impl Trail {
     }
 }
 
-/// What a step works with.
+/// Parts that a step works with.
 pub(crate) struct Inside<'a> {
     pub(crate) now: Ms,
     pub(crate) engine: &'a mut Engine,
@@ -100,7 +99,7 @@ impl<'a> Access<'a> {
         (done, guard)
     }
 
-    /// What a reply decided by the last step in a shard waits for.
+    /// The condition for sending a reply that the last step in a shard decided.
     pub(super) fn need(&mut self, shard: usize, hold: Hold) -> Need {
         let core = self.core;
         core.need(self.shard(shard), hold)

@@ -148,8 +148,8 @@ fn many_puts_are_stored_before_they_are_answered() {
     assert_eq!(take_many(&core, &q, 9), ["x"; 6]);
 }
 
-/// What a start reads from the log is what was there, to the last lease's end:
-/// replay in the server leaves out no kind of fact.
+/// A start reads the state that was there, to the last lease's end: replay in the server leaves out
+/// no kind of fact.
 #[test]
 fn what_is_read_from_the_log_is_what_was_there() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -17,9 +17,9 @@ pub(super) const QUEUES: [&str; 3] = ["a", "b", "c"];
 pub(super) struct Client {
     /// Its connection, and the node it is to, by its life's number.
     pub(super) connection: Option<(u64, u64)>,
-    /// What it waits for.
+    /// The outcome that it waits for.
     pub(super) asked: Option<Asked>,
-    /// What it has leased: its body, its id, its queue.
+    /// Its leases: body, id and queue of each.
     held: Vec<(u64, MessageId, u8)>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Asked {
 }
 
 impl Client {
-    /// What it asks next; so many times in 20 that is to store this body, which may be `large`.
+    /// Its next command; so many times in 20 that is to store this body, which may be `large`.
     pub(super) fn next(
         &mut self,
         random: &mut Random,

@@ -1,4 +1,4 @@
-//! What threads of a host do for clients: take commands, write what was decided, and let replies go.
+//! The work of a host's threads for clients: take commands, write decisions, and let replies go.
 
 use std::sync::atomic::Ordering;
 
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// What the log thread and the I/O threads do when they are woken.
+    /// One turn of the log thread and the I/O threads.
     pub(super) fn turn(&self) {
         locked(&self.desk).rung = false;
         let Some(serving) = self.host() else {
@@ -123,7 +123,7 @@ impl Node {
         }
     }
 
-    /// What a reply waits for, with a fence taken away.
+    /// The condition of a reply, with a fence taken away.
     fn fenced(&self, need: Need) -> Need {
         match self.ground.without {
             Without::Acks => Need::default(),

@@ -62,7 +62,7 @@ fn membership(node: &Node, ground: &Ground, seed: u64) -> Membership {
     }
 }
 
-/// Whom the member works for.
+/// The user of the member.
 pub(super) struct Work {
     node: Weak<Node>,
     ground: Arc<Ground>,

@@ -83,7 +83,7 @@ impl Run {
         );
     }
 
-    /// What it came by.
+    /// Events of the run.
     pub(super) fn seen(&self, troubled: u64) -> Seen {
         let state = locked(&self.state);
         if let Err(broken) = state.history.check() {

@@ -40,7 +40,7 @@ fn everywhere(work: impl Fn() + Sync) {
     });
 }
 
-/// What came of one seed; none: something that should not be was found, and told of.
+/// Result of one seed; none: a fault was found, and reported.
 fn tried(seed: u64, without: Without) -> Option<Seen> {
     catch_unwind(AssertUnwindSafe(|| run(seed, without))).ok()
 }

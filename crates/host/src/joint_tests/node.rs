@@ -45,7 +45,7 @@ pub(super) enum Without {
     Time,
 }
 
-/// What all nodes of a run stand on.
+/// State that all nodes of a run share.
 pub(super) struct Ground {
     pub(super) world: SimWorld,
     pub(super) stream: SimStream,
@@ -101,7 +101,7 @@ pub(super) struct Serving {
     cached: Arc<CachedRuns>,
 }
 
-/// What waits to be answered, and what its threads would know.
+/// Replies that wait, and the state that its threads would know.
 pub(super) struct Desk {
     pub(super) random: Random,
     pub(super) ahead: WallAhead,
@@ -195,7 +195,7 @@ impl Node {
             .map(|serving| serving.epoch)
     }
 
-    /// What the host's shards are.
+    /// The state of the host's shards.
     pub(super) fn image(&self) -> Option<Vec<u8>> {
         self.serving.get().map(Serving::image)
     }

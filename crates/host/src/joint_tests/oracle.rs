@@ -1,4 +1,4 @@
-//! What stands in the stream, read by nobody's copy, and what owners were after each of their
+//! The content of the stream, read by nobody's copy, and the state of owners after each of their
 //! batches.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(super) fn image<'a>(engines: impl Iterator<Item = &'a Engine>) -> Vec<u8> {
     bytes
 }
 
-/// What only one of two images has, in words.
+/// The parts that only one of two images has, in words.
 fn difference(owner: &[u8], replay: &[u8]) -> String {
     let facts = |mut bytes: &[u8]| {
         let mut facts = Vec::new();
@@ -60,7 +60,7 @@ pub(super) struct Oracle {
     reach: BTreeMap<u64, Position>,
     /// Where the frame ends that is whole with an entry.
     ends: BTreeMap<Seq, Position>,
-    /// What an owner of an epoch was when its log ended there.
+    /// State of an owner of an epoch when its log ended there.
     owners: BTreeMap<(u64, Position), Vec<u8>>,
     /// States that were compared.
     pub(super) compared: usize,
@@ -152,7 +152,7 @@ impl Oracle {
     }
 }
 
-/// What the stream as it is leads to.
+/// The state that the present stream leads to.
 pub(super) fn read_anew(stream: &SimStream) -> Vec<u8> {
     let (first, entries) = stream.entries();
     let mut reader = Reader::new(CLUSTER, first);

@@ -28,7 +28,7 @@ const TROUBLE: [u64; 2] = [15, 40];
 /// Longer than anything takes when nothing goes wrong.
 pub(super) const CALM: Duration = Duration::from_secs(40);
 
-/// What a run came by.
+/// Events of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) acknowledged: u64,

@@ -1,4 +1,4 @@
-//! What clients do in a run.
+//! Work of clients in a run.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

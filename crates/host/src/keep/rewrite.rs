@@ -122,7 +122,7 @@ impl Core {
         Ok(())
     }
 
-    /// What lives in these runs. `None`: one of them cannot be read.
+    /// The living messages of these runs. `None`: one of them cannot be read.
     fn gather(&self, number: usize, old: &[RunId]) -> Option<Vec<Moving>> {
         let mut moving = Vec::new();
         for &from in old {

@@ -161,7 +161,7 @@ fn make_durable(core: &Core) {
     core.sync();
 }
 
-/// What was asked, and what was answered before the power went.
+/// The commands, and the replies before the power went.
 #[derive(Default)]
 struct Known {
     next: u64,

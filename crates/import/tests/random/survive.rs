@@ -1,4 +1,4 @@
-//! What holds for any bytes; fuzz targets say the same with this very code.
+//! Properties for any bytes; fuzz targets check the same with this very code.
 
 use quintet_import::{binlog, journal, rq};
 

@@ -1,4 +1,4 @@
-//! What `Stream` promises.
+//! The promises of `Stream`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +19,15 @@ use crate::servers::{Fleet, ID, LONG, Lonely, until};
 /// After so long an append is asked about that has no answer.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What somebody is told.
+/// Waits for the answer of a callback.
 pub(crate) fn told<T: Send + 'static>(ask: impl FnOnce(Told<T>)) -> T {
     let (tell, answer) = channel();
     ask(Box::new(move |value| tell.send(value).expect("awaited")));
     answer.recv_timeout(LONG).expect("an answer")
 }
 
-/// What becomes of an entry. What is on its way while the servers elect is answered by nobody, and
-/// is sent again.
+/// Fate of an entry. Entries that are on their way while the servers elect get no answer, and are
+/// sent again.
 fn append(stream: &JetStream, expected: u64, entry: &str) -> Answer {
     let (next, there) = (Seq(expected + 1), Found::Entry(entry.to_owned().into()));
     until("an append", || {

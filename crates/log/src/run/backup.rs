@@ -9,7 +9,7 @@ use crate::{
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What was added to a backup.
+/// Files that joined a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunBackup {
     /// Runs that share their bytes with the original.

@@ -13,16 +13,16 @@ const KEY_BYTES: usize = 8;
 /// The most bytes an entry takes beside its payload.
 pub(super) const ENTRY_OVERHEAD_MAX: usize = 2 * VARINT_BYTES_MAX + KEY_BYTES;
 
-/// What a run holds one after the other.
+/// One entry of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Its place in the run, from 0.
     pub ordinal: u32,
-    /// What it is found by; no other entry of the run has it.
+    /// Key of the entry, unique in its run.
     pub id: u64,
     /// A hash of what else it is found by, if anything.
     pub key: Option<u64>,
-    /// What the writer's caller gave.
+    /// The caller's bytes.
     pub payload: &'a [u8],
 }
 

@@ -1,5 +1,5 @@
-//! What a run holds, where: all of it that is kept in memory while the run is open. The layout is
-//! the table "Footer" in `docs/run-format.md`.
+//! The index of a run: the only part that stays in memory while the run is open. The table "Footer"
+//! in `docs/run-format.md` has the layout.
 
 use crate::run::{
     CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, LANE_TAG_BYTES_MAX,
@@ -19,7 +19,7 @@ pub(super) const BLOCK_BYTES_MAX: u32 = (ENTRY_BYTES_MAX + ENTRY_OVERHEAD_MAX) a
 /// Entries that belong together and stand together, such as those of one queue in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// What the writer's caller called it.
+    /// The caller's label of the run.
     pub tag: Box<[u8]>,
     pub first_block: u32,
     /// How many blocks it has; none when nothing was put into it.

@@ -18,7 +18,7 @@ impl fmt::Display for RunNumber {
     }
 }
 
-/// What tells a run from all others of a directory. Displayed as the name of its file.
+/// Identity of a run in its directory. Displayed as the name of its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunName {
     /// The shard whose entries it holds.

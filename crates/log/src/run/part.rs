@@ -1,6 +1,6 @@
-//! What stands between header and trailer: parts, each a header of 24 bytes and a content, verified
-//! against the file's salt and the part's place. The layout is the table "Parts" in
-//! `docs/run-format.md`.
+//! The parts between header and trailer. Each part has a header of 24 bytes and a content, verified
+//! against the file's salt and the part's position. The table "Parts" in `docs/run-format.md` has
+//! the layout.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ pub(super) const PART_HEADER_BYTES: usize = 24;
 /// Zeros between the footers, bytes: the largest sector there is.
 pub(super) const GAP_BYTES: usize = 4096;
 
-/// What a part is.
+/// Kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Block,
@@ -66,7 +66,7 @@ pub enum RunPart {
     KeyPage(u32),
     /// The first footer (0) or the second (1).
     Footer(u32),
-    /// What keeps the footers apart.
+    /// Filler between the footers.
     Gap,
     /// The whole file: its parts are good and do not agree.
     Whole,

@@ -18,20 +18,20 @@ const HEADER: u64 = PART_HEADER_BYTES as u64;
 /// How often progress is reported, bytes.
 const PROGRESS_BYTES: u64 = 4 << 20;
 
-/// What is wrong at a place of a run.
+/// Damage at one position of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDamage {
-    /// What should be there.
+    /// The part that belongs there.
     pub part: RunPart,
     /// Where it begins in the file, bytes.
     pub offset: u64,
     /// How many bytes of the file it may concern.
     pub bytes: u64,
-    /// What is wrong.
+    /// Description of the damage.
     pub why: String,
 }
 
-/// What a check of a run has to tell.
+/// One report from the check of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFinding<'a> {
     /// Something is damaged.
@@ -45,7 +45,7 @@ pub enum RunFinding<'a> {
     },
 }
 
-/// What a check of a run found.
+/// Result of the check of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunCheck {
     /// Good blocks.

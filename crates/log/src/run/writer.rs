@@ -20,8 +20,8 @@ use crate::{
 /// How a run is written. None of it is needed to read one.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// What a block is filled up to, bytes: 32 KiB unless told, at most [`ENTRY_BYTES_MAX`]. A block
-    /// is what is read to reach one entry.
+    /// Size at which a block is full, bytes: 32 KiB by default, at most [`ENTRY_BYTES_MAX`]. A
+    /// reader of one entry reads a whole block.
     pub block_bytes: usize,
     /// Memory for sorting each of the two indexes, bytes: 4 MiB unless told, for about 260,000
     /// entries. What is beyond goes through a scratch file and needs 4 KiB for each time that this

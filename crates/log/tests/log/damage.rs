@@ -529,7 +529,7 @@ fn what_was_cut_does_not_come_back() {
     assert_eq!((log.end(), recovery.cut), (end, None));
 }
 
-/// What may happen to the files of a log.
+/// Faults of a log's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     Oldest,

@@ -389,8 +389,8 @@ fn a_backup_that_fails_leaves_nothing_and_can_be_made_again() {
     }
 }
 
-/// What a backup finds in the moment in which the log begins a segment: all that is there can be
-/// linked, and the newest file has no header yet.
+/// A backup that begins while the log begins a segment: every file can be linked, and the newest
+/// file has no header yet.
 #[test]
 fn a_backup_of_links_alone_says_where_it_ends() {
     for linkable in [1, 3] {

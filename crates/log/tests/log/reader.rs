@@ -1,5 +1,4 @@
-//! Whatever a directory holds, reading it neither panics nor grows memory, and open, check and
-//! repair agree on it.
+//! Reading any directory neither panics nor grows memory, and open, check and repair agree on it.
 //!
 //! Directories are made from one sound log by a list of edits: those kept in `tests/corpus`, and
 //! random ones. An edit may set a field and make the checksum right again, so that what is behind
@@ -316,7 +315,7 @@ fn frame(bytes: &mut [u8], index: usize, field: usize, value: u64) {
     bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// What must hold of any directory.
+/// Properties of every directory.
 fn examine(disk: &SimDisk) {
     let before = disk.operations();
     let checked = check(disk, &mut |_| {});

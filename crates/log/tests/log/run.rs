@@ -1,4 +1,4 @@
-//! What goes into a run comes out of it, in any shape and by every way of reading.
+//! A run returns the entries that it was given, in any shape and by every way of reading.
 
 use crate::common;
 

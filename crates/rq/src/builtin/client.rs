@@ -34,7 +34,7 @@ impl HttpReply {
         format!("{} {begin}", self.status)
     }
 
-    /// What `["ok", x]` says; else the whole reply in words.
+    /// The value of `["ok", x]`; else the whole reply in words.
     pub(super) fn ok(&self) -> Result<String, String> {
         let json = self.json();
         match (self.status, json[0].as_str(), json[1].as_str()) {

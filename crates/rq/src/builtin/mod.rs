@@ -42,7 +42,7 @@ pub fn main(name: &str, hosts: &str, ca: &str) -> ExitCode {
     }
 }
 
-/// What a script comes to that asks other servers.
+/// Runs a script that asks other servers.
 fn with_client(ca: &str, whole: Option<Duration>, run: impl FnOnce(Client) -> End) -> End {
     match Client::new(ca, whole) {
         Ok(client) => run(client),
@@ -114,7 +114,7 @@ fn log(line: &str) {
     let _lost = writeln!(std::io::stdout().lock(), "{} - {line}", std::process::id());
 }
 
-/// What a file of the job says; `None` if it is not there.
+/// Content of a file of the job; `None` if it is not there.
 fn read(name: &str) -> Option<String> {
     let text = std::fs::read_to_string(name).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())

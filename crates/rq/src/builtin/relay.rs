@@ -251,7 +251,7 @@ impl Relay {
     }
 }
 
-/// What a reply to a look says.
+/// The meaning of a reply to a look.
 fn there(reply: &HttpReply) -> Option<There> {
     match reply.status {
         404 => Some(There::Gone),

@@ -155,8 +155,8 @@ fn is_stopped(why: &str) -> bool {
         .any(|status| why.ends_with(status))
 }
 
-/// What `dup` is told: a queue of this server by its name, so that no request
-/// to itself comes back to the router; any other by its address.
+/// The target of `dup`: a queue of this server by its name, so that no request to itself comes back
+/// to the router; any other by its address.
 fn target(dest: &str, host: &str) -> Result<String, String> {
     let to = on_route(dest, host)?;
     let here = format!("{}q/", variable("RQ_HOST"));

@@ -182,11 +182,11 @@ pub(super) async fn state(
     Ok(document(&json!([state])))
 }
 
-/// What a `_method` does, what it is called in a notice, and whether the
-/// message is still there to be shown after it.
+/// The effect of a `_method`, its name in a notice, and whether the message is still there to be
+/// shown after it.
 struct Act {
     run: fn(&Rq, &str, &str) -> Result<(), Fault>,
-    /// Whoever may do this may.
+    /// The right that it needs.
     verb: Verb,
     /// RQ's reply to it, spelt as RQ does.
     done: &'static str,

@@ -73,7 +73,7 @@ fn asset(media: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
     get(async move || (headers, text))
 }
 
-/// What a fault is where RQ answers with a status instead of `["fail", …]`.
+/// The status for a fault where RQ does not answer `["fail", …]`.
 pub(super) fn problem(fault: &Fault) -> Problem {
     let status = match fault {
         Fault::QueueNotFound | Fault::MessageNotFound => StatusCode::NOT_FOUND,

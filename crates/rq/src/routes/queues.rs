@@ -1,4 +1,4 @@
-//! What queues there are, and how each is.
+//! The queues, and the state of each.
 
 use std::sync::Arc;
 
@@ -158,7 +158,7 @@ pub(super) async fn show(
     }
 }
 
-/// What RQ's tests and monitors read.
+/// The text that RQ's tests and monitors read.
 fn text(info: &QueueInfo) -> String {
     let mut lines = vec![format!("status: {}", info.status)];
     if info.status != "DOWN" {

@@ -1,4 +1,4 @@
-//! What the manager and the queues answer, in RQ's words.
+//! Replies of the manager and the queues, in RQ's words.
 
 use std::fs::File;
 use std::path::Path;

@@ -34,7 +34,7 @@ const UNREAD_MAX: u64 = 64 << 10;
 /// Requests answered at once; a client beyond waits in the socket's line.
 const ANSWERING_MAX: usize = 64;
 
-/// Whose socket it is: the manager's, or a queue's.
+/// Owner of a socket: the manager, or a queue.
 type Owner = Option<String>;
 
 /// Answers a request to the manager's socket or to this queue's; `None` once

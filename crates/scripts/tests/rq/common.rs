@@ -191,7 +191,7 @@ impl World {
         });
     }
 
-    /// What stands in a file beside a message.
+    /// Content of a file beside a message.
     pub(crate) fn job_file(&self, queue: &str, id: &str, name: &str) -> Result<String, Fault> {
         let path = self.rq.log_path(queue, id, name)?;
         Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())

@@ -1,5 +1,4 @@
-//! What happens by itself: sweeps, schedules, timers, linked folders, changed
-//! settings.
+//! Events that happen by themselves: sweeps, schedules, timers, linked folders, changed settings.
 
 use std::fs;
 use std::os::unix::fs::symlink;

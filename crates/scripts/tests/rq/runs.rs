@@ -1,5 +1,5 @@
-//! What scripts say and what becomes of their messages: cases of the sheet
-//! (`protocols/rq.md`, section 10).
+//! Lines of scripts and the fate of their messages: cases of the sheet (`protocols/rq.md`, section
+//! 10).
 
 use crate::common::{World, eventually, write_script};
 use serde_json::json;

@@ -9,7 +9,7 @@ use quintet_cluster::{Moment, World as _};
 
 use super::SimWorld;
 
-/// What the wall clock of a machine shows when its other one shows 0, Unix milliseconds.
+/// Time of a machine's wall clock when its monotonic clock is 0, Unix milliseconds.
 const WALL_MS: u64 = 1_700_000_000_000;
 
 /// One machine's: a clock that only goes forward, at its own speed, and one on the wall. Clones are
@@ -26,7 +26,7 @@ struct State {
     /// It showed `base` at this moment of the world's.
     since: Moment,
     base: Moment,
-    /// What the wall clock is ahead, ms.
+    /// Lead of the wall clock, ms.
     ahead: i64,
 }
 
@@ -56,12 +56,12 @@ impl Clocks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the clock shows that only goes forward.
+    /// Time of the monotonic clock.
     pub fn now(&self) -> Moment {
         self.lock().at(self.world.now())
     }
 
-    /// What the wall clock shows, Unix milliseconds.
+    /// Time of the wall clock, Unix milliseconds.
     pub fn wall_ms(&self) -> u64 {
         let state = self.lock();
         let own = state.at(self.world.now()).as_millis();

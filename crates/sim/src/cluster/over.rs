@@ -10,9 +10,9 @@ use crate::log_tests::{Fixture, Seen};
 
 /// Opens the log of one stream, each time as another node with an empty mirror.
 pub struct Over {
-    /// What outlives the owners.
+    /// The part that outlives the owners.
     pub stream: Arc<dyn Stream>,
-    /// What owners wait by.
+    /// The clock that owners wait by.
     pub world: Arc<dyn World>,
     /// Of each owner's window.
     pub limits: Limits,

@@ -35,11 +35,11 @@ struct State {
     /// It stands still in the middle of a step, which may hold locks: nobody may enter it, though
     /// its time is over, before that step has gone on.
     stalled: bool,
-    /// What came meanwhile.
+    /// Events that came meanwhile.
     deferred: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-/// What a process that ends is unwound with.
+/// The panic payload that ends a process.
 struct Ended;
 
 /// Something driven in a process.

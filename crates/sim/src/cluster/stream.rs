@@ -85,13 +85,13 @@ pub struct SimStream {
     state: Arc<Mutex<Server>>,
 }
 
-/// What those who keep the stream know.
+/// State of those who keep the stream.
 struct Server {
     random: Random,
     faults: Faults,
     first: Seq,
     entries: VecDeque<Bytes>,
-    /// What was stored, also what was purged since.
+    /// All that was stored, with what was purged since.
     stored: Vec<Bytes>,
     /// Where it began after each purge, and its last place then.
     purges: Vec<Ends>,
@@ -327,13 +327,13 @@ impl SimStream {
         lock(&self.state).lies
     }
 
-    /// What is stored, from the first place on.
+    /// The stored entries, from the first position on.
     pub fn entries(&self) -> (Seq, Vec<Bytes>) {
         let state = lock(&self.state);
         (state.first, state.entries.iter().cloned().collect())
     }
 
-    /// What was stored from this place on, also what was purged since.
+    /// The entries that were stored from this position on, with what was purged since.
     pub fn stored_from(&self, seq: Seq) -> Vec<Bytes> {
         let state = lock(&self.state);
         let from = usize::try_from(seq.0.saturating_sub(1)).unwrap_or(usize::MAX);

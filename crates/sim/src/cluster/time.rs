@@ -17,7 +17,7 @@ type Event = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Default)]
 pub struct SimWorld(Arc<Mutex<Agenda>>);
 
-/// What is planned, and when.
+/// The planned events and their times.
 #[derive(Default)]
 struct Agenda {
     now: Moment,

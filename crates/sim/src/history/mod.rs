@@ -1,5 +1,5 @@
-//! What clients asked a queue server and what they were told, and whether a server may have told
-//! them that: rules that hold whatever it is made of, and whatever happened to it.
+//! The requests of clients to a queue server and the answers, and the check whether a server may
+//! answer so: rules that hold whatever it is made of, and whatever happened to it.
 //!
 //! Every body is put once at most. What was never answered may have been done or not.
 
@@ -17,7 +17,7 @@ pub type At = u64;
 /// A body, which says which message it is.
 pub type Body = u64;
 
-/// What was asked.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// To store a message.
@@ -30,7 +30,7 @@ pub enum Ask {
     Release(Body),
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Stored under this id.
@@ -116,7 +116,7 @@ impl History {
         }
     }
 
-    /// What a command was answered, if it was.
+    /// The answer to a command, if there was one.
     pub fn answer(&self, call: CallId) -> Option<Answer> {
         self.calls[call.0].answered.map(|(_, _, answer)| answer)
     }

@@ -193,8 +193,8 @@ impl Model {
         }
     }
 
-    /// What has happened to a batch and is not said: all have run, then all
-    /// have succeeded.
+    /// The event of a batch that has happened and was not reported: all have run, then all have
+    /// succeeded.
     fn happened(batch: &Batch) -> Option<Event> {
         let p = &batch.progress;
         let ran = p.pending <= p.failed && p.children_running == 0;
@@ -285,7 +285,7 @@ impl Model {
         }
     }
 
-    /// Whoever begins anew tries at once.
+    /// A client that begins anew tries at once.
     pub(super) fn rest_no_more(&mut self) {
         for kept in &mut self.batches {
             kept.rests = None;

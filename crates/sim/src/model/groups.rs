@@ -7,7 +7,7 @@ use quintet_types::{End, GroupLimit, Groups, Message, MessageId, QueueId, State,
 
 use super::Model;
 
-/// What a fair queue remembers of what it handed out.
+/// The memory of a fair queue of what it handed out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
     /// Nanoseconds at which the last one of a key would have gone, had each waited for its turn.
@@ -21,7 +21,7 @@ fn place(message: &Message) -> (i64, MessageId) {
 }
 
 impl Model {
-    /// What is forgotten if this changes.
+    /// Settings whose change makes it forget.
     pub(super) fn meaning_of_keys(&self, queue: QueueId) -> (Groups, u64, u32, u64, u32) {
         let settings = self.settings_of(queue);
         (
@@ -127,7 +127,7 @@ impl Model {
         message.state == State::Reserved || message.state == State::Ready && !self.is_ready(message)
     }
 
-    /// What the take would get of a queue, one after the other.
+    /// Messages of a queue that the take would get, one after the other.
     pub(super) fn line_of(&self, queue: QueueId, take: &Take) -> Vec<Message> {
         let here = self.items.iter().map(|item| &item.message);
         let here = here.filter(|m| m.queue == queue && self.may_wait(m));
@@ -167,8 +167,8 @@ impl Model {
         line
     }
 
-    /// What stands behind this one in its group, if nothing between keeps it back,
-    /// for a take that has got `count`.
+    /// The message behind this one in its group, if nothing between keeps it back, for a take that
+    /// has got `count`.
     pub(super) fn next_of_group(
         &self,
         last: &Message,

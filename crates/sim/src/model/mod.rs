@@ -32,7 +32,7 @@ pub struct Queue {
     pub made: bool,
     /// True once it was dropped.
     pub dropped: bool,
-    /// What went through it.
+    /// Counters since it was made.
     pub totals: QueueTotals,
     parent: Option<QueueId>,
     children: Vec<QueueId>,
@@ -49,9 +49,9 @@ pub struct Queue {
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Who holds it; 0 after a restart.
+    /// Its holder; 0 after a restart.
     pub party: Party,
-    /// What it depends on.
+    /// Its condition.
     pub bound: Bound,
     /// When it ends.
     pub until: Option<Ms>,
@@ -162,11 +162,11 @@ pub struct Model {
     epoch: u64,
     /// Every batch.
     pub batches: Vec<batch::Kept>,
-    /// What is known of tracked messages.
+    /// The tracked messages.
     pub tracks: Vec<(MessageId, Track)>,
-    /// What is put is a batch's callback.
+    /// The put is a batch's callback.
     calling: bool,
-    /// What is known of the take of several that is asked.
+    /// Progress of the take of several that runs.
     pub cut: Cut,
 }
 
@@ -174,9 +174,9 @@ pub struct Model {
 /// memory, which a model does not know: of what is not there it does as it is told.
 #[derive(Clone, Debug, Default)]
 pub struct Cut {
-    /// What was in unloaded blocks of runs as the take began.
+    /// Messages in unloaded blocks of runs as the take began.
     pub far: BTreeSet<MessageId>,
-    /// What the engine gave, in order.
+    /// The engine's messages, in order.
     pub given: Vec<MessageId>,
 }
 

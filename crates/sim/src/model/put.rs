@@ -18,7 +18,7 @@ const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 /// Kind, mark, end, scope, what becomes of a repeat.
 type Left = (Kind, Box<[u8]>, Ms, Scope, OnRepeat);
 
-/// What came of looking for repeats.
+/// Result of looking for repeats.
 enum Repeat {
     No,
     Of(MessageId),
@@ -166,7 +166,7 @@ impl Model {
         self.repeat_of(queue, put)
     }
 
-    /// What a put leaves behind so that a repeat is known.
+    /// The record of a put by which a repeat is known.
     pub(super) fn remembered(&self, queue: &Name, id: &[u8]) -> Result<Outcome, Refusal> {
         let number = self.find(queue).ok_or(Refusal::NotFound)?;
         let known = self.known(number, Kind::Dedupe, id);
@@ -486,7 +486,7 @@ impl Model {
         id
     }
 
-    /// What it was elsewhere; answers its turn among the buried.
+    /// Sets its earlier history; returns its turn among the buried.
     fn bring(&mut self, message: &mut Message, past: Past) -> u64 {
         message.state = match past.state {
             State::Reserved => State::Ready,

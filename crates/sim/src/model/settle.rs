@@ -347,7 +347,7 @@ impl Model {
         self.give_back_as(id, why, (rank, None), None, failed);
     }
 
-    /// What is kept of a failure, if it is one that the queue counts.
+    /// The error of a failure that is kept, if the queue counts it as one.
     fn fails(&self, id: MessageId, why: Return, due: Option<Ms>) -> Option<Box<[u8]>> {
         let message = &self.item(id).expect("it is there").message;
         let settings = self.settings_of(message.queue);

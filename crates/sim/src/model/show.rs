@@ -88,7 +88,7 @@ impl Model {
         items.iter().map(|item| item.message.id).collect()
     }
 
-    /// What the queue holds.
+    /// The queue's content.
     pub fn gauges(&self, queue: QueueId) -> QueueGauges {
         let count = |which: &dyn Fn(&Message) -> bool| self.ids(queue, which).len() as u64;
         let bytes = |which: &dyn Fn(&Message) -> bool| -> u64 {

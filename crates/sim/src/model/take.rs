@@ -246,8 +246,8 @@ impl Model {
         Ok(())
     }
 
-    /// Who waited longest is asked first. What somebody behind took may have
-    /// kept back something that fits one who could not frame it.
+    /// Serves the longest waiting first. A take by one behind may have kept back something that
+    /// fits one who could not frame it.
     pub(super) fn serve(&mut self) {
         let mut at = 0;
         while let Some(waiter) = self.waiters.get(at).cloned() {

@@ -73,7 +73,7 @@ pub enum Setup {
     },
 }
 
-/// What happens in one line.
+/// The event of one line.
 #[derive(Debug)]
 struct Step {
     /// Line number, from 1.
@@ -132,8 +132,8 @@ impl Transcript {
         self.one_shard
     }
 
-    /// What each connection sends, in order of the connections, with times as
-    /// of `now_s`: food for tests of decoders.
+    /// The input of each connection, in order of the connections, with times as of `now_s`: food
+    /// for tests of decoders.
     pub fn sent(&self, now_s: u64) -> Vec<Vec<u8>> {
         let mut sent = std::collections::BTreeMap::<u8, Vec<u8>>::new();
         for step in &self.steps {

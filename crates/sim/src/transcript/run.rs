@@ -32,7 +32,7 @@ pub trait Link {
     fn is_instant(&self) -> bool;
 }
 
-/// What came of [`Link::receive`].
+/// Result of [`Link::receive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
     /// Bytes were appended.
@@ -52,7 +52,7 @@ pub enum Chunking {
     Bytes,
 }
 
-/// What was received and not yet compared.
+/// Input that was not compared yet.
 #[derive(Default)]
 struct Inbox {
     bytes: Vec<u8>,

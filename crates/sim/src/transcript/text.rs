@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What names in a transcript stand for at the moment of use.
+/// Meaning of a transcript's names at the moment of use.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Unix time in seconds.

@@ -226,7 +226,7 @@ fn change() -> impl Strategy<Value = Change> {
         )
 }
 
-/// What comes of a coded enum's list, whatever is added to it.
+/// A strategy over a coded enum's list, whatever is added to it.
 fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
     prop::sample::select(all)
 }

@@ -30,7 +30,7 @@ enum Step {
     Lose(usize),
     /// Leases and rests end.
     Pass,
-    /// What the engine asked for is read.
+    /// The blocks that the engine asked for are read.
     Read,
     /// Copies of what is in runs leave memory.
     Unload,
@@ -41,9 +41,9 @@ struct Run {
     /// The message that is in a run, and its block.
     cold: Option<(BlockAt, Message)>,
     wants: Vec<Want>,
-    /// What each taker holds, as it was told.
+    /// Messages of each taker.
     held: [Vec<MessageId>; TAKERS],
-    /// Who waits, in the order they came.
+    /// The waiting takers, in the order they came.
     waits: Vec<usize>,
     finished: BTreeSet<MessageId>,
 }
@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    /// What came, to whom; in the order it was handed out.
+    /// Notes the messages of a taker, in the order they were handed out.
     fn got(&mut self, taker: usize, messages: &[Message]) {
         for message in messages {
             let (key, id) = (message.key().cloned(), message.id);
@@ -300,7 +300,7 @@ impl Run {
         }
     }
 
-    /// What the next steps depend on.
+    /// The state that the next steps depend on.
     fn state(&self) -> String {
         format!(
             "{:?} {:?} {:?} {:?} {:?} {:?}",

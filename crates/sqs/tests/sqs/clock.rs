@@ -1,4 +1,4 @@
-//! What depends on hours, over a door whose time the test sets.
+//! Rules that depend on hours, over a door whose time the test sets.
 
 use quintet_sim::door::SimDoor;
 use serde_json::{Value, json};

@@ -21,7 +21,7 @@ pub(crate) fn sim() -> Arc<SimDoor> {
     SimDoor::new(EngineSettings::default(), BEGIN)
 }
 
-/// What is served, until it is dropped.
+/// A service, until it is dropped.
 pub(crate) struct Served {
     address: SocketAddr,
     web: Option<Web>,

@@ -320,7 +320,7 @@ impl Fleet {
         )?)
     }
 
-    /// What a node says of all.
+    /// A node's report about all nodes.
     pub(super) fn status(&self, node: usize) -> Option<Value> {
         let addresses = &self.addresses[node];
         let output = Command::new(&addresses.binary)

@@ -1,4 +1,4 @@
-//! What is done to a cluster, and for how long nobody could put.
+//! Faults of a cluster, and the time for which nobody could put.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -12,7 +12,7 @@ pub(super) enum Off {
     Broken,
     /// Nothing gets through, and nobody is told.
     Silent,
-    /// What it sends is lost, and it hears.
+    /// Its output is lost, and its input arrives.
     Mute,
     /// It is heard, and hears nothing.
     Deaf,

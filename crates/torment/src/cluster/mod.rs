@@ -321,7 +321,7 @@ impl Campaign<'_> {
     }
 }
 
-/// Who is what, if all is well.
+/// Roles of the nodes, if all is well.
 fn view(report: &Value) -> Option<View> {
     let nodes = report["nodes"].as_array()?;
     let of_role = |role: &'static str| {

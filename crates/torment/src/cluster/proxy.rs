@@ -8,13 +8,12 @@ use std::thread;
 
 use anyhow::Result;
 
-/// What does not get through.
+/// The traffic that is stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cut {
     /// Connections end, and new ones end at once.
     Broken,
-    /// What is sent does not arrive, and nobody is told: in the direction of the connecting, in
-    /// the other, or in both.
+    /// Bytes are lost in silence: in the direction of the connecting, in the other, or in both.
     Silent { there: bool, back: bool },
 }
 

@@ -1,5 +1,5 @@
-//! What a command is about. Routing to shards, hooks and rights ask this and
-//! not the command, so a new command answers for itself in one place.
+//! Verb and subject of a command. Routing to shards, hooks and rights ask this and not the command,
+//! so a new command answers for itself in one place.
 
 use super::{Command, Peek, Put, StatsOf, Sweep, SweepAct};
 use crate::batch::BatchAsk;
@@ -8,19 +8,18 @@ use crate::id::MessageId;
 use crate::name::Name;
 use crate::tie::BatchId;
 
-/// What a command is and what it is about. With the [`super::Principal`] of
-/// its [`super::Caller`] it is all that a right can depend on.
+/// Verb and subject of a command. With the [`super::Principal`] of its [`super::Caller`] a right
+/// depends on nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About<'a> {
-    /// What is done.
+    /// The verb.
     pub verb: Verb,
     pub subject: Subject<'a>,
 }
 
 macro_rules! verbs {
     ($($verb:ident = $name:literal,)*) => {
-        /// What is done. A command of a hook, a right and a line of the audit
-        /// have the same names for it.
+        /// The verb of a command. Hooks, rights and audit lines use the same names.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Verb {
             $(#[doc = concat!("`", $name, "`.")] $verb,)*
@@ -69,12 +68,12 @@ verbs! {
     Stats = "stats",
 }
 
-/// What a command is done to.
+/// The subject of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject<'a> {
     /// Nothing that is stored.
     Nothing,
-    /// Whatever the caller has, or all there is, in every shard.
+    /// Everything the caller has, or all there is, in every shard.
     All,
     /// Queues of this shard, a slice of them.
     Slice(u8),
@@ -137,7 +136,7 @@ impl<'a> Subject<'a> {
 }
 
 impl Command {
-    /// What it is about.
+    /// Its verb and subject.
     pub fn about(&self) -> About<'_> {
         let (verb, subject) = match self {
             Command::Put(put) => (Verb::Put, Subject::Queue(&put.queue)),
@@ -236,7 +235,7 @@ fn batch_subject(ask: &BatchAsk) -> Subject<'_> {
     }
 }
 
-/// What it does to each message is done to its queue.
+/// The effect on each message counts as done to its queue.
 fn sweep_about(sweep: &Sweep) -> (Verb, Subject<'_>) {
     let queue = Subject::Queue(&sweep.queue);
     match &sweep.act {

@@ -16,9 +16,9 @@ use crate::time::Ms;
 /// A step of several parts: all of them or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compound {
-    /// What has to be as it was seen; else [`crate::Refusal::Conflict`].
+    /// Conditions that must hold as seen; else [`crate::Refusal::Conflict`].
     pub guards: Vec<Guard>,
-    /// What happens, in order.
+    /// The effects, in order.
     pub effects: Vec<Effect>,
     /// The command this is about. If it is refused nothing happens. A take
     /// sees what the effects did, and may wait; that it is refused or finds
@@ -56,7 +56,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What there is to see of a message.
+    /// The visible state of a message.
     pub fn of(message: &Message) -> Self {
         Self {
             queue: message.queue,
@@ -83,14 +83,14 @@ pub enum Effect {
     /// A message goes to the tail of a queue and is ready there.
     Move {
         id: MessageId,
-        /// Where to.
+        /// Target queue.
         to: Name,
     },
     /// A buried or delayed message is ready again; no effect on others.
     Kick(MessageId),
     /// A message is changed.
     Edit(MessageId, Box<Edit>),
-    /// What happens to a withheld message if no hook says else.
+    /// The default end of a withheld message, if no hook decides otherwise.
     Conclude(MessageId),
     /// A batch is made, in its shard, of an id that was given for it
     /// ([`crate::BatchAsk::Number`]), whatever the caller may do. What the step puts may be its
@@ -133,7 +133,7 @@ impl Effect {
     }
 }
 
-/// What is asked of the durable tables.
+/// Requests about the durable tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableAsk {
     /// One entry.
@@ -161,9 +161,9 @@ pub struct TableEntry {
     pub until: Option<Ms>,
 }
 
-/// What happens by itself and can be decided by a hook instead. The message is
-/// *withheld* meanwhile: reserved by the party that decides, so that nobody can
-/// take it, and ready again if the server stops before that.
+/// An event that happens by itself and that a hook can decide instead. The message is *withheld*
+/// meanwhile: reserved by the party that decides, so that nobody can take it, and ready again if
+/// the server stops before that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntentKind {
     /// Its time ran out: it would vanish, or go to the queue's `expire_to`.
@@ -179,7 +179,7 @@ pub enum IntentKind {
 /// effect on it).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {
-    /// What is about to happen.
+    /// The event that is about to happen.
     pub kind: IntentKind,
     /// The message as it is now, withheld.
     pub message: Message,
@@ -189,7 +189,7 @@ pub struct Intent {
 /// Which intents are wanted, and by whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Intents {
-    /// Who decides.
+    /// The client that decides.
     pub party: crate::command::Party,
     /// Messages that expire.
     pub expire: bool,

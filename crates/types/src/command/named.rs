@@ -18,20 +18,21 @@ pub struct ByName {
     pub queue: Option<Name>,
     /// The message's own name.
     pub name: Box<[u8]>,
-    /// Who may.
+    /// The permitted client.
     pub by: By,
     pub act: NamedAct,
 }
 
-/// What is done to it. If there is none, the answer is
+/// The operation on it. If there is none, the answer is
 /// [`Refusal::NotFound`](crate::Refusal::NotFound).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedAct {
     /// It is shown: [`Outcome::Messages`](crate::Outcome::Messages).
     Look,
-    /// What became of the tracked message of this name ([`PutMore::tracked`](super::PutMore)),
-    /// whatever its state and also if it is gone: [`Outcome::Tracked`](crate::Outcome::Tracked). Of
-    /// several it is the one that was put last; `by` is not asked.
+    /// Asks for the outcome of the tracked message of this name
+    /// ([`PutMore::tracked`](super::PutMore)), whatever its state and also if it is gone:
+    /// [`Outcome::Tracked`](crate::Outcome::Tracked). Of several it is the one that was put last;
+    /// `by` is not asked.
     Track,
     /// As [`Command::Settle`](super::Command::Settle).
     Settle(How),

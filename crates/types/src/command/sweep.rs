@@ -16,14 +16,14 @@ pub struct Sweep {
     /// Which of them.
     pub filter: Filter,
     pub act: SweepAct,
-    /// Where to go on: [`Swept::next`](crate::Swept::next) of the slice
-    /// before; `None` begins.
+    /// Start of the next slice: [`Swept::next`](crate::Swept::next) of the slice before; `None`
+    /// begins.
     pub after: Option<Cursor>,
     /// Messages that fit at most.
     pub max: u32,
 }
 
-/// What is done to messages that fit.
+/// The operation on messages that match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SweepAct {
     /// They are shown.

@@ -17,7 +17,7 @@ fn world() -> World {
     world
 }
 
-/// What a form of a page has under this name.
+/// The hidden field of a page's form under this name.
 fn hidden(page: &str, name: &str) -> Vec<String> {
     let mark = format!("name=\"{name}\" value=\"");
     let parts = page.split(&mark).skip(1);

@@ -112,7 +112,7 @@ fn put_into(world: &World, queue: &str, batch: &str) -> u64 {
     reply.json()["ids"][0].as_u64().expect("an id")
 }
 
-/// What a row of a list has of a column.
+/// The cell of a list in this row and column.
 fn cell<'a>(page: &'a str, row: &str, label: &str) -> &'a str {
     let found = page.split_once(&format!("data-f=\"{row}\""));
     let (_, rest) = found.unwrap_or_else(|| panic!("no {row} in {page}"));

@@ -1,4 +1,4 @@
-//! Who is let in, and how much of them.
+//! Access: the visitors who are let in, and their rights.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! What the JSON API tells and remembers exactly: bytes that are no text, and keys of requests.
+//! Exactness of the JSON API: bytes that are no text, and keys of requests.
 
 use std::sync::mpsc;
 
@@ -181,7 +181,7 @@ fn a_key_of_an_older_version_is_a_repeat() {
     assert_eq!((again.status, again.json()), (201, json!({"ids": [1]})));
 }
 
-/// Whatever stands at an address, and whichever part of it is no text.
+/// Any address with a part that is no text is refused.
 #[test]
 fn no_address_has_bytes_that_are_no_text() {
     let world = World::new();

@@ -62,7 +62,7 @@ impl Kept {
         self.0.write_all(request.as_bytes()).expect("sent");
     }
 
-    /// Who serves it.
+    /// The thread that serves it.
     fn asked(&mut self) -> String {
         self.send("/");
         let mut text = Vec::new();

@@ -89,7 +89,7 @@ counters! {
     Fault "protocol-errors",
 }
 
-/// What one listener's sessions share.
+/// State that one listener's sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     job_max: u64,

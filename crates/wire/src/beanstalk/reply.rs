@@ -1,4 +1,4 @@
-//! What requests are owed, and how it is written.
+//! Pending replies to requests, and how they are written.
 
 use quintet_types::{Class, Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
 
@@ -19,7 +19,7 @@ pub(super) const DUPLICATE: &[u8] = b"DUPLICATE ";
 const NOT_PERMITTED: &[u8] = b"NOT_PERMITTED\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
-/// What a request is owed.
+/// The pending reply to one request.
 #[derive(Debug, PartialEq)]
 pub(super) enum BeanstalkReply {
     /// Nothing.

@@ -18,7 +18,7 @@ const WAIT_MAX_S: u64 = i32::MAX as u64;
 /// Most jobs of a `reserve-batch`.
 pub(super) const BATCH_MAX: u32 = 1000;
 
-/// What a reserve does: a job is its connection's until its time is over.
+/// The lease of a reserve: a job belongs to its connection until its time is over.
 pub(super) const LEASE: LeaseAsk = LeaseAsk {
     owner: LeaseOwner::Connection,
     time: LeaseTime::TtrOrDefault,
@@ -26,7 +26,7 @@ pub(super) const LEASE: LeaseAsk = LeaseAsk {
     held_max: 0,
 };
 
-/// What a line asks for.
+/// One request line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Request<'a> {
     /// This of the engine, to be told so.
@@ -56,7 +56,7 @@ pub(super) enum Request<'a> {
     Fault(&'static [u8]),
 }
 
-/// What a put is announced with.
+/// The announcement of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Announced {
     pub(super) rank: u32,
@@ -65,8 +65,8 @@ pub(super) struct Announced {
     pub(super) len: u32,
 }
 
-/// What a batch is announced with: its callbacks, in the order of their bodies, and
-/// what else the line says.
+/// The announcement of a batch: its callbacks, in the order of their bodies, and the rest of the
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Callbacks {
     pub(super) first: Announcement,
@@ -81,7 +81,7 @@ impl Callbacks {
     }
 }
 
-/// What a callback is announced with.
+/// The announcement of a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     pub(super) event: Event,
@@ -133,7 +133,7 @@ fn of_batch(
     Some(engine(Command::Batch(ask(batch_id(word)?)), reply))
 }
 
-/// What became of the tracked job of this name.
+/// Asks for the outcome of the tracked job of this name.
 fn track(queue: Name, name: &[u8]) -> Option<Request<'static>> {
     let by_name = ByName {
         queue: Some(queue),
@@ -177,7 +177,7 @@ fn callbacks(rest: &[u8]) -> Option<Callbacks> {
     })
 }
 
-/// What stands before `word`, and behind it if it is there.
+/// Splits a line at `word`: the part before it, and the part behind it if the word is there.
 fn cut<'a>(line: &'a [u8], word: &[u8]) -> (&'a [u8], Option<&'a [u8]>) {
     match memchr::memmem::find(line, word) {
         Some(at) => (&line[..at], Some(&line[at + word.len()..])),
@@ -321,8 +321,8 @@ fn engine(command: Command, reply: BeanstalkReply) -> Request<'static> {
     Request::Engine(command, reply)
 }
 
-/// What begins like a command without arguments, or `pause-tube`, has a bad
-/// format; beanstalkd looks no further than this either.
+/// The error for a word that begins like a command without arguments, or `pause-tube`: a bad
+/// format. beanstalkd reads no further than this either.
 fn unknown(line: &[u8]) -> &'static [u8] {
     const KNOWN: [&[u8]; 8] = [
         b"reserve",
@@ -400,7 +400,7 @@ impl<'a> Fields<'a> {
         Some(Request::PutTracked(announced, message_name(name)?))
     }
 
-    /// What a put is announced with, and a word behind it.
+    /// Reads the announcement of a put, and a word behind it.
     fn put_with_word(mut self) -> Option<(Announced, &'a [u8])> {
         let (rank, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
         let len = self.small()?;
@@ -490,7 +490,7 @@ fn when(delay_s: u32) -> When {
 mod tests {
     use super::*;
 
-    /// What a line comes to, in short: the transcripts show the rest.
+    /// Reads a line into a short form; the transcripts show the rest.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others as they are")]
     fn read(line: &str) -> String {
         match parse(line.as_bytes(), &Name::from("used")).1 {

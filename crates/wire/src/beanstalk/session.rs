@@ -30,14 +30,14 @@ pub(super) struct BeanstalkSession {
     known: bool,
     is_producer: bool,
     is_worker: bool,
-    /// What the job that is announced has beside, if it has something.
+    /// Extras of the announced job, if it has any.
     beside: Option<Beside>,
     owed: Owed<BeanstalkReply>,
 }
 
-/// What a job has that a plain one does not have.
+/// Extras of a job that a plain job does not have.
 enum Beside {
-    /// What makes it unique.
+    /// Key that makes the job unique.
     Unique(Box<[u8]>),
     /// The batch it is counted in.
     Batch(BatchId),
@@ -45,7 +45,7 @@ enum Beside {
     Tracked(Arc<[u8]>),
 }
 
-/// What the input's front is.
+/// State of the decoder at the front of the input.
 enum BeanstalkState {
     /// A command line.
     Line,
@@ -188,7 +188,7 @@ impl BeanstalkSession {
         self.owed.ask(end, ask, reply)
     }
 
-    /// What a put is announced with decides how its job is read.
+    /// Chooses how a job is read from the announcement of its put.
     fn announced(&mut self, input: &[u8], end: usize, put: Announced, env: &Env<'_>) -> Step {
         count_once(&mut self.is_producer, &self.shared.producers);
         let len = u64::from(put.len);

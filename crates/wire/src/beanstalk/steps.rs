@@ -81,8 +81,8 @@ fn page_of(reply: &StatsReply) -> Option<&QueuePage> {
     }
 }
 
-/// What a kick goes on with, of which the last step kicked `now`: delayed ones
-/// only if no buried one was kicked (`protocols/beanstalkd.md`, section 3).
+/// The next step of a kick, whose last step kicked `now` jobs: delayed ones only if no buried one
+/// was kicked (`protocols/beanstalkd.md`, section 3).
 fn kicks_on(state: ListState, now: u64, kicked: u64, left: u64) -> Option<ListState> {
     if left > 0 && now >= MESSAGES_PER_STEP {
         return Some(state);

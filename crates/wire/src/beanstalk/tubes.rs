@@ -14,7 +14,7 @@ const MARGIN_MS: u64 = 1000;
 /// One that is used, and some that are watched, at least one.
 pub(super) struct Referred {
     used: Name,
-    /// What a reserve asks for; its queues are the watched tubes.
+    /// The take of a reserve; its queues are the watched tubes.
     reserve: Take,
     /// Bytes of memory that they take.
     bytes: usize,
@@ -73,8 +73,8 @@ impl Referred {
         }
     }
 
-    /// What `use` does. The tube before is let go when the engine has heard of
-    /// the new one: [`Referred::now_using`].
+    /// Carries out `use`. The session leaves the tube before it when the engine has heard of the
+    /// new one: [`Referred::now_using`].
     pub(super) fn use_one(&self, name: &[u8]) -> (Ask, BeanstalkReply) {
         let name = Name::new(name);
         if name == self.used {
@@ -89,8 +89,8 @@ impl Referred {
         refer(std::mem::replace(&mut self.used, name), Some(false), None)
     }
 
-    /// What `watch` does, of which `max` may be watched. It is watched when
-    /// the engine has heard of it: [`Referred::now_watching`].
+    /// Carries out `watch`, with at most `max` watched tubes. The session watches the tube when the
+    /// engine has heard of it: [`Referred::now_watching`].
     pub(super) fn watch(&self, name: &[u8], max: usize) -> (Ask, BeanstalkReply) {
         let (name, watched) = (Name::new(name), self.watched());
         if watched.contains(&name) {
@@ -110,7 +110,7 @@ impl Referred {
         self.reserve.queues.len()
     }
 
-    /// What `ignore` does. The last tube that is watched stays so.
+    /// Carries out `ignore`. The last watched tube stays watched.
     pub(super) fn ignore(&mut self, name: &[u8]) -> (Ask, BeanstalkReply) {
         let watched = &mut self.reserve.queues;
         match watched.iter().position(|other| other.as_bytes() == name) {

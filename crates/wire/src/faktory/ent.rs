@@ -1,5 +1,5 @@
-//! What Faktory sells: unique and expiring jobs, batches, tracking. Only where
-//! the option `ent` is on.
+//! Features that Faktory sells: unique and expiring jobs, batches, tracking. Only with the option
+//! `ent`.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use super::job::{Job, RETRY, member, string_member, time_member};
 use super::json::{self, Kind};
 use super::moment;
 
-/// What stands behind `BATCH`.
+/// The subcommand of `BATCH`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Batches {
     New(Box<New>),
@@ -32,7 +32,7 @@ pub(super) struct New {
     complete: Option<Job>,
 }
 
-/// What a BATCH is owed.
+/// The reply to a BATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Bid,
@@ -40,7 +40,7 @@ pub(super) enum Told {
     Status,
 }
 
-/// What stands behind `TRACK`.
+/// The subcommand of `TRACK`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Tracking {
     Get(String),
@@ -173,11 +173,11 @@ pub(super) fn status(batch: &Batch) -> String {
     out
 }
 
-/// What a job's `custom` asks for.
+/// Requests in a job's `custom`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Wishes {
     pub(super) batch: Option<Tie>,
-    /// What becomes of it can be asked.
+    /// Keeps the job's outcome for `TRACK GET`.
     pub(super) tracked: bool,
     pub(super) dedupe: Option<Dedupe>,
     pub(super) expires: Expiry,
@@ -294,7 +294,7 @@ fn set(rest: &str) -> Option<Tracking> {
     })
 }
 
-/// What is done to the job of this id that a worker has.
+/// The command for the job of this id that a worker holds.
 pub(super) fn of_job(jid: &str, act: NamedAct) -> Command {
     Command::ByName(Box::new(ByName {
         queue: None,
@@ -304,7 +304,8 @@ pub(super) fn of_job(jid: &str, act: NamedAct) -> Command {
     }))
 }
 
-/// What is known of a job: of one that is not tracked only how far it is, if a worker has it.
+/// The known state of a job. For a job that is not tracked this is only its progress, if a worker
+/// has it.
 pub(super) fn tracked(jid: &str, outcome: &Outcome) -> String {
     let mut known = Track::default();
     let mut state = "unknown";

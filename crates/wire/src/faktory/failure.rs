@@ -1,5 +1,4 @@
-//! What a worker says of a job it failed at, what is kept of it, and when the
-//! job is tried again.
+//! A worker's report of a failed job: the kept part, and the time of the next try.
 
 use std::fmt::Write as _;
 
@@ -12,7 +11,7 @@ use crate::workers::cut;
 
 /// The attribute that keeps it: the JSON that workers are shown.
 pub(super) const FAILURE: &[u8] = b"f.failure";
-/// What the engine says of a lease that ran out.
+/// The engine's error text for a lease that ran out.
 const RAN_OUT: &[u8] = b"its lease ran out";
 /// Bytes kept of a message and of a type of error, and lines of a backtrace.
 const MESSAGE_MAX: usize = 1000;
@@ -40,7 +39,7 @@ const BACKOFF: Backoff = Backoff {
     cap_ms: 0,
 };
 
-/// What was said, cut to what is kept.
+/// A report, cut to the size that is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Report {
     errtype: String,
@@ -96,7 +95,7 @@ impl Report {
         format!("{}: {}", self.errtype, self.message)
     }
 
-    /// What is noted of it: the beginning of what workers are shown.
+    /// The note that is kept: the beginning of the text that workers see.
     pub(super) fn note(&self, now: Ms) -> String {
         let mut json = "{\"failed_at\":\"".to_owned();
         moment::write(now, &mut json);
@@ -126,7 +125,7 @@ pub(super) fn has_failed(message: &Message) -> bool {
     message.failures() > 0
 }
 
-/// What workers are shown of a message's last failure, as JSON.
+/// The last failure of a message as workers see it, as JSON.
 pub(super) fn of(message: &Message, now: Ms) -> Option<String> {
     let noted = noted(message);
     let failures = message.failures();
@@ -176,10 +175,10 @@ pub(super) fn of(message: &Message, now: Ms) -> Option<String> {
     Some(json)
 }
 
-/// What a note begins with.
+/// Length and form of the beginning of a note.
 const FAILED_AT: &str = "{\"failed_at\":\"0000-00-00T00:00:00.000Z\"";
 
-/// What was noted: a report, or all that workers are shown.
+/// The note of a message: a report, or the whole text that workers see.
 fn noted(message: &Message) -> Option<&str> {
     let attrs = &message.extra.as_deref()?.attrs;
     let found = attrs.iter().find(|(name, _)| **name == *FAILURE)?;

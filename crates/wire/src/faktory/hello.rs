@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq as _;
 use super::json::{self, Kind, Value};
 use crate::workers::Joins;
 
-/// What a client has to prove that it knows the password for.
+/// A challenge that the client answers with a proof of the password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Challenge {
     pub(super) salt: u64,
@@ -39,7 +39,7 @@ pub(super) fn greeting(challenge: Option<Challenge>) -> String {
     }
 }
 
-/// What proves that one knows the password: lower-case hex.
+/// The proof of a password: lower-case hex.
 pub(super) fn pwdhash_of(password: &str, salt: &str, rounds: u32) -> String {
     let first = Sha256::new().chain_update(password).chain_update(salt);
     let mut hash = first.finalize();
@@ -49,7 +49,7 @@ pub(super) fn pwdhash_of(password: &str, salt: &str, rounds: u32) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a client says.
+/// Content of a HELLO.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Hello {
     pub(super) pwdhash: Option<String>,

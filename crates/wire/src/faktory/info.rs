@@ -1,4 +1,4 @@
-//! What INFO answers, gathered page by page.
+//! The reply to INFO, gathered page by page.
 
 use std::fmt::Write as _;
 

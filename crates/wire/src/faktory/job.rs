@@ -56,7 +56,7 @@ pub(super) enum Refused {
 }
 
 impl Refused {
-    /// What stands behind `-ERR `.
+    /// The text behind `-ERR `.
     pub(super) fn text(&self) -> String {
         match self {
             Refused::Json(why) => format!("invalid JSON: {why}"),
@@ -239,7 +239,7 @@ impl Job {
     }
 }
 
-/// What a worker is shown beside what is stored.
+/// Fields that a worker sees beside the stored job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Beside {
     /// JSON of an object.

@@ -20,7 +20,7 @@ impl Bad {
     }
 }
 
-/// What a value is.
+/// Kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Null,
@@ -81,7 +81,7 @@ impl<'a> Value<'a> {
         Reader { text, at: 0 }
     }
 
-    /// What a string says.
+    /// The text of a JSON string.
     pub(super) fn string(self) -> Option<Cow<'a, str>> {
         if self.kind != Kind::Text {
             return None;
@@ -163,7 +163,7 @@ fn string_len(text: &str) -> usize {
     bytes.len()
 }
 
-/// What the inside of a checked string says.
+/// Unescapes the inside of a checked string.
 fn unescaped(inner: &str) -> String {
     let mut out = String::with_capacity(inner.len());
     let mut rest = inner;

@@ -25,8 +25,8 @@ use crate::session::Session;
 use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 use hello::Challenge;
 
-/// What a client of Faktory shows of a password: a hash of it with the salt and as often as the
-/// server asks, for who is a client of another server.
+/// A Faktory client's proof of a password, as a client of another server computes it: a hash with
+/// the salt, repeated as often as the server asks.
 pub fn faktory_pwdhash(password: &str, salt: &str, rounds: u32) -> String {
     hello::pwdhash_of(password, salt, rounds)
 }
@@ -130,7 +130,7 @@ counters! {
     Fault "protocol_errors",
 }
 
-/// What one listener's sessions share.
+/// State that one listener's sessions share.
 pub(crate) struct Shared {
     line_max: usize,
     fetch_wait_ms: u64,
@@ -151,7 +151,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What a new connection is asked, if there is a password.
+    /// The challenge for a new connection, if there is a password.
     fn challenge(&self) -> Option<Challenge> {
         if self.password.is_empty() {
             return None;

@@ -23,7 +23,7 @@ const PATTERN_MAX: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
-    /// What `clear` and `discard` do.
+    /// Effect of `clear` and `discard`.
     Remove,
     Kill,
     Requeue,
@@ -36,7 +36,7 @@ enum Target {
     Dead,
 }
 
-/// What is done to which jobs.
+/// A mutation: its effect and the jobs it applies to.
 #[derive(Debug, PartialEq)]
 pub(super) struct Mutate {
     act: Act,
@@ -173,7 +173,7 @@ impl Mutate {
         format!("{act} {target}")
     }
 
-    /// What is done to a message that is one of those.
+    /// The commands for one of those messages.
     fn act(&self, message: &Message, queue: &Name, now: Ms) -> Vec<Command> {
         let id = message.id;
         let by = By::OwnerOrFree;
@@ -211,7 +211,7 @@ pub(super) struct Mutating {
     mutate: Mutate,
     /// Whether queues are still gathered.
     gathers: bool,
-    /// What is done next to messages that were found.
+    /// The next commands for the messages that were found.
     acts: VecDeque<Command>,
     /// The queue that is looked through, and those to come.
     left: VecDeque<Name>,

@@ -1,4 +1,4 @@
-//! What is done to queues, one after the other.
+//! Operations on queues, one after the other.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use quintet_types::{Command, Name, Outcome, QueuePage, StatsOf, StatsReply};
 use super::job;
 use super::json;
 
-/// What QUEUE does.
+/// The subcommand of QUEUE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sub {
     Pause,
@@ -134,7 +134,7 @@ impl Each {
         write!(self.shown, ":{number}").expect("strings take all");
     }
 
-    /// What is answered; `None`: `+OK`.
+    /// The reply; `None`: `+OK`.
     pub(super) fn answer(self) -> Option<String> {
         (self.sub == Sub::Latency).then(|| format!("{{{}}}", self.shown))
     }

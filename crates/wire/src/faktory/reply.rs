@@ -1,4 +1,4 @@
-//! What requests are owed, and how it is written.
+//! Pending replies to requests, and how they are written.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use crate::workers::WorkerState;
 pub(super) const OK: &[u8] = b"+OK\r\n";
 const NOTHING: &[u8] = b"$-1\r\n";
 
-/// What a request is owed.
+/// The pending reply to one request.
 #[derive(Debug, PartialEq)]
 pub(super) enum FaktoryReply {
     /// Nothing.
@@ -35,7 +35,7 @@ pub(super) enum FaktoryReply {
     DoneOrGone,
     /// The same; the message of this id is tried if there is none of the name.
     Ack(MessageId),
-    /// What stands behind `-ERR `.
+    /// The text behind `-ERR `.
     Fault(Cow<'static, str>),
     /// A job, or nothing.
     Job,
@@ -71,7 +71,7 @@ const AT_ONCE: usize = 1000;
 pub(super) struct Bulk {
     /// Why jobs were refused, by their ids.
     refused: BTreeMap<String, String>,
-    /// What is put, with the jobs' ids.
+    /// The puts, with the jobs' ids.
     puts: VecDeque<(String, Put)>,
     /// How many of them are being put.
     asked: usize,
@@ -105,7 +105,7 @@ impl Bulk {
         }
     }
 
-    /// What came of a step; the next one, if there is one.
+    /// Takes the outcome of a step and returns the next step, if there is one.
     pub(super) fn go_on(&mut self, outcome: &Outcome) -> Option<Command> {
         match why_not(outcome) {
             Some(_) if self.asked > 1 => self.singly = self.asked,

@@ -16,7 +16,7 @@ use crate::workers::WorkerState;
 /// Queues in one command at most.
 pub(super) const QUEUES_MAX: usize = 1024;
 
-/// What a line asks for.
+/// One request line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Request {
     Push(Box<Job>),
@@ -35,12 +35,12 @@ pub(super) enum Request {
     Mutate(Mutate),
     Batch(Batches),
     Track(Tracking),
-    /// What stands behind `-ERR `.
+    /// The text behind `-ERR `.
     Fault(Cow<'static, str>),
     Unknown,
 }
 
-/// What a worker says of itself.
+/// A worker's heartbeat.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Beat {
     pub(super) wid: String,

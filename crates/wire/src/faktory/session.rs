@@ -34,8 +34,8 @@ const EXPECTED_HELLO: FaktoryReply =
 /// How long a worker has a job that does not say.
 const RESERVE_MS: u64 = 1_800_000;
 
-/// What FETCH does: a job is whoever's who can name it, until its time is over;
-/// then it goes behind what has come since.
+/// The lease of FETCH: anybody who can name a job may settle it until its time is over; then it
+/// goes behind the jobs that have come since.
 const LEASE: LeaseAsk = LeaseAsk {
     owner: LeaseOwner::Time,
     time: LeaseTime::TtrElse(RESERVE_MS),
@@ -61,7 +61,7 @@ pub(super) struct FaktorySession {
     owed: Owed<FaktoryReply>,
 }
 
-/// What the input's front is.
+/// State of the decoder at the front of the input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FaktoryState {
     /// Nothing: the server speaks first.
@@ -508,7 +508,7 @@ impl FaktorySession {
     }
 }
 
-/// What a TRACK asks, and what it is owed.
+/// The request of a TRACK, and its pending reply.
 fn track_ask(track: Tracking) -> (Ask, FaktoryReply) {
     match track {
         Tracking::Get(jid) => {

@@ -26,7 +26,7 @@ impl Verb {
     }
 }
 
-/// What the front of the input is as a command word.
+/// The front of the input read as a command word.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Word<'a> {
     /// One of ours, and its length with the zero.
@@ -66,7 +66,7 @@ pub(super) struct NameEnd {
     scanned: usize,
 }
 
-/// What the front of the input is as a name.
+/// The front of the input read as a name.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum NameAt<'a> {
     /// The name, without its zero.

@@ -59,7 +59,7 @@ const TALLY_NAMES: &[&str] = &[
     "protocol_errors",
 ];
 
-/// What one listener's sessions share.
+/// State that one listener's sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     name_max: usize,

@@ -1,4 +1,4 @@
-//! What requests are owed, and how it is written.
+//! Pending replies to requests, and how they are written.
 
 use quintet_types::{Message, Outcome, Refusal};
 
@@ -9,7 +9,7 @@ use crate::session::{Env, Given, Next};
 
 pub(super) const TOO_LARGE: &str = "Job data too large";
 
-/// What a request is owed.
+/// The pending reply to one request.
 pub(super) enum JobqueueReply {
     Connected,
     Added,

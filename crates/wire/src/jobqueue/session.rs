@@ -52,7 +52,7 @@ struct Job {
     ttp: u32,
 }
 
-/// What the input's front is.
+/// State of the decoder at the front of the input.
 enum JobqueueState {
     /// A command word.
     Word,
@@ -258,7 +258,7 @@ impl JobqueueSession {
             .ask(ID, Ask::Engine(command), JobqueueReply::Deleted(id))
     }
 
-    /// What is missing of a request whose client sends no more.
+    /// The missing part of a request whose client sends no more.
     fn missing(&self) -> Option<&'static str> {
         match &self.state {
             JobqueueState::Word | JobqueueState::Over => None,

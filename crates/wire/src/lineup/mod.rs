@@ -65,7 +65,7 @@ const TALLY_NAMES: &[&str] = &[
     "protocol_errors",
 ];
 
-/// What one listener's sessions share.
+/// State that one listener's sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     queue: Name,

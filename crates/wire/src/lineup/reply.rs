@@ -1,4 +1,4 @@
-//! What requests are owed, and how it is written.
+//! Pending replies to requests, and how they are written.
 
 use quintet_types::{Class, Outcome, Refusal};
 
@@ -10,7 +10,7 @@ use crate::session::{Env, Given, Next};
 
 pub(super) const CRLF: &[u8] = b"\r\n";
 
-/// What a request is owed.
+/// The pending reply to one request.
 pub(super) enum LineupReply {
     Pushed,
     Popped,

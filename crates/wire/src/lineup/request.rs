@@ -1,6 +1,6 @@
 //! Command lines.
 
-/// What a line asks for.
+/// One request line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// A message of `len` bytes and a CR LF follow.

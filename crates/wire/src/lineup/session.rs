@@ -28,7 +28,7 @@ pub(super) struct LineupSession {
     owed: Owed<LineupReply>,
 }
 
-/// What the input's front is.
+/// State of the decoder at the front of the input.
 enum LineupState {
     /// A command line.
     Line,

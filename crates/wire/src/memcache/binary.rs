@@ -70,7 +70,7 @@ impl Frame {
     }
 }
 
-/// What stands behind a header.
+/// The parts behind a header.
 struct Parts<'a> {
     key: &'a [u8],
     value: &'a [u8],

@@ -30,7 +30,7 @@ pub(super) enum Status {
     Temporary = 0x86,
 }
 
-/// What a reply repeats of its request.
+/// The part of a request that its reply repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) opcode: u8,
@@ -143,7 +143,7 @@ pub(super) enum What {
     Stats,
     /// More of them; segments retired and begun.
     Queues((u64, u64)),
-    /// What was refused before the engine was asked.
+    /// An error from before the engine was asked.
     Refused(Refusal),
     Error(Status, &'static str),
     /// The same, then the connection closes.

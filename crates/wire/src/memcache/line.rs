@@ -186,7 +186,7 @@ pub(super) fn expiry(word: &[u8]) -> Option<Expiry> {
     number(word).map(expiry_of)
 }
 
-/// What such a number of seconds means: 0 for none, from now, a Unix time.
+/// The meaning of such a number of seconds: 0 for none, from now, a Unix time.
 pub(super) fn expiry_of(seconds: u64) -> Expiry {
     let ms = seconds.saturating_mul(1000);
     match seconds {
@@ -196,7 +196,7 @@ pub(super) fn expiry_of(seconds: u64) -> Expiry {
     }
 }
 
-/// What announces a data block.
+/// The announcement of a data block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announced {
     pub(super) flags: u32,

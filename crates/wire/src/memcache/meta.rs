@@ -24,7 +24,7 @@ const GET: &[u8] = b"vfscthlENRT";
 const SET: &[u8] = b"scFTMCENI";
 const DELETE: &[u8] = b"CEITx";
 
-/// What a meta command's flags ask for.
+/// Flags of a meta command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Flags {
     pub(super) base64: bool,
@@ -231,8 +231,7 @@ impl MemcacheSession {
     }
 }
 
-/// What an `ms` is owed with which a client logs in: the words behind its
-/// length.
+/// The reply to an `ms` with which a client logs in: the words behind its length.
 pub(super) fn login(words: Words<'_>, key: &[u8]) -> Result<MemcacheReply, Fault> {
     Ok(Flags::parse(words, key, SET)?.reply(MetaTo::Login))
 }

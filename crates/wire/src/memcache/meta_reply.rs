@@ -1,4 +1,4 @@
-//! What is remembered of a meta command until its reply is written.
+//! The part of a meta command that is kept until its reply is written.
 
 use crate::output::Output;
 
@@ -8,7 +8,7 @@ pub(super) struct MetaReply {
     pub(super) to: MetaTo,
     /// `q`: what is usual is not said.
     pub(super) quiet: bool,
-    /// What the client asked to be told, in its order.
+    /// The fields that the client asked for, in its order.
     pub(super) back: Box<[Back]>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Back {
     Flags,
     /// `s`: the bytes of the item.
     Size,
-    /// What nothing is known of here.
+    /// A reply with fixed text.
     Fixed(&'static str),
 }
 

@@ -1,5 +1,4 @@
-//! What is remembered of a request until its reply is written, and the texts
-//! of errors.
+//! The part of a request that is kept until its reply is written, and the texts of errors.
 
 use quintet_types::{Command, Ms, Name, Refusal, Take, Wait};
 
@@ -61,7 +60,7 @@ pub(super) enum MemcacheReply {
     Fault(Fault),
     /// To a client of another protocol, then the connection closes.
     Foreign(Foreign),
-    /// What the host refused about a data block, then the connection closes.
+    /// The host's error about a data block; the connection closes behind it.
     Refused(Refusal),
     /// To the set with which a client logs in.
     LoggedIn,
@@ -98,7 +97,7 @@ pub(super) enum MemcacheReply {
 }
 
 impl MemcacheReply {
-    /// What the first of this request's commands are owed.
+    /// The pending reply to the first of this request's commands.
     pub(super) fn part(&self) -> Self {
         match self.binary() {
             Some(head) => Self::binary_of(head, What::Part),
@@ -139,7 +138,7 @@ impl MemcacheReply {
 pub(super) struct Listing {
     /// `dump_stats`: of these queues or, if there are none, of all.
     pub(super) dump: Option<Box<[Name]>>,
-    /// What is told with every queue: segments retired and begun.
+    /// Segments retired and begun, shown with every queue.
     pub(super) log: (u64, u64),
 }
 

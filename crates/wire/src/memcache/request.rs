@@ -88,8 +88,7 @@ impl MemcacheSession {
         self.fetch(used, &target, &options, reply, env)
     }
 
-    /// What a get of any form does; a settled open read is answered with a
-    /// count.
+    /// A get of any form; a settled open read is answered with a count.
     pub(super) fn fetch(
         &mut self,
         used: usize,
@@ -172,7 +171,7 @@ impl MemcacheSession {
         self.put(used, &target, set, env)
     }
 
-    /// What a set of any form does.
+    /// A set of any form.
     pub(super) fn put(
         &mut self,
         used: usize,
@@ -216,7 +215,7 @@ impl MemcacheSession {
         self.drop_queue(used, queue, reply, env)
     }
 
-    /// What a delete of any form does.
+    /// A delete of any form.
     pub(super) fn drop_queue(
         &mut self,
         used: usize,

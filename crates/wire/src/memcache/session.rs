@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
 
-/// What follows every data block of the text protocol.
+/// The end of every data block of the text protocol.
 pub(super) const CRLF: &[u8] = b"\r\n";
 
 /// Protocol state of one connection.
@@ -40,7 +40,7 @@ enum Tongue {
     Binary,
 }
 
-/// What the input's front is.
+/// State of the decoder at the front of the input.
 pub(super) enum MemcacheState {
     /// A command line, or a binary header.
     Line,
@@ -77,18 +77,17 @@ pub(super) struct Set {
     pub(super) flags: u32,
     pub(super) expires: Expiry,
     pub(super) len: u64,
-    /// What follows its data.
+    /// The bytes that follow its data.
     pub(super) end: &'static [u8],
     /// `/sync` on the name: the reply waits for the disk.
     pub(super) sync: bool,
-    /// What it is owed. With nothing given that its item was dropped.
+    /// The pending reply. With nothing given that its item was dropped.
     pub(super) reply: MemcacheReply,
 }
 
 /// Why a data block is unwanted.
 pub(super) enum Unwanted {
-    /// What its request is owed: a set longer than the listener allows, or an
-    /// error.
+    /// The reply to a set longer than the listener allows, or an error.
     Dropped(MemcacheReply),
     /// It belongs to a storage command that queues do not have.
     NotACache,
@@ -237,7 +236,7 @@ impl MemcacheSession {
         self.owed.ask(used, ask, set.reply)
     }
 
-    /// What a set is announced with decides how its data is read.
+    /// Chooses how data is read from the announcement of its set.
     pub(super) fn announced(&self, line: usize, set: Set) -> MemcacheState {
         if set.len > self.shared.item_max {
             MemcacheState::unwanted(set.len, set.end, Unwanted::Dropped(set.reply))

@@ -16,7 +16,7 @@ const PUSH_HEAD: usize = 10;
 /// Bytes before the queue's name in a frame that has nothing else.
 pub(super) const NAME_HEAD: usize = 3;
 
-/// What stands at the front of the input.
+/// The frame at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
     /// More bytes are needed to tell.
@@ -34,7 +34,7 @@ pub(super) enum Frame<'a> {
     Unknown,
 }
 
-/// What is to be done with a queue.
+/// Operations on a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Pop,

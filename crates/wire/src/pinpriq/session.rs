@@ -30,7 +30,7 @@ pub(super) struct PinpriqSession {
     owed: Owed<PinpriqReply>,
 }
 
-/// What a request is owed.
+/// The pending reply to a request.
 enum PinpriqReply {
     /// Nothing, whatever came of it.
     Nothing,

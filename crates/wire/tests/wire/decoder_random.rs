@@ -43,7 +43,7 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What a voice is known to be sent.
+/// Inputs that a protocol is known to receive.
 fn seeds(voice: &Voice) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seeds = files(&root.join("corpus").join(voice.name));

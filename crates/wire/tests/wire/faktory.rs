@@ -7,7 +7,7 @@ use common::Host;
 use quintet_sim::transcript::{Link, Setup};
 use sha2::{Digest as _, Sha256};
 
-/// What a connection is asked: how many rounds, and the salt.
+/// The challenge of a connection: number of rounds, and the salt.
 fn asked(host: &mut Host, connection: u8) -> (u32, String) {
     let mut hi = Vec::new();
     host.receive(connection, &mut hi);

@@ -28,7 +28,7 @@ impl Client {
         }
     }
 
-    /// What it asks next, with what it was sent.
+    /// Sends bytes and returns the session's next request.
     fn asks(&mut self, bytes: &[u8]) -> Option<Ask> {
         self.input.extend_from_slice(bytes);
         loop {
@@ -191,7 +191,7 @@ fn memcache_lets_in_by_sasl() {
     assert_eq!(told(&no), (0x20, "not permitted"));
 }
 
-/// Who has not logged in has little read of it.
+/// A connection that has not logged in has little read of it.
 #[test]
 fn memcache_reads_little_before_a_login() {
     for opcode in [0x01, 0x21, 0x7f] {

@@ -1,4 +1,4 @@
-//! What a hook says to a request, in each voice's own form.
+//! A hook's replies to a request, in each protocol's own form.
 
 use quintet_types::{Ms, Name, Outcome, Refusal};
 use quintet_wire::{

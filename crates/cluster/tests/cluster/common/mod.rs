@@ -16,9 +16,9 @@ pub(crate) type Frame = (Position, Vec<u8>);
 pub(crate) struct Node {
     pub(crate) log: StreamLog,
     pub(crate) recovery: Recovery,
-    /// What there was when it became owner.
+    /// The log at the moment it became owner.
     pub(crate) found: Vec<Frame>,
-    /// What it appended, and where each ends.
+    /// The frames it appended, and the end of each.
     pub(crate) appended: Vec<(Frame, Position)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the log's tests share.
+//! Helpers for the log's tests.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 

@@ -19,7 +19,7 @@ pub(crate) const NAME: RunName = RunName {
     number: RunNumber(7),
 };
 
-/// What goes into a run.
+/// Entries for a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) options: RunOptions,

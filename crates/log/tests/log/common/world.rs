@@ -26,7 +26,7 @@ pub(crate) enum Step {
     End,
 }
 
-/// What was asked of a log, over all its lives.
+/// History of the requests to a log, over all its lives.
 pub(crate) struct World {
     pub(crate) disk: SimDisk,
     pub(crate) options: Options,

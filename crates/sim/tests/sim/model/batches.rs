@@ -1,4 +1,4 @@
-//! What is asked of batches.
+//! Requests about batches.
 
 use proptest::prelude::*;
 use quintet_types::*;

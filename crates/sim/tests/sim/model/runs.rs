@@ -187,7 +187,7 @@ impl World {
         self.record(group);
     }
 
-    /// What has expired and is in runs only: it must be read before it can go.
+    /// Messages that have expired and are in runs only: they must be read before they can go.
     pub(crate) fn expired_in_runs(&self) -> BTreeSet<MessageId> {
         let now = self.core.now;
         self.unloaded(|m| m.is_expired(now) || is_buried_over(m, now))

@@ -26,7 +26,7 @@ pub(crate) struct World {
     pub(super) log: Vec<Segment>,
     /// How often the party in each seat was replaced.
     seats: [u64; 3],
-    /// What removing takes handed out, as each side knows it.
+    /// Messages that removing takes handed out, as each side knows them.
     taken: Vec<(Vec<Message>, Vec<Message>)>,
     copied_from: u32,
     retired: bool,
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// What the last step recorded.
+    /// The facts of the last step.
     fn record_all(&mut self) {
         let group = std::mem::take(&mut self.core.facts);
         self.record(group);

@@ -23,7 +23,7 @@ pub(crate) enum Op {
     Pass(u64),
 }
 
-/// What a party is in the middle of.
+/// The unfinished work of a party.
 #[derive(Debug)]
 enum Doing {
     Nothing,
@@ -47,7 +47,7 @@ struct Mail {
     delivery: Delivery,
     /// Of a standing take that was replaced since.
     old: bool,
-    /// What it brings was given back before it was read.
+    /// Its message was given back before it was read.
     given_back: bool,
 }
 
@@ -486,7 +486,7 @@ impl World {
         self.check_lines();
     }
 
-    /// What a server's timer does without being asked.
+    /// The work of a server's timer.
     fn do_what_is_due(&mut self) {
         for round in 0.. {
             assert!(round < 1000, "something is always due");

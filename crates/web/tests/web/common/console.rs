@@ -23,7 +23,7 @@ pub(crate) fn page(world: &World, path: &str) -> String {
     reply.text()
 }
 
-/// What a page has between two texts.
+/// The part of a page between two texts.
 pub(crate) fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
     let rest = page.split_once(from);
     let rest = rest.unwrap_or_else(|| panic!("no {from} in {page}")).1;

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// the cut is in another place, which is as good.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// What becomes of a connection.
+/// Fate of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// Nothing happens to it.

@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// What a run of a session did.
+/// Record of a session's run.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) asks: Vec<String>,
