@@ -83,7 +83,7 @@ test("bury, and retry what was buried", async () => {
   await follow(named("Bury"));
   assert.equal(await beans.stat("fails", "current-jobs-buried"), 1);
   await go("/");
-  assert.match(await text(), /fails set aside 1 message that failed/);
+  assert.match(await text(), /fails set aside 1 failed message/);
   await follow('a[aria-label="Show the buried messages of fails"]');
   await page.keyboard.press("j");
   await page.keyboard.press("x");

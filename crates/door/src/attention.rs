@@ -190,7 +190,7 @@ impl Thresholds {
             let says = format!(
                 "fails: {} of {} {}.",
                 count(failures),
-                of(failures + done, "try", "tries"),
+                of(failures + done, "attempt", "attempts"),
                 within(recent)
             );
             Finding::new(Rule::Failing, failures, says, "")
@@ -223,7 +223,7 @@ impl Thresholds {
         (self.dead > 0 && recent.dead >= self.dead).then(|| {
             let says = format!(
                 "set aside {} within the last hour.",
-                of(recent.dead, "message that failed", "messages that failed")
+                of(recent.dead, "failed message", "failed messages")
             );
             Finding::new(Rule::DeadLetters, recent.dead, says, "")
         })
@@ -244,7 +244,7 @@ impl Thresholds {
         let stuck = gauges.reserved > 0 && gauges.ready > 0 && recent.no_end_ms >= self.stuck_ms;
         (self.stuck_ms > 0 && stuck).then(|| {
             let says = format!(
-                "has {} that did not end for {}; {} ready.",
+                "has {}, and none has ended for {}; {} ready.",
                 of(gauges.reserved, "lease", "leases"),
                 duration(recent.no_end_ms),
                 count(gauges.ready)
@@ -310,7 +310,7 @@ fn down(stats: &QueueStats) -> Option<Finding> {
     let ready = stats.gauges.ready;
     stats.down.then(|| {
         let says = format!(
-            "is down: puts are refused, takes wait; {} ready.",
+            "is down: puts fail, consumers wait; {} ready.",
             count(ready)
         );
         Finding::new(Rule::Down, ready, says, "")
@@ -358,20 +358,20 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
         () if stats.limited => {
             let reserved = of(gauges.reserved, "message is", "messages are");
             format!(
-                "The queue's limit is reached (in_flight_max or take_rate): {reserved} reserved."
+                "The queue has reached its limit (in_flight_max or take_rate): {reserved} reserved."
             )
         }
         () if stats.keys_limited > 0 => format!(
-            "A limit holds back messages of {} (key_in_flight_max or key_take_rate).",
-            of(stats.keys_limited, "key", "keys")
+            "A limit blocks {} (key_in_flight_max or key_take_rate).",
+            of(stats.keys_limited, "message group", "message groups")
         ),
         () if limited > 0 => format!(
-            "A limit held messages back at {}.",
+            "A limit left {} without a message.",
             of(limited, "take", "takes")
         ),
         () if failures > 0 && failures >= finished => {
-            let tries = of(failures + finished, "try", "tries");
-            format!("{} of the newest {tries} failed.", count(failures))
+            let all = of(failures + finished, "attempt", "attempts");
+            format!("{} of the last {all} failed.", count(failures))
         }
         () if gauges.ready > 0 && lacks_consumers(stats, recent) => {
             "The queue has no consumers.".to_owned()

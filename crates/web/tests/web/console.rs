@@ -448,7 +448,7 @@ fn messages_are_buried_retried_moved_and_deleted() {
         assert!(note(&world, &reply).starts_with("Buried"));
     }
     assert_eq!(queue(&world, "work")["buried"], 3);
-    assert!(page(&world, "/").contains("set aside 3 messages that failed within the last hour."));
+    assert!(page(&world, "/").contains("set aside 3 failed messages within the last hour."));
     // One.
     let shown = page(&world, &format!("/messages/{}", ids[0]));
     send(
