@@ -28,7 +28,7 @@ impl Cron {
             ));
         };
         if text.contains(",,") {
-            return Err(format!("{text:?}: a list with nothing in it"));
+            return Err(format!("{text:?}: a list is empty"));
         }
         // Both days and weekdays are named: either will do.
         let either = !day.starts_with('*') && !weekday.starts_with('*');

@@ -267,7 +267,7 @@ impl HookState {
                 None
             }
             Err(Missed::Conflict) => {
-                let error = self.blamed("what it reads changes too fast".into());
+                let error = self.blamed("the data that it reads changes too fast".into());
                 self.report(event, &error);
                 None
             }

@@ -585,7 +585,7 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: Place) {
 
 /// There is no place for a request.
 fn full() -> Response {
-    let text = "503 - as many connections as may be (max_connections)";
+    let text = "503 - too many connections (max_connections)";
     let mut response = reply::plain(StatusCode::SERVICE_UNAVAILABLE, text.to_owned());
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));

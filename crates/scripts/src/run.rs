@@ -111,7 +111,7 @@ impl ScriptRun {
                 tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
             } else if let Outcome::Denied(text) = outcome {
                 // It stays in `run` until the server starts anew.
-                tracing::warn!(queue = run.queue.name, "a hook lets nobody settle: {text}");
+                tracing::warn!(queue = run.queue.name, "a hook refuses to settle it: {text}");
             }
         }
     }
@@ -394,7 +394,7 @@ impl ScriptRun {
                 ..NewMessage::default()
             };
             if let Err(fault) = self.rq.put(WEBHOOK, &new, PutAs::default()) {
-                tracing::warn!(%fault, "a webhook is not told");
+                tracing::warn!(%fault, "a webhook was not called");
             }
         }
     }

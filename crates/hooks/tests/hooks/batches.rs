@@ -113,7 +113,7 @@ fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
             "id",
             "batch:show: batch: an id of a batch expected, b- and 16 hex digits",
         ),
-        ("many", "one call can ask for 1000 things at most"),
+        ("many", "one call can make at most 1000 requests"),
     ] {
         put(&mut t, "q", body);
         let told = log(&t).join("\n");

@@ -51,12 +51,12 @@ fn servers_that_do_not_fit_are_refused() {
         &format!("user = 'q'\npassword_file = {password:?}\n"),
     );
     assert!(
-        text.contains("does not take this node's user: see cluster.user"),
+        text.contains("does not accept this node's user: see cluster.user"),
         "{text}"
     );
     // No user at all.
     let text = says(&locked, "");
-    assert!(text.contains("does not take this node's user"), "{text}");
+    assert!(text.contains("does not accept this node's user"), "{text}");
 
     let monitor = free_port();
     let late = Fleet::start_with(1, "2m", &format!("http: \"127.0.0.1:{monitor}\"\n"));
