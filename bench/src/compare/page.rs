@@ -63,7 +63,8 @@ pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
     };
     let (machine, sync) = (machine.describe(), outcome.sync.describe());
     text + &format!(
-        "\n{turns} turns of {seconds} s each; {machine}; {sync}. Quintet at {quintet}.{short}\n"
+        "\n{turns} turns of {seconds} s each; {machine}. Just before, {sync}. \
+         Quintet at {quintet}.{short}\n"
     )
 }
 

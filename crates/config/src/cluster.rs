@@ -86,9 +86,8 @@ impl Default for Cluster {
 pub(crate) const CLUSTER: &[Spec] = &[
     Spec {
         key: "nats",
-        help: "NATS servers with JetStream, those nearer first, such as [\"nats://a:4222\", \
-               \"nats://b:4222\"]; empty: this server is alone, and the rest of the table means \
-               nothing.",
+        help: "NATS servers with JetStream, the nearest first, such as [\"nats://a:4222\", \
+               \"nats://b:4222\"]; empty: no cluster, and the other keys have no effect.",
         reload: false,
         field: |c| Field::List(&mut c.cluster.nats),
     },
@@ -100,95 +99,94 @@ pub(crate) const CLUSTER: &[Spec] = &[
     },
     Spec {
         key: "node",
-        help: "This node's name, unlike any other's: up to 255 letters, digits, -, _ and dots. \
-               Empty: the host's.",
+        help: "Unique name of this node: up to 255 letters, digits, -, _ and dots. Empty: the \
+               host's.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.node),
     },
     Spec {
         key: "listen",
-        help: "Where other nodes bring this one's clients.",
+        help: "Address for clients that other nodes pass on.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.listen),
     },
     Spec {
         key: "advertise",
-        help: "Where others reach that, HOST:PORT. Empty: as listen.",
+        help: "The same address as other nodes reach it, HOST:PORT. Empty: as listen.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.advertise),
     },
     Spec {
         key: "replicas",
-        help: "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one stops \
-               or loses everything: only with allow_unsafe.",
+        help: "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one \
+               stops or loses everything; this needs allow_unsafe.",
         reload: false,
         field: |c| Field::Number(&mut c.cluster.replicas, 1, 5),
     },
     Spec {
         key: "placement_tags",
-        help: "The NATS servers that keep the log have all of these tags.",
+        help: "Tags that each NATS server of the log must have.",
         reload: false,
         field: |c| Field::List(&mut c.cluster.placement_tags),
     },
     Spec {
         key: "beat",
-        help: "An owner appends something at least so often; at most half of lease.",
+        help: "Longest time between appends of an owner; at most half of lease.",
         reload: false,
         field: |c| Field::Duration(&mut c.cluster.beat_ms),
     },
     Spec {
         key: "lease",
-        help: "So long after an acknowledged entry was sent its owner answers without another.",
+        help: "How long an owner may reply after it sent an entry that was acknowledged.",
         reload: false,
         field: |c| Field::Duration(&mut c.cluster.lease_ms),
     },
     Spec {
         key: "takeover_after",
-        help: "After so much silence of the owner another node takes over; at least one and a \
-               half times lease.",
+        help: "Silence of the owner after which another node takes over; at least one and a half \
+               times lease.",
         reload: false,
         field: |c| Field::Duration(&mut c.cluster.takeover_after_ms),
     },
     Spec {
         key: "handover_wait",
-        help: "An owner that is stopped, moved or drained waits so long until everything it decided \
-               is acknowledged; then it goes all the same, and says that something may be lost.",
+        help: "How long an owner that is stopped, moved or drained waits for acknowledgements; \
+               then it goes and says that something may be lost.",
         reload: false,
         field: |c| Field::Duration(&mut c.cluster.handover_wait_ms),
     },
     Spec {
         key: "window",
-        help: "Entries that may be on their way to JetStream, 1 to 64.",
+        help: "Entries on their way to JetStream at once, 1 to 64.",
         reload: false,
         field: |c| Field::Number(&mut c.cluster.window, 1, 64),
     },
     Spec {
         key: "unacked_max",
-        help: "With more bytes of requests decided and not acknowledged, nothing further is read \
-               from clients.",
+        help: "With more bytes of requests that are decided and not acknowledged, the server \
+               stops reading from clients.",
         reload: false,
         field: |c| Field::Bytes(&mut c.cluster.unacked_max, 1 << 20, 1 << 40),
     },
     Spec {
         key: "reads",
-        help: "What is answered without an append (that there is nothing, refusals, looks, \
-               statistics): \"lease\": at once while the owner holds its lease; \"log\": when an \
-               entry sent after the decision is acknowledged, which takes a round trip and \
-               believes no clock.",
+        help: "Replies without an append (empty queue, errors, peeks, statistics): \"lease\": at \
+               once while the owner has its lease; \"log\": after an entry that was sent later \
+               is acknowledged, which takes a round trip and trusts no clock.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.reads),
     },
     Spec {
         key: "groups",
-        help: "Groups of queues, each with an owner of its own. This version knows 1.",
+        help: "Groups of queues, each with its own owner. This version supports 1.",
         reload: false,
         field: |c| Field::Number(&mut c.cluster.groups, 1, 256),
     },
     Spec {
         key: "near",
-        help: "Name of the NATS server on this node's machine (server_name): it is connected to \
-               first, and does not lead the stream while this node owns or is drained, so that no \
-               machine is both. Empty: not known.",
+        help: "Name of the NATS server on this node's machine (server_name). The node connects \
+               to it first, and it does not lead the stream while this node owns or is drained, \
+               so that no machine is both. Empty: unknown.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.near),
     },
@@ -200,7 +198,7 @@ pub(crate) const CLUSTER: &[Spec] = &[
     },
     Spec {
         key: "user",
-        help: "User of NATS; its password is in password_file. Empty: none.",
+        help: "User of NATS; password_file has its password. Empty: none.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.user),
     },
@@ -212,14 +210,14 @@ pub(crate) const CLUSTER: &[Spec] = &[
     },
     Spec {
         key: "tls_ca",
-        help: "Certificates of who signs the NATS servers'. Empty: TLS only if the address says \
+        help: "Authorities of the NATS servers' certificates. Empty: TLS only for addresses with \
                tls://.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.tls_ca),
     },
     Spec {
         key: "tls_cert",
-        help: "Certificate to show to the NATS servers. Empty: none.",
+        help: "Certificate for the NATS servers. Empty: none.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.tls_cert),
     },
@@ -231,14 +229,14 @@ pub(crate) const CLUSTER: &[Spec] = &[
     },
     Spec {
         key: "link_tls_ca",
-        help: "Certificates of who signs the nodes': links between nodes show one on both sides. \
-               Empty: links are not protected, which is refused beyond this machine.",
+        help: "Authorities of the nodes' certificates: both sides of a link between nodes show \
+               one. Empty: no protection, an error beyond this machine.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.link_tls_ca),
     },
     Spec {
         key: "link_tls_cert",
-        help: "This node's certificate, with the name others reach it by (advertise).",
+        help: "Certificate of this node, with its name in advertise.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.link_tls_cert),
     },
@@ -250,23 +248,23 @@ pub(crate) const CLUSTER: &[Spec] = &[
     },
     Spec {
         key: "link_insecure",
-        help: "Links are not protected, also beyond this machine: whoever reaches them does what \
-               any client may.",
+        help: "Links between nodes are not protected, also beyond this machine: anybody who \
+               reaches them may do all that clients may.",
         reload: false,
         field: |c| Field::Flag(&mut c.cluster.link_insecure),
     },
     Spec {
         key: "monitor",
-        help: "Monitoring addresses of all NATS servers, HOST:PORT, to check that they sync each \
-               message (sync_interval: always) and that none has a damaged copy of the log, which \
-               no client can ask. Empty: a warning instead.",
+        help: "Monitoring addresses of all NATS servers, HOST:PORT, to check that each syncs \
+               every message (sync_interval: always) and has no damaged copy of the log. Empty: \
+               a warning instead.",
         reload: false,
         field: |c| Field::List(&mut c.cluster.monitor),
     },
     Spec {
         key: "nats_version_min",
-        help: "The oldest nats-server a node starts with. Servers before 2.15.1 lose acknowledged \
-               messages at a power failure and from a damaged disk.",
+        help: "Oldest nats-server that a node starts with. Servers before 2.15.1 lose \
+               acknowledged messages at a power failure and from a damaged disk.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.nats_version_min),
     },

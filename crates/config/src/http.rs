@@ -19,37 +19,37 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "relative_root",
         default: Value::Text("/"),
-        help: "path everything lives under, if something in front passes a part of its addresses on",
+        help: "path before all addresses, for a proxy that passes a part of its own addresses on",
     },
     OptionSpec {
         name: "users",
         default: Value::Text(""),
-        help: "who may log in (basic authentication): NAME:PASSWORD pairs separated by spaces; empty: no login is asked for",
+        help: "logins (basic authentication): NAME:PASSWORD pairs separated by spaces; empty: none is needed",
     },
     OptionSpec {
         name: "realm",
         default: Value::Text("RQ"),
-        help: "what a browser shows when it asks for a login at an address of RQ; elsewhere the default says \"Quintet\"",
+        help: "realm of the login that a browser shows at addresses of RQ; elsewhere the default is \"Quintet\"",
     },
     OptionSpec {
         name: "allowed_ips",
         default: Value::Text(""),
-        help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
+        help: "addresses and networks of clients, such as \"10.0.0.0/8 ::1\"; empty: all",
     },
     OptionSpec {
         name: "trusted_proxies",
         default: Value::Text(""),
-        help: "addresses and networks that bring the connections of many clients, such as a load balancer: they may take all of max_connections; any other address but this machine's gets three quarters",
+        help: "addresses and networks of proxies with many clients: they may use all of max_connections, any other address but this machine's three quarters",
     },
     OptionSpec {
         name: "hosts",
         default: Value::Text(""),
-        help: "names this server is called by, beside addresses, localhost and the machine's own; \"*\": any. Requests for other hosts are refused: they come from pages that had their name pointed here",
+        help: "names of this server, beside addresses, localhost and the machine's own; \"*\": any. Requests for other hosts fail, against DNS rebinding by web pages",
     },
     OptionSpec {
         name: "allow_new_queue",
         default: Value::Bool(false),
-        help: "queues with scripts may be made and deleted over HTTP: whoever may ask runs programs of the server's user then",
+        help: "clients may make and delete queues with scripts over HTTP, and so run programs as the server's user",
     },
     OptionSpec {
         name: "max_header",
@@ -64,7 +64,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "max_fields",
         default: Value::Number(200),
-        help: "fields of a form at most, 10 to 100000; 413 beyond",
+        help: "most fields of a form, 10 to 100000; 413 beyond",
     },
     OptionSpec {
         name: "max_attachment",
@@ -74,32 +74,32 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "max_connections",
         default: Value::Number(2000),
-        help: "connections of this listener at once, 1 to 100000; event streams, polls and unfinished bodies are counted apart; more wait, then 503",
+        help: "connections of this listener at once, 1 to 100000; event streams, polls and unfinished bodies count separately; more wait, then 503",
     },
     OptionSpec {
         name: "max_streams",
         default: Value::Number(1000),
-        help: "event streams (/api/v1/events) of this listener at once, 0 to 100000, each of which counts as 64KiB of connection_memory; 503 beyond",
+        help: "event streams (/api/v1/events) of this listener at once, 0 to 100000, each 64KiB of connection_memory; 503 beyond",
     },
     OptionSpec {
         name: "max_sessions",
         default: Value::Number(1000),
-        help: "logins of browsers at once, 1 to 100000; the oldest ends for one beyond",
+        help: "logins of browsers at once, 1 to 100000; one more ends the oldest",
     },
     OptionSpec {
         name: "session_time",
         default: Value::Text("12h"),
-        help: "how long a browser stays logged in, 1m to 30d; the login also ends when its user goes or logs in otherwise, and with the server",
+        help: "how long a browser stays logged in, 1m to 30d; the login also ends with its user, when the user gets other credentials, and with the server",
     },
     OptionSpec {
         name: "max_uploads",
         default: Value::Number(16),
-        help: "attachments on their way in at once, 1 to 48; more wait, unread",
+        help: "attachments that are received at once, 1 to 48; more wait, unread",
     },
     OptionSpec {
         name: "timeout",
         default: Value::Text("30s"),
-        help: "in this time a request's head, a form, or a piece of an attachment has to arrive, and a piece of a reply to be taken",
+        help: "time for a request's head, a form, a piece of an attachment, or a piece of a reply",
     },
 ];
 

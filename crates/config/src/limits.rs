@@ -30,8 +30,8 @@ pub struct LimitRow {
 pub(crate) const LIMIT: &[TrustSpec<LimitRow>] = &[
     TrustSpec {
         key: "address",
-        help: "Each address in this network, such as \"10.0.0.0/8\", or \"*\": each but loopback. Of \
-               IPv6 a /64 counts as one address.",
+        help: "Each address in this network, such as \"10.0.0.0/8\", or \"*\": each but \
+               loopback. Of IPv6 a /64 counts as one address.",
         field: |row| TrustField::Text(&mut row.address),
     },
     TrustSpec {
@@ -46,12 +46,12 @@ pub(crate) const LIMIT: &[TrustSpec<LimitRow>] = &[
     },
     TrustSpec {
         key: "connections_max",
-        help: "Connections at once; more are refused. 0: no limit, as in all of these.",
+        help: "Connections at once; more are closed. 0: no limit, as in all of these.",
         field: |row| TrustField::Number(&mut row.limits.connections_max),
     },
     TrustSpec {
         key: "requests_per_second",
-        help: "Requests, over all connections; who sends more is read more slowly.",
+        help: "Requests, over all connections; the server reads faster clients more slowly.",
         field: |row| TrustField::Number(&mut row.limits.requests_per_second),
     },
     TrustSpec {
@@ -61,25 +61,25 @@ pub(crate) const LIMIT: &[TrustSpec<LimitRow>] = &[
     },
     TrustSpec {
         key: "bytes_in_flight_max",
-        help: "Memory for requests and replies on their way, beyond 8KiB for each connection. Near \
-               it the connections are read no further; after a second the largest is closed.",
+        help: "Memory for requests and replies on their way, beyond 8KiB for each connection. \
+               Near it the server stops reading; after a second it closes the largest \
+               connection.",
         field: |row| TrustField::Bytes(&mut row.limits.bytes_in_flight_max),
     },
     TrustSpec {
         key: "failures_per_minute",
-        help: "Of an address: logins and handshakes that fail; beyond it new connections are closed \
-               as they come.",
+        help: "Failed logins and handshakes of an address; beyond it new connections are closed.",
         field: |row| TrustField::Number(&mut row.limits.failures_per_minute),
     },
     TrustSpec {
         key: "queues_max",
-        help: "Of a user: queues that it has made and that are there; it makes no more.",
+        help: "Existing queues that a user has made; it makes no more.",
         field: |row| TrustField::Number(&mut row.limits.queues_max),
     },
     TrustSpec {
         key: "bytes_stored_max",
-        help: "Of a user: bytes of the messages in queues that it has made, whoever put them; beyond \
-               it puts into these are refused.",
+        help: "Bytes of messages in queues that a user has made, whoever put them; further puts \
+               into these fail.",
         field: |row| TrustField::Bytes(&mut row.limits.bytes_stored_max),
     },
 ];

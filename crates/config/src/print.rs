@@ -89,7 +89,7 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     out.push('\n');
     comment(
         &mut out,
-        "A server that is one of several: docs/cluster-format.md.",
+        "A server that is one of several: docs/cluster.md.",
     );
     out.push_str("[cluster]\n");
     for spec in CLUSTER {
@@ -100,8 +100,8 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     tables(
         &mut out,
         "user",
-        "Who there is. Without a [[user]] and a [[grant]] everybody may do everything. SIGHUP \
-         reloads them: connections stay, and may what the new ones say.",
+        "Users. Without a [[user]] and a [[grant]] every client may do everything. SIGHUP \
+         reloads them: open connections get the new rights.",
         (USER, &config.users),
         |key, value| match secrets {
             Secrets::Hidden if HASHES.contains(&key) => hidden(value),
@@ -111,27 +111,27 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     tables(
         &mut out,
         "grant",
-        "What users may do, and nothing else. SIGHUP reloads them.",
+        "Rights of users; they have no others. SIGHUP reloads them.",
         (GRANT, &config.grants),
         |_, value| value.to_owned(),
     );
     tables(
         &mut out,
         "limit",
-        "What one address or one user may use at once. SIGHUP reloads them.",
+        "Most that one address or one user may use at once. SIGHUP reloads them.",
         (LIMIT, &config.limits),
         |_, value| value.to_owned(),
     );
     tables(
         &mut out,
         "cron",
-        "What is put by the calendar (docs/cron.md). SIGHUP reloads them.",
+        "Messages by the calendar (docs/cron.md). SIGHUP reloads them.",
         (CRON, &config.crons),
         |_, value| value.to_owned(),
     );
     comment(
         &mut out,
-        "One table per listener. Each voice has options of its own.",
+        "One table per listener. Each protocol has options of its own.",
     );
     for listen in &config.listen {
         out.push_str("[[listen]]\n");
@@ -149,13 +149,12 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
         line(&mut out, "idle", &quoted(&show_duration(listen.idle_ms)));
         comment(
             &mut out,
-            "Whoever comes here is this user, until it logs in as another; empty: nobody.",
+            "Clients are this user until they log in as another; empty: no user.",
         );
         line(&mut out, "user", &quoted(&listen.user));
         comment(
             &mut out,
-            "Listens beyond this machine though nobody has to say who it is; otherwise that is \
-             refused at start.",
+            "Listen beyond this machine although nobody has to log in; otherwise an error at start.",
         );
         line(&mut out, "insecure", &listen.insecure.to_string());
         let tls = &listen.tls;

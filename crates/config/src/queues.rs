@@ -60,56 +60,57 @@ macro_rules! spec {
 pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     spec!(
         "default_rank",
-        "Rank of messages put without one; 0 is the most urgent.",
+        "Priority of messages put without one; 0 is the most urgent.",
         default_rank,
         u32_of,
         |v: u32| v.to_string()
     ),
     spec!(
         "default_ttr",
-        "Time to run of a lease when neither message nor command gives one.",
+        "Lease time if neither message nor command gives one. \"1ms\": the lease ends in the \
+         step that gives it.",
         default_ttr_ms,
         duration,
         time
     ),
     spec!(
         "default_delay",
-        "How long messages wait before they may be taken, if whoever puts them says nothing of it.",
+        "Delay of messages put without one.",
         default_delay_ms,
         duration,
         time
     ),
     spec!(
         "messages_max",
-        "Waiting messages at most; 0: no limit.",
+        "Most waiting messages; 0: no limit.",
         messages_max,
         number,
         |v: u64| v.to_string()
     ),
     spec!(
         "bytes_max",
-        "Bytes of waiting messages at most: bodies, headers, keys, names and reasons; 0: no limit.",
+        "Most bytes of waiting messages: bodies, headers, keys, names and reasons; 0: no limit.",
         bytes_max,
         bytes,
         size
     ),
     spec!(
         "message_bytes_max",
-        "Bytes of one body at most.",
+        "Most bytes of one body.",
         message_bytes_max,
         bytes,
         size
     ),
     spec!(
         "attempts_max",
-        "Leases a message may have without being finished before the dead-letter rule; 0: no limit.",
+        "Leases without a finish after which a message is a dead letter; 0: no limit.",
         attempts_max,
         u32_of,
         |v: u32| v.to_string()
     ),
     spec!(
         "dead_letter",
-        "Queue that messages of too many attempts go to; empty: they are buried where they are.",
+        "Queue for messages with too many attempts; empty: they are buried where they are.",
         dead_letter,
         dead_letter_of,
         |v: DeadLetter| match v {
@@ -119,14 +120,15 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "ttl",
-        "Time to live of messages put without one, and of dead letters from when they come; 0: for ever.",
+        "Time to live of messages put without one, and of dead letters from their arrival; 0: \
+         for ever.",
         ttl_ms,
         duration,
         time
     ),
     spec!(
         "ttl_max",
-        "Upper bound on any time to live; 0: none.",
+        "Upper bound of any time to live; 0: none.",
         ttl_max_ms,
         duration,
         time
@@ -134,7 +136,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     QueueSpec {
         key: "expire_to",
         field: "expire_to",
-        help: "Queue that expired messages go to; empty: they vanish.",
+        help: "Queue for expired messages; empty: they vanish. They also vanish in that queue, \
+               if the rule fits it; a `[[queue]]` with its own name here is an error.",
         set: |overrides, value| {
             // The empty name is how a rule takes back what a wider one set.
             overrides.expire_to = Some(name_of(value)?).filter(|name| !name.is_empty());
@@ -153,7 +156,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     },
     spec!(
         "when_full",
-        "What a put to a full queue does: \"refuse\", or \"drop_oldest\" of the least urgent rank.",
+        "Effect of a put to a full queue: \"refuse\", or \"drop_oldest\" of the least urgent \
+         priority.",
         when_full,
         when_full_of,
         |v: WhenFull| quoted(match v {
@@ -163,31 +167,31 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "dedupe_by_key",
-        "A put whose key was put within this time is refused; 0: off.",
+        "A put whose key was put within this time fails; 0: off.",
         dedupe_by_key_ms,
         duration,
         time
     ),
     spec!(
         "retention",
-        "How long archived (done, relayed) messages are kept.",
+        "How long archived (done, relayed) messages stay.",
         retention_ms,
         duration,
         time
     ),
     spec!(
         "buried_ttl",
-        "How long messages that are buried from now on stay, then they expire; a message may say it \
-         itself, as Faktory's jobs do; 0: until somebody acts.",
+        "How long messages that are buried from now on stay. Then they are gone, without a hook \
+         or `expire_to`; a message may have its own time, as Faktory's jobs do; 0: no end.",
         buried_ttl_ms,
         duration,
         time
     ),
     spec!(
         "idle",
-        "A queue made by mere use is dropped after this time without a message and without anything \
-         that refers to it (a wait, own settings, a pause, fan-out, dedupe marks); 0: never. One that \
-         a [[queue]] table names exactly stays, unless that table says else.",
+        "A queue made by use is dropped after this time without messages, waits, own settings, a \
+         pause, fan-out and deduplication records; 0: never. A queue that a [[queue]] table \
+         names exactly stays, unless that table sets this.",
         idle_ms,
         duration,
         time
@@ -201,14 +205,14 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "down",
-        "Puts and takes are refused.",
+        "Puts and takes are rejected.",
         down,
         flag,
         |v: bool| v.to_string()
     ),
     spec!(
         "memory",
-        "Never logged: fast, and gone at restart. Counts for queues made after the change.",
+        "Not logged: fast, and gone at restart. Counts for queues made after the change.",
         memory,
         flag,
         |v: bool| v.to_string()
@@ -222,83 +226,83 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "in_flight_max",
-        "Messages under a lease at most; takes beyond wait as for an empty queue, in their turn. A \
-         lease by id is not held back, messages that leave together are not parted; 0: no limit.",
+        "Most messages under a lease; further takes wait in line, as for an empty queue. A lease \
+         by id is not limited, and messages that leave together are not parted; 0: no limit.",
         in_flight_max,
         number,
         |v: u64| v.to_string()
     ),
     spec!(
         "take_rate",
-        "Messages handed out at most, such as \"100/s\", \"5/m\" or \"1000/h\"; takes beyond wait, in \
-         their turn. A restart forgets what was handed out; \"0\": no limit.",
+        "Most messages delivered, such as \"100/s\", \"5/m\" or \"1000/h\"; further takes wait \
+         in line. A restart resets it; \"0\": no limit.",
         take_rate,
         rate,
         |v: Rate| quoted(&show_rate(v))
     ),
     spec!(
         "take_burst",
-        "How many of them may go at once after a rest; 1 at least.",
+        "How many of them may go at once after a rest; at least 1.",
         take_burst,
         burst_of,
         |v: u32| v.to_string()
     ),
     spec!(
         "groups",
-        "What the keys of its messages mean to takes: \"none\": nothing; \"ordered\": a message waits \
-         while one of its key that stands before it is reserved or delayed; \"fair\": keys with many \
-         messages under leases stand behind others.",
+        "Effect of keys on takes: \"none\"; \"ordered\": a message waits while an earlier one of \
+         its key is reserved or delayed; \"fair\": keys with many leased messages go after \
+         others.",
         groups,
         groups_of,
         |v: Groups| quoted(v.word())
     ),
     spec!(
         "key_in_flight_max",
-        "Messages of one key under a lease at most; takes pass over those beyond. A lease by id is not \
-         held back, messages that leave together are not parted; 0: no limit.",
+        "Most messages of one key under a lease; takes skip the others. A lease by id is not \
+         limited, and messages that leave together are not parted; 0: no limit.",
         key_in_flight_max,
         number,
         |v: u64| v.to_string()
     ),
     spec!(
         "key_take_rate",
-        "Messages of one key handed out at most, written as `take_rate`; takes pass over those beyond. \
-         A restart or a flush forgets what was handed out; \"0\": no limit.",
+        "Most messages of one key delivered, written as `take_rate`; takes skip the others. A \
+         restart or a flush resets it; \"0\": no limit.",
         key_take_rate,
         rate,
         |v: Rate| quoted(&show_rate(v))
     ),
     spec!(
         "key_take_burst",
-        "How many of one key may go at once after a rest; 1 at least.",
+        "How many of one key may go at once after a rest; at least 1.",
         key_take_burst,
         burst_of,
         |v: u32| v.to_string()
     ),
     spec!(
         "retry_delay",
-        "How long a message rests after its first failure before it may be taken again; 0: not at all.",
+        "Delay of a message after its first failure; 0: none.",
         retry_delay_ms,
         duration,
         time
     ),
     spec!(
         "retry_factor",
-        "How many times longer each further rest is than the one before, 1 to 1000; 1: all are alike.",
+        "Factor from each delay to the next, 1 to 1000.",
         retry_factor,
         factor_of,
         |v: u32| v.to_string()
     ),
     spec!(
         "retry_delay_max",
-        "The longest rest, jitter not counted.",
+        "Longest delay, without jitter.",
         retry_delay_max_ms,
         duration,
         time
     ),
     spec!(
         "retry_jitter",
-        "What is added to each rest at most, 0 to 100 percent of it, so that messages that failed \
+        "Random addition to each delay, 0 to 100 percent of it, so that messages that failed \
          together do not come back together.",
         retry_jitter,
         percent_of,
@@ -306,57 +310,59 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "retry_max",
-        "Failures after which a message is tried again; the next one sends it where `dead_letter` \
-         says. Beside `attempts_max`, which counts leases: whichever comes first. 0: no limit.",
+        "Failures after which a message is tried again; after the next one it goes where \
+         `dead_letter` says. `attempts_max` counts leases beside it: the first limit reached \
+         counts. 0: no limit.",
         retry_max,
         u32_of,
         |v: u32| v.to_string()
     ),
     spec!(
         "retry_on",
-        "What is a failure, besides its holder saying so; with a `retry_delay` or `retry_max` of one's own \
-         all of these by default: \
-         \"release\" without a delay of its own, \"timeout\" of the lease, \"lost\" connection or process.",
+        "Failures besides the report of the consumer: \"release\" without a delay of its own, \
+         \"timeout\" of the lease, \"lost\" connection or process. A queue that sets \
+         `retry_delay` or `retry_max` has all by default.",
         retry_on,
         retry_on_of,
         |v: RetryOn| shown_causes(v)
     ),
     spec!(
         "unique_by_body",
-        "A put without a dedupe id has the hash of its body as one; a body over 64 KiB has none.",
+        "A put without a deduplication id gets the hash of its body; a body over 64 KiB gets \
+         none.",
         unique_by_body,
         flag,
         |v: bool| v.to_string()
     ),
     spec!(
         "unique_for",
-        "For how long a dedupe id is remembered at most, unless its put says; 0: as long as \
-         `unique_until` says.",
+        "How long a deduplication id is remembered, unless its put says; 0: until the end in \
+         `unique_until`.",
         unique_for_ms,
         duration,
         time
     ),
     spec!(
         "unique_until",
-        "What ends it sooner, unless the put says: its message \"started\" (is taken for the first \
-         time), is \"done\" (gone, archived or buried), no longer \"waiting\" (nor reserved but \
-         given back); \"time\": nothing, `unique_for` alone counts.",
+        "Earlier end of the id, unless the put says: its message \"started\" (first take), is \
+         \"done\" (gone, archived or buried), no longer \"waiting\" (the id counts again when \
+         the message is given back); \"time\": only `unique_for` counts.",
         unique_until,
         scope_of,
         |v: Scope| quoted(v.word())
     ),
     spec!(
         "unique_repeat",
-        "What a put with an id that is remembered does, unless it says itself: \"refuse\"; \"first\": \
-         stores nothing and is answered as the first was; \"replace\": takes the place of the first, \
-         due as it says itself, and is refused if that waits no more.",
+        "Effect of a put with a remembered id, unless the put says: \"refuse\"; \"first\": \
+         stores nothing and gets the reply of the first; \"replace\": replaces the first, with \
+         its own delay, and fails if the first no longer waits.",
         unique_repeat,
         repeat_of,
         |v: OnRepeat| quoted(v.word())
     ),
     spec!(
         "tags",
-        "Named values of the queue, for whoever steers it, such as { team = \"mail\" }.",
+        "Named values of the queue for operators, such as { team = \"mail\" }.",
         tags,
         tags_of,
         shown_tags
@@ -364,9 +370,9 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     QueueSpec {
         key: "locked",
         field: "",
-        help: "Settings of this list that nobody may change over the API, the console or a protocol, such \
-               as [\"take_rate\", \"paused\"]; what was set before does not count. A rule adds to what \
-               wider ones lock.",
+        help: "Settings that nobody may change over the API, the console or a protocol, such as \
+               [\"take_rate\", \"paused\"]; earlier changes of them have no effect. A rule adds \
+               to the locks of wider rules.",
         set: |overrides, value| {
             overrides.locked = locked_of(value)?;
             Ok(())

@@ -54,15 +54,16 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "sync",
-        help: "When the log reaches the disk: \"always\" (a reply waits for fdatasync), an \
-               interval such as \"50ms\" (a power cut may lose that much; kill -9 loses \
-               nothing), or \"never\" (when the system likes).",
+        help: "When the log reaches the disk: \"always\" (replies wait for fdatasync), an \
+               interval such as \"50ms\" (a power failure may lose that much; kill -9 loses \
+               nothing), or \"never\" (the system decides).",
         reload: false,
         field: |c| Field::Sync(&mut c.sync),
     },
     Spec {
         key: "shards",
-        help: "Parts the queues are divided into, 1 to 64. Fixed when the data directory is made.",
+        help: "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is \
+               made.",
         reload: false,
         field: |c| Field::Number(&mut c.shards, 1, 64),
     },
@@ -74,36 +75,36 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "http_threads",
-        help: "Threads that serve http, and as many that serve sqs, at most 64; 0: one for each \
-               core, at most 8.",
+        help: "Threads for http, and as many for sqs, at most 64; 0: one for each core, at most \
+               8.",
         reload: false,
         field: |c| Field::Number(&mut c.http_threads, 0, 64),
     },
     Spec {
         key: "connections_max",
-        help: "Connections at most, over all listeners but http; more are closed as they come.",
+        help: "Most connections over all listeners except http and sqs; more are closed at once.",
         reload: true,
         field: |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
     },
     Spec {
         key: "connection_memory",
-        help: "Memory all connections together may hold for input, uploads and replies, beyond \
-               8KiB each. Near it those that hold most are read no further, then closed. 0: as \
-               much as memory, 64MiB at least.",
+        help: "Memory of all connections for input, uploads and replies, beyond 8KiB each. Near \
+               it the server stops reading from the largest, then closes them. 0: as much as \
+               memory, at least 64MiB.",
         reload: true,
         field: |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
     },
     Spec {
         key: "metrics_queues",
-        help: "Queues that have series of their own in http's /metrics, those with the most bytes; \
-               sums are over all.",
+        help: "Queues with their own series in http's /metrics, those with the most bytes; sums \
+               cover all queues.",
         reload: true,
         field: |c| Field::Number(&mut c.metrics_queues, 0, 1_000_000),
     },
     Spec {
         key: "history_queues",
-        help: "Queues whose numbers are kept for an hour by the minute and a day by the quarter of \
-               an hour, those that moved first; each takes up to 7KiB of memory. 0: none.",
+        help: "Queues with a history, the first that had traffic: an hour by the minute, a day \
+               by the quarter of an hour. Each takes up to 7KiB of memory. 0: none.",
         reload: true,
         field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
     },
@@ -116,7 +117,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "attention_failures",
-        help: "Tries of a queue that fail within five minutes before it needs attention.",
+        help: "Failed tries of a queue within five minutes before it needs attention.",
         reload: true,
         field: |c| Field::Number(&mut c.attention.failures, 0, u64::MAX),
     },
@@ -170,15 +171,15 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "otlp_endpoint",
-        help: "OpenTelemetry collector (OTLP over HTTP) that spans of messages are sent to, such as \
-               \"http://localhost:4318\"; /v1/traces is added. Messages put with a sampled \
-               traceparent have spans of their put, waits and leases. Empty: none are made.",
+        help: "OpenTelemetry collector (OTLP over HTTP) for spans of messages, such as \
+               \"http://localhost:4318\"; the server adds /v1/traces. Messages with a sampled \
+               traceparent get spans of their put, waits and leases. Empty: none.",
         reload: false,
         field: |c| Field::Text(&mut c.otlp_endpoint),
     },
     Spec {
         key: "otlp_ca",
-        help: "File with the authorities that sign the collector's certificate; empty: those that \
+        help: "File with the authorities of the collector's certificate; empty: those that \
                browsers trust.",
         reload: false,
         field: |c| Field::Text(&mut c.otlp_ca),
@@ -192,33 +193,33 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "otlp_service_name",
-        help: "What the collector calls this server.",
+        help: "Name of this server at the collector.",
         reload: false,
         field: |c| Field::Text(&mut c.otlp_service_name),
     },
     Spec {
         key: "otlp_spans_max",
-        help: "Spans that wait to be sent at most; more are dropped and counted.",
+        help: "Most spans that wait to be sent; more are dropped and counted.",
         reload: false,
         field: |c| Field::Number(&mut c.otlp_spans_max, 1, 1_000_000),
     },
     Spec {
         key: "otlp_messages_max",
-        help: "Messages of each shard that are followed at once, some 300 bytes each; others have \
-               no spans, and count as dropped.",
+        help: "Messages of each shard that are followed at once, about 300 bytes each; others \
+               have no spans and count as dropped.",
         reload: false,
         field: |c| Field::Number(&mut c.otlp_messages_max, 1, 10_000_000),
     },
     Spec {
         key: "upload_bytes_max",
-        help: "Large messages (over 64KiB) on their way in may take this much of the disk, all \
-               together, until they are whole; more are refused as if the disk was full.",
+        help: "Disk space for all large messages (over 64KiB) that are not complete yet; more \
+               are rejected as if the disk were full.",
         reload: true,
         field: |c| Field::Bytes(&mut c.upload_bytes_max, 1 << 20, 1 << 50),
     },
     Spec {
         key: "output_bytes_max",
-        help: "Replies one connection may leave unread before the server stops reading from it.",
+        help: "Unread replies of one connection before the server stops reading from it.",
         reload: false,
         field: |c| Field::Bytes(&mut c.output_bytes_max, 4096, 1 << 30),
     },
@@ -230,188 +231,185 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "segment_bytes",
-        help: "Size of one file of the log at most, 4MiB to 1GiB. A new log begins with files of 2MiB, which \
-               become longer as it fills them.",
+        help: "Largest file of the log, 4MiB to 1GiB. A new log begins with files of 2MiB, which \
+               grow.",
         reload: false,
         field: |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
     },
     Spec {
         key: "spare_segments",
-        help: "Zero-filled files kept ready for the log to go on in, 1 to 16, as long as the one written.",
+        help: "Zero-filled log files kept ready, 1 to 16, each as long as the current one.",
         reload: false,
         field: |c| Field::Number(&mut c.spare_segments, 1, 16),
     },
     Spec {
         key: "log_bytes",
-        help: "The log may hold this much before its oldest files are cleared of what still lives \
-               in them, which leaves for run files, and retired. A start reads this much at most.",
+        help: "Beyond this size the server moves what is alive in the oldest log files to run \
+               files and deletes them. A start reads this much at most.",
         reload: true,
         field: |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
     },
     Spec {
         key: "stop_wait",
-        help: "How long a stop (SIGTERM) waits for replies to be read by their clients.",
+        help: "How long a stop (SIGTERM) waits for clients to read their replies.",
         reload: true,
         field: |c| Field::Duration(&mut c.stop_wait_ms),
     },
     Spec {
         key: "log_level",
-        help: "What is written to standard error: off, error, warn, info, debug or trace.",
+        help: "Level of messages on standard error: off, error, warn, info, debug or trace.",
         reload: true,
         field: |c| Field::Level(&mut c.log_level),
     },
     Spec {
         key: "log_format",
-        help: "How: \"text\", or \"json\", an object a line with its fields beside the message.",
+        help: "\"text\", or \"json\": one object a line, with fields beside the message.",
         reload: false,
         field: |c| Field::Choice(&mut c.log_format, FORMATS),
     },
     Spec {
         key: "admin_socket",
-        help: "Path of the control socket the commands put, take, peek, stats, metrics and queues \
-               talk to; empty: quintet.sock in the data directory; \"none\": no such socket.",
+        help: "Path of the control socket for put, take, peek, stats, metrics, queues and other \
+               commands; empty: quintet.sock in the data directory; \"none\": no socket.",
         reload: false,
         field: |c| Field::Text(&mut c.admin_socket),
     },
     Spec {
         key: "queues_max",
-        help: "Queues at most, in each shard.",
+        help: "Most queues in each shard.",
         reload: true,
         field: |c| Field::Number(&mut c.queues_max, 1, 10_000_000),
     },
     Spec {
         key: "waiters_max",
-        help: "Takes that wait at once at most, in each shard.",
+        help: "Most waiting takes in each shard.",
         reload: true,
         field: |c| Field::Number(&mut c.waiters_max, 1, 10_000_000),
     },
     Spec {
         key: "crons_max",
-        help: "[[cron]] tables at most.",
+        help: "Most [[cron]] tables.",
         reload: true,
         field: |c| Field::Number(&mut c.crons_max, 0, 100_000),
     },
     Spec {
         key: "memory",
-        help: "Memory the server aims to stay in, 32MiB at least. Messages beyond it leave for run \
-               files, those farthest from being taken first, and are read back in time.",
+        help: "Memory the server tries to stay in, at least 32MiB. Beyond it messages go to run \
+               files, those that are taken last first, and come back in time.",
         reload: true,
         field: |c| Field::Bytes(&mut c.memory, 32 << 20, 1 << 50),
     },
     Spec {
         key: "memory_max",
-        help: "Memory the messages may take at most, by the server's reckoning, if they cannot \
-               leave it (reserved, in queues with memory = true, the disk is full); puts over \
-               it are refused. 0: three quarters of the machine's memory.",
+        help: "Most memory of messages that cannot leave it (reserved, in queues with memory = \
+               true, the disk is full); puts over it fail. 0: three quarters of the machine's \
+               memory.",
         reload: true,
         field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
     },
     Spec {
         key: "dedupe_memory",
-        help: "Memory that dedupe ids and idempotency keys may take at most, of all queues \
-               together; a put with one more is refused (too many deduplication ids), and other \
-               puts are not. 0: a quarter of memory_max.",
+        help: "Most memory of deduplication ids and idempotency keys, over all queues; a put \
+               with one more fails (too many deduplication ids), other puts do not. 0: a quarter \
+               of memory_max.",
         reload: true,
         field: |c| Field::Bytes(&mut c.dedupe_memory, 0, 1 << 50),
     },
     Spec {
         key: "hooks",
-        help: "Lua hooks: a file, or a directory whose *.lua files are loaded in the order of their \
-               names (docs/hooks.md). Read again when they change. Empty: none.",
+        help: "Lua hooks: a file, or a directory whose *.lua files are loaded in the order of \
+               their names (docs/hooks.md). Changed files are read again. Empty: none.",
         reload: true,
         field: |c| Field::Text(&mut c.hooks),
     },
     Spec {
         key: "hook_instructions_max",
-        help: "Lua instructions one call of a hook may take.",
+        help: "Most Lua instructions of one call of a hook.",
         reload: true,
         field: |c| Field::Number(&mut c.hook_limits.instructions_max, 1000, 1 << 40),
     },
     Spec {
         key: "hook_time",
-        help: "Processor time one call of a hook may take, 1ms at least.",
+        help: "Most processor time of one call of a hook, at least 1ms.",
         reload: true,
         field: |c| Field::Duration(&mut c.hook_limits.time_ms),
     },
     Spec {
         key: "hook_memory_max",
-        help: "Memory the hooks of one thread may take.",
+        help: "Most memory of the hooks of one thread.",
         reload: true,
         field: |c| Field::Bytes(&mut c.hook_limits.memory_bytes_max, 1 << 20, 1 << 36),
     },
     Spec {
         key: "hook_refuse_on_error",
-        help: "A command whose hook fails is refused; else it goes on as if there were none. A list \
-               of events, such as [\"before_put\"]: only if the function of one of these fails.",
+        help: "true: a command whose hook fails is rejected; false: it continues as without a \
+               hook. A list of events, such as [\"before_put\"]: rejected for these only.",
         reload: true,
         field: |c| Field::Events(&mut c.hook_limits.refuse_on_error),
     },
     Spec {
         key: "tables_bytes_max",
-        help: "Memory the durable tables of hooks may take at most, in each shard; a step that sets \
-               more is refused.",
+        help: "Most memory of the hooks' durable tables, in each shard; a step that sets more \
+               fails.",
         reload: true,
         field: |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
     },
     Spec {
         key: "batches_max",
-        help: "Batches that are there at once at most, in each shard; one more is refused \
-               (too many batches).",
+        help: "Most batches at once in each shard; one more fails (too many batches).",
         reload: true,
         field: |c| Field::Number(&mut c.batches_max, 0, 10_000_000),
     },
     Spec {
         key: "batch_bytes_max",
-        help: "Bytes of a batch's description and callbacks at most; a longer one is refused \
-               (batch too large).",
+        help: "Most bytes of a batch's description and callbacks; more fails (batch too large).",
         reload: true,
         field: |c| Field::Bytes(&mut c.batch_bytes_max, 0, 16 << 20),
     },
     Spec {
         key: "batch_open_time",
-        help: "A batch that was made or opened and is not committed in this time is gone.",
+        help: "A batch that is made or opened and not committed in this time is gone.",
         reload: true,
         field: |c| Field::Duration(&mut c.batch_open_ms),
     },
     Spec {
         key: "batch_ttl",
-        help: "A batch that does not succeed is gone so long after it was committed.",
+        help: "A batch without success is gone this long after its commit.",
         reload: true,
         field: |c| Field::Duration(&mut c.batch_ttl_ms),
     },
     Spec {
         key: "batch_keep",
-        help: "For how long one that has succeeded can be looked at.",
+        help: "How long a successful batch stays visible.",
         reload: true,
         field: |c| Field::Duration(&mut c.batch_keep_ms),
     },
     Spec {
         key: "tracked_max",
-        help: "Tracked messages of which it is known what became of them at most, in each shard; of \
-               more those are forgotten that changed longest ago.",
+        help: "Most tracked messages whose outcome is known, in each shard; beyond it those that \
+               changed longest ago are forgotten.",
         reload: true,
         field: |c| Field::Number(&mut c.tracked_max, 0, 10_000_000),
     },
     Spec {
         key: "ends_max",
-        help: "Messages that are gone of which it is known what became of them (quintet trace), the \
-               newest; each takes 40 bytes, a sixteenth of memory_max together at most. 0: none.",
+        help: "Gone messages whose outcome is known (quintet trace), the newest; 40 bytes each, \
+               together at most a sixteenth of memory_max. 0: none.",
         reload: true,
         field: |c| Field::Number(&mut c.ends_max, 0, 1_000_000),
     },
     Spec {
         key: "track_keep",
-        help: "For how long it can be asked what became of a tracked message, after the last thing \
-               that happened to it. 0: not at all.",
+        help: "How long the outcome of a tracked message is known after its last change. 0: not \
+               at all.",
         reload: true,
         field: |c| Field::Duration(&mut c.track_keep_ms),
     },
     Spec {
         key: "snapshot_bytes_max",
-        help: "Names and settings of queues, batches, tables of hooks and what is known of runs: each file \
-               of the log begins with all of it, so it may take this much, shared out evenly among \
-               the shards. A queue, a setting or an entry beyond it is refused (snapshot full). 0: \
-               as much as segment_bytes.",
+        help: "Most bytes of queue names and settings, batches, tables of hooks and records of \
+               runs, shared evenly by the shards: each file of the log begins with them. More of \
+               them is rejected (snapshot full). 0: as much as segment_bytes.",
         reload: true,
         field: |c| Field::Bytes(&mut c.snapshot_bytes_max, 0, 1 << 40),
     },
@@ -424,43 +422,43 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "ignore_rq_messages",
-        help: "Start although script_root holds messages that RQ itself has left: nothing here \
-               reads them, and they stay where they are.",
+        help: "Start although script_root has messages of RQ itself. Quintet does not read them; \
+               they stay.",
         reload: false,
         field: |c| Field::Flag(&mut c.ignore_rq_messages),
     },
     Spec {
         key: "trace_url",
-        help: "Where the console leads to the trace of a message's traceparent, such as \
-               \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: nowhere.",
+        help: "Link from the console to the trace of a message, such as \
+               \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: none.",
         reload: true,
         field: |c| Field::Text(&mut c.trace_url),
     },
     Spec {
         key: "relay_hosts",
-        help: "Hosts that relay may bring messages to: HOST, HOST:PORT or *.NAME, separated by \
-               spaces; \"*\": all, as RQ does. An address comes with a message, so from anybody \
-               who may put one. Empty: none.",
+        help: "Hosts that relay may send messages to: HOST, HOST:PORT or *.NAME, separated by \
+               spaces; \"*\": all, as RQ does. Any client that may put a message chooses its \
+               address. Empty: none.",
         reload: false,
         field: |c| Field::Text(&mut c.relay_hosts),
     },
     Spec {
         key: "webhook_hosts",
-        help: "Hosts that webhook may tell what became of a message; as relay_hosts.",
+        help: "Hosts that webhook may tell the outcome of a message; as relay_hosts.",
         reload: false,
         field: |c| Field::Text(&mut c.webhook_hosts),
     },
     Spec {
         key: "relay_ca",
-        help: "Certificates of who signs the servers that relay and webhook ask by https. Empty: \
-               those that browsers trust.",
+        help: "Authorities of the https servers of relay and webhook. Empty: those that browsers \
+               trust.",
         reload: false,
         field: |c| Field::Text(&mut c.relay_ca),
     },
     Spec {
         key: "script_host",
-        help: "How this server is called from elsewhere, http://HOST:PORT/ with the relative root: \
-               what the ids of RQ's messages begin with. Empty: the first http listener.",
+        help: "Address of this server for others, http://HOST:PORT/ with the relative root: ids \
+               of RQ's messages begin with it. Empty: the first http listener.",
         reload: false,
         field: |c| Field::Text(&mut c.script_host),
     },
@@ -472,8 +470,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "script_time",
-        help: "Time one run of a script may take; then it is ended and its message is in err. 0: \
-               no limit.",
+        help: "Longest run of a script; then it is ended and its message is in err. 0: no limit.",
         reload: false,
         field: |c| Field::Duration(&mut c.script_time_ms),
     },
@@ -491,13 +488,14 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "script_log_bytes",
-        help: "Output kept of one run of a script in stdio.log; the rest is dropped and marked.",
+        help: "Output of one run of a script that stdio.log keeps; the rest is dropped and \
+               marked.",
         reload: false,
         field: |c| Field::Bytes(&mut c.script_log_bytes, 4096, 1 << 50),
     },
     Spec {
         key: "scripts_max",
-        help: "Scripts that run at once at most, over all queues.",
+        help: "Most scripts that run at once, over all queues.",
         reload: false,
         field: |c| Field::Number(&mut c.scripts_max, 1, 100_000),
     },
@@ -509,49 +507,48 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "login_threads",
-        help: "Passwords checked at once, 1 to 64: each takes a core for tens of milliseconds, and \
-               memory, by design 19MiB.",
+        help: "Passwords checked at once, 1 to 64: each takes a core for tens of milliseconds \
+               and 19MiB of memory.",
         reload: false,
         field: |c| Field::Number(&mut c.login_threads, 1, 64),
     },
     Spec {
         key: "logins_waiting_max",
-        help: "Logins that wait to be checked at most; the next are told that there are too many at \
-               once.",
+        help: "Most logins that wait for a check; the next fail (too many logins at once).",
         reload: false,
         field: |c| Field::Number(&mut c.logins_waiting_max, 1, 100_000),
     },
     Spec {
         key: "tls",
-        help: "TLS of the TCP listeners that do not say else: \"auto\" (where tls_cert is set), \
-               \"off\", \"on\", or \"self-signed\" with a key and a certificate that the server \
-               makes in its data directory, for a first try (docs/tls.md).",
+        help: "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
+               \"off\", \"on\", or \"self-signed\" (a key and a certificate that the server \
+               makes in its data directory, for a first try; docs/tls.md).",
         reload: false,
         field: |c| Field::Tls(&mut c.tls),
     },
     Spec {
         key: "tls_cert",
-        help: "File with the certificate (PEM), and those between it and its authority. Read again \
-               when it changes, as all of these files. Empty: none.",
+        help: "File with the certificate (PEM) and the intermediate ones. Changed files are read \
+               again, also of the next two. Empty: none.",
         reload: true,
         field: |c| Field::Text(&mut c.tls_cert),
     },
     Spec {
         key: "tls_key",
-        help: "Key of tls_cert (PEM); refused if other accounts can read it.",
+        help: "Key of tls_cert (PEM); an error if other accounts can read it.",
         reload: true,
         field: |c| Field::Text(&mut c.tls_key),
     },
     Spec {
         key: "tls_client_ca",
-        help: "Certificates of who signs clients': each client has to show one. Empty: none is \
+        help: "Authorities of client certificates: each client must show one. Empty: none is \
                asked for.",
         reload: true,
         field: |c| Field::Text(&mut c.tls_client_ca),
     },
     Spec {
         key: "tls_handshake_time",
-        help: "A connection whose TLS handshake takes longer is closed.",
+        help: "Longest TLS handshake; then the connection closes.",
         reload: true,
         field: |c| Field::Duration(&mut c.tls_handshake_ms),
     },

@@ -29,42 +29,42 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "url",
         default: Value::Text(""),
-        help: "what URLs of queues begin with, such as \"https://queues.example\"; empty: http:// (with TLS https://) and the host that was asked",
+        help: "start of queue URLs, such as \"https://queues.example\"; empty: http:// (with TLS https://) and the host of the request",
     },
     OptionSpec {
         name: "users",
         default: Value::Text(""),
-        help: "access keys that requests have to be signed with: KEYID:SECRET pairs separated by spaces; empty: any signature is taken, and none",
+        help: "access keys of signed requests: KEYID:SECRET pairs separated by spaces; empty: signatures are not checked",
     },
     OptionSpec {
         name: "allowed_ips",
         default: Value::Text(""),
-        help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
+        help: "addresses and networks of clients, such as \"10.0.0.0/8 ::1\"; empty: all",
     },
     OptionSpec {
         name: "trusted_proxies",
         default: Value::Text(""),
-        help: "addresses and networks that bring the connections of many clients, such as a load balancer: they may take all of max_connections; any other address but this machine's gets three quarters",
+        help: "addresses and networks of proxies with many clients: they may use all of max_connections, any other address but this machine's three quarters",
     },
     OptionSpec {
         name: "hosts",
         default: Value::Text(""),
-        help: "names this server is called by, beside addresses, localhost, names without a dot and the machine's own; \"*\": any",
+        help: "names of this server, beside addresses, localhost, names without a dot and the machine's own; \"*\": any",
     },
     OptionSpec {
         name: "auto_create",
         default: Value::Bool(false),
-        help: "queues are made by their first use, as with other voices; AWS asks for CreateQueue",
+        help: "the first use of a queue makes it, as with other protocols; AWS needs CreateQueue",
     },
     OptionSpec {
         name: "limits",
         default: Value::Text("aws"),
-        help: "\"aws\": the bounds AWS has; \"open\": delays, visibility and retention as long as one likes, waits of an hour, batches of 1000, names of 1024 characters",
+        help: "\"aws\": the bounds of AWS; \"open\": any delay, visibility and retention, waits of an hour, batches of 1000, names of 1024 characters",
     },
     OptionSpec {
         name: "max_message_size",
         default: Value::Bytes(1 << 20),
-        help: "longest message with its attributes, 1KiB to 64MiB, whatever its queue says; longer ones of other voices are passed over",
+        help: "longest message with its attributes, 1KiB to 64MiB, whatever its queue says; longer ones of other protocols are skipped",
     },
     OptionSpec {
         name: "max_request",
@@ -74,27 +74,27 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "retry_window",
         default: Value::Text("2m"),
-        help: "so long the answer to a send is kept for the same call of an SDK that comes again, 0 to 1h; 65,536 calls at most",
+        help: "how long the reply to a send is kept for a retry by an SDK, 0 to 1h; 65,536 calls at most",
     },
     OptionSpec {
         name: "purge_interval",
         default: Value::Text("0"),
-        help: "least time between two PurgeQueue of a queue, 0 to 1h; AWS has 60s",
+        help: "shortest time between two PurgeQueue of a queue, 0 to 1h; AWS has 60s",
     },
     OptionSpec {
         name: "recreate_after",
         default: Value::Text("0"),
-        help: "so long a queue that was deleted cannot be made again, 0 to 1h; AWS has 60s",
+        help: "how long a deleted queue cannot be made again, 0 to 1h; AWS has 60s",
     },
     OptionSpec {
         name: "max_connections",
         default: Value::Number(5000),
-        help: "connections of this listener at once, 1 to 100000; polls and unfinished bodies are counted apart; more wait, then 503",
+        help: "connections of this listener at once, 1 to 100000; polls and unfinished bodies count separately; more wait, then 503",
     },
     OptionSpec {
         name: "timeout",
         default: Value::Text("30s"),
-        help: "in this time a request's body has to arrive, and a piece of a reply to be taken",
+        help: "time for a request's body, or a piece of a reply",
     },
 ];
 

@@ -73,7 +73,7 @@ impl TrustField<'_> {
 pub(crate) const USER: &[TrustSpec<UserTable>] = &[
     TrustSpec {
         key: "name",
-        help: "Who: 1 to 128 printable ASCII characters without spaces and colons.",
+        help: "Name: 1 to 128 printable ASCII characters without spaces and colons.",
         field: |user| TrustField::Text(&mut user.name),
     },
     TrustSpec {
@@ -83,14 +83,14 @@ pub(crate) const USER: &[TrustSpec<UserTable>] = &[
     },
     TrustSpec {
         key: "password_file",
-        help: "File with that hash instead, mode 0600; a plain name is looked for in \
-               $CREDENTIALS_DIRECTORY first.",
+        help: "File with that hash instead, mode 0600; for a plain name $CREDENTIALS_DIRECTORY \
+               is searched first.",
         field: |user| TrustField::Text(&mut user.password_file),
     },
     TrustSpec {
         key: "secret_file",
-        help: "File with a secret in the clear, mode 0600, for protocols that sign with it; it is a \
-               password too.",
+        help: "File with a secret in plain text, mode 0600, for protocols that sign with it; it \
+               is a password too.",
         field: |user| TrustField::Text(&mut user.secret_file),
     },
     TrustSpec {
@@ -100,7 +100,7 @@ pub(crate) const USER: &[TrustSpec<UserTable>] = &[
     },
     TrustSpec {
         key: "groups",
-        help: "What is granted to these groups is granted to the user.",
+        help: "The user has the grants of these groups.",
         field: |user| TrustField::List(&mut user.groups),
     },
 ];
@@ -108,7 +108,7 @@ pub(crate) const USER: &[TrustSpec<UserTable>] = &[
 pub(crate) const GRANT: &[TrustSpec<GrantTable>] = &[
     TrustSpec {
         key: "user",
-        help: "Whom: a user, or \"anonymous\" for those who have not logged in.",
+        help: "User, or \"anonymous\" for clients without a login.",
         field: |grant| TrustField::Text(&mut grant.user),
     },
     TrustSpec {
@@ -123,7 +123,8 @@ pub(crate) const GRANT: &[TrustSpec<GrantTable>] = &[
     },
     TrustSpec {
         key: "rights",
-        help: "put, take, settle, peek, admin; server for what concerns all, metrics for /metrics alone.",
+        help: "put, take, settle, peek, admin; server for the whole server; metrics for /metrics \
+               alone.",
         field: |grant| TrustField::List(&mut grant.rights),
     },
 ];

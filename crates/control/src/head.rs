@@ -1,5 +1,5 @@
 //! A message without its body, as the control channel and export files say it
-//! (`docs/operations.md`, "Moving queues").
+//! (`docs/export-format.md`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -1,6 +1,6 @@
 //! What commands cost at their limits, without log or sockets: how long one
 //! step holds a shard. `cargo run --release -p quintet-engine --example limits`;
-//! the figures are in `docs/reliability.md`.
+//! the figures are in `docs/limits.md`.
 
 #![expect(clippy::disallowed_methods, reason = "it measures")]
 

@@ -174,6 +174,16 @@ pub(super) const WAITS: &[Planted] = &[
         tests: &[&["--test=http", "a_message_goes_in"]],
     },
     Planted {
+        name: "wait-makes-way",
+        what: "silent connections over HTTP keep their places",
+        edits: &[(
+            "crates/http/src/serve.rs",
+            "            () = seat.makes_way() => {\n",
+            "            () = seat.makes_way(), if false => {\n",
+        )],
+        tests: &[&["--test=http", "silent_connections_make_way"]],
+    },
+    Planted {
         name: "wait-half-head",
         what: "half of a request's head over HTTP waits at a stop",
         edits: &[(

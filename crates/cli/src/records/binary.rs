@@ -1,4 +1,4 @@
-//! The compact form: groups of messages with checksums (`docs/operations.md`,
+//! The compact form: groups of messages with checksums (`docs/export-format.md`,
 //! "The binary form").
 
 use std::io::{BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! The bytes of a message in the binary form (`docs/operations.md`, "The
+//! The bytes of a message in the binary form (`docs/export-format.md`, "The
 //! binary form").
 
 use quintet_control::{Head, Standing, Text};

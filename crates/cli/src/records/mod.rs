@@ -1,5 +1,5 @@
 //! Files of messages: lines of JSON, or a compact binary form
-//! (`docs/operations.md`, "Moving queues").
+//! (`docs/export-format.md`).
 
 mod binary;
 mod code;

@@ -115,3 +115,25 @@ fn who_asks_how_the_server_is_has_places_beside_all_others() {
     drop(unread);
     assert!(text(&waits.until(b"\r\n")).starts_with("HTTP/1.1 200 "));
 }
+
+#[test]
+fn silent_connections_make_way_for_a_request() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // The request waits for a place longer than this test for its reply.
+    let http = format!("http=127.0.0.1:0,max_connections={PLACES},timeout=1h");
+    let start = Start {
+        listen: &[&http],
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let silent: Vec<Client> = (0..PLACES)
+        .map(|_| {
+            let mut client = server.client_of("http");
+            client.send(b"GET /api/v1/queues HTTP/1.1\r\nhost: localhost\r\n\r\n");
+            assert!(text(&client.until(b"\r\n")).starts_with("HTTP/1.1 200 "));
+            client
+        })
+        .collect();
+    assert_eq!(get(&server, "/queues").status, 200);
+    drop(silent);
+}

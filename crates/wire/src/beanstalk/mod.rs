@@ -44,8 +44,8 @@ const OPTIONS: &[OptionSpec] = &[
         name: "version",
         // Clients compare it with versions of beanstalkd.
         default: Value::Text("1.13"),
-        help: "what stats shows as version: printable, without spaces, quotes and backslashes; \
-               clients read it as a number",
+        help: "version in stats: printable, without spaces, quotes and backslashes; clients read \
+               it as a number",
     },
 ];
 

@@ -53,31 +53,29 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "fetch_wait_ms",
         default: Value::Number(2000),
-        help: "how long FETCH waits for a job, 0 to 10000 ms; clients give up after 2 s and a \
-               little",
+        help: "how long FETCH waits for a job, 0 to 10000 ms; clients give up shortly after 2 s",
     },
     OptionSpec {
         name: "password",
         default: Value::Text(""),
-        help: "what clients have to know to be let in; empty: nothing",
+        help: "password of clients; empty: none",
     },
     OptionSpec {
         name: "hash_rounds",
         default: Value::Number(0),
-        help: "how often clients hash what they prove who they are with, 1 to 100000; 0: 4096 to \
-               8191 times, drawn for each connection; the Python package \"faktory\" knows 1 \
-               alone",
+        help: "hash rounds of a client's proof, 1 to 100000; 0: 4096 to 8191, random for each \
+               connection; the Python package \"faktory\" supports only 1",
     },
     OptionSpec {
         name: "dead_days",
         default: Value::Number(180),
-        help: "how long jobs that are put here stay when they are dead, up to 36500 days; 0: as \
-               their queue's `buried_ttl` says",
+        help: "how long dead jobs that were put here stay, up to 36500 days; 0: as `buried_ttl` \
+               of their queue says",
     },
     OptionSpec {
         name: "flush",
         default: Value::Text("all"),
-        help: "\"all\": FLUSH drops every queue of every voice, \"refuse\": it is refused",
+        help: "\"all\": FLUSH drops every queue of every protocol, \"refuse\": it fails",
     },
     OptionSpec {
         name: "priority",
@@ -87,18 +85,18 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "foreign_jobtype",
         default: Value::Text("Message"),
-        help: "the job type that messages of other voices are fetched with, printable and without \
-               spaces, quotes and backslashes",
+        help: "job type of messages from other protocols, printable and without spaces, quotes \
+               and backslashes",
     },
     OptionSpec {
         name: "ent",
         default: Value::Bool(false),
-        help: "what Faktory sells: unique and expiring jobs, batches, tracking",
+        help: "features of Faktory Enterprise: unique and expiring jobs, batches, tracking",
     },
     OptionSpec {
         name: "version",
         default: Value::Text("1.10.0"),
-        help: "what INFO shows as faktory_version; clients want 1.8 or more",
+        help: "faktory_version in INFO; clients want 1.8 or more",
     },
 ];
 

@@ -79,8 +79,8 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "version",
         default: Value::Text(concat!("1.0.0-quintet-", env!("CARGO_PKG_VERSION"))),
-        help: "what the version command and statistics show, printable and without spaces; \
-               libmemcached wants a number other than 0 in front",
+        help: "version in the version command and statistics, printable and without spaces; \
+               libmemcached wants a leading number other than 0",
     },
 ];
 

@@ -27,14 +27,14 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "ttl_zero",
         default: Value::Text("never"),
-        help: "what a time to live of 0 means: \"never\" keeps the packet until it is taken, \
-               \"expire\" offers it to a subscriber that is ready and drops it within 1 ms",
+        help: "a time to live of 0: \"never\" keeps the packet until it is taken, \"expire\" \
+               offers it to a ready subscriber and drops it within 1 ms",
     },
     OptionSpec {
         name: "refused_push",
         default: Value::Text("drop"),
-        help: "what becomes of a push that the server refuses, since it has no reply: \"drop\" \
-               counts it, \"close\" counts it and closes the connection",
+        help: "a push that the server rejects, without a reply: \"drop\" counts it, \"close\" \
+               counts it and closes the connection",
     },
     OptionSpec {
         name: "max_packet_size",
