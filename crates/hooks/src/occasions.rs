@@ -87,7 +87,7 @@ impl HookState {
                 Some((other, _)) => state.judged(
                     event,
                     Err(format!(
-                        "auth has to return true, false or nothing, {}",
+                        "auth must return true, false or nothing, {}",
                         got(&other)
                     )),
                 ),

@@ -112,7 +112,7 @@ impl Site {
         let of_address = peer.filter(|peer| !settings.is_trusted(*peer)).map(|peer| {
             places.admit(peer).ok_or_else(|| {
                 if settings.clients.crowds() {
-                    tracing::warn!(%peer, voice = self.serve.voice(), "{CROWDS}: it is refused");
+                    tracing::warn!(%peer, voice = self.serve.voice(), "{CROWDS}: refused");
                 }
                 CROWDS
             })
@@ -657,7 +657,7 @@ fn wrong_head(request: &Request<Incoming>, max: usize) -> Option<Problem> {
         .map(|(name, value)| name.as_str().len() + value.len() + 4);
     let bytes = line + fields.sum::<usize>() + 2;
     (bytes > max).then(|| {
-        let text = format!("the head of a request has {max} bytes at most (max_header)");
+        let text = format!("the head of a request has at most {max} bytes (max_header)");
         Problem::said(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
     })
 }

@@ -490,7 +490,7 @@ impl NodeReport {
         }
         if self.spliced + self.waiting > 0 {
             more(format!(
-                "{} clients passed on, {} waiting",
+                "{} clients proxied, {} waiting",
                 self.spliced, self.waiting
             ));
         }

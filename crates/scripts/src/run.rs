@@ -88,7 +88,7 @@ impl ScriptRun {
         match over {
             Over::Decided(verdict) => run.settle(verdict),
             Over::NoRoom(error) => {
-                tracing::warn!(queue = run.queue.name, %error, "script not run");
+                tracing::warn!(queue = run.queue.name, %error, "a script did not run");
                 let status = format!("cannot run the script: {error}");
                 run.release(NO_ROOM_S, &status);
             }

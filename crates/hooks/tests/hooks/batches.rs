@@ -168,7 +168,7 @@ fn what_became_of_a_tracked_message_is_told_to_hooks() {
     added(&mut t, "BAD");
     let told = log(&t).join("\n");
     assert!(
-        told.contains("quintet.track: name: 1 byte at least"),
+        told.contains("quintet.track: name: at least 1 byte"),
         "{told}"
     );
 }

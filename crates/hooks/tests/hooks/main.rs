@@ -182,7 +182,7 @@ fn wrong_return_values_are_named() {
     for (text, wanted) in [
         (
             "function before_put() return 5 end",
-            "before_put has to return nothing, false and a text, a queue's name, or a table of messages, got 5",
+            "before_put must return nothing, false and a text, a queue's name, or a table of messages, got 5",
         ),
         (
             "function before_put() return {{bodi = 1}} end",

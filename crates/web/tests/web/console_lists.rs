@@ -232,7 +232,8 @@ fn a_batch_is_committed_opened_and_forgotten() {
     // Nothing is forgotten before it is asked.
     let question = page(&world, &format!("{path}/ask/forget"));
     assert!(
-        question.contains("Forget the batch of 1 message") && question.contains("kept as ordinary messages"),
+        question.contains("Forget the batch of 1 message")
+            && question.contains("kept as ordinary messages"),
         "{question}"
     );
     assert_eq!(told().status, 200);

@@ -172,7 +172,8 @@ fn a_queue_says_where_copies_go_and_come_from() {
     assert!(to.contains("news+&#60;mail&#62;"), "{to}");
     let child = between(to, "href=\"", "\"");
     let child = page(&world, child);
-    assert!(between(&child, "a copy of each message that is put into", "</p>").contains("/queues/news\""));
+    let from = between(&child, "a copy of each message that is put into", "</p>");
+    assert!(from.contains("/queues/news\""));
     put(&world, "plain", "x");
     assert!(!page(&world, "/queues/plain").contains("Copies of messages"));
 }
