@@ -167,7 +167,7 @@ fn failed(frame: &Frame, problem: &Problem) -> Response {
     let heading = match status {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::FORBIDDEN => "Not permitted",
-        _ if status.is_client_error() => "Invalid request",
+        _ if status.is_client_error() => "The request failed",
         _ => "The server cannot do this now",
     };
     let says = match &problem.field {
