@@ -318,7 +318,10 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
         return Err(Problem::field("to", "a name has 1 to 65,535 bytes"));
     }
     if to == *queue {
-        return Err(Problem::field("to", "the messages are in this queue already"));
+        return Err(Problem::field(
+            "to",
+            "the messages are in this queue already",
+        ));
     }
     Ok(to)
 }
@@ -408,7 +411,10 @@ async fn each(
                 by: By::OwnerOrFree,
             },
             (Act::Move | Act::Drop, _) => {
-                return Err(Problem::field("id", "this operation applies to all messages"));
+                return Err(Problem::field(
+                    "id",
+                    "this operation applies to all messages",
+                ));
             }
         };
         match asked.ask(command).await {

@@ -347,10 +347,7 @@ pub(super) async fn question(
         rows.push(("Parent", format!("{parent} never succeeds")));
     }
     let pending = words::of(progress.pending, "message", "messages");
-    rows.push((
-        "Pending",
-        format!("{pending}: kept as ordinary messages"),
-    ));
+    rows.push(("Pending", format!("{pending}: kept as ordinary messages")));
     let id = batch.id.to_string();
     let page = Forget {
         frame: asked.frame.of(format!("Forget batch {id}"), "batches"),

@@ -124,7 +124,8 @@ fn queues(form: &Form) -> Result<Vec<Name>, Problem> {
     let mut all = Vec::new();
     for part in form.all("queue") {
         let name = names::of_address(part);
-        let name = name.ok_or_else(|| Problem::field("queue", "this is not the name of a queue"))?;
+        let name =
+            name.ok_or_else(|| Problem::field("queue", "this is not the name of a queue"))?;
         if !all.contains(&name) {
             all.push(name);
         }

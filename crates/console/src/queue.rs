@@ -263,8 +263,14 @@ fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, 
         Groups::None => return None,
     };
     Some([
-        ("Message groups", format!("{} ({means})", words::count(stats.keys))),
-        ("Message groups at a limit", words::count(stats.keys_limited)),
+        (
+            "Message groups",
+            format!("{} ({means})", words::count(stats.keys)),
+        ),
+        (
+            "Message groups at a limit",
+            words::count(stats.keys_limited),
+        ),
     ])
 }
 

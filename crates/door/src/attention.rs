@@ -208,14 +208,25 @@ impl Thresholds {
             && more >= self.growing / 10
             && recent.came * 10 >= out * 11;
         (self.growing > 0 && grows).then(|| {
+            let refused = match recent.refused {
+                0 => String::new(),
+                puts => format!("; it is full and refused {}", of(puts, "put", "puts")),
+            };
             let says = format!(
-                "grows although consumers take from it: {} ready, {} in and {} out {}.",
+                "grows although consumers take from it: {} ready, {} in and {} out {}{refused}.",
                 count(gauges.ready),
                 count(recent.came),
                 count(out),
                 within(recent)
             );
-            Finding::new(Rule::Growing, more, says, why_slow(stats, Some(recent)))
+            let because = match (why_slow(stats, Some(recent)), recent.left.finished) {
+                (why, done) if why.is_empty() && done < out => format!(
+                    "Consumers finished {}; the rest left in another way.",
+                    count(done)
+                ),
+                (why, _) => why,
+            };
+            Finding::new(Rule::Growing, more, says, because)
         })
     }
 

@@ -59,6 +59,19 @@ fn each_rule_has_its_sentence() {
          The queue has reached its limit (in_flight_max or take_rate): 2 messages are reserved.",
     );
     is(
+        |stats, recent| {
+            stats.gauges.ready = 5000;
+            stats.gauges.reserved = 2;
+            recent.came = 40_000;
+            recent.refused = 1;
+            recent.left.finished = 431;
+            recent.left.moved = 5001;
+        },
+        Rule::Growing,
+        "grows although consumers take from it: 5,000 ready, 40,000 in and 5,432 out within 5 min; \
+         it is full and refused 1 put. Consumers finished 431; the rest left in another way.",
+    );
+    is(
         |_, recent| recent.dead = 1,
         Rule::DeadLetters,
         "set aside 1 failed message within the last hour.",

@@ -111,7 +111,10 @@ impl ScriptRun {
                 tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
             } else if let Outcome::Denied(text) = outcome {
                 // It stays in `run` until the server starts anew.
-                tracing::warn!(queue = run.queue.name, "a hook refuses to settle it: {text}");
+                tracing::warn!(
+                    queue = run.queue.name,
+                    "a hook refuses to settle it: {text}"
+                );
             }
         }
     }

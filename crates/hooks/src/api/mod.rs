@@ -108,7 +108,10 @@ fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         |_, env, (name, function): (String, Function)| {
             let event = Event::from_name(&name).ok_or_else(|| {
                 let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();
-                format!("there is no event {name:?}; the events are {}", names.join(" "))
+                format!(
+                    "there is no event {name:?}; the events are {}",
+                    names.join(" ")
+                )
             })?;
             env.registering(|registered| {
                 registered.functions[event as usize].push(function);

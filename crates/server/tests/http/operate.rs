@@ -239,7 +239,10 @@ fn cron_tables_are_shown_paused_and_run() {
     assert!(run.contains("was put as message "), "{run}");
     assert_eq!(server.number("ready"), 1);
     let resumed = act(&run, "resume");
-    assert!(resumed.contains("Missed runs are not made up for."), "{resumed}");
+    assert!(
+        resumed.contains("Missed runs are not made up for."),
+        "{resumed}"
+    );
     assert!(!resumed.contains(">paused</span>"), "{resumed}");
     // A form of nobody's, a table that is not there, an act that is none.
     assert_eq!(post(&server, "/cron/x/do/run", "csrf=x").0, 403);
@@ -357,7 +360,10 @@ fn a_message_tells_its_attempts_and_where_its_trace_is() {
     };
     assert!(at("put") < at("attempt 1 by") && at("attempt 1 by") < at("its lease ends"));
     assert!(line.contains("w-7 &#60;b&#62;"), "{line}");
-    assert!(!line.contains("of past attempts"), "nothing is over: {line}");
+    assert!(
+        !line.contains("of past attempts"),
+        "nothing is over: {line}"
+    );
     let lease = take["messages"][0]["lease"].as_str().expect("a lease");
     let fail = format!("POST /api/v1/leases/{lease}/fail");
     ask(&fail, "", "{\"error\": \"HTTP 503\\nmore\"}");

@@ -164,7 +164,10 @@ fn of_two_nodes_of_one_name_one_is_refused() {
         _ => (two, one),
     };
     let text = ended(refused);
-    assert!(text.contains("another process runs as the node \"b\""), "{text}");
+    assert!(
+        text.contains("another process runs as the node \"b\""),
+        "{text}"
+    );
     other.wait_for("quintet standby of a");
 }
 

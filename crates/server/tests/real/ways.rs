@@ -112,7 +112,10 @@ fn a_server_becomes_a_cluster_and_a_server_again_with_every_message() {
     assert!(code != 0 && text.contains("in use"), "{text}");
     stop(&mut a);
     let (code, text) = detach("b", "back");
-    assert!(code != 0 && text.contains("is not the last owner"), "{text}");
+    assert!(
+        code != 0 && text.contains("is not the last owner"),
+        "{text}"
+    );
     let (code, text) = detach("a", "back");
     assert!(code == 0 && text.contains("is a single server's"), "{text}");
     let mut server = alone(&cluster.dir().join("back"), SMALL);

@@ -245,7 +245,8 @@ fn what_is_nowhere_is_a_page_for_browsers_and_a_line_for_tools() {
     let page = world.ask("GET", "/nowhere", &[("accept", "text/html,*/*")], b"");
     assert_eq!(page.status, 404);
     assert!(
-        page.text().contains("<h1>Not found</h1>") && page.text().contains("aria-label=\"Console\"")
+        page.text().contains("<h1>Not found</h1>")
+            && page.text().contains("aria-label=\"Console\"")
     );
 }
 
@@ -273,10 +274,7 @@ fn messages_are_paged_and_filtered() {
     seen.dedup();
     assert_eq!(seen.len(), 120);
     let found = page(&world, "/queues/work?has=body+17.");
-    assert!(
-        found.contains("1 found; searched 120 of 120"),
-        "{found}"
-    );
+    assert!(found.contains("1 found; searched 120 of 120"), "{found}");
     let none = page(&world, "/queues/work?older=1h");
     assert!(none.contains("None of the 120 searched"), "{none}");
     assert_eq!(world.get("/queues/work?older=soon").status, 400);
@@ -478,10 +476,7 @@ fn messages_are_buried_retried_moved_and_deleted() {
     );
     let reply = send(&world, &question, "/queues/work/do/delete", "");
     let said = note(&world, &reply);
-    assert!(
-        said.starts_with("1 message deleted. 1 skipped"),
-        "{said}"
-    );
+    assert!(said.starts_with("1 message deleted. 1 skipped"), "{said}");
     assert_eq!(queue(&world, "work")["ready"], 2);
     // Nothing.
     let reply = world.get("/queues/work/ask/delete?pick=1&state=ready");

@@ -168,7 +168,11 @@ fn a_queue_says_where_copies_go_and_come_from() {
     let joined = world.post_json("/api/v1/queues/news/children", &json!({"name": "<mail>"}));
     assert_eq!(joined.status, 200, "{}", joined.text());
     let parent = page(&world, "/queues/news");
-    let to = between(&parent, "Copies of messages that are put here go to", "</p>");
+    let to = between(
+        &parent,
+        "Copies of messages that are put here go to",
+        "</p>",
+    );
     assert!(to.contains("news+&#60;mail&#62;"), "{to}");
     let child = between(to, "href=\"", "\"");
     let child = page(&world, child);
