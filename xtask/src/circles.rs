@@ -20,7 +20,7 @@ fn beyond(files: &[(String, String)], left: &[(&str, usize)]) -> Vec<String> {
         let Some((krate, within)) = file.split_once("src/") else {
             continue;
         };
-        if file.ends_with("tests.rs") {
+        if file.ends_with("tests.rs") || !file.ends_with(".rs") {
             continue;
         }
         let module = module_of(within);

@@ -16,6 +16,7 @@ mod pages;
 mod parts;
 mod plant;
 mod programs;
+mod prose;
 mod real;
 mod repeat;
 mod sbom;
@@ -53,6 +54,7 @@ Tasks:
             crates of others
   clients   Of these: real client libraries against the real binary
   tidy, unit, ...  Each part is a task of its own too
+  tidy --lower  Lowers the numbers of xtask/prose.txt to those of the comments and pages
   repeat    Tests that wait or race, 200 times on a busy machine;
             takes options: cargo xtask repeat --help
   plant     Defects planted one by one: do the tests notice? Says so in a table;
@@ -95,6 +97,9 @@ fn main() -> ExitCode {
                 .chain(words(&arguments))
                 .collect();
             parts::run(&root(), &words)
+        }
+        "tidy" if arguments == ["--lower"] => {
+            tidy::files(&root()).and_then(|files| prose::lower(&root(), &files))
         }
         "deny" => deny::check(&root()),
         "package" => package::run_task(&root(), &arguments),

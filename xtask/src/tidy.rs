@@ -1,11 +1,11 @@
 //! House rules that neither rustfmt nor clippy knows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 
-use crate::{circles, documented, pages};
+use crate::{circles, documented, pages, prose};
 
 /// What a crate may depend on: those of the workspace, and of others the ones
 /// that are listed. A new edge is a line here, and so a decision.
@@ -306,72 +306,92 @@ const PURE: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Checks all rules.
+///
 /// # Errors
-/// If a rule is broken; all breaches are printed first.
+/// A rule is broken; all breaches are printed first.
 pub(crate) fn run(root: &Path) -> Result<()> {
+    let files = files(root)?;
     let mut breaches = Vec::new();
+    for (name, text) in &files {
+        if name.ends_with(".rs") {
+            rust(name, text, &mut breaches);
+            breaches.extend(undocumented(root, name, text));
+        }
+        if name.ends_with(".md") {
+            links(root, name, text, &mut breaches);
+        }
+    }
+    dependencies(root, &mut breaches)?;
+    let text_of = |name: &str| -> Result<&str> {
+        let file = files.iter().find(|(file, _)| file == name);
+        Ok(file
+            .with_context(|| format!("{name} is not there"))?
+            .1
+            .as_str())
+    };
+    let (summary, tests) = (text_of("docs/SUMMARY.md")?, text_of(pages::SESSIONS)?);
+    for (name, text) in &files {
+        if name.starts_with("docs/") && name.ends_with(".md") {
+            breaches.extend(pages::never_run(name, text, tests));
+        }
+    }
+    let names = files.iter().map(|(name, _)| name.as_str());
+    breaches.extend(pages::unlisted(summary, names));
+    breaches.extend(circles::all(&files));
+    breaches.extend(prose::breaches(root, &files)?);
+    for breach in &breaches {
+        eprintln!("tidy: {breach}");
+    }
+    ensure!(
+        breaches.is_empty(),
+        "{} breaches of the house rules",
+        breaches.len()
+    );
+    println!("xtask: tidy, {} files looked at", files.len());
+    Ok(())
+}
+
+/// The text files of the working copy, named from the root.
+///
+/// # Errors
+/// This is no working copy of git.
+pub(crate) fn files(root: &Path) -> Result<Vec<(String, String)>> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
         .output()
         .context("git ls-files")?;
-    let mut rust_files = Vec::new();
-    let files: Vec<PathBuf> = String::from_utf8_lossy(&listed.stdout)
-        .lines()
-        .map(PathBuf::from)
-        .collect();
-    for file in &files {
-        let Ok(text) = std::fs::read_to_string(root.join(file)) else {
-            continue;
-        };
-        let name = file.display().to_string();
-        if name.ends_with(".rs") {
-            rust(&name, &text, &mut breaches);
-            if documents(&name) {
-                // A module's own words may stand in its file.
-                let folder = match name.rsplit_once('/') {
-                    Some((folder, "lib.rs" | "mod.rs" | "main.rs")) => root.join(folder),
-                    Some(_) | None => root.join(name.trim_end_matches(".rs")),
-                };
-                let inside = |module: &str| {
-                    let files = [format!("{module}.rs"), format!("{module}/mod.rs")];
-                    files.iter().any(|file| {
-                        let text = std::fs::read_to_string(folder.join(file));
-                        text.is_ok_and(|text| text.starts_with("//!"))
-                    })
-                };
-                let missing = documented::missing(&text, inside);
-                breaches.extend(missing.into_iter().map(|what| format!("{name}:{what}")));
-            }
-            rust_files.push((name.clone(), text.clone()));
-        }
-        if name.ends_with(".md") {
-            links(root, file, &text, &mut breaches);
-        }
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    // Git may have a file that the folder has not.
+    let read = |name: &str| {
+        Some((
+            name.to_owned(),
+            std::fs::read_to_string(root.join(name)).ok()?,
+        ))
+    };
+    Ok(names.lines().filter_map(read).collect())
+}
+
+/// The public items of a crate's source file without a doc comment.
+fn undocumented(root: &Path, name: &str, text: &str) -> Vec<String> {
+    if !documents(name) {
+        return Vec::new();
     }
-    dependencies(root, &mut breaches)?;
-    let summary =
-        std::fs::read_to_string(root.join("docs/SUMMARY.md")).context("docs/SUMMARY.md")?;
-    let tests = std::fs::read_to_string(root.join(pages::SESSIONS)).context(pages::SESSIONS)?;
-    for file in files.iter().filter_map(|file| file.to_str()) {
-        if file.starts_with("docs/") && file.ends_with(".md") {
-            // A file that git has and the folder has not.
-            let page = std::fs::read_to_string(root.join(file)).unwrap_or_default();
-            breaches.extend(pages::never_run(file, &page, &tests));
-        }
-    }
-    let names = files.iter().filter_map(|file| file.to_str());
-    breaches.extend(pages::unlisted(&summary, names));
-    breaches.extend(circles::all(&rust_files));
-    for breach in &breaches {
-        eprintln!("tidy: {breach}");
-    }
-    if breaches.is_empty() {
-        println!("xtask: tidy, {} files looked at", files.len());
-        Ok(())
-    } else {
-        bail!("{} breaches of the house rules", breaches.len())
-    }
+    // A module's own words may stand in its file.
+    let folder = match name.rsplit_once('/') {
+        Some((folder, "lib.rs" | "mod.rs" | "main.rs")) => root.join(folder),
+        Some(_) | None => root.join(name.trim_end_matches(".rs")),
+    };
+    let inside = |module: &str| {
+        let files = [format!("{module}.rs"), format!("{module}/mod.rs")];
+        files.iter().any(|file| {
+            let text = std::fs::read_to_string(folder.join(file));
+            text.is_ok_and(|text| text.starts_with("//!"))
+        })
+    };
+    let missing = documented::missing(text, inside).into_iter();
+    missing.map(|item| format!("{name}:{item}")).collect()
 }
 
 /// True for the sources of crates: tests and examples say what they do.
@@ -456,7 +476,7 @@ fn edges_of(krate: &str, manifest: &str, breaches: &mut Vec<String>) {
 }
 
 /// Relative links must lead somewhere.
-fn links(root: &Path, file: &Path, text: &str, breaches: &mut Vec<String>) {
+fn links(root: &Path, file: &str, text: &str, breaches: &mut Vec<String>) {
     for part in text.split("](").skip(1) {
         let Some(target) = part.split(')').next() else {
             continue;
@@ -468,7 +488,7 @@ fn links(root: &Path, file: &Path, text: &str, breaches: &mut Vec<String>) {
         let from = root.join(file);
         let there = from.parent().unwrap_or(root).join(target);
         if !there.exists() {
-            breaches.push(format!("{}: dead link to {target}", file.display()));
+            breaches.push(format!("{file}: dead link to {target}"));
         }
     }
 }
