@@ -11,7 +11,8 @@ use crate::run;
 use crate::show::{line_of, say, shown};
 use crate::timings::of_line;
 
-fn venv(root: &Path) -> PathBuf {
+/// The folder of Python's packages and programs.
+pub(crate) fn venv(root: &Path) -> PathBuf {
     root.join(".tests/venv")
 }
 

