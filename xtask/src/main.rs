@@ -18,7 +18,6 @@ mod programs;
 mod prose;
 mod real;
 mod repeat;
-mod sbom;
 mod show;
 mod table;
 mod tidy;
@@ -60,7 +59,8 @@ Tasks:
             takes options: cargo xtask plant --help
   mutants   Changes by chance to functions of the engine, the log and the host of
             the queues: do the tests notice? takes options: cargo xtask mutants --help
-  sbom      What the binary is made of, as CycloneDX: target/sbom.cdx.json
+  sbom      The crates in the binary as CycloneDX: target/quintet.cdx.json; builds
+            cargo-cyclonedx first, for some minutes, below the target directory
   book      The site of docs/, in target/book; fails on links that lead nowhere
   package   What is published: static program, Debian package, sums; options:
             cargo xtask package --help
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
             tidy::files(&root()).and_then(|files| prose::lower(&root(), &files))
         }
         "package" => package::run_task(&root(), &arguments),
-        "sbom" => sbom::write(&root()),
+        "sbom" => package::sbom(&root()),
         "plant" => plant::run(&root(), &arguments),
         "mutants" => mutants::run(&root(), &arguments),
         "repeat" => repeat::run(&root(), &arguments),

@@ -3,6 +3,7 @@
 
 mod build;
 mod deb;
+mod sbom;
 mod trial;
 
 use std::fs;
@@ -19,7 +20,8 @@ const HELP: &str = "\
 Usage: cargo xtask package [--glibc] [--url URL]
 
 Builds what is published, into target/package: the program as one static file
-without symbols, its symbols apart, a Debian package, and the sums of all. Two
+without symbols, its symbols apart, a Debian package, the list of its crates as
+CycloneDX (the first run builds cargo-cyclonedx), and the sums of all. Two
 builds of one commit are the same, byte for byte, wherever they are made with
 the same compilers.
 
@@ -29,6 +31,9 @@ the same compilers.
 
 /// The program without its symbols is no larger than this, bytes.
 const PROGRAM_MAX: u64 = 15 << 20;
+
+/// The name of the source's folder in all that is published, wherever it was built.
+const SOURCES: &str = "/usr/src/quintet";
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq, Default)]
@@ -96,6 +101,14 @@ impl Source {
     }
 }
 
+/// `cargo xtask sbom`: writes the list of crates into the target directory.
+///
+/// # Errors
+/// As [`sbom::write`].
+pub(crate) fn sbom(root: &Path) -> Result<()> {
+    sbom::write(&Source::new(root)?, &crate::target(root)).map(drop)
+}
+
 /// What a command prints, without the line end.
 fn said(command: &mut Command) -> Result<String> {
     let output = command
@@ -122,7 +135,8 @@ pub(crate) fn run_task(root: &Path, arguments: &[String]) -> Result<()> {
     fs::create_dir_all(&out)?;
     let program = build::program(&source, &out, wanted.glibc)?;
     let deb = deb::build(&source, &program, 6, &out)?;
-    let mut files = vec![program.clone(), build::symbols(&program), deb];
+    let crates = sbom::write(&source, &out)?;
+    let mut files = vec![program.clone(), build::symbols(&program), deb, crates];
     if let Some(url) = &wanted.url {
         files.extend(formula(&source, url, &out)?);
     }

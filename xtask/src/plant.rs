@@ -293,7 +293,7 @@ fn planted<T>(tree: &Path, one: &Planted, what: &mut dyn FnMut() -> Result<T>) -
 
 /// Makes `tree` what `root` is, and leaves alone what is so already: cargo goes
 /// by the times of files.
-fn copy(root: &Path, tree: &Path) -> Result<()> {
+pub(crate) fn copy(root: &Path, tree: &Path) -> Result<()> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)

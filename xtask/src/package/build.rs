@@ -6,12 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Source, said};
+use super::{SOURCES, Source, said};
 use crate::needs::has;
 use crate::{cargo_command, run, target};
 
-/// What stands in the program instead of the folders it was built in.
-const SOURCES: &str = "/usr/src/quintet";
+/// The name of other crates' folder in the program.
 const CRATES: &str = "/usr/src/cargo";
 
 const GLIBC: &str = "\
