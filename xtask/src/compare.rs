@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::cargo;
 use crate::needs::{self, Need, program};
+use crate::{cargo, helps};
 
 /// Debian packages of the servers compared, each with its program.
 const PEERS: &[Need] = &[
@@ -14,12 +14,6 @@ const PEERS: &[Need] = &[
     program("redis-server", "redis-server"),
     program("beanstalkd", "beanstalkd"),
 ];
-
-/// Whether `arguments` ask for help alone.
-fn helps(arguments: &[&str]) -> bool {
-    let mut arguments = arguments.iter();
-    arguments.any(|argument| ["-h", "--help"].contains(argument))
-}
 
 /// Builds what is needed and measures `what` as `arguments` ask for.
 ///

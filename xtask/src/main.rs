@@ -132,6 +132,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// True if `arguments` ask for help alone.
+fn helps(arguments: &[impl AsRef<str>]) -> bool {
+    let asks = |argument: &str| ["-h", "--help"].contains(&argument);
+    arguments.iter().any(|argument| asks(argument.as_ref()))
+}
+
 fn words(arguments: &[String]) -> impl Iterator<Item = &str> {
     arguments.iter().map(String::as_str)
 }
