@@ -128,9 +128,9 @@ fn main() -> ExitCode {
 }
 
 /// True if `arguments` ask for help alone.
-fn helps(arguments: &[impl AsRef<str>]) -> bool {
-    let asks = |argument: &str| ["-h", "--help"].contains(&argument);
-    arguments.iter().any(|argument| asks(argument.as_ref()))
+fn helps(arguments: &[String]) -> bool {
+    let mut arguments = arguments.iter();
+    arguments.any(|argument| ["-h", "--help"].contains(&argument.as_str()))
 }
 
 /// The command line of a part, behind the name of the program.

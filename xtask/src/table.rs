@@ -118,16 +118,9 @@ const UNIT_EXTRAS: &[Extra] = &[
         needs: LANGUAGES,
         tests: &[
             "the_readmes_sessions_work_from_top_to_bottom",
-            "the_protocols_pages_session_works",
-            "the_api_pages_session_works",
-            "the_first_pages_session_works",
-            "the_tls_pages_session_works",
-            "the_tutorial_works_and_prints_its_files",
-            "the_outbox_pages_session_works",
-            "the_faktory_tutorials_session_works",
-            "the_batches_pages_session_works",
-            "the_hooks_pages_session_works",
+            "session_works",
             "the_sessions_of_the_pages_of_voices_work",
+            "the_tutorial_works_and_prints_its_files",
         ],
     },
     Extra {
