@@ -90,40 +90,11 @@ pub(crate) fn python(run: &Run, skipped: &[&str]) -> Result<()> {
     timed(run, &mut command)
 }
 
-/// # Errors
-/// A package cannot be had.
-pub(crate) fn node_libraries(root: &Path) -> Result<()> {
-    npm(
-        &root.join("clients/node"),
-        &["install", "--no-package-lock"],
-    )
-}
-
-/// Runs the tests of Node's packages against the real binary.
-///
-/// # Errors
-/// As [`python`].
-pub(crate) fn node(run: &Run) -> Result<()> {
-    node_tests(run, &run.root.join("clients/node"))
-}
-
-/// The packages are those of the lock file.
+/// Installs Node's packages in `folder`, by its own options of `npm`.
 ///
 /// # Errors
 /// A package cannot be had.
-pub(crate) fn browser_libraries(root: &Path) -> Result<()> {
-    npm(&root.join("clients/browser"), &["ci"])
-}
-
-/// Clicks through the console in Chromium.
-///
-/// # Errors
-/// As [`python`].
-pub(crate) fn browser(run: &Run) -> Result<()> {
-    node_tests(run, &run.root.join("clients/browser"))
-}
-
-fn npm(folder: &Path, install: &[&str]) -> Result<()> {
+pub(crate) fn npm(folder: &Path, install: &[&str]) -> Result<()> {
     crate::run(
         Command::new("npm")
             .args(install)
@@ -132,12 +103,16 @@ fn npm(folder: &Path, install: &[&str]) -> Result<()> {
     )
 }
 
-fn node_tests(run: &Run, folder: &Path) -> Result<()> {
+/// Runs the tests of Node in `folder` against the real binary.
+///
+/// # Errors
+/// As [`python`].
+pub(crate) fn node(run: &Run, folder: &str) -> Result<()> {
     let mut command = Command::new("node");
     command
         .args(["--test", "--test-reporter=spec", "."])
         .env("QUINTET", binary(&run.root)?)
-        .current_dir(folder);
+        .current_dir(run.root.join(folder));
     timed(run, &mut command)
 }
 

@@ -277,8 +277,13 @@ pub(crate) const PARTS: &[Part] = &[
         seconds: 60,
         needs: &[BUILD, NODE],
         fetches: "client libraries by npm",
-        fetch: clients::node_libraries,
-        run: |run, _| clients::node(run),
+        fetch: |root| {
+            clients::npm(
+                &root.join("clients/node"),
+                &["install", "--no-package-lock"],
+            )
+        },
+        run: |run, _| clients::node(run, "clients/node"),
         ..PART
     },
     Part {
@@ -287,8 +292,8 @@ pub(crate) const PARTS: &[Part] = &[
         seconds: 240,
         needs: &[BUILD, NODE, CHROMIUM],
         fetches: "puppeteer-core and axe-core by npm",
-        fetch: clients::browser_libraries,
-        run: |run, _| clients::browser(run),
+        fetch: |root| clients::npm(&root.join("clients/browser"), &["ci"]),
+        run: |run, _| clients::node(run, "clients/browser"),
         ..PART
     },
     Part {
