@@ -68,7 +68,7 @@ pub(crate) fn python(run: &Run, skipped: &[&str]) -> Result<()> {
     let tests = root.join(".tests");
     let mut command = Command::new(venv(root).join("bin/python"));
     command
-        // What passed leaves no data directory behind: they are 200 MB each.
+        // Tests that passed leave no data directory behind: these have 200 MB each.
         .args(["-m", "pytest", "-q", "--durations=0", "--durations-min=1"])
         .args(["-o", "tmp_path_retention_policy=failed"])
         .arg("clients/python")

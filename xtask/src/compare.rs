@@ -1,4 +1,4 @@
-//! What is measured: the programs it needs, built and installed.
+//! Measurements: builds and installs the programs that they need.
 
 use std::path::Path;
 use std::process::Command;

@@ -49,7 +49,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// What is checked out.
+    /// The commit that is checked out.
     ///
     /// # Errors
     /// This is no checkout, or Cargo.toml has no version.
@@ -89,7 +89,7 @@ pub(crate) fn sbom(root: &Path) -> Result<()> {
     sbom::write(&Source::new(root)?, &crate::target(root)).map(drop)
 }
 
-/// What a command prints, without the line end.
+/// The output of a command, without the line end.
 fn said(command: &mut Command) -> Result<String> {
     let output = command
         .output()

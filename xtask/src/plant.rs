@@ -275,7 +275,7 @@ pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
     rows.end()
 }
 
-/// What became of a defect.
+/// The outcome of a defect.
 enum End {
     Noticed(String),
     Survived,

@@ -53,8 +53,8 @@ pub(super) fn symbols(program: &Path) -> PathBuf {
     program.with_extension("debug")
 }
 
-/// What it is built for, and whether that is musl, which is taken if its
-/// standard library and its C compiler are there.
+/// The target, and whether that is musl: it is, if its standard library and its C compiler are
+/// there.
 fn triple(glibc: bool) -> Result<(String, bool)> {
     let arch = std::env::consts::ARCH;
     let musl = format!("{arch}-unknown-linux-musl");
