@@ -148,6 +148,20 @@ fn root() -> PathBuf {
         .map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
+/// The files of the working copy, named from the root, also those that are not committed yet.
+///
+/// # Errors
+/// This is no working copy of git.
+fn files_of_git(root: &Path) -> Result<Vec<String>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("git ls-files")?;
+    let names = String::from_utf8_lossy(&listed.stdout);
+    Ok(names.lines().map(str::to_owned).collect())
+}
+
 /// Where cargo builds.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{cargo_command, target};
+use crate::{cargo_command, files_of_git, target};
 
 pub(crate) const HELP: &str = "\
 Plants defects in a copy of the tree, one after the other, and runs the tests that should notice.
@@ -358,13 +358,8 @@ fn changed(root: &Path, one: &Planted) -> Result<Defect> {
 /// Makes `tree` what `root` is, and leaves alone what is so already: cargo goes
 /// by the times of files.
 pub(crate) fn copy(root: &Path, tree: &Path) -> Result<()> {
-    let listed = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()
-        .context("git ls-files")?;
-    for file in String::from_utf8_lossy(&listed.stdout).lines() {
-        let (from, to): (PathBuf, PathBuf) = (root.join(file), tree.join(file));
+    for file in files_of_git(root)? {
+        let (from, to) = (root.join(&file), tree.join(&file));
         let Ok(new) = std::fs::read(&from) else {
             continue;
         };

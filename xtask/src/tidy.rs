@@ -1,11 +1,10 @@
 //! House rules that neither rustfmt nor clippy knows.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{circles, documented, pages, prose};
+use crate::{circles, documented, files_of_git, pages, prose};
 
 /// The dependencies that each crate may have: of the workspace, then third-party ones. `*` is any
 /// but an event loop, which is named. A new dependency needs a review, and a word here.
@@ -106,22 +105,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 /// The text files of the working copy, named from the root.
 ///
 /// # Errors
-/// This is no working copy of git.
+/// As [`files_of_git`].
 pub(crate) fn files(root: &Path) -> Result<Vec<(String, String)>> {
-    let listed = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()
-        .context("git ls-files")?;
-    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
     // Git may have a file that the folder has not.
-    let read = |name: &str| {
-        Some((
-            name.to_owned(),
-            std::fs::read_to_string(root.join(name)).ok()?,
-        ))
-    };
-    Ok(names.lines().filter_map(read).collect())
+    let read = |name: String| Some((name.clone(), std::fs::read_to_string(root.join(name)).ok()?));
+    Ok(files_of_git(root)?.into_iter().filter_map(read).collect())
 }
 
 /// The public items of a crate's source file without a doc comment.
