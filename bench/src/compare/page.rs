@@ -48,7 +48,8 @@ pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
         .iter()
         .map(|table| table.scenario.name.as_str());
     let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
-    text += &sheet::figures(&outcome.figures);
+    let wanted = outcome.figures.iter().filter(|figure| figure.bound.is_some());
+    text += &sheet::figures(wanted);
     let Ran {
         machine,
         turns,
