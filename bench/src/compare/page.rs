@@ -65,10 +65,9 @@ pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
     } else {
         ""
     };
-    let (machine, sync) = (machine.describe(), outcome.sync.describe());
+    let machine = machine.describe();
     text + &format!(
-        "\n{turns} turns of {seconds} s each; {machine}. Just before, {sync}. \
-         Quintet at {quintet}.{short}\n"
+        "\n{turns} turns of {seconds} s each; {machine}. Quintet at {quintet}.{short}\n"
     )
 }
 
