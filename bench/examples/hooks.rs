@@ -1,4 +1,5 @@
 //! Nanoseconds that hooks add to a put.
+//!
 //! `cargo run --release -p quintet-bench --example hooks`
 
 use std::hint::black_box;

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// What a page says for itself: the places in it, and where it links to.
+/// The places in a page, and the targets of its links.
 #[derive(Default)]
 struct Page {
     places: BTreeSet<String>,
@@ -125,7 +125,7 @@ fn page(html: &str) -> Page {
     page
 }
 
-/// What a tag says for an attribute.
+/// The value of a tag's attribute.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let (_, value) = tag.split_once(&format!(" {name}=\""))?;
     value.split('"').next()

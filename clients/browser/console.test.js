@@ -49,7 +49,7 @@ test("put by the form", async () => {
   await page.type("#to", "work");
   await page.type("#body", '{"to":"ana"}');
   await follow("main form button.main");
-  assert.match(await note(), /^Put as message \d+ into work/);
+  assert.match(await note(), /^Message \d+ was put into work/);
   const { body } = await (await beans.ask("use work"), beans.ask("peek-ready"));
   assert.equal(body, '{"to":"ana"}');
   assert.match(await text(), /"to": "ana"/);
@@ -83,8 +83,8 @@ test("bury, and retry what was buried", async () => {
   await follow(named("Bury"));
   assert.equal(await beans.stat("fails", "current-jobs-buried"), 1);
   await go("/");
-  assert.match(await text(), /fails set aside 1 message that failed/);
-  await follow('a[aria-label="Look at the buried messages of fails"]');
+  assert.match(await text(), /fails set aside 1 failed message/);
+  await follow('a[aria-label="Show the buried messages of fails"]');
   await page.keyboard.press("j");
   await page.keyboard.press("x");
   assert.match(await page.$eval("[data-count]", (span) => span.textContent), /1 selected/);
@@ -280,7 +280,7 @@ test("queues with a script: what runs, and what failed last", async () => {
   assert.match(page.url(), /\/scripts$/);
   assert.match(await text(), /job[^]*out of memory[^]*slow[^]*too slow/);
   await follow("tbody .sub a.id");
-  assert.match(await text(), /out of memory[^]*Log of its runs[^]*red alert/);
+  assert.match(await text(), /out of memory[^]*Log of the runs[^]*red alert/);
 });
 
 test("several queues are selected and acted on, with the count first", async () => {
@@ -325,7 +325,7 @@ test("what holds for a queue, and a reload", async () => {
   assert.match(await text(), /attempts_max[^]*1 file/);
   await go("/settings");
   await follow(named("Reload"));
-  assert.match(await note(), /was read again/);
+  assert.match(await note(), /Configuration reloaded/);
 });
 
 test("a limit is changed, which counts at once, and undone by one click", async () => {
@@ -370,7 +370,7 @@ test("of two people who change the settings the second is told", async () => {
   await page.click('input[aria-label="take_rate"]', { count: 3 });
   await page.keyboard.type("50/s");
   await follow('button[aria-label="Set take_rate"]');
-  assert.match(await note(), /Not changed: somebody changed the settings meanwhile\. take_rate is "5\/s"/);
+  assert.match(await note(), /Not changed: another user changed the settings meanwhile\. take_rate is "5\/s"/);
 });
 
 test("what is scheduled, retried and dead over all queues", async () => {
@@ -412,14 +412,14 @@ test("JSON is folded, a copy put, the body changed", async () => {
   await page.click("#body", { count: 3 });
   await page.keyboard.type("other");
   await follow("main form button.main");
-  assert.match(await note(), /Changed: it is message \d+ now\./);
-  assert.match(await text(), /Time line\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+put/);
+  assert.match(await note(), /Changed: the message has the id \d+ now\./);
+  assert.match(await text(), /Timeline\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+put/);
 });
 
 test("an address that is nowhere has the console's frame", async () => {
   const reply = await go("/nowhere");
   assert.equal(reply.status(), 404);
-  assert.match(await text(), /This is not there/);
+  assert.match(await text(), /Not found/);
   await follow(named("All queues"));
 });
 
@@ -454,7 +454,7 @@ test("a batch is found, watched, committed and forgotten", async () => {
   await go(`/messages/${ids[0]}`);
   await follow(`main a[href$="/batches/${id}"]`);
   await follow(named("Forget…"));
-  assert.match(await text(), /1 message: they stay/);
+  assert.match(await text(), /1 message: kept as ordinary messages/);
   await follow(named("Cancel"));
   await follow(named("Forget…"));
   await follow("button.last");

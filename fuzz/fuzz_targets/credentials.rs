@@ -1,5 +1,4 @@
-//! What users' credentials are read from, and what clients show for them: any
-//! bytes.
+//! Users' credentials, and the ones that clients show for them: any bytes.
 
 #![no_main]
 

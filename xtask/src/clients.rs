@@ -11,7 +11,8 @@ use crate::run;
 use crate::show::{line_of, say, shown};
 use crate::timings::of_line;
 
-fn venv(root: &Path) -> PathBuf {
+/// The folder of Python's packages and programs.
+pub(crate) fn venv(root: &Path) -> PathBuf {
     root.join(".tests/venv")
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn python(run: &Run, skipped: &[&str]) -> Result<()> {
     let tests = root.join(".tests");
     let mut command = Command::new(venv(root).join("bin/python"));
     command
-        // What passed leaves no data directory behind: they are 200 MB each.
+        // Tests that passed leave no data directory behind: these have 200 MB each.
         .args(["-m", "pytest", "-q", "--durations=0", "--durations-min=1"])
         .args(["-o", "tmp_path_retention_policy=failed"])
         .arg("clients/python")
@@ -89,40 +90,11 @@ pub(crate) fn python(run: &Run, skipped: &[&str]) -> Result<()> {
     timed(run, &mut command)
 }
 
-/// # Errors
-/// A package cannot be had.
-pub(crate) fn node_libraries(root: &Path) -> Result<()> {
-    npm(
-        &root.join("clients/node"),
-        &["install", "--no-package-lock"],
-    )
-}
-
-/// Runs the tests of Node's packages against the real binary.
-///
-/// # Errors
-/// As [`python`].
-pub(crate) fn node(run: &Run) -> Result<()> {
-    node_tests(run, &run.root.join("clients/node"))
-}
-
-/// The packages are those of the lock file.
+/// Installs Node's packages in `folder`, by its own options of `npm`.
 ///
 /// # Errors
 /// A package cannot be had.
-pub(crate) fn browser_libraries(root: &Path) -> Result<()> {
-    npm(&root.join("clients/browser"), &["ci"])
-}
-
-/// Clicks through the console in Chromium.
-///
-/// # Errors
-/// As [`python`].
-pub(crate) fn browser(run: &Run) -> Result<()> {
-    node_tests(run, &run.root.join("clients/browser"))
-}
-
-fn npm(folder: &Path, install: &[&str]) -> Result<()> {
+pub(crate) fn npm(folder: &Path, install: &[&str]) -> Result<()> {
     crate::run(
         Command::new("npm")
             .args(install)
@@ -131,12 +103,16 @@ fn npm(folder: &Path, install: &[&str]) -> Result<()> {
     )
 }
 
-fn node_tests(run: &Run, folder: &Path) -> Result<()> {
+/// Runs the tests of Node in `folder` against the real binary.
+///
+/// # Errors
+/// As [`python`].
+pub(crate) fn node(run: &Run, folder: &str) -> Result<()> {
     let mut command = Command::new("node");
     command
         .args(["--test", "--test-reporter=spec", "."])
         .env("QUINTET", binary(&run.root)?)
-        .current_dir(folder);
+        .current_dir(run.root.join(folder));
     timed(run, &mut command)
 }
 

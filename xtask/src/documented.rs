@@ -1,11 +1,11 @@
 //! Public items have a doc comment. Fields and variants need none, which
 //! rustc's own lint cannot be told.
 
-/// What begins an item, behind `pub` and words before it.
+/// The words that begin an item, behind `pub` and [`BEFORE`].
 const ITEMS: [&str; 10] = [
     "const", "enum", "fn", "macro", "mod", "static", "struct", "trait", "type", "union",
 ];
-/// What may stand between `pub` and those.
+/// The words that may stand between `pub` and those.
 const BEFORE: [&str; 4] = ["async", "extern", "unsafe", "\"C\""];
 
 /// The public items of a source file, and those of its public traits, that

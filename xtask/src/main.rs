@@ -6,19 +6,17 @@ mod clients;
 mod cluster;
 mod compare;
 mod context;
-mod crates;
 mod deny;
 mod documented;
-mod mutants;
 mod needs;
 mod package;
 mod pages;
 mod parts;
 mod plant;
 mod programs;
+mod prose;
 mod real;
 mod repeat;
-mod sbom;
 mod show;
 mod table;
 mod tidy;
@@ -33,94 +31,92 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, CommandFactory as _, Parser};
 
-const HELP: &str = "\
-Usage: cargo xtask <task>
+/// Project tasks. Each part of the tests is a task too: `cargo xtask unit`
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+enum Task {
+    /// Run all tests, as CI does, or the parts that are named
+    #[command(alias = "ci", after_help = parts::HELP)]
+    Test(parts::Asked),
+    /// Format check, house rules, clippy (also of clients/rust), and third-party crates
+    Lint,
+    /// Real client libraries against the real binary
+    Clients(parts::Asked),
+    /// House rules
+    Tidy {
+        /// Lower the numbers of xtask/prose.txt to those of the comments and pages
+        #[arg(long)]
+        lower: bool,
+    },
+    /// Run tests that wait or race again and again on a busy machine
+    #[command(after_help = repeat::HELP)]
+    Repeat(repeat::Asked),
+    /// Plant defects one by one, and see whether the tests notice
+    #[command(after_help = plant::HELP)]
+    Plant(plant::Asked),
+    /// Write the crates in the binary as CycloneDX: target/quintet.cdx.json
+    ///
+    /// The first run builds cargo-cyclonedx, for some minutes, below the target directory.
+    Sbom,
+    /// Build what is published: static program, Debian package, sums
+    #[command(after_help = package::HELP)]
+    Package(package::Asked),
+    /// Run the real binary under load, faults, kills and hostile clients, and check its promises
+    Torment(Passed),
+    /// The same of three nodes over three NATS servers; without an option the part of that name
+    Cluster(Passed),
+    /// Compare with memcached and Redis, shortly, and print that
+    Bench,
+    /// Compare everything, into bench/results and docs/performance.md
+    Compare(Passed),
+    /// Measure backlogs far larger than memory, into bench/results
+    Backlog(Passed),
+    /// Measure a cluster beside bare JetStream, into bench/results
+    BenchCluster(Passed),
+    /// A part of the tests.
+    #[command(external_subcommand)]
+    Part(Vec<String>),
+}
 
-Tasks:
-  test      Run all tests, as CI does. A part that fails stops no other; the end says
-            how to repeat the parts that failed, and names the slowest tests. It asks
-            before it installs packages of the system; --yes, or CI in the
-            environment, installs them without a question. Where something stays
-            missing, the tests that need it are left out, and the end names them.
-              cargo xtask test --list           the parts, their times, missing programs
-              cargo xtask test unit torment     some parts
-              cargo xtask test --timings FILE   writes all times as JSON
-              cargo xtask test --seed N         random choices of another run
-              cargo xtask test --long           more seeds and faults, planted defects,
-                                                mutants: some hours, as every night
-  lint      Of these: format check, house rules, clippy (both also of clients/rust),
-            crates of others
-  clients   Of these: real client libraries against the real binary
-  tidy, unit, ...  Each part is a task of its own too
-  repeat    Tests that wait or race, 200 times on a busy machine;
-            takes options: cargo xtask repeat --help
-  plant     Defects planted one by one: do the tests notice? Says so in a table;
-            takes options: cargo xtask plant --help
-  mutants   Changes by chance to functions of the engine, the log and the host of
-            the queues: do the tests notice? takes options: cargo xtask mutants --help
-  deny      What the part crates looks at, and texts of licences, with cargo-deny;
-            builds cargo-deny first, for some minutes, below the target directory
-  sbom      What the binary is made of, as CycloneDX: target/sbom.cdx.json
-  book      The site of docs/, in target/book; fails on links that lead nowhere
-  package   What is published: static program, Debian package, sums; options:
-            cargo xtask package --help
-  torment   The real binary under load, faults, kills and hostile clients, and a
-            check of what it acknowledged: cargo xtask torment --help
-  cluster   The same of three nodes over three NATS servers: cargo xtask cluster --help;
-            without an option the part of that name
-  bench     A short comparison with memcached and Redis, printed alone
-  compare   The whole comparison, written to bench/results and docs/performance.md;
-            takes options: cargo xtask compare --help
-  backlog   Backlogs far larger than memory, written to bench/results;
-            takes options: cargo xtask backlog --help
-  bench-cluster
-            A cluster beside bare JetStream, written to bench/results;
-            takes options: cargo xtask bench-cluster --help
-  help      This text
-";
+/// Options of a program that checks and explains them itself.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+struct Passed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<String>,
+}
 
 fn main() -> ExitCode {
-    let task = std::env::args().nth(1).unwrap_or_default();
-    let arguments: Vec<String> = std::env::args().skip(2).collect();
-    let result = match task.as_str() {
-        "test" | "ci" => {
-            let words: Vec<&str> = words(&arguments).collect();
-            parts::run(&root(), &words)
+    let root = root();
+    let result = match Task::parse() {
+        Task::Test(asked) => parts::run(&root, &asked),
+        Task::Lint => parts::run(&root, &parts::Asked::of(&table::LINT)),
+        Task::Clients(asked) => parts::run(&root, &asked.and(&table::CLIENTS)),
+        Task::Tidy { lower: false } => parts::run(&root, &parts::Asked::of(&["tidy"])),
+        Task::Tidy { lower: true } => {
+            tidy::files(&root).and_then(|files| prose::lower(&root, &files))
         }
-        "lint" => parts::run(&root(), &table::LINT),
-        "clients" => {
-            let words: Vec<&str> = table::CLIENTS
-                .into_iter()
-                .chain(words(&arguments))
-                .collect();
-            parts::run(&root(), &words)
+        Task::Repeat(asked) => repeat::run(&root, &asked),
+        Task::Plant(asked) => plant::run(&root, &asked),
+        Task::Sbom => package::sbom(&root),
+        Task::Package(asked) => package::run_task(&root, &asked),
+        Task::Torment(passed) => torment::run(&root, &passed.options),
+        Task::Cluster(passed) if passed.options.is_empty() => {
+            parts::run(&root, &parts::Asked::of(&["cluster"]))
         }
-        "deny" => deny::check(&root()),
-        "package" => package::run_task(&root(), &arguments),
-        "sbom" => sbom::write(&root()),
-        "plant" => plant::run(&root(), &arguments),
-        "mutants" => mutants::run(&root(), &arguments),
-        "repeat" => repeat::run(&root(), &arguments),
-        "torment" => torment::run(&root(), &arguments),
-        // Without an option it is the part of the tests.
-        "cluster" if !arguments.is_empty() => torment::run_cluster(&root(), &arguments),
-        "bench" => compare::short(&root()),
-        "compare" => compare::run(&root(), &arguments),
-        "bench-cluster" => compare::cluster(&root(), &arguments),
-        "backlog" => compare::backlog(&root(), &arguments),
-        "" | "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        name if table::PARTS.iter().any(|part| part.name == name) => {
-            let words: Vec<&str> = std::iter::once(name).chain(words(&arguments)).collect();
-            parts::run(&root(), &words)
-        }
-        other => {
-            eprintln!("xtask: no task \"{other}\"\n\n{HELP}");
-            return ExitCode::from(2);
-        }
+        Task::Cluster(passed) => torment::run_cluster(&root, &passed.options),
+        Task::Bench => compare::short(&root),
+        Task::Compare(passed) => compare::run(&root, &passed.options),
+        Task::Backlog(passed) => compare::backlog(&root, &passed.options),
+        Task::BenchCluster(passed) => compare::cluster(&root, &passed.options),
+        Task::Part(words) if words == ["help"] => Task::command().print_help().map_err(Into::into),
+        Task::Part(words) => parts::run(&root, &parts::Asked::parse_from(part(words))),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -131,8 +127,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn words(arguments: &[String]) -> impl Iterator<Item = &str> {
-    arguments.iter().map(String::as_str)
+/// True if `arguments` ask for help alone.
+fn helps(arguments: &[String]) -> bool {
+    let mut arguments = arguments.iter();
+    arguments.any(|argument| ["-h", "--help"].contains(&argument.as_str()))
+}
+
+/// The command line of a part, behind the name of the program.
+fn part(words: Vec<String>) -> impl Iterator<Item = String> {
+    std::iter::once("cargo xtask test".to_owned()).chain(words)
 }
 
 /// The workspace's root folder: the one cargo runs this in, not the one it was
@@ -143,6 +146,20 @@ fn root() -> PathBuf {
     Path::new(&package)
         .parent()
         .map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+/// The files of the working copy, named from the root, also those that are not committed yet.
+///
+/// # Errors
+/// This is no working copy of git.
+fn files_of_git(root: &Path) -> Result<Vec<String>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("git ls-files")?;
+    let names = String::from_utf8_lossy(&listed.stdout);
+    Ok(names.lines().map(str::to_owned).collect())
 }
 
 /// Where cargo builds.

@@ -1,5 +1,5 @@
-//! What a task needs of the machine: which of it is missing, and installing
-//! that from Debian's packages with the user's consent.
+//! The needs of a task: finds the missing ones, and installs them from Debian's packages with the
+//! user's consent.
 
 use std::io::{BufRead, IsTerminal as _, Write};
 use std::path::Path;
@@ -9,16 +9,15 @@ use anyhow::{Result, bail};
 
 use crate::run;
 
-/// Something that is there or not.
+/// A program or library of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Need {
-    /// What is looked for.
     sign: Sign,
     /// The Debian package that has it.
     pub(crate) package: &'static str,
 }
 
-/// What shows that a need is met.
+/// The sign that a need is met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sign {
     /// A program that a shell or root's shell finds.

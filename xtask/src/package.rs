@@ -3,55 +3,40 @@
 
 mod build;
 mod deb;
+mod sbom;
 mod trial;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::run;
 
 pub(crate) use trial::run as try_out;
 
-const HELP: &str = "\
-Usage: cargo xtask package [--glibc] [--url URL]
-
-Builds what is published, into target/package: the program as one static file
-without symbols, its symbols apart, a Debian package, and the sums of all. Two
-builds of one commit are the same, byte for byte, wherever they are made with
-the same compilers.
-
-  --glibc    Link glibc instead of musl, also where musl is to be had
-  --url URL  Where the source archive will be: writes it and Homebrew's formula
-";
+pub(crate) const HELP: &str = "\
+Writes into target/package: the program as one static file without symbols, its symbols, a Debian
+package, the list of its crates as CycloneDX (the first run builds cargo-cyclonedx), and the sums of
+all. Two builds of one commit are the same, byte for byte, wherever they are made with the same
+compilers.";
 
 /// The program without its symbols is no larger than this, bytes.
 const PROGRAM_MAX: u64 = 15 << 20;
 
-/// What the command line asks for.
-#[derive(Debug, PartialEq, Eq, Default)]
-struct Wanted {
-    glibc: bool,
-    url: Option<String>,
-}
+/// The name of the source's folder in all that is published, wherever it was built.
+const SOURCES: &str = "/usr/src/quintet";
 
-/// None if help is wanted.
-fn wanted(arguments: &[String]) -> Result<Option<Wanted>> {
-    let mut wanted = Wanted::default();
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--glibc" => wanted.glibc = true,
-            "--url" => {
-                wanted.url = Some(arguments.next().context("--url needs an address")?.clone())
-            }
-            "-h" | "--help" => return Ok(None),
-            other => bail!("no option \"{other}\"\n\n{HELP}"),
-        }
-    }
-    Ok(Some(wanted))
+/// The options.
+#[derive(clap::Args)]
+pub(crate) struct Asked {
+    /// Link glibc instead of musl, also where musl is to be had
+    #[arg(long)]
+    glibc: bool,
+    /// The address of the source archive: writes that and Homebrew's formula
+    #[arg(long)]
+    url: Option<String>,
 }
 
 /// A commit, as packages name it.
@@ -64,7 +49,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// What is checked out.
+    /// The commit that is checked out.
     ///
     /// # Errors
     /// This is no checkout, or Cargo.toml has no version.
@@ -96,7 +81,15 @@ impl Source {
     }
 }
 
-/// What a command prints, without the line end.
+/// `cargo xtask sbom`: writes the list of crates into the target directory.
+///
+/// # Errors
+/// As [`sbom::write`].
+pub(crate) fn sbom(root: &Path) -> Result<()> {
+    sbom::write(&Source::new(root)?, &crate::target(root)).map(drop)
+}
+
+/// The output of a command, without the line end.
 fn said(command: &mut Command) -> Result<String> {
     let output = command
         .output()
@@ -105,25 +98,22 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 
-/// Builds all as `arguments` ask for.
+/// Builds all.
 ///
 /// # Errors
 /// Something is missing, does not build, or the program is too large.
-pub(crate) fn run_task(root: &Path, arguments: &[String]) -> Result<()> {
-    let Some(wanted) = wanted(arguments)? else {
-        print!("{HELP}");
-        return Ok(());
-    };
+pub(crate) fn run_task(root: &Path, asked: &Asked) -> Result<()> {
     let source = Source::new(root)?;
     let out = crate::target(root).join("package");
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
     fs::create_dir_all(&out)?;
-    let program = build::program(&source, &out, wanted.glibc)?;
+    let program = build::program(&source, &out, asked.glibc)?;
     let deb = deb::build(&source, &program, 6, &out)?;
-    let mut files = vec![program.clone(), build::symbols(&program), deb];
-    if let Some(url) = &wanted.url {
+    let crates = sbom::write(&source, &out)?;
+    let mut files = vec![program.clone(), build::symbols(&program), deb, crates];
+    if let Some(url) = &asked.url {
         files.extend(formula(&source, url, &out)?);
     }
     let names = files.iter().filter_map(|file| file.file_name());
@@ -174,25 +164,4 @@ fn formula(source: &Source, url: &str, out: &Path) -> Result<[PathBuf; 2]> {
     let path = out.join("quintet.rb");
     fs::write(&path, text)?;
     Ok([archive, path])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Wanted, wanted};
-
-    #[test]
-    fn options_are_checked() {
-        let words =
-            |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
-        let all = Wanted {
-            glibc: true,
-            url: Some("x".to_owned()),
-        };
-        let asked = wanted(&words(&["--glibc", "--url", "x"])).unwrap();
-        assert_eq!(asked, Some(all));
-        assert_eq!(wanted(&words(&["--help"])).unwrap(), None);
-        for bad in [&["--url"][..], &["--fast"]] {
-            assert!(wanted(&words(bad)).is_err(), "{bad:?}");
-        }
-    }
 }

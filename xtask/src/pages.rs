@@ -1,4 +1,4 @@
-//! What holds for the pages of docs/.
+//! Rules for the pages of docs/.
 
 /// The pages among `files` that the table of contents does not list, or lists
 /// twice. What it lists and is not there is a dead link.
@@ -18,7 +18,7 @@ pub(crate) fn unlisted<'a>(summary: &str, files: impl Iterator<Item = &'a str>) 
 /// The test that pastes the sessions of pages into a shell.
 pub(crate) const SESSIONS: &str = "crates/server/tests/operations/readme.rs";
 
-/// What a page says above a session that the test passes over, and why.
+/// The mark above a session that the test passes over, with the reason behind it.
 const NOT_RUN: &str = "<!-- not run: ";
 
 /// The sessions of the page `name` that no test runs, though nothing above them
@@ -89,7 +89,7 @@ mod tests {
             (false, "<!-- not run: -->\n```\n$ ls\n```\n"),
             (false, "```console\nls\n```\n"),
             (false, "   ```\n   $ ls\n   ```\n"),
-            // What follows a block is not in one.
+            // Text behind a block is not in one.
             (true, "```\nls\n```\n$ ls\n"),
         ] {
             assert_eq!(

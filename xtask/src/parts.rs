@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::context::Run;
 use crate::needs::{self, Need};
@@ -13,55 +13,52 @@ use crate::programs;
 use crate::show::say;
 use crate::table::{BESIDE, BUILD, Lane, PARTS, Part};
 
-/// The command line.
-#[derive(Default, PartialEq, Eq, Debug)]
-struct Asked {
+pub(crate) const HELP: &str = "\
+A part that fails stops no other; the end says how to repeat the parts that failed, and names the
+slowest tests. Where a program of the system stays missing, the tests that need it are left out, and
+the end names them.";
+
+/// The parts to run.
+#[derive(clap::Parser, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    /// The parts; without a name all of them
     names: Vec<String>,
-    help: bool,
+    /// Print the parts, their times and missing programs
+    #[arg(long)]
     list: bool,
+    /// Install packages of the system without a question, as with CI in the environment
+    #[arg(long)]
     yes: bool,
+    /// More seeds and faults, and planted defects: some hours, as every night
+    #[arg(long)]
     long: bool,
+    /// The seed of random choices; without it the commit chooses
+    #[arg(long)]
     seed: Option<u64>,
+    /// Write all times into this file as JSON
+    #[arg(long, value_name = "FILE")]
     timings: Option<PathBuf>,
 }
 
 impl Asked {
-    fn parse(words: &[&str]) -> Result<Self> {
-        let mut asked = Self::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .with_context(|| format!("{word} needs a value"))
-            };
-            match *word {
-                "-h" | "--help" => asked.help = true,
-                "--list" => asked.list = true,
-                needs::YES => asked.yes = true,
-                "--long" => asked.long = true,
-                "--seed" => asked.seed = Some(value()?.parse().context("--seed takes a number")?),
-                "--timings" => asked.timings = Some(value()?.into()),
-                option if option.starts_with('-') => bail!(
-                    "no option {option}; there are --list, --yes, --long, --seed N, --timings FILE"
-                ),
-                name => asked.names.push(name.to_owned()),
-            }
-        }
-        Ok(asked)
+    /// These parts alone.
+    pub(crate) fn of(names: &[&str]) -> Self {
+        Self::default().and(names)
+    }
+
+    /// These parts too.
+    pub(crate) fn and(mut self, names: &[&str]) -> Self {
+        self.names.extend(names.iter().map(|&name| name.to_owned()));
+        self
     }
 }
 
-/// Runs the parts that `words` name, or all if they name none.
+/// Runs the parts that are named, or all if none is.
 ///
 /// # Errors
-/// There is no such part or option; parts failed, which are then named.
-pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
+/// There is no such part; parts failed, which are then named.
+pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
     let mut out = std::io::stdout();
-    let asked = Asked::parse(words)?;
-    if asked.help {
-        return Ok(write!(out, "{}", crate::HELP)?);
-    }
     if asked.list {
         return list(PARTS, &mut out);
     }

@@ -2,8 +2,10 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use anyhow::bail;
+use clap::Parser as _;
 
 use super::{Asked, announce, chosen, list, run_of};
+use crate::Task;
 use crate::context::{Extra, Run};
 use crate::needs::{Need, program};
 use crate::table::{CLIENTS, LINT, Lane, PART, PARTS, Part};
@@ -126,11 +128,24 @@ fn parts_are_run_by_name() {
 
 #[test]
 fn the_command_line_is_read() {
-    let asked = Asked::parse(&["unit", "--seed", "9", "--timings", "t.json", "--long"]).unwrap();
-    assert_eq!((asked.names, asked.seed), (names(&["unit"]), Some(9)));
-    assert!(asked.long && !asked.yes && !asked.list && asked.timings.is_some());
-    for wrong in [&["--seed"][..], &["--seed", "x"], &["--slow"]] {
-        assert!(Asked::parse(wrong).is_err(), "{wrong:?}");
+    let read = |line: &str| Task::try_parse_from(line.split(' '));
+    let asked = |line: &str| match read(line).expect("options") {
+        Task::Part(words) => Asked::parse_from(crate::part(words)),
+        Task::Test(asked) => asked,
+        _ => unreachable!("{line}"),
+    };
+    let test = asked("xtask test unit --seed 9 --timings t.json --long");
+    assert_eq!((&test.names, test.seed), (&names(&["unit"]), Some(9)));
+    assert!(test.long && !test.yes && !test.list && test.timings.is_some());
+    assert_eq!(test, asked("xtask unit --seed 9 --timings t.json --long"));
+    for wrong in ["--seed", "--seed x", "--slow"] {
+        assert!(read(&format!("xtask test {wrong}")).is_err(), "{wrong}");
+    }
+    for passed in ["--minutes 2 --release", "--help", "--only=leader"] {
+        let Ok(Task::Cluster(options)) = read(&format!("xtask cluster {passed}")) else {
+            unreachable!("{passed}");
+        };
+        assert_eq!(options.options.join(" "), passed);
     }
 }
 

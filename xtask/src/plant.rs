@@ -2,40 +2,39 @@
 //! are about them notice.
 //!
 //! Each is a change of text in a copy of the tree below the target directory;
-//! the copy is built and the tests named with it are run. One that passes them
-//! has survived, which is a defect of the tests.
+//! the copy is built and the tests named with it are run. A listed defect that
+//! passes them has survived, which is a defect of the tests; a change by chance
+//! may be none.
 
 mod cluster;
+mod random;
 mod waits;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{cargo_command, target};
+use crate::{cargo_command, files_of_git, target};
 
-const HELP: &str = "\
-Usage: cargo xtask plant [--list] [--only NAME]...
+pub(crate) const HELP: &str = "\
+Plants defects in a copy of the tree, one after the other, and runs the tests that should notice.
+Fails if a listed one survives. A change by chance that survives needs a test, or a reason in
+docs/reliability.md. The first run builds everything in a folder of its own; plan for an hour on two
+cores.";
 
-Plants defects in a copy of the tree, one after the other, and runs the tests
-that should notice. Fails if one survives. The first run builds everything in a
-folder of its own; plan for an hour on two cores.
+/// Arguments of `cargo test`, options before filters.
+type Tests = &'static [&'static [&'static str]];
 
-  --list       Say which there are
-  --only NAME  This one; may be repeated
-";
-
-/// A defect, and the tests that must not pass with it.
+/// A listed defect, and the tests that must not pass with it.
 struct Planted {
     name: &'static str,
     what: &'static str,
     /// File, text that is there once, and what comes in its place.
     edits: &'static [(&'static str, &'static str, &'static str)],
-    /// Arguments of `cargo test --workspace`: a target, then a filter.
-    tests: &'static [&'static [&'static str]],
+    tests: Tests,
 }
 
 const PLANTED: &[Planted] = &[
@@ -185,86 +184,160 @@ fn all() -> impl Iterator<Item = &'static Planted> {
     PLANTED.iter().chain(cluster::CLUSTER).chain(waits::WAITS)
 }
 
-/// # Errors
-/// One survives, does not fit the tree any more or does not build; the tests
-/// fail without any.
-pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let mut only = Vec::new();
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--list" => {
-                for one in all() {
-                    println!("{:26} {}", one.name, one.what);
-                }
-                return Ok(());
-            }
-            "--only" => {
-                let name = arguments.next().context("--only takes a name")?;
-                let known = all().any(|one| one.name == name);
-                ensure!(known, "no \"{name}\"; see cargo xtask plant --list");
-                only.push(name.as_str());
-            }
-            "--help" | "-h" => {
-                print!("{HELP}");
-                return Ok(());
-            }
-            other => bail!("no option \"{other}\"\n\n{HELP}"),
-        }
-    }
-    let chosen = all().filter(|one| only.is_empty() || only.contains(&one.name));
-    let chosen: Vec<&Planted> = chosen.collect();
-    let place = target(root).join("planted");
-    let tree = place.join("tree");
-    copy(root, &tree)?;
-    println!("xtask: plant: the tests pass without a defect");
-    let tests: BTreeSet<_> = chosen.iter().flat_map(|one| one.tests).collect();
-    for tests in tests {
-        if let Some(by) = fails(&tree, &place, tests)? {
-            bail!("{} fails without a planted defect: {by}", tests.join(" "));
-        }
-    }
-    let mut rows = Vec::new();
-    let mut survived = 0;
-    for one in chosen {
-        println!("xtask: plant: {}: {}", one.name, one.what);
-        let began = Instant::now();
-        let killer = planted(&tree, one, &mut || {
-            for tests in one.tests {
-                if let Some(by) = fails(&tree, &place, tests)? {
-                    return Ok(Some(by));
-                }
-            }
-            Ok(None)
-        });
-        let end = match killer.with_context(|| one.name)? {
-            Some(by) => format!("killed by `{by}`"),
-            None => {
-                survived += 1;
-                "SURVIVED".to_owned()
-            }
-        };
-        println!(
-            "xtask: plant: {}: {end}, {} s",
-            one.name,
-            began.elapsed().as_secs()
-        );
-        rows.push(format!("| `{}` | {} | {end} |", one.name, one.what));
-    }
-    println!("\n| name | planted | |\n|---|---|---|\n{}", rows.join("\n"));
-    ensure!(survived == 0, "{survived} survived");
-    Ok(())
+/// A defect as it is planted.
+struct Defect {
+    name: String,
+    what: String,
+    /// The files that it changes, as they are with it.
+    files: Vec<(String, String)>,
+    tests: Tests,
+    /// By chance: it need not build, and it may survive.
+    random: bool,
 }
 
-/// The files an edit changes, as they are after all edits of `one`.
-fn changed(root: &Path, one: &Planted) -> Result<Vec<(&'static str, String)>> {
-    let mut files: Vec<(&str, String)> = Vec::new();
+/// The defects to plant.
+#[derive(clap::Parser)]
+pub(crate) struct Asked {
+    /// Print the listed defects
+    #[arg(long)]
+    list: bool,
+    /// Of the listed defects only this one; may be repeated. `none`: no listed one
+    #[arg(long, value_name = "NAME", value_parser = known)]
+    only: Vec<String>,
+    /// Then change functions of types, engine, log and host by chance, for so long, as
+    /// cargo-mutants lists the changes (it is built first)
+    #[arg(long, default_value_t = 0)]
+    minutes: u64,
+    /// The order of these changes; without it one is chosen and printed
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+impl Asked {
+    /// All listed defects, then changes by chance.
+    pub(crate) fn all(minutes: u64) -> Self {
+        Self {
+            list: false,
+            only: Vec::new(),
+            minutes,
+            seed: None,
+        }
+    }
+}
+
+fn known(name: &str) -> Result<String> {
+    let known = name == "none" || all().any(|one| one.name == name);
+    ensure!(known, "no such defect; see cargo xtask plant --list");
+    Ok(name.to_owned())
+}
+
+/// Plants them.
+///
+/// # Errors
+/// A listed defect survives, does not fit the tree any more or does not build; the tests
+/// fail without any.
+pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
+    if asked.list {
+        all().for_each(|one| println!("{:26} {}", one.name, one.what));
+        return Ok(());
+    }
+    let place = target(root).join("planted");
+    let mut field = Field {
+        tree: place.join("tree"),
+        build: place.join("build"),
+        took: BTreeMap::new(),
+    };
+    copy(root, &field.tree)?;
+    let wanted =
+        |one: &&Planted| asked.only.is_empty() || asked.only.iter().any(|only| only == one.name);
+    let listed = all().filter(wanted).map(|one| changed(&field.tree, one));
+    let listed: Vec<Defect> = listed.collect::<Result<_>>()?;
+    println!("xtask: plant: the tests pass without a defect");
+    let tests: BTreeSet<_> = listed.iter().flat_map(|one| one.tests).collect();
+    for tests in tests {
+        field.time(tests)?;
+    }
+    let mut rows = Rows::default();
+    for one in listed {
+        rows.add(&one, field.planted(&one)?)?;
+    }
+    if asked.minutes > 0 {
+        let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let seed = asked.seed.unwrap_or(time.as_secs() % 1_000_000);
+        println!("xtask: plant: by chance: --seed {seed}");
+        let end = Instant::now() + Duration::from_secs(asked.minutes * 60);
+        let changes = random::Changes::list(root, &field.tree, seed)?;
+        for one in changes.take_while(|_| Instant::now() < end) {
+            let one = one?;
+            rows.add(&one, field.planted(&one)?)?;
+        }
+    }
+    rows.end()
+}
+
+/// The outcome of a defect.
+enum End {
+    Noticed(String),
+    Survived,
+    /// With what the compiler says.
+    NotBuilt(String),
+}
+
+/// The report.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<String>,
+    /// By chance: noticed, survived, not built.
+    random: [usize; 3],
+    survived: usize,
+}
+
+impl Rows {
+    fn add(&mut self, one: &Defect, end: End) -> Result<()> {
+        let (kind, end) = match end {
+            End::Noticed(by) => (0, format!("killed by {by}")),
+            End::Survived => (1, "SURVIVED".to_owned()),
+            End::NotBuilt(_) if one.random => (2, "does not build".to_owned()),
+            End::NotBuilt(said) => bail!("{}: it does not build:\n{said}", one.name),
+        };
+        println!("xtask: plant: {}: {end}", one.name);
+        match one.random {
+            true => self.random[kind] += 1,
+            false => self.survived += usize::from(kind == 1),
+        }
+        // Of changes by chance the others are many, and say nothing.
+        if !one.random || kind == 1 {
+            let Defect { name, what, .. } = one;
+            self.rows.push(format!("| `{name}` | {what} | {end} |"));
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> Result<()> {
+        println!(
+            "\n| name | planted | |\n|---|---|---|\n{}",
+            self.rows.join("\n")
+        );
+        let [noticed, survived, unbuilt] = self.random;
+        if self.random != [0; 3] {
+            println!(
+                "\nby chance: {noticed} noticed, {survived} survived, {unbuilt} did not build"
+            );
+        }
+        ensure!(self.survived == 0, "{} survived", self.survived);
+        Ok(())
+    }
+}
+
+/// The listed defect as it is planted.
+fn changed(root: &Path, one: &Planted) -> Result<Defect> {
+    let mut files: Vec<(String, String)> = Vec::new();
     for (file, find, put) in one.edits {
         let at = match files.iter().position(|(name, _)| name == file) {
             Some(at) => at,
             None => {
                 let text = std::fs::read_to_string(root.join(file)).context(*file)?;
-                files.push((file, text));
+                files.push(((*file).to_owned(), text));
                 files.len() - 1
             }
         };
@@ -273,34 +346,20 @@ fn changed(root: &Path, one: &Planted) -> Result<Vec<(&'static str, String)>> {
         ensure!(found == 1, "{}: {file} has {found} times: {find}", one.name);
         *text = text.replacen(find, put, 1);
     }
-    Ok(files)
-}
-
-/// Runs `what` with the defect in the tree, and takes it out again. The tree is
-/// as it was copied: somebody may go on working in the root meanwhile.
-fn planted<T>(tree: &Path, one: &Planted, what: &mut dyn FnMut() -> Result<T>) -> Result<T> {
-    let mut before = Vec::new();
-    for (file, text) in changed(tree, one)? {
-        before.push((file, std::fs::read(tree.join(file))?));
-        std::fs::write(tree.join(file), text)?;
-    }
-    let result = what();
-    for (file, text) in before {
-        std::fs::write(tree.join(file), text)?;
-    }
-    result
+    Ok(Defect {
+        name: one.name.to_owned(),
+        what: one.what.to_owned(),
+        files,
+        tests: one.tests,
+        random: false,
+    })
 }
 
 /// Makes `tree` what `root` is, and leaves alone what is so already: cargo goes
 /// by the times of files.
-fn copy(root: &Path, tree: &Path) -> Result<()> {
-    let listed = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()
-        .context("git ls-files")?;
-    for file in String::from_utf8_lossy(&listed.stdout).lines() {
-        let (from, to): (PathBuf, PathBuf) = (root.join(file), tree.join(file));
+pub(crate) fn copy(root: &Path, tree: &Path) -> Result<()> {
+    for file in files_of_git(root)? {
+        let (from, to) = (root.join(&file), tree.join(&file));
         let Ok(new) = std::fs::read(&from) else {
             continue;
         };
@@ -313,55 +372,165 @@ fn copy(root: &Path, tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The first test that fails, if one does.
-fn fails(tree: &Path, place: &Path, tests: &[&str]) -> Result<Option<String>> {
-    let cargo = |more: &[&str]| {
-        let mut command = cargo_command();
+/// The copy of the tree in which defects are planted.
+struct Field {
+    tree: PathBuf,
+    build: PathBuf,
+    /// How long tests take without a defect.
+    took: BTreeMap<&'static [&'static str], Duration>,
+}
+
+/// The longest time that tests may take without a defect.
+const HOUR: Duration = Duration::from_secs(3_600);
+/// With a defect they may take so many times as long, and this longer: listed, and by chance.
+const TIMES: [u32; 2] = [5, 2];
+const LONGER: Duration = Duration::from_secs(60);
+
+impl Field {
+    /// Plants a defect, runs its tests, and takes it out again. The tree is as it was copied:
+    /// somebody may go on working in the root meanwhile.
+    fn planted(&mut self, one: &Defect) -> Result<End> {
+        println!("xtask: plant: {}: {}", one.name, one.what);
+        for tests in one.tests {
+            self.time(tests)?;
+        }
+        let mut before = Vec::new();
+        for (file, text) in &one.files {
+            let path = self.tree.join(file);
+            before.push((std::fs::read(&path)?, path.clone()));
+            std::fs::write(path, text)?;
+        }
+        let end = self.end_of(one);
+        for (text, path) in before {
+            std::fs::write(path, text)?;
+        }
+        end.with_context(|| one.name.clone())
+    }
+
+    fn end_of(&mut self, one: &Defect) -> Result<End> {
+        for tests in one.tests {
+            if let Some(said) = self.build(tests)? {
+                return Ok(End::NotBuilt(said));
+            }
+            let limit = self.time(tests)? * TIMES[usize::from(one.random)] + LONGER;
+            match self.fails(tests, limit) {
+                Ok(None) => {}
+                Ok(Some(by)) => return Ok(End::Noticed(by)),
+                // A change may overflow the stack, or exhaust memory.
+                Err(error) if one.random => return Ok(End::Noticed(format!("{error:#}"))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(End::Survived)
+    }
+
+    /// How long these tests take without a defect.
+    ///
+    /// # Errors
+    /// They do not build, or fail without one.
+    fn time(&mut self, tests: &'static [&'static str]) -> Result<Duration> {
+        if let Some(took) = self.took.get(tests) {
+            return Ok(*took);
+        }
+        let said = self.build(tests)?;
+        ensure!(
+            said.is_none(),
+            "it does not build:\n{}",
+            said.unwrap_or_default()
+        );
+        let began = Instant::now();
+        if let Some(by) = self.fails(tests, HOUR)? {
+            bail!("{} fails without a planted defect: {by}", tests.join(" "));
+        }
+        let took = began.elapsed();
+        self.took.insert(tests, took);
+        Ok(took)
+    }
+
+    /// Builds these tests; what the compiler says if they do not build.
+    fn build(&self, tests: &[&str]) -> Result<Option<String>> {
+        let built = self.cargo(tests, HOUR, &["--no-run"])?;
+        let said = String::from_utf8_lossy(&built.stderr).into_owned();
+        Ok((!built.status.success()).then_some(said))
+    }
+
+    /// The first test that fails, if one does.
+    fn fails(&self, tests: &[&str], limit: Duration) -> Result<Option<String>> {
+        let mut words = vec!["--", "--format=pretty"];
+        words.extend(tests.iter().filter(|word| !word.starts_with('-')));
+        let output = self.cargo(tests, limit, &words)?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let mut lines = said.lines().filter_map(|line| line.strip_prefix("test "));
+        let failed = lines.find_map(|line| line.strip_suffix(" ... FAILED"));
+        if matches!(output.status.code(), Some(TIMED_OUT | KILLED)) {
+            return Ok(Some(format!("the time: over {} s", limit.as_secs())));
+        }
+        let ran = failed.is_some() || said.contains(" ... ok");
+        ensure!(ran, "no test is called {}", tests.join(" "));
+        match (output.status.success(), failed) {
+            (true, _) => Ok(None),
+            (false, Some(name)) => Ok(Some(format!("`{name}`"))),
+            (false, None) => bail!("the tests ended otherwise: {}", output.status),
+        }
+    }
+
+    /// The output of `cargo test`, which is stopped after `limit`.
+    fn cargo(&self, tests: &[&str], limit: Duration, more: &[&str]) -> Result<Output> {
+        let cargo = cargo_command();
+        let mut command = Command::new("timeout");
         command
-            .args(["test", "--workspace", "--quiet", tests[0]])
+            .arg("--kill-after=30")
+            .arg(limit.as_secs().to_string())
+            .arg(cargo.get_program())
+            .args(["test", "--quiet"]);
+        if !tests[0].starts_with("--package") {
+            command.arg("--workspace");
+        }
+        command
+            .args(tests.iter().filter(|word| word.starts_with('-')))
             .args(more)
-            .current_dir(tree)
+            .current_dir(&self.tree)
             // Built more often than run.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("CARGO_TARGET_DIR", place.join("build"));
-        command
-    };
-    let built = cargo(&["--no-run"]).output()?;
-    let said = String::from_utf8_lossy(&built.stderr);
-    ensure!(built.status.success(), "it does not build:\n{said}");
-    let mut filter = vec!["--", "--format=pretty"];
-    filter.extend(&tests[1..]);
-    let output = cargo(&filter).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let named = |end: &str| {
-        let mut lines = said.lines().filter_map(|line| line.strip_prefix("test "));
-        lines
-            .find_map(|line| line.strip_suffix(end))
-            .map(str::to_owned)
-    };
-    let ran = said.contains(" ... ok") || said.contains(" ... FAILED");
-    ensure!(ran, "no test is called {}", tests.join(" "));
-    match (output.status.success(), named(" ... FAILED")) {
-        (true, _) => Ok(None),
-        (false, Some(name)) => Ok(Some(name)),
-        (false, None) => bail!("the tests ended otherwise: {}", output.status),
+            .env("CARGO_TARGET_DIR", &self.build);
+        for (name, value) in cargo.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.output().context("timeout (of coreutils)")
     }
 }
 
+/// The exit status of `timeout` if the time was over, and if the tests went on all the same.
+const TIMED_OUT: i32 = 124;
+const KILLED: i32 = 137;
+
 #[cfg(test)]
 mod tests {
-    use super::{Planted, all, changed};
+    use super::{Planted, all, changed, known};
 
     #[test]
     fn each_planted_defect_still_fits_the_tree() {
         let all: Vec<&Planted> = all().collect();
         for one in &all {
-            let files = changed(&crate::root(), one).expect("it fits");
-            assert!(!files.is_empty() && !one.tests.is_empty(), "{}", one.name);
+            let defect = changed(&crate::root(), one).expect("it fits");
+            assert!(
+                !defect.files.is_empty() && !one.tests.is_empty(),
+                "{}",
+                one.name
+            );
         }
         for (at, one) in all.iter().enumerate() {
             assert!(all[..at].iter().all(|other| other.name != one.name));
         }
+    }
+
+    #[test]
+    fn names_are_checked() {
+        assert!(known("none").is_ok() && known("run-not-synced").is_ok());
+        assert!(known("nothing").is_err());
     }
 }

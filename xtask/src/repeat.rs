@@ -25,63 +25,32 @@ const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet-web", None),
 ];
 
-const HELP: &str = "\
-Usage: cargo xtask repeat [--times N] [--load N] [--test NAME]... [FILTER]...
+pub(crate) const HELP: &str = "\
+A test that fails stops no other. The output of each run that failed is in target/repeat.
 
-Runs tests N times beside busy loops, and goes on when one fails. Without
---test these are all that wait for something or race with it; FILTER are parts
-of their names, as for cargo test.
-
-  --times N    how often each is run [default: 200]
-  --load N     busy loops beside them [default: 8]
-  --test NAME  a test program (voices), or PACKAGE:PROGRAM (quintet-web:lib); any number
-
-What a run that failed printed is kept in target/repeat.
-
-  cargo xtask repeat                                       every one, 200 times under a load of 8
+  cargo xtask repeat                                             every one, 200 times
   cargo xtask repeat --times 20 --test quintet-log:log limits::  one file; builds no more
-  cargo xtask repeat --times 500 backups_beside_a_busy     one test
-";
+  cargo xtask repeat --times 500 backups_beside_a_busy           one test";
 
-/// What the command line asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct Asked {
+/// The tests to repeat.
+#[derive(clap::Parser, Debug)]
+pub(crate) struct Asked {
+    /// How often each is run
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
+    /// Busy loops beside them
+    #[arg(long, default_value_t = 8)]
     load: usize,
+    /// A test program (voices), or PACKAGE:PROGRAM (quintet-web:lib); may be repeated. Without one
+    /// all that wait for something or race with it
+    #[arg(long = "test", value_name = "NAME")]
     tests: Vec<String>,
+    /// Parts of the tests' names, as for cargo test
+    #[arg(value_name = "FILTER")]
     filters: Vec<String>,
 }
 
 impl Asked {
-    /// `None`: for help.
-    fn parse(arguments: &[String]) -> Result<Option<Self>> {
-        let mut asked = Self {
-            times: 200,
-            load: 8,
-            tests: Vec::new(),
-            filters: Vec::new(),
-        };
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                let value = arguments.next();
-                value.with_context(|| format!("{argument} needs a value"))
-            };
-            match argument.as_str() {
-                "--times" => asked.times = value()?.parse().context("--times")?,
-                "--load" => asked.load = value()?.parse().context("--load")?,
-                "--test" => asked.tests.push(value()?.clone()),
-                "-h" | "--help" => return Ok(None),
-                other if other.starts_with('-') => bail!("no option {other}\n\n{HELP}"),
-                filter => asked.filters.push(filter.to_owned()),
-            }
-        }
-        if asked.times == 0 {
-            bail!("--times must be at least 1");
-        }
-        Ok(Some(asked))
-    }
-
     /// Whether `package`'s test file `name` is asked for.
     fn wants(&self, package: &str, name: &str) -> bool {
         if self.tests.is_empty() {
@@ -94,15 +63,11 @@ impl Asked {
     }
 }
 
-/// Repeats what `arguments` ask for.
+/// Repeats these tests.
 ///
 /// # Errors
 /// It does not build, there is no such test, or one failed.
-pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let Some(asked) = Asked::parse(arguments)? else {
-        print!("{HELP}");
-        return Ok(());
-    };
+pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
     let programs: Vec<Program> = built(root)?
         .into_iter()
         .filter(|program| asked.wants(&program.package, &program.name))
@@ -121,7 +86,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
                 }
             });
         }
-        let failures = repeat_all(&programs, &asked, &kept);
+        let failures = repeat_all(&programs, asked, &kept);
         over.store(true, Ordering::Relaxed);
         failures
     })?;
@@ -208,15 +173,16 @@ fn count(program: &Program, asked: &Asked) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::{Asked, WAITING};
 
     fn asked(line: &str) -> Asked {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::parse(&words).unwrap().unwrap()
+        Asked::parse_from(format!("repeat {line}").split_whitespace())
     }
 
     #[test]
-    fn what_is_asked_for() {
+    fn programs_are_chosen_by_name() {
         let all = asked("");
         assert_eq!((all.times, all.load), (200, 8));
         assert!(all.wants("quintet-log", "log") && !all.wants("quintet-log", "lib"));
@@ -225,15 +191,6 @@ mod tests {
         assert_eq!(some.filters, ["a_b", "c"]);
         assert!(some.wants("quintet-log", "limits") && some.wants("quintet-web", "lib"));
         assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "voices"));
-        for bad in [
-            &["--times"][..],
-            &["--times", "0"],
-            &["--times", "x"],
-            &["--tests"],
-        ] {
-            let bad: Vec<String> = bad.iter().map(|&word| word.to_owned()).collect();
-            assert!(Asked::parse(&bad).is_err(), "{bad:?}");
-        }
     }
 
     /// A name that is none would never be repeated.

@@ -17,7 +17,7 @@ const LINE_CHARS: usize = 1_000;
 /// A process that the command left behind may hold its output open: it is not waited for.
 const LEFT_BEHIND: Duration = Duration::from_secs(2);
 
-/// What of an output is repeated where a summary tells of a failure.
+/// The lines of an output that a summary repeats when it tells of a failure.
 #[derive(Default)]
 struct Kept {
     telling: Vec<String>,

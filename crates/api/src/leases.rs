@@ -116,7 +116,7 @@ pub(super) async fn reserve(
         ));
     }
     if asked.wait_ms > WAIT_MAX_MS {
-        return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
+        return Err(Problem::field("wait_ms", format!("at most {WAIT_MAX_MS}")));
     }
     let time = lease_ms(asked.lease_ms)?;
     let worker = match asked.worker {

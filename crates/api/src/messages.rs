@@ -152,7 +152,7 @@ impl Api {
         let batch = match message.batch.as_deref().map(BatchId::parse) {
             Some(None) => {
                 let field = format!("{field}batch");
-                return Err(Problem::field(&field, "no id of a batch"));
+                return Err(Problem::field(&field, "this is not the id of a batch"));
             }
             Some(batch) => batch.map(Tie::member),
             None => None,
@@ -383,7 +383,7 @@ pub(super) async fn edit(
     if edit == Edit::default() {
         return Err(Problem::field(
             "rank",
-            "say what changes: rank, delay_ms or body",
+            "nothing to change: set rank, delay_ms or body",
         ));
     }
     let command = Command::Edit(id, Box::new(edit));

@@ -187,7 +187,7 @@ impl Api {
             return self.by_due_time(visitor, (group, has), cursor, max).await;
         }
         let at = cursor.map(|text| {
-            let none = || Problem::field("cursor", "this is no cursor");
+            let none = || Problem::field("cursor", "this is not a cursor");
             At::of(text).ok_or_else(none)
         });
         let mut at = at.transpose()?.unwrap_or_default();

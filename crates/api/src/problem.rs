@@ -91,7 +91,7 @@ impl Problem {
     }
 
     pub(crate) fn wrong_type() -> Self {
-        let detail = "the body is JSON: say content-type: application/json";
+        let detail = "the body must be JSON: send content-type: application/json";
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "wrong_content_type",
@@ -115,18 +115,18 @@ impl Problem {
     }
 
     pub(crate) fn too_many_streams(most: usize) -> Self {
-        let detail = format!("there are {most} event streams, as many as may be (max_streams)");
+        let detail = format!("too many event streams: {most} are open (max_streams)");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
     }
 
     pub(crate) fn too_many_tails() -> Self {
         let detail =
-            "16 queues are followed, as many as may be; one is free 30 s after its last request";
+            "16 queues are followed, which is the limit; one ends 30 s after its last request";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
     }
 
     pub(crate) fn too_many_polls() -> Self {
-        let detail = "as many polls wait as may (max_connections)";
+        let detail = "too many polls wait (max_connections)";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
     }
 
@@ -147,7 +147,7 @@ impl Problem {
 
     /// The settings are others than the client has seen.
     pub(crate) fn settings_changed() -> Self {
-        let detail = "somebody has changed the settings: get them again";
+        let detail = "the settings have changed: get them again";
         Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
     }
 
@@ -189,8 +189,8 @@ impl Problem {
     /// The end of a message is not known.
     pub(crate) fn no_trace(id: MessageId) -> Self {
         let detail = format!(
-            "nothing is known of message {}: it was never there, or more messages than ends_max \
-             have gone since",
+            "message {} is not known: it never existed, or more than ends_max messages have \
+             ended since",
             id.0
         );
         Self {

@@ -38,7 +38,7 @@ pub(super) async fn list(
         Some(text) => {
             let parts = text.split_once('.');
             let parts = parts.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-            parts.ok_or_else(|| Problem::field("cursor", "this is no cursor"))?
+            parts.ok_or_else(|| Problem::field("cursor", "this is not a cursor"))?
         }
     };
     let page = api.queue_page(&visitor, from).await?;

@@ -107,7 +107,7 @@ impl Query {
                 return Err(Problem::field(&name, "there is no such parameter"));
             }
             if !is_many && fields.iter().any(|(other, _)| *other == *name) {
-                return Err(Problem::field(&name, "it is there twice"));
+                return Err(Problem::field(&name, "this parameter is given twice"));
             }
             fields.push((name.into_owned(), value.into_owned()));
         }
@@ -224,7 +224,7 @@ pub(super) fn lease(token: &str) -> Result<(MessageId, Seen), Problem> {
         };
         Some((MessageId(id.parse().ok().filter(|id| *id > 0)?), seen))
     };
-    read().ok_or_else(|| Problem::field("token", "this is no lease's token"))
+    read().ok_or_else(|| Problem::field("token", "this is not the token of a lease"))
 }
 
 /// The version that an edit is about, if the client says.

@@ -168,7 +168,7 @@ pub(crate) async fn change(
     });
     let changes: Vec<Change> = changes.collect();
     if changes.is_empty() {
-        let detail = "say what changes, such as {\"take_rate\": \"5/s\"}";
+        let detail = "nothing to change: give a setting, such as {\"take_rate\": \"5/s\"}";
         return Err(Problem::field("settings", detail));
     }
     let setup = api

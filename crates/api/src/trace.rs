@@ -172,7 +172,7 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         Ended::Expired => "expired",
         Ended::Dropped => "was dropped, as its queue was full",
         Ended::Purged => "was purged, or its queue was deleted",
-        Ended::Forgotten => "was finished, and kept as long as its queue says",
+        Ended::Forgotten => "was finished, and removed after the retention of its queue",
         Ended::Replaced => "was replaced by a repeat",
         Ended::Failed => "failed and was not to be tried again",
         Ended::Edited => "got another body",
@@ -180,7 +180,7 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
     };
     let asked_for = matches!(end.why, Ended::Taken | Ended::Finished | Ended::Deleted);
     let unknown = match asked_for && end.by.is_none() {
-        true => "; by whom is not known: the log does not keep it over a restart",
+        true => "; the client is not known: the log does not keep it over a restart",
         false => "",
     };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

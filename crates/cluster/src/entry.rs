@@ -291,7 +291,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short(bytes) => write!(f, "it has only {bytes} bytes"),
-            Self::Magic => write!(f, "it is no entry of Quintet's"),
+            Self::Magic => write!(f, "it is not an entry of Quintet"),
             Self::Version(version) => write!(
                 f,
                 "it has version {version}, which this program does not know: start a later one"
@@ -304,13 +304,13 @@ impl fmt::Display for Refused {
             Self::Gap { expected, found } => {
                 write!(
                     f,
-                    "entries are missing: {expected} should come, not {found}"
+                    "entries are missing: {expected} was expected, not {found}"
                 )
             }
             Self::Start => write!(
                 f,
-                "the stream begins with it, and it does not begin a segment: somebody else purged \
-                 the stream"
+                "the stream begins with it, but it does not begin a segment: another program \
+                 purged the stream"
             ),
             Self::Chain => write!(f, "the entry before is not the one it was written behind"),
             Self::Position { expected, found } => {
@@ -331,7 +331,7 @@ impl fmt::Display for Refused {
             Self::Padding => write!(f, "it is padding, and not behind a claim"),
             Self::Beginning(Beginning { segment, seq }) => write!(
                 f,
-                "it says that the log begins with segment {segment} at entry {seq}, and no such \
+                "it says that the log begins with segment {segment} at entry {seq}, but no such \
                  segment begins there"
             ),
             Self::Frame(why) => write!(f, "the frame in it: {why}"),

@@ -217,7 +217,7 @@ impl Reader {
             Some(Reign::Again(claim, _))
                 if (claim.epoch, claim.writer) != (header.epoch, header.writer) =>
             {
-                return Err(Refused::Frame("a beat of another owner"));
+                return Err(Refused::Frame("a heartbeat of another owner"));
             }
             Some(Reign::Claim(claim, _)) if self.tip.is_some() && !newer => {
                 return Err(Refused::Claimed(claim.epoch));

@@ -81,14 +81,14 @@ impl Reign {
             }
             Some((kind @ &(AGAIN | AGAIN_FROM), rest)) => {
                 let (claim, from) =
-                    claim(rest, *kind == AGAIN_FROM).ok_or("a beat is cut short")?;
+                    claim(rest, *kind == AGAIN_FROM).ok_or("a heartbeat is cut short")?;
                 Ok(Self::Again(claim, from))
             }
             Some((&FAREWELL, rest)) => {
                 let to = farewell(rest).map(Self::Farewell);
-                to.ok_or("a farewell is cut short")
+                to.ok_or("a handoff is cut short")
             }
-            Some(_) => Err("it says of the owner what this program does not know"),
+            Some(_) => Err("this program does not know this record of the owner"),
         }
     }
 }

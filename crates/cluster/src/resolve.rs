@@ -70,9 +70,9 @@ pub(crate) fn judge(ours: &Ours, sent: &Bytes, kind: Kind, found: &[u8]) -> Verd
             header.epoch, ours.epoch
         )),
         _ if stranger => Verdict::Bad(format!(
-            "somebody else writes in epoch {}, which this node claimed",
+            "another writer writes in epoch {}, which this node claimed",
             ours.epoch
         )),
-        _ => Verdict::Bad("another entry of this node stands in its place".to_owned()),
+        _ => Verdict::Bad("another entry of this node is at its position".to_owned()),
     }
 }

@@ -411,8 +411,8 @@ impl Window {
         }
         if ends.first > self.first && ends.last >= self.first {
             // What cannot have been ours, as nobody gives up what is not acknowledged.
-            let why = "what stood where an append should be is purged; another node owns the log, \
-                       or somebody else purged the stream";
+            let why = "the entries at the position of an append are purged: another node owns the \
+                       log, or another program purged the stream";
             self.stop = Some(Stop::Bad(self.first, why.to_owned()));
         } else if ends.last < self.first && self.full.is_some() {
             self.resolve = None;

@@ -127,12 +127,12 @@ impl Job {
         let passed = self.passed.load(Ordering::Relaxed);
         if passed > 0 {
             note += &format!(
-                " {} passed over: they are elsewhere by now.",
+                " {} skipped: moved or changed meanwhile.",
                 words::count(passed)
             );
         }
         match self.end.get() {
-            Some(Some(why)) => format!("{note} It could not go on: {why}."),
+            Some(Some(why)) => format!("{note} It could not continue: {why}."),
             Some(None) if self.stop.load(Ordering::Relaxed) => format!("{note} Stopped."),
             _ => note,
         }
@@ -183,13 +183,13 @@ pub(super) async fn on_queue(
         }
     }
     let note = match for_ms {
-        Some(0) if still => "Takes still wait: the setting paused is true.".to_owned(),
-        Some(0) => "Resumed: takes are served again.".to_owned(),
+        Some(0) if still => "The queue stays paused: its setting paused is true.".to_owned(),
+        Some(0) => "Resumed: consumers get messages again.".to_owned(),
         Some(ms) => format!(
-            "Paused for {}: takes wait, puts go on.",
+            "Paused for {}: consumers wait, puts continue.",
             words::duration(ms)
         ),
-        None => "Paused until it is resumed: takes wait, puts go on.".to_owned(),
+        None => "Paused until it is resumed: consumers wait, puts continue.".to_owned(),
     };
     Ok(app.back(&given.form, &back, note))
 }
@@ -207,14 +207,14 @@ async fn answered(
     let now = console.api.door().now();
     let question = console.questions.take(token, ask::who(asked), now);
     let Some(question) = question.filter(|question| question.queue == *queue) else {
-        let note =
-            "The question was answered already, or is older than 10 minutes: here it is again.";
+        let note = "Nothing was done: the page was used already or is older than 10 minutes. \
+                    Confirm again.";
         return Ok(console
             .app
             .redirect(&format!("queues/{part}/ask/{act}"), note.to_owned()));
     };
     if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
-        let note = "Nothing was done: the name that was typed is another.".to_owned();
+        let note = "Nothing was done: the typed name does not match.".to_owned();
         return Ok(console
             .app
             .redirect(&format!("queues/{part}/ask/{act}"), note));
@@ -227,10 +227,10 @@ async fn answered(
             counted += ask::count(asked, &question, *state).await?.0;
         }
         if counted > question.counted + question.counted / 10 {
-            let note = "There are more than a tenth more by now: look again.".to_owned();
+            let note = "Nothing was done: there are over a tenth more messages now. Confirm again.";
             return Ok(console
                 .app
-                .redirect(&format!("queues/{part}/ask/{act}"), note));
+                .redirect(&format!("queues/{part}/ask/{act}"), note.to_owned()));
         }
     }
     let job = console.jobs.begin(asked, &question);
@@ -318,7 +318,10 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
         return Err(Problem::field("to", "a name has 1 to 65,535 bytes"));
     }
     if to == *queue {
-        return Err(Problem::field("to", "they are in this queue already"));
+        return Err(Problem::field(
+            "to",
+            "the messages are in this queue already",
+        ));
     }
     Ok(to)
 }
@@ -408,7 +411,10 @@ async fn each(
                 by: By::OwnerOrFree,
             },
             (Act::Move | Act::Drop, _) => {
-                return Err(Problem::field("id", "this is done to all, not to some"));
+                return Err(Problem::field(
+                    "id",
+                    "this operation applies to all messages",
+                ));
             }
         };
         match asked.ask(command).await {
@@ -451,10 +457,10 @@ fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)>
         how,
     };
     Some(match act {
-        "retry" => (Command::KickId(id), "Ready now."),
+        "retry" => (Command::KickId(id), "The message is ready now."),
         "redrive" => (
             Command::Redrive(id),
-            "Sent back to the queue it came from: it is as new there.",
+            "Sent back to the queue it came from: it counts as new there.",
         ),
         "putback" => (
             settle(How::Release {
@@ -462,7 +468,7 @@ fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)>
                 due: When::Now,
                 back_to: None,
             }),
-            "Put back: its lease is over.",
+            "Put back: its lease has ended.",
         ),
         "extend" => (
             Command::Extend {
@@ -470,14 +476,14 @@ fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)>
                 by: By::Anyone,
                 ms: None,
             },
-            "Its lease begins again.",
+            "Extended: its lease starts again.",
         ),
         "bury" => (
             settle(How::Bury {
                 rank: None,
                 reason: form.get("reason").unwrap_or_default().as_bytes().into(),
             }),
-            "Buried: it stays until somebody retries, moves or deletes it.",
+            "Buried: it stays until it is retried, moved or deleted.",
         ),
         _ => return None,
     })
@@ -503,10 +509,10 @@ pub(super) async fn page(asked: Asked, Path(number): Path<String>) -> Result<Res
     let page = Page {
         frame: asked
             .frame
-            .of(format!("Act {}", job.number), "queues")
+            .of(format!("Operation {}", job.number), "queues")
             .live(""),
         number: job.number,
-        heading: format!("Act {} on {}", job.number, queue.plain),
+        heading: format!("Operation {} on {}", job.number, queue.plain),
         queue,
         note: job.note(),
         done: job.done.load(Ordering::Relaxed),
@@ -548,7 +554,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
         over: job.end.get().is_some(),
     });
     let page = List {
-        frame: asked.frame.of("Acts", "acts").live(""),
+        frame: asked.frame.of("Bulk operations", "acts").live(""),
         rows: rows.collect(),
     };
     Ok(reply::show(StatusCode::OK, &page))
@@ -564,6 +570,6 @@ pub(super) async fn stop(
     asked.must_be_ours(&given.form)?;
     let job = asked.console.jobs.get(&number, &asked)?;
     job.stop.store(true, Ordering::Relaxed);
-    let note = "It stops behind the slice it is at.".to_owned();
+    let note = "The operation stops after its current slice.".to_owned();
     Ok(asked.console.app.redirect(&format!("acts/{number}"), note))
 }

@@ -266,7 +266,7 @@ fn states(act: Act, form: &Form, given: ListState, some: bool) -> Result<Vec<Lis
         Act::Delete if given == Reserved && some => Ok(vec![Reserved]),
         Act::Delete | Act::Move | Act::Redrive if given == Reserved => Err(Problem::field(
             "state",
-            "a reserved message is its taker's: put it back first",
+            "a consumer holds this reserved message: put it back first",
         )),
         Act::Move | Act::Redrive if given == Prepared => Err(Problem::field(
             "state",
@@ -287,7 +287,7 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
     let ids = ids.ok_or_else(|| Problem::field("id", "an id is a number from 1 on"))?;
     match ids.len() <= IDS_MAX {
         true => Ok(ids),
-        false => Err(Problem::field("id", format!("{IDS_MAX} messages at most"))),
+        false => Err(Problem::field("id", format!("at most {IDS_MAX} messages"))),
     }
 }
 
@@ -298,7 +298,7 @@ async fn worked_on(asked: &Asked, question: &Question) -> Option<StateRow> {
     let (holder, _) = api.held_by(&asked.visitor, &message, &queue).await?;
     Some(StateRow {
         word: "reserved",
-        says: format!("by {}, who finds it gone", holder.text),
+        says: format!("by {}: its lease ends with the message", holder.text),
     })
 }
 
@@ -325,8 +325,8 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
         }
         if stats.gauges.reserved > 0 && act.loses() {
             let stay = match act == Act::Drop {
-                true => "go when their takers give them back",
-                false => "stay: their takers finish them, or they come back",
+                true => "are deleted when their consumers release them",
+                false => "stay: their consumers finish them, or they become ready again",
             };
             rows.push(StateRow {
                 word: "reserved",
@@ -374,11 +374,11 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
 
 fn says(act: Act) -> String {
     match act {
-        Act::Move => "They go to the end of another queue and are ready there.",
-        Act::Retry => "They are ready again, at their places.",
-        Act::Redrive => "Each goes back to the queue it came from.",
-        Act::Purge | Act::Delete => "They cannot be brought back.",
-        Act::Drop => "The queue and all in it cannot be brought back.",
+        Act::Move => "The messages go to the end of another queue and are ready there.",
+        Act::Retry => "The messages become ready again, at their positions.",
+        Act::Redrive => "Each message goes back to the queue it came from.",
+        Act::Purge | Act::Delete => "Deleted messages cannot be restored.",
+        Act::Drop => "The queue and its messages cannot be restored.",
     }
     .to_owned()
 }

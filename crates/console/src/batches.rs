@@ -53,7 +53,7 @@ fn stands(batch: &Batch, event: Event) -> &'static str {
         Event::Success => (batch.progress.success, &batch.made.success),
     };
     match (said, callback, batch.progress.next() == Some(event)) {
-        (Said::No, Some(_), true) => "finds no room",
+        (Said::No, Some(_), true) => "waits for room",
         (Said::No, ..) => "not yet",
         (Said::Put, ..) => "put",
         (Said::Done, Some(_), _) => "finished",
@@ -126,7 +126,8 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     };
     let after = form.get("after");
     let ask = list_batches(after, ROWS);
-    let mut ask = ask.ok_or_else(|| Problem::field("after", "what the page before told"))?;
+    let wrong = "use the value of next from the page before";
+    let mut ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
     let now = asked.console.api.door().now();
     let (mut rows, mut looked) = (Vec::new(), 0);
     let mut next = None;
@@ -343,13 +344,10 @@ pub(super) async fn question(
         })
         .collect();
     if let Some(parent) = batch.made.parent.filter(|_| progress.success == Said::No) {
-        rows.push(("Its parent", format!("{parent} never succeeds")));
+        rows.push(("Parent", format!("{parent} never succeeds")));
     }
     let pending = words::of(progress.pending, "message", "messages");
-    rows.push((
-        "What is pending",
-        format!("{pending}: they stay, as any other"),
-    ));
+    rows.push(("Pending", format!("{pending}: kept as ordinary messages")));
     let id = batch.id.to_string();
     let page = Forget {
         frame: asked.frame.of(format!("Forget batch {id}"), "batches"),
@@ -383,16 +381,17 @@ pub(super) async fn steer(
     let (back, note) = match act.as_str() {
         "commit" => (
             format!("batches/{part}"),
-            "Committed: no messages are added any more, and callbacks are put when it is time."
+            "Committed: no more messages can be added. Callbacks are put when their time comes."
                 .to_owned(),
         ),
         "open" => (
             format!("batches/{part}"),
-            "Open: messages may be added, and nothing is put until it is committed.".to_owned(),
+            "Open: messages can be added. No callback is put until the batch is committed."
+                .to_owned(),
         ),
         _ => (
             "batches".to_owned(),
-            format!("The batch {part} is forgotten; its messages are like any other."),
+            format!("Batch {part} is forgotten. Its messages stay as ordinary messages."),
         ),
     };
     Ok(asked.console.app.redirect(&back, note))
@@ -412,10 +411,10 @@ pub(crate) async fn of(asked: &Asked, tie: Tie) -> Member {
     Member {
         id: tie.batch.to_string(),
         role: match tie.role {
-            Role::Member => "it has not run yet",
-            Role::Failed => "it has run and failed",
-            Role::Complete => "says that all have run",
-            Role::Success => "says that all have succeeded",
+            Role::Member => "the message has not run yet",
+            Role::Failed => "the message has run and failed",
+            Role::Complete => "callback: all have run",
+            Role::Success => "callback: all have succeeded",
         },
         there: seen.is_ok(),
     }

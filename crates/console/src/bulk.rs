@@ -70,13 +70,13 @@ impl Bulk {
 
     fn says(self) -> &'static str {
         match self {
-            Self::Pause => "Takes wait until they are resumed; puts go on.",
-            Self::Resume => "Takes are served again.",
+            Self::Pause => "Consumers wait until you resume the queues. Puts continue.",
+            Self::Resume => "Consumers get messages again.",
             Self::Purge => {
-                "All but what is reserved is deleted, and cannot be brought back. What is put \
-                 after this page was shown stays."
+                "All messages that are not reserved are deleted and cannot be restored. Messages \
+                 that are put after this page was loaded stay."
             }
-            Self::Delete => "The queues and all in them cannot be brought back.",
+            Self::Delete => "The queues and their messages cannot be restored.",
         }
     }
 
@@ -124,7 +124,8 @@ fn queues(form: &Form) -> Result<Vec<Name>, Problem> {
     let mut all = Vec::new();
     for part in form.all("queue") {
         let name = names::of_address(part);
-        let name = name.ok_or_else(|| Problem::field("queue", "no queue has such a name"))?;
+        let name =
+            name.ok_or_else(|| Problem::field("queue", "this is not the name of a queue"))?;
         if !all.contains(&name) {
             all.push(name);
         }
@@ -133,7 +134,7 @@ fn queues(form: &Form) -> Result<Vec<Name>, Problem> {
         true => Ok(all),
         false => Err(Problem::field(
             "queue",
-            format!("{QUEUES_MAX} queues at most"),
+            format!("at most {QUEUES_MAX} queues"),
         )),
     }
 }
@@ -159,10 +160,10 @@ pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Respo
         };
         let waiting = acts::waiting(&stats);
         let not = match bulk {
-            _ if !asked.visitor.may_to(bulk.verb(), &queue) => "you may not do this to it",
-            Bulk::Pause if stats.paused => "it is paused already",
-            Bulk::Resume if !stats.paused => "it is not paused",
-            Bulk::Purge if waiting == 0 => "nothing is in it",
+            _ if !asked.visitor.may_to(bulk.verb(), &queue) => "you have no right to do this",
+            Bulk::Pause if stats.paused => "already paused",
+            Bulk::Resume if !stats.paused => "not paused",
+            Bulk::Purge if waiting == 0 => "no messages to delete",
             Bulk::Pause | Bulk::Resume | Bulk::Purge | Bulk::Delete => "",
         };
         rows.push(Row {
@@ -274,14 +275,14 @@ async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem>
         .map(|token| console.questions.take(token, who, now));
     let questions: Vec<Question> = taken.flatten().filter(|taken| taken.act == act).collect();
     if questions.is_empty() || questions.len() != tokens.len() {
-        let note = "Nothing was done: the question was answered already, or is older than 10 \
-                    minutes. Select them again.";
+        let note = "Nothing was done: the page was used already or is older than 10 minutes. \
+                    Select the queues again.";
         return Ok(console.app.redirect("", note.to_owned()));
     }
     let total: u64 = questions.iter().map(|question| question.counted).sum();
     let must = act == Act::Drop || total > TYPED;
     if must && form.get("name") != Some(&sure(questions.len())) {
-        let note = "Nothing was done: what was typed is something else.".to_owned();
+        let note = "Nothing was done: the typed text does not match.".to_owned();
         return Ok(console.app.redirect("", note));
     }
     let many = sure(questions.len());
@@ -289,7 +290,7 @@ async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem>
     let failed = came.failed;
     let mut response = match (came.over, act == Act::Drop) {
         (false, _) => {
-            let note = format!("{many}: it goes on, one behind the other.");
+            let note = format!("{many}: the operations run one after the other.");
             return Ok(console.app.redirect("acts", note));
         }
         (true, true) => console.app.redirect("", format!("{many} deleted.{failed}")),

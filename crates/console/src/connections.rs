@@ -64,7 +64,7 @@ impl Row {
     fn new(client: Client) -> Self {
         let does = match (client.waits_on.is_empty(), &client.asks) {
             (true, None) => words::NONE.to_owned(),
-            (true, Some(asks)) => format!("asks {asks}"),
+            (true, Some(asks)) => format!("requests {asks}"),
             (false, _) => format!("waits for {}", client.waits_on.join(", ")),
         };
         Self {
@@ -151,12 +151,12 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Co
     let facts = vec![
         ("Connections", words::count(clients.len() as u64)),
         (
-            "Wait to take",
+            "Waiting consumers",
             words::count(number(&|c| !c.waits_on.is_empty())),
         ),
-        ("Hold leases", words::count(number(&|c| c.leases > 0))),
+        ("With leases", words::count(number(&|c| c.leases > 0))),
         (
-            "Have unread replies",
+            "With unread replies",
             words::count(number(&|c| c.unread_bytes > 0)),
         ),
     ];
@@ -216,8 +216,8 @@ pub(super) async fn close(
     });
     asked.console.api.door().close_client(id, tell);
     let note = match told.await {
-        Ok(true) => format!("Connection {id} is closed; its leases are over."),
-        Ok(false) => format!("Connection {id} was gone already."),
+        Ok(true) => format!("Connection {id} is closed. Its leases have ended."),
+        Ok(false) => format!("Connection {id} was closed already."),
         Err(_) => return Err(Problem::stopping()),
     };
     Ok(asked.console.app.redirect("connections", note))

@@ -125,7 +125,9 @@ pub(super) async fn steer(
         (CronAct::Run, _, None) => format!("{name} was put."),
         (CronAct::Pause, true, _) => format!("{name} is paused until it is resumed."),
         (CronAct::Pause, false, _) => format!("{name} was paused already."),
-        (CronAct::Resume, true, _) => format!("{name} goes on; nothing is made up for."),
+        (CronAct::Resume, true, _) => {
+            format!("{name} is resumed. Missed runs are not made up for.")
+        }
         (CronAct::Resume, false, _) => format!("{name} was not paused."),
     };
     Ok(asked.console.app.redirect("cron", note))

@@ -165,9 +165,9 @@ fn failed(frame: &Frame, problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status);
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let heading = match status {
-        StatusCode::NOT_FOUND => "This is not there",
-        StatusCode::FORBIDDEN => "You may not do this",
-        _ if status.is_client_error() => "This cannot be done so",
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::FORBIDDEN => "Not permitted",
+        _ if status.is_client_error() => "The request failed",
         _ => "The server cannot do this now",
     };
     let says = match &problem.field {

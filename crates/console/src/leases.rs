@@ -225,7 +225,9 @@ pub(crate) async fn release(asked: Asked, request: Request) -> Result<Response, 
     asked.must_be_ours(&given.form)?;
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
     for id in given.form.all("id") {
-        let id = id.parse().map_err(|_| Problem::field("id", "no id"))?;
+        let id = id
+            .parse()
+            .map_err(|_| Problem::field("id", "this is not an id"))?;
         match asked
             .console
             .api
@@ -242,7 +244,7 @@ pub(crate) async fn release(asked: Asked, request: Request) -> Result<Response, 
         _ => format!("{} ended.", words::of(ended, "lease", "leases")),
     };
     if over > 0 {
-        note += &format!(" {} over already.", words::of(over, "was", "were"));
+        note += &format!(" {} ended before.", words::of(over, "had", "had"));
     }
     note.extend(refused);
     let mut response = app.back(&given.form, "leases", note);

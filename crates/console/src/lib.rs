@@ -178,8 +178,8 @@ impl Asked {
         match form.get("csrf") == Some(&self.frame.csrf) {
             true => Ok(()),
             false => Err(Problem::forbidden(
-                "the form is older than the server's start, or of another login: load the page \
-                 it was on again",
+                "the form is from before the server's start, or from another login: load its page \
+                 again",
             )),
         }
     }

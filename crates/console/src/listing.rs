@@ -77,14 +77,14 @@ impl Which {
         !self.has.is_empty() || !self.key.is_empty() || !self.error.is_empty() || self.older_ms > 0
     }
 
-    /// Which, in a sentence: `whose body has "503", older than 10m`.
+    /// The filter, as a sentence: `Only messages whose body contains “503”.`
     pub(super) fn in_words(&self) -> String {
         let mut all = Vec::new();
         if !self.has.is_empty() {
             all.push(format!("whose body contains “{}”", self.has));
         }
         if !self.key.is_empty() {
-            all.push(format!("of the key “{}”", self.key));
+            all.push(format!("of the message group “{}”", self.key));
         }
         if !self.error.is_empty() {
             all.push(format!("that failed with “{}”", self.error));
@@ -95,7 +95,10 @@ impl Which {
                 words::duration(self.older_ms)
             ));
         }
-        all.join(", ")
+        match all.is_empty() {
+            true => String::new(),
+            false => format!("Only messages {}.", all.join(", ")),
+        }
     }
 
     /// The query of an address that asks for these.
@@ -210,10 +213,10 @@ impl Line {
 /// The holder of a lease.
 pub(crate) fn holder(lease: &Lease) -> String {
     match (lease.bound, lease.party.0) {
-        (_, 0) => "nobody: it is from before a restart".to_owned(),
+        (_, 0) => "no client: the lease is from before a restart".to_owned(),
         (Bound::Connection, party) => format!("connection {party}"),
         (Bound::Process, _) => "a script".to_owned(),
-        (Bound::Time, party) => format!("{party}, until its time is over"),
+        (Bound::Time, party) => format!("{party}, until the lease ends"),
     }
 }
 

@@ -107,7 +107,7 @@ pub async fn login(
             response.headers_mut().insert(SET_COOKIE, cookie);
             return Ok(response);
         }
-        Answer::No => (StatusCode::FORBIDDEN, "This name and password fit nobody."),
+        Answer::No => (StatusCode::FORBIDDEN, "Wrong name or password."),
         Answer::NotNow(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
     };
     page.wrong = Some(wrong);

@@ -203,8 +203,8 @@ fn past(
         ListState::Archived => ("done", error),
         ListState::Ready | ListState::Delayed | ListState::Reserved | ListState::Prepared => {
             match message.failures() > 0 {
-                true => ("failed the last time", error),
-                false => ("changed last", &b""[..]),
+                true => ("last failure", error),
+                false => ("last change", &b""[..]),
             }
         }
     };
@@ -272,15 +272,15 @@ fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {
             }
         }
     }
-    all.push(plain("Rank", message.rank.to_string()));
+    all.push(plain("Priority", message.rank.to_string()));
     if let Some(key) = message.key() {
-        all.push(plain("Key", names::plain(key)));
+        all.push(plain("Message group", names::plain(key)));
     }
     all.push(plain(
         "Time to run",
         match message.ttr_ms {
-            None => "as the queue says".to_owned(),
-            Some(0) => "no end".to_owned(),
+            None => "queue default".to_owned(),
+            Some(0) => "no limit".to_owned(),
             Some(ms) => words::duration(ms),
         },
     ));

@@ -32,7 +32,7 @@ pub(super) async fn or_nearest(asked: &Asked, queue: &Name, problem: Problem) ->
         }
     }
     Problem {
-        detail: format!("There is no queue {queue}. A message that is put into it makes it."),
+        detail: format!("There is no queue {queue}. Its first message creates it."),
         nearest: nearest.names(),
         ..problem
     }

@@ -133,15 +133,15 @@ pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, P
     };
     let note = match tokio::time::timeout(RELOADED, read).await {
         Ok(reloads) => match reloads.failed {
-            Some(why) => format!("Not reloaded, all is as it was: {}", seen(&told(&why))),
+            Some(why) => format!("Not reloaded, nothing changed: {}", seen(&told(&why))),
             None => {
                 let says =
-                    "The configuration was read again. What needs a restart stays as it was.";
+                    "Configuration reloaded. Settings that need a restart keep their values.";
                 let notes = reloads.notes.iter().map(|note| format!(" {}.", seen(note)));
                 says.to_owned() + &notes.collect::<String>()
             }
         },
-        Err(_) => "The configuration is being read; the server's log tells the end.".to_owned(),
+        Err(_) => "The server still reads the configuration. Its log shows the result.".to_owned(),
     };
     Ok(asked.console.app.redirect("settings", note))
 }

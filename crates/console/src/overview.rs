@@ -34,7 +34,7 @@ const SORTS: [(&str, &str); 9] = [
     ("delayed", "delayed"),
     ("reserved", "reserved"),
     ("buried", "buried"),
-    ("takers", "takers"),
+    ("takers", "consumers"),
     ("size", "size"),
 ];
 
@@ -473,7 +473,7 @@ fn shown(
         ("Delayed", words::short_count(sums.delayed)),
         ("Reserved", words::short_count(sums.reserved)),
         ("Buried", words::short_count(sums.buried)),
-        ("Consumers that wait", words::short_count(takers(sums))),
+        ("Waiting consumers", words::short_count(takers(sums))),
         ("Size", words::bytes(sums.bytes)),
     ];
     if sums.ready == 0 {
@@ -487,7 +487,7 @@ fn shown(
     let ever = vec![
         ("Put", words::short_count(puts)),
         ("Finished", words::short_count(finished)),
-        ("Left otherwise", words::short_count(others.iter().sum())),
+        ("Left unfinished", words::short_count(others.iter().sum())),
     ];
     let rows: Vec<Row> = found
         .rows

@@ -89,8 +89,15 @@ pub(super) fn charts(door: &dyn Door, series: &Series, day: bool) -> Vec<Chart> 
         graph::chart("Oldest ready", Unit::Seconds, &[oldest], &times),
         graph::chart("Ready", Unit::Count, &[ready], &times),
         graph::chart("Per second", Unit::Rate, &speed, &times),
-        any.then(|| graph::chart("Left otherwise, per second", Unit::Rate, &otherwise, &times))
-            .flatten(),
+        any.then(|| {
+            graph::chart(
+                "Left unfinished, per second",
+                Unit::Rate,
+                &otherwise,
+                &times,
+            )
+        })
+        .flatten(),
     ];
     all.into_iter().flatten().collect()
 }

@@ -196,7 +196,10 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
 /// The body of a message that fits into a form.
 fn small(message: &Message) -> Result<&[u8], Problem> {
     let body = message.body.as_small();
-    body.ok_or_else(|| Problem::field("body", format!("over {} KiB: download it", SMALL >> 10)))
+    body.ok_or_else(|| {
+        let detail = format!("larger than {} KiB: download it", SMALL >> 10);
+        Problem::field("body", detail)
+    })
 }
 
 /// Whether a form has bytes as base64, and what stands in it.
@@ -264,7 +267,7 @@ pub(super) async fn edit(
     if body.len() > SMALL {
         return Err(Problem::field(
             "body",
-            format!("{} KiB at most", SMALL >> 10),
+            format!("at most {} KiB", SMALL >> 10),
         ));
     }
     let rank = field("rank")
@@ -296,7 +299,7 @@ pub(super) async fn edit(
         .guarded(&asked.visitor, message.id, seen, command)
         .await?;
     let (now, new_id, note) = if let Outcome::Put { id, .. } = outcome {
-        let note = format!("Changed: it is message {} now.", id.0);
+        let note = format!("Changed: the message has the id {} now.", id.0);
         (id.0, Some(id.0), note)
     } else {
         (now, None, "Changed.".to_owned())
@@ -336,7 +339,7 @@ pub(super) async fn put(asked: Asked, request: Request) -> Result<Response, Prob
     let app = &asked.console.app;
     let name = names::in_address(&queue);
     let note = format!(
-        "Put as message {id} into {}.",
+        "Message {id} was put into {}.",
         names::plain(queue.as_bytes())
     );
     if form.again {
@@ -347,7 +350,7 @@ pub(super) async fn put(asked: Asked, request: Request) -> Result<Response, Prob
     }
     // Whoever may put may not always look; and a put that is passed on is 0.
     match id {
-        0 => Ok(app.redirect(&format!("queues/{name}"), "Put.".to_owned())),
+        0 => Ok(app.redirect(&format!("queues/{name}"), "The message was put.".to_owned())),
         id => Ok(app.redirect(&format!("messages/{id}"), note)),
     }
 }

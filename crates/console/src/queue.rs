@@ -263,8 +263,14 @@ fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, 
         Groups::None => return None,
     };
     Some([
-        ("Keys", format!("{} ({means})", words::count(stats.keys))),
-        ("Keys at a limit", words::count(stats.keys_limited)),
+        (
+            "Message groups",
+            format!("{} ({means})", words::count(stats.keys)),
+        ),
+        (
+            "Message groups at a limit",
+            words::count(stats.keys_limited),
+        ),
     ])
 }
 
@@ -286,7 +292,7 @@ fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> 
     let mut now = vec![
         ("Oldest ready", oldest),
         (
-            "Consumers that wait",
+            "Waiting consumers",
             words::count(gauges.waiters + gauges.lookers),
         ),
         ("Size", words::bytes(gauges.bytes)),

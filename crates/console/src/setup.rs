@@ -165,7 +165,7 @@ pub(crate) async fn change(
         Ok(setup) if undoes => format!("Undone: {} again.", says(&setup, false)),
         Ok(setup) => format!("Changed: {} now.", says(&setup, false)),
         Err(problem) if problem.status == 412 => format!(
-            "Not changed: somebody changed the settings meanwhile. {}.",
+            "Not changed: another user changed the settings meanwhile. {}.",
             says(&before, true)
         ),
         Err(problem) if problem.field.is_some() => {

@@ -8,7 +8,7 @@ pub(super) type Tiles = Vec<(&'static str, Figures)>;
 
 /// The groups that have figures.
 pub(super) fn tiles(now: Figures, minute: Figures, ever: Figures) -> Tiles {
-    let all = [("Now", now), ("Last minute", minute), ("Ever", ever)];
+    let all = [("Now", now), ("Last minute", minute), ("Total", ever)];
     let some = all.into_iter().filter(|(_, figures)| !figures.is_empty());
     some.collect()
 }

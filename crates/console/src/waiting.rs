@@ -65,12 +65,12 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         frame: asked.frame.of("Waiting", "waiting"),
         group: group.word(),
         says: match group {
-            Group::Scheduled => "Messages that are due later and were never taken, of all queues.",
+            Group::Scheduled => "Messages of all queues that are due later and were never taken.",
             Group::Retrying => {
-                "Messages that were taken before and rest until they are tried again."
+                "Messages of all queues that were taken before and wait for a retry."
             }
             Group::All => "Messages of all queues, in any state.",
-            Group::Dead => "Messages that are buried, and dead letters that nobody has taken.",
+            Group::Dead => "Buried messages, and dead letters that no consumer has taken.",
         },
         groups: Group::ALL.map(Group::word),
         query: match has.is_empty() {

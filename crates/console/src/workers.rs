@@ -240,12 +240,12 @@ pub(super) async fn question(
         },
         says: match wanted {
             WorkerAct::Quiet => {
-                "It gets no more jobs, and finishes those it has. It cannot be taken back: a \
-                 worker that is started anew takes jobs again."
+                "The worker gets no more jobs and finishes the jobs that it has. This cannot be \
+                 undone: only a restarted worker gets jobs again."
             }
             WorkerAct::Terminate => {
-                "It gets no more jobs, and is asked to end: most give it some seconds for those it \
-                 has, and give back the rest. It cannot be taken back."
+                "The worker gets no more jobs and is asked to end. Most workers give their jobs some \
+                 seconds, then return the rest. This cannot be undone."
             }
         },
         place: place(&worker),
@@ -253,8 +253,8 @@ pub(super) async fn question(
         jobs: held.clone(),
         silent: words::duration(worker.silent_ms),
         button: match wanted {
-            WorkerAct::Quiet => format!("Ask it to be quiet, with {held}"),
-            WorkerAct::Terminate => format!("Ask it to end, with {held}"),
+            WorkerAct::Quiet => format!("Ask the worker to be quiet, with {held}"),
+            WorkerAct::Terminate => format!("Ask the worker to end, with {held}"),
         },
         command: command.then(|| format!("quintet workers {act} {wid}")),
         part,
@@ -278,12 +278,12 @@ pub(super) async fn steer(
     let wid = seen(&wid);
     let note = match (there, act) {
         (true, WorkerAct::Quiet) => {
-            format!("{wid} gets no more jobs, and is told so at its next beat.")
+            format!("{wid} gets no more jobs. Its next heartbeat tells it to be quiet.")
         }
         (true, WorkerAct::Terminate) => {
-            format!("{wid} gets no more jobs, and is told to end at its next beat.")
+            format!("{wid} gets no more jobs. Its next heartbeat tells it to end.")
         }
-        (false, _) => format!("{wid} was gone already."),
+        (false, _) => format!("{wid} is gone already."),
     };
     Ok(asked.console.app.redirect("workers", note))
 }

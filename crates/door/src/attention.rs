@@ -190,7 +190,7 @@ impl Thresholds {
             let says = format!(
                 "fails: {} of {} {}.",
                 count(failures),
-                of(failures + done, "try", "tries"),
+                of(failures + done, "attempt", "attempts"),
                 within(recent)
             );
             Finding::new(Rule::Failing, failures, says, "")
@@ -208,14 +208,25 @@ impl Thresholds {
             && more >= self.growing / 10
             && recent.came * 10 >= out * 11;
         (self.growing > 0 && grows).then(|| {
+            let refused = match recent.refused {
+                0 => String::new(),
+                puts => format!("; it is full and refused {}", of(puts, "put", "puts")),
+            };
             let says = format!(
-                "grows although consumers take from it: {} ready, {} in and {} out {}.",
+                "grows although consumers take from it: {} ready, {} in and {} out {}{refused}.",
                 count(gauges.ready),
                 count(recent.came),
                 count(out),
                 within(recent)
             );
-            Finding::new(Rule::Growing, more, says, why_slow(stats, Some(recent)))
+            let because = match (why_slow(stats, Some(recent)), recent.left.finished) {
+                (why, done) if why.is_empty() && done < out => format!(
+                    "Consumers finished {}; the rest left in another way.",
+                    count(done)
+                ),
+                (why, _) => why,
+            };
+            Finding::new(Rule::Growing, more, says, because)
         })
     }
 
@@ -223,7 +234,7 @@ impl Thresholds {
         (self.dead > 0 && recent.dead >= self.dead).then(|| {
             let says = format!(
                 "set aside {} within the last hour.",
-                of(recent.dead, "message that failed", "messages that failed")
+                of(recent.dead, "failed message", "failed messages")
             );
             Finding::new(Rule::DeadLetters, recent.dead, says, "")
         })
@@ -244,7 +255,7 @@ impl Thresholds {
         let stuck = gauges.reserved > 0 && gauges.ready > 0 && recent.no_end_ms >= self.stuck_ms;
         (self.stuck_ms > 0 && stuck).then(|| {
             let says = format!(
-                "has {} that did not end for {}; {} ready.",
+                "has {}, and none has ended for {}; {} ready.",
                 of(gauges.reserved, "lease", "leases"),
                 duration(recent.no_end_ms),
                 count(gauges.ready)
@@ -310,7 +321,7 @@ fn down(stats: &QueueStats) -> Option<Finding> {
     let ready = stats.gauges.ready;
     stats.down.then(|| {
         let says = format!(
-            "is down: puts are refused, takes wait; {} ready.",
+            "is down: puts fail, consumers wait; {} ready.",
             count(ready)
         );
         Finding::new(Rule::Down, ready, says, "")
@@ -358,20 +369,20 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
         () if stats.limited => {
             let reserved = of(gauges.reserved, "message is", "messages are");
             format!(
-                "The queue's limit is reached (in_flight_max or take_rate): {reserved} reserved."
+                "The queue has reached its limit (in_flight_max or take_rate): {reserved} reserved."
             )
         }
         () if stats.keys_limited > 0 => format!(
-            "A limit holds back messages of {} (key_in_flight_max or key_take_rate).",
-            of(stats.keys_limited, "key", "keys")
+            "A limit blocks {} (key_in_flight_max or key_take_rate).",
+            of(stats.keys_limited, "message group", "message groups")
         ),
         () if limited > 0 => format!(
-            "A limit held messages back at {}.",
+            "A limit left {} without a message.",
             of(limited, "take", "takes")
         ),
         () if failures > 0 && failures >= finished => {
-            let tries = of(failures + finished, "try", "tries");
-            format!("{} of the newest {tries} failed.", count(failures))
+            let all = of(failures + finished, "attempt", "attempts");
+            format!("{} of the last {all} failed.", count(failures))
         }
         () if gauges.ready > 0 && lacks_consumers(stats, recent) => {
             "The queue has no consumers.".to_owned()

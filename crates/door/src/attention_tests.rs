@@ -27,7 +27,7 @@ fn each_rule_has_its_sentence() {
             stats.gauges.ready = 3;
         },
         Rule::Down,
-        "is down: puts are refused, takes wait; 3 ready.",
+        "is down: puts fail, consumers wait; 3 ready.",
     );
     is(
         |_, recent| {
@@ -44,7 +44,7 @@ fn each_rule_has_its_sentence() {
             recent.left.finished = 10;
         },
         Rule::Failing,
-        "fails: 30 of 40 tries within 5 min.",
+        "fails: 30 of 40 attempts within 5 min.",
     );
     is(
         |stats, recent| {
@@ -56,12 +56,25 @@ fn each_rule_has_its_sentence() {
         },
         Rule::Growing,
         "grows although consumers take from it: 5,000 ready, 4,000 in and 1,000 out within 5 min. \
-         The queue's limit is reached (in_flight_max or take_rate): 2 messages are reserved.",
+         The queue has reached its limit (in_flight_max or take_rate): 2 messages are reserved.",
+    );
+    is(
+        |stats, recent| {
+            stats.gauges.ready = 5000;
+            stats.gauges.reserved = 2;
+            recent.came = 40_000;
+            recent.refused = 1;
+            recent.left.finished = 431;
+            recent.left.moved = 5001;
+        },
+        Rule::Growing,
+        "grows although consumers take from it: 5,000 ready, 40,000 in and 5,432 out within 5 min; \
+         it is full and refused 1 put. Consumers finished 431; the rest left in another way.",
     );
     is(
         |_, recent| recent.dead = 1,
         Rule::DeadLetters,
-        "set aside 1 message that failed within the last hour.",
+        "set aside 1 failed message within the last hour.",
     );
     is(
         |_, recent| {
@@ -79,7 +92,7 @@ fn each_rule_has_its_sentence() {
             recent.no_end_ms = 10 * MINUTE;
         },
         Rule::StuckLeases,
-        "has 4 leases that did not end for 10 m 00 s; 9 ready.",
+        "has 4 leases, and none has ended for 10 m 00 s; 9 ready.",
     );
     is(
         |_, recent| recent.refused = 12,
@@ -95,7 +108,7 @@ fn each_rule_has_its_sentence() {
         },
         Rule::Limit,
         "is slowed by its limits: 2 ready, the oldest for 5 m 00 s. \
-         A limit held messages back at 8 takes.",
+         A limit left 8 takes without a message.",
     );
     is(
         |stats, _| {
@@ -393,7 +406,7 @@ fn why_messages_wait_is_said_of_the_nearest_cause() {
     assert_eq!(why(|_, recent| recent.left.finished = 1), "");
     assert_eq!(
         why(|_, recent| recent.failures = 3),
-        "3 of the newest 3 tries failed."
+        "3 of the last 3 attempts failed."
     );
     let half = |recent: &mut Recent| {
         recent.failures = 3;
@@ -402,16 +415,16 @@ fn why_messages_wait_is_said_of_the_nearest_cause() {
     assert_eq!(why(|_, recent| recent.left.finished = 4), "");
     let (mut stats, mut recent) = (QueueStats::default(), Recent::default());
     half(&mut recent);
-    let failed = "3 of the newest 6 tries failed.";
+    let failed = "3 of the last 6 attempts failed.";
     assert_eq!(why_slow(&stats, Some(&recent)), failed);
     recent.left.finished = 4;
     assert_eq!(why_slow(&stats, Some(&recent)), "");
     half(&mut recent);
     recent.limited = 2;
-    let limited = "A limit held messages back at 2 takes.";
+    let limited = "A limit left 2 takes without a message.";
     assert_eq!(why_slow(&stats, Some(&recent)), limited);
     stats.keys_limited = 1;
-    assert!(why_slow(&stats, Some(&recent)).contains("1 key "));
+    assert!(why_slow(&stats, Some(&recent)).contains("1 message group "));
     stats.limited = true;
     assert!(why_slow(&stats, Some(&recent)).contains("0 messages are reserved"));
     stats.paused = true;

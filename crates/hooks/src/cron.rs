@@ -28,12 +28,19 @@ impl Cron {
             ));
         };
         if text.contains(",,") {
-            return Err(format!("{text:?}: a list with nothing in it"));
+            return Err(format!("{text:?}: a list is empty"));
         }
         // Both days and weekdays are named: either will do.
         let either = !day.starts_with('*') && !weekday.starts_with('*');
         let parser = CronParser::builder().dom_and_dow(!either).build();
-        let cron = parser.parse(text).map(|cron| Self {
+        // Of the last Sunday of a month the library knows weekday 0 alone.
+        let last = weekday
+            .split(',')
+            .map(|day| if day == "7L" { "0L" } else { day });
+        let mut read = fields.clone();
+        let weekday = last.collect::<Vec<_>>().join(",");
+        read[4] = &weekday;
+        let cron = parser.parse(&read.join(" ")).map(|cron| Self {
             cron: Box::new(cron),
             every_hour: hour.starts_with('*'),
         });
@@ -142,6 +149,10 @@ mod tests {
         // A star with a step still leaves the day to the weekday alone.
         next("0 0 */2 * 1", now, "2026-11-23T00:00:00.000Z");
         next("0 0 1 JAN MON-FRI", now, "2027-01-01T00:00:00.000Z");
+        for sunday in ["7L", "0L", "SUNL", "6L,7L"] {
+            let last = format!("0 0 * * {sunday}");
+            next(&last, now + 7 * 86_400_000, "2026-11-29T00:00:00.000Z");
+        }
         assert_eq!(Cron::parse("0 0 30 2 *").unwrap().after(Ms(now)), Ms::NEVER);
     }
 

@@ -242,7 +242,7 @@ pub(crate) fn got(value: &Value) -> String {
 fn bytes(field: &str, value: &Value, most: usize) -> Result<Vec<u8>, String> {
     match value {
         Value::String(text) if text.as_bytes().len() <= most => Ok(text.as_bytes().to_vec()),
-        Value::String(_) => Err(format!("{field}: {most} bytes at most expected")),
+        Value::String(_) => Err(format!("{field}: at most {most} bytes expected")),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
         Value::Nil
         | Value::Boolean(_)
@@ -282,7 +282,7 @@ pub(crate) fn batch_id(field: &str, value: &Value) -> Result<BatchId, String> {
 pub(crate) fn message_name(field: &str, value: &Value) -> Result<Vec<u8>, String> {
     let name = bytes(field, value, MESSAGE_NAME_BYTES_MAX)?;
     match name.is_empty() {
-        true => Err(format!("{field}: 1 byte at least")),
+        true => Err(format!("{field}: at least 1 byte")),
         false => Ok(name),
     }
 }
@@ -466,7 +466,7 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
                 let name = bytes("attrs", &name, 65_535)?;
                 attrs.push((name.into(), bytes("attrs", &value, usize::MAX)?.into()));
                 if attrs.len() > 1000 {
-                    return Err("attrs: 1000 of them at most".into());
+                    return Err("attrs: at most 1000 attributes".into());
                 }
             }
             put.more.get_or_insert_default().attrs = attrs;

@@ -87,7 +87,7 @@ impl HookState {
                 Some((other, _)) => state.judged(
                     event,
                     Err(format!(
-                        "auth has to return true, false or nothing, {}",
+                        "auth must return true, false or nothing, {}",
                         got(&other)
                     )),
                 ),
@@ -267,7 +267,7 @@ impl HookState {
                 None
             }
             Err(Missed::Conflict) => {
-                let error = self.blamed("what it reads changes too fast".into());
+                let error = self.blamed("the data that it reads changes too fast".into());
                 self.report(event, &error);
                 None
             }

@@ -238,7 +238,7 @@ impl HookState {
                 }
                 Err(Missed::Failed(event, error)) => self.report(event, &error),
                 Err(Missed::Conflict) => {
-                    let error = HookError::of_file("", "what it reads changes too fast");
+                    let error = HookError::of_file("", "the data that it reads changes too fast");
                     self.report(Event::AfterPut, &error);
                 }
             }

@@ -342,7 +342,7 @@ fn make(
                 Err(HookError {
                     file: source.name.clone(),
                     line: place.map_or(0, |place| place.line),
-                    text: format!("loading it {}", stop.text(&program.limits)),
+                    text: format!("the load {}", stop.text(&program.limits)),
                 })
             }
             (Err(error), None) => {

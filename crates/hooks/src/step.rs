@@ -107,14 +107,14 @@ impl Step {
     ) -> Result<(), String> {
         if self.effects.len() >= limits.effects_max {
             return Err(format!(
-                "one call can ask for {} things at most",
+                "one call can make at most {} requests",
                 limits.effects_max
             ));
         }
         self.bytes += bytes;
         if self.bytes > limits.effect_bytes_max {
             return Err(format!(
-                "one call can store {} bytes at most",
+                "one call can store at most {} bytes",
                 limits.effect_bytes_max
             ));
         }

@@ -38,7 +38,7 @@ impl Msg {
         let found = match &*locked(&self.0) {
             Subject::Gone => {
                 return Err(Error::runtime(
-                    "a message is only there while the function it was given to runs",
+                    "a message is valid only while the function that got it runs",
                 ));
             }
             Subject::Put(_, Some(id)) if *name == *b"id" => {
@@ -77,7 +77,7 @@ impl Msg {
                 Ok(())
             }
             Subject::Gone => Err(Error::runtime(
-                "a message is only there while the function it was given to runs",
+                "a message is valid only while the function that got it runs",
             )),
             Subject::Put(_, Some(_)) | Subject::Stored(_) => Err(Error::runtime(format!(
                 "msg.{name} cannot be set: the message is stored"

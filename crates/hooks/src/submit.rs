@@ -202,7 +202,7 @@ impl HookState {
                     // Nothing was done: no message that was asked for either.
                     self.uncount();
                     if !had_command && let Outcome::Refused(refusal) = refused {
-                        let text = format!("what it asked for was refused: {}", refusal.text());
+                        let text = format!("the server refused its request: {}", refusal.text());
                         return Err(Missed::Failed(event, self.blamed(text)));
                     }
                     (Vec::new(), Some(Decided::Now(refused, name)))
@@ -248,7 +248,7 @@ impl HookState {
                     .has(event)
                     .then(|| "refused: a hook failed".to_owned())
             }
-            Missed::Conflict => Some("busy: what a hook reads changes too fast".to_owned()),
+            Missed::Conflict => Some("busy: the data of a hook changes too fast".to_owned()),
         }
     }
 

@@ -37,7 +37,7 @@ fn reason(text: &Value) -> Result<String, String> {
 }
 
 fn wrong(event: Event, expected: &str, value: &Value) -> String {
-    format!("{} has to return {expected}, {}", event.name(), got(value))
+    format!("{} must return {expected}, {}", event.name(), got(value))
 }
 
 /// Decision about a put.
@@ -93,7 +93,7 @@ pub(crate) fn messages(table: &Table, base: &Put) -> Result<Vec<Put>, String> {
             None => return Err(format!("a list of messages expected, {} in it", got(&one))),
         }
         if puts.len() > 1000 {
-            return Err("1000 messages at most for one put".into());
+            return Err("at most 1000 messages for one put".into());
         }
     }
     Ok(puts)

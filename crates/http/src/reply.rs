@@ -64,12 +64,12 @@ impl Problem {
         match self {
             Problem::TooManyFields(max) => (
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("a form has {max} fields at most (max_fields)"),
+                format!("a form has at most {max} fields (max_fields)"),
             ),
             Problem::FormTooLarge(max) => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!(
-                    "a form or JSON body has {max} bytes at most (max_form of the http listener)"
+                    "a form or JSON body has at most {max} bytes (max_form of the http listener)"
                 ),
             ),
             Problem::TooSlow => (
@@ -78,14 +78,14 @@ impl Problem {
             ),
             Problem::NoMemory => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "clients hold as much memory as they may (connection_memory)".to_owned(),
+                "no memory is left for clients (connection_memory)".to_owned(),
             ),
             Problem::TooMany(why, _) => (StatusCode::TOO_MANY_REQUESTS, (*why).to_owned()),
             Problem::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 Refusal::Unavailable.text().to_owned(),
             ),
-            Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
+            Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body ended early".to_owned()),
             Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),
             Problem::Said(status, text) => (*status, text.clone()),
         }

@@ -112,7 +112,7 @@ impl Site {
         let of_address = peer.filter(|peer| !settings.is_trusted(*peer)).map(|peer| {
             places.admit(peer).ok_or_else(|| {
                 if settings.clients.crowds() {
-                    tracing::warn!(%peer, voice = self.serve.voice(), "{CROWDS}: it is refused");
+                    tracing::warn!(%peer, voice = self.serve.voice(), "{CROWDS}: refused");
                 }
                 CROWDS
             })
@@ -585,7 +585,7 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: Place) {
 
 /// There is no place for a request.
 fn full() -> Response {
-    let text = "503 - as many connections as may be (max_connections)";
+    let text = "503 - too many connections (max_connections)";
     let mut response = reply::plain(StatusCode::SERVICE_UNAVAILABLE, text.to_owned());
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -657,7 +657,7 @@ fn wrong_head(request: &Request<Incoming>, max: usize) -> Option<Problem> {
         .map(|(name, value)| name.as_str().len() + value.len() + 4);
     let bytes = line + fields.sum::<usize>() + 2;
     (bytes > max).then(|| {
-        let text = format!("the head of a request has {max} bytes at most (max_header)");
+        let text = format!("the head of a request has at most {max} bytes (max_header)");
         Problem::said(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
     })
 }

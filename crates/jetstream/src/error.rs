@@ -31,7 +31,7 @@ impl fmt::Display for Error {
             }
             Error::Denied(addresses) => write!(
                 f,
-                "NATS at {} does not take this node's user: see cluster.user and \
+                "NATS at {} does not accept this node's user: see cluster.user and \
                  cluster.password_file, or cluster.credentials",
                 addresses.join(", ")
             ),

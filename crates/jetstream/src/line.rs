@@ -185,7 +185,7 @@ impl Line {
                     };
                     tracing::warn!(
                         target: "quintet::cluster",
-                        "the NATS server {here} answers nothing: it is left for {there}"
+                        "the NATS server {here} does not answer: this node uses {there}"
                     );
                     self.silence().left(Instant::now());
                     self.prefer(first, true).await;

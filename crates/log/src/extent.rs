@@ -96,8 +96,8 @@ impl Extent {
             }
             (Some(_), Some(_)) | (None, Some(_)) => Ok(None),
             (None, None) => Ok(list_runs(storage)?.first().map(|run| {
-                let why = "there are runs, and no segment of the log that says what of them is in \
-                           force";
+                let why = "there are runs, but no segment of the log that says which parts of them \
+                           are in force";
                 (run.to_string(), why.to_owned())
             })),
         }

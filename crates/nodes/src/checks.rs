@@ -22,10 +22,10 @@ const MONITOR: Duration = Duration::from_secs(5);
 pub fn before(config: &Config) -> Result<()> {
     let mut faults = config.cluster.faults();
     if config.sync != SyncPolicy::Always {
-        faults.push("sync takes \"always\" in a cluster".to_owned());
+        faults.push("sync must be \"always\" in a cluster".to_owned());
     }
     if config.chunk_bytes > CHUNK_MAX {
-        faults.push("chunk_bytes takes at most \"256KiB\" in a cluster".to_owned());
+        faults.push("chunk_bytes must be at most \"256KiB\" in a cluster".to_owned());
     }
     let names = std::fs::read_dir(&config.data).context("cannot list the data directory")?;
     let is_log = |name: &str| name.starts_with("segment-") || name.ends_with(".qrun");
@@ -35,9 +35,9 @@ pub fn before(config: &Config) -> Result<()> {
     });
     if let Some(name) = local {
         faults.push(format!(
-            "{} holds the messages of a server that was alone ({name}), which a cluster does not \
-             take over by itself: make them its log with `quintet cluster adopt` before it has one, \
-             and use another directory here; or bring them with `quintet export` and `quintet \
+            "{} holds the messages of a standalone server ({name}). A cluster does not take them \
+             over by itself: run `quintet cluster adopt` before the cluster has a log, and use \
+             another directory here; or move the messages with `quintet export` and `quintet \
              import`",
             config.data.display()
         ));
@@ -90,15 +90,15 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
         }
         if server.max_payload < PAYLOAD_MIN {
             faults.push(format!(
-                "the NATS server {} takes messages of {} bytes: set max_payload: 1MB",
+                "the NATS server {} accepts messages of at most {} bytes: set max_payload: 1MB",
                 server.name, server.max_payload
             ));
         }
     }
     if cluster.monitor.is_empty() {
         tracing::warn!(
-            "whether the NATS servers sync each message is not known: set sync_interval: always \
-             in their jetstream section, and cluster.monitor here"
+            "cannot tell whether the NATS servers sync each message: set sync_interval: always in \
+             their jetstream section, and cluster.monitor here"
         );
     }
     let (mut asked, mut silent) = (0, Vec::new());
@@ -121,7 +121,7 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
     } else {
         faults.append(&mut silent);
     }
-    tell("the NATS servers are not fit for a cluster", &faults)
+    tell("the NATS servers are not suitable for a cluster", &faults)
 }
 
 /// The stream's settings that would lose messages.

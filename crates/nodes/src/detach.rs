@@ -21,11 +21,11 @@ pub fn doubt(found: &Found) -> Option<String> {
     match found.farewell.as_deref() {
         Some("") => None,
         Some(heir) => Some(format!(
-            "this node let {heir} own the queues when it was stopped: what happened since is there"
+            "this node handed the queues over to {heir} when it stopped: later changes are there"
         )),
         None => Some(
-            "this node was not the last that owned the queues and was stopped in good order: stop \
-             the other nodes, then the owner with SIGTERM, and detach the owner's directory"
+            "this node is not the last owner of the queues, or did not stop cleanly: stop the \
+             other nodes, then the owner with SIGTERM, and detach the owner's directory"
                 .to_owned(),
         ),
     }
@@ -39,12 +39,12 @@ pub fn doubt(found: &Found) -> Option<String> {
 /// [`is_unfinished`].
 pub fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> Result<()> {
     if fs::symlink_metadata(to).is_ok() {
-        bail!("{} is there already", to.display());
+        bail!("{} exists already", to.display());
     }
     if let Some(run) = found.missing.first() {
         bail!(
             "{run} holds messages and is not in {}: start the node until `quintet cluster status` \
-             says that it fetches nothing, and stop it again",
+             shows no runs to fetch, then stop it again",
             source.runs.display()
         );
     }

@@ -260,7 +260,7 @@ fn append_all(source: &Source, found: &Found, mut log: StreamLog, told: Told<'_>
     source.frames(&mut append)?;
     if through != found.run_bytes + found.bytes {
         bail!(
-            "{} could not be read to the end, as it was before: try again, or see `quintet check`",
+            "{} could be read to its end before, but not now: try again, or see `quintet check`",
             source.log.display()
         );
     }

@@ -63,8 +63,8 @@ impl Group {
                 return Ok(());
             }
             return Err(format!(
-                "the stream {name} was made at {}, and the log of this cluster at {}: it is \
-                 another one",
+                "the stream {name} was created at {}, but the log of this cluster at {}: it is \
+                 another stream",
                 info.created, self.created
             ));
         }
@@ -72,8 +72,8 @@ impl Group {
             return Ok(());
         }
         Err(format!(
-            "the stream {name} has the id {} in its metadata, and the log of this cluster has {}: \
-             it is another one",
+            "the stream {name} has the id {} in its metadata, but the log of this cluster has {}: \
+             it is another stream",
             info.log_id().unwrap_or("(none)"),
             self.id
         ))
@@ -134,8 +134,8 @@ impl Ourselves {
         let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
         (entry.home != self.home && age < GONE).then(|| {
             format!(
-                "another process is the node {:?} of this cluster, at {}, and was heard of {} s \
-                 ago: give this one another name (cluster.node)",
+                "another process runs as the node {:?} of this cluster, at {}, last heard of {} s \
+                 ago: give this node another name (cluster.node)",
                 cluster.node(),
                 entry.address,
                 age.as_secs()
@@ -162,8 +162,8 @@ impl Twins {
             Some((since, ..)) => Ok(now.saturating_duration_since(since) >= GONE),
             None => {
                 tracing::warn!(
-                    "{refusal}. It may be this node with its directory of before: the start waits \
-                     until nothing was heard of it for {} s",
+                    "{refusal}. It may be this node with its previous directory: the start waits \
+                     until it has been silent for {} s",
                     GONE.as_secs()
                 );
                 self.0 = Some((now, entry.writer, entry.at_ms));
@@ -280,8 +280,8 @@ fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Refusal> {
     ] {
         if is != wanted {
             return Err(format!(
-                "the cluster {name:?} was made with {what} = {is}, not {wanted}: set what it was \
-                 made with, or give this node another cluster (cluster.name)"
+                "the cluster {name:?} was created with {what} = {is}, not {wanted}: set the same \
+                 value, or give this node another cluster (cluster.name)"
             ));
         }
     }
@@ -330,8 +330,8 @@ pub fn begin_fill(
     let live: Vec<String> = live.map(|node| node.node).collect();
     if !live.is_empty() && !force {
         return Ok(Err(format!(
-            "nodes of the cluster {:?} were heard of in the last {} s ({}): stop them, and wait \
-             so long",
+            "nodes of the cluster {:?} were heard of in the last {} s ({}): stop them, then wait \
+             that long",
             cluster.name,
             GONE.as_secs(),
             live.join(", ")
@@ -348,14 +348,14 @@ pub fn begin_fill(
         let name = &stream.names().stream;
         return Ok(Err(match how {
             Fill::Ahead | Fill::First => format!(
-                "the cluster {:?} has a log already, the stream {name}: adopt makes the first one. \
-                 Give the cluster another name, or bring the messages with `quintet export` and \
-                 `quintet import`",
+                "the cluster {:?} has a log already, the stream {name}. adopt creates only the \
+                 first log: give the cluster another name, or move the messages with `quintet \
+                 export` and `quintet import`",
                 cluster.name
             ),
             Fill::Again(_) => format!(
-                "the stream {name} is there: a reseed would replace it by what one node has. With \
-                 --force it is deleted first"
+                "the stream {name} exists: a reseed would replace it with the copy of one node. \
+                 --force deletes the stream first"
             ),
         }));
     }
@@ -374,7 +374,7 @@ pub fn begin_fill(
     // First, so that no node makes or uses a stream meanwhile.
     if !bucket.put_behind("group.0", revision, json(&filling).into())? {
         return Ok(Err(
-            "somebody else makes this cluster's log just now".to_owned()
+            "another process is creating this cluster's log".to_owned()
         ));
     }
     let mut begun = Begun {
@@ -420,8 +420,7 @@ fn log_of(
         let group = match stream.info()? {
             Some(info) if info.ends().last > Seq(0) => {
                 return Ok(Err(format!(
-                    "the stream {name} holds entries, and this cluster's registry knows nothing of \
-                     it"
+                    "the stream {name} holds entries, but is not in this cluster's registry"
                 )));
             }
             Some(info) => Group {
@@ -447,8 +446,8 @@ fn log_of(
     };
     if group.filling {
         return Ok(Err(format!(
-            "the stream {name} is being filled by `quintet cluster adopt` or `reseed`, or that was \
-             interrupted: start the nodes when it is done, or begin it again"
+            "`quintet cluster adopt` or `reseed` fills the stream {name}, or was interrupted: \
+             start the nodes when it is done, or run it again"
         )));
     }
     let info = match stream.info()? {
@@ -456,10 +455,9 @@ fn log_of(
         None if group.making => stream.create(replicas, &cluster.placement_tags, &group.id)?,
         None => {
             return Ok(Err(format!(
-                "the stream {name}, which is the log of this cluster, is gone. It is not made \
-                 again by itself, as everything in it would be lost without a word: see `quintet \
-                 cluster reseed`, bring it back (`nats stream restore`), or give the cluster \
-                 another name"
+                "the stream {name}, which is the log of this cluster, is gone. The server does not \
+                 create it again, as all its messages would be lost: see `quintet cluster reseed`, \
+                 restore it (`nats stream restore`), or give the cluster another name"
             )));
         }
     };

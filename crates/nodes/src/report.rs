@@ -221,11 +221,11 @@ impl ClusterReport {
             .max_by_key(|node| node.epoch);
         let mut serves = owner.is_some();
         match owner {
-            None => notes.push("nobody owns the queues: clients wait".to_owned()),
+            None => notes.push("no node owns the queues: clients wait".to_owned()),
             Some(owner) if owner.last_ack_ms.is_none_or(|ms| ms > STALE_MS) => {
                 serves = false;
                 notes.push(format!(
-                    "{} owns the queues and gets no acknowledgements: clients are refused",
+                    "{} owns the queues and gets no acknowledgements: clients get errors",
                     owner.node
                 ));
             }
@@ -233,8 +233,8 @@ impl ClusterReport {
         }
         for stale in reports().filter(|node| node.is_owner() && Some(*node) != owner) {
             notes.push(format!(
-                "{} has not noticed that it owns nothing since epoch {}: it can acknowledge \
-                 nothing",
+                "{} has not noticed that it owns no queues since epoch {}: it cannot acknowledge \
+                 any command",
                 stale.node, stale.epoch
             ));
         }
@@ -351,8 +351,8 @@ impl GroupReport {
         if let Some(why) = stream.spoiled.as_ref().filter(|_| !whole) {
             survives = false;
             notes.push(format!(
-                "{} was changed by somebody else: {why}. A node that starts now cannot read it: \
-                 start none, and bring the messages out (`quintet export`)",
+                "another program changed {}: {why}. A node that starts now cannot read it: start \
+                 no node, and export the messages (`quintet export`)",
                 stream.name
             ));
         }
@@ -361,8 +361,8 @@ impl GroupReport {
                 "Stop nats-server {server}, empty its JetStream directory and start it: it copies \
                  the stream from the others"
             ),
-            false => "No server is known to have a whole copy: empty no JetStream directory, and \
-                      see \"When things are gone\" in docs/cluster.md"
+            false => "No server is known to have a complete copy: do not empty any JetStream \
+                      directory. See \"When things are gone\" in docs/cluster.md"
                 .to_owned(),
         };
         for copy in &stream.buckets {
@@ -395,13 +395,13 @@ impl GroupReport {
             if let Some(why) = &store.frozen {
                 survives = false;
                 notes.push(format!(
-                    "{server} ({address}) writes no more: {why}. Make room or mend its disk, then \
-                     start that nats-server again"
+                    "{server} ({address}) no longer writes: {why}. Free space or repair its disk, \
+                     then restart that nats-server"
                 ));
             }
             if let Some(why) = &store.silent {
                 notes.push(format!(
-                    "whether the copy at {address} is whole is not known: {why}"
+                    "cannot tell whether the copy at {address} is complete: {why}"
                 ));
             }
         }
@@ -412,7 +412,7 @@ impl GroupReport {
         if stream.replicas_wanted < 3 {
             survives = false;
             notes.push(format!(
-                "{} is kept by {} of NATS' servers: three are needed to lose one",
+                "{} is on {} NATS servers: three are needed to survive the loss of one",
                 stream.name, stream.replicas_wanted
             ));
         }
@@ -490,7 +490,7 @@ impl NodeReport {
         }
         if self.spliced + self.waiting > 0 {
             more(format!(
-                "{} clients passed on, {} waiting",
+                "{} clients proxied, {} waiting",
                 self.spliced, self.waiting
             ));
         }
@@ -582,7 +582,7 @@ mod tests {
             of.groups[0].stream.as_mut().expect("one")
         }
         let cases: [(Break, u8, bool, &str); 20] = [
-            (|r| drop(r.nodes.remove(0)), 2, false, "nobody owns"),
+            (|r| drop(r.nodes.remove(0)), 2, false, "no node owns"),
             (
                 |r| report(r, 0).last_ack_ms = None,
                 2,
@@ -624,7 +624,7 @@ mod tests {
                 },
                 1,
                 false,
-                "n1 () writes no more: write error. Make room",
+                "n1 () no longer writes: write error. Free space",
             ),
             (
                 |r| {
@@ -714,7 +714,7 @@ mod tests {
                 },
                 1,
                 true,
-                "n1:8222 is whole is not known: connection refused",
+                "n1:8222 is complete: connection refused",
             ),
             (
                 |r| report(r, 1).clock_ahead_ms = Some(-3_600_000),
@@ -733,7 +733,7 @@ mod tests {
                 |r| stream(r).spoiled = Some("all of it was purged".to_owned()),
                 1,
                 false,
-                "changed by somebody else: all of it was purged",
+                "another program changed Q_quintet_0: all of it was purged",
             ),
         ];
         for (breaks, code, survives, says) in cases {

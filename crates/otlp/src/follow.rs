@@ -190,8 +190,7 @@ impl Follower {
         }
     }
 
-    /// Those of a queue that wait go, up to an id.
-    /// What waits is gone, and what is reserved if it is a purge.
+    /// Ends the waiting messages of a queue up to an id, and with `purged` the reserved ones too.
     fn flushed(&mut self, queue: QueueId, through: MessageId, purged: bool) {
         let Some(all) = self.by_queue.get(&queue) else {
             return;

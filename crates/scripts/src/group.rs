@@ -102,7 +102,7 @@ pub(crate) fn end_leftovers(records: &Path, grace: Duration) -> io::Result<()> {
             tracing::info!(
                 group = record.group,
                 dir = record.dir,
-                "a script is left over"
+                "a script of the last start still runs"
             );
             signal(pid, Signal::TERM);
             left.push((record, pid));

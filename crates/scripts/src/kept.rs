@@ -117,7 +117,8 @@ impl Rq {
         let kept = attr_text(message, &attribute(&name)).filter(|kept| is_hex(kept));
         let kept = kept.map(|kept| format!("{}/{kept}", dir.display()));
         let by_sum = under_its_sum(&dir, file);
-        let failed = |why: &str| Fault::Failed(format!("attachment {name} cannot be had: {why}"));
+        let failed =
+            |why: &str| Fault::Failed(format!("attachment {name} is not available: {why}"));
         let folder = self.paths.absolute(&dir).join("attach");
         paths::make_folder(&folder)?;
         let new = new_file(&folder);
@@ -125,7 +126,7 @@ impl Rq {
         for kept in kept.iter().chain([&by_sum]) {
             got = match blobs.get(kept, &new) {
                 Ok(true) if is_what(file, &new) => Ok(std::fs::rename(&new, &path)?),
-                Ok(true) => Err(failed("what is kept is damaged")),
+                Ok(true) => Err(failed("the stored copy is damaged")),
                 Ok(false) => {
                     paths::forget(&new);
                     continue;

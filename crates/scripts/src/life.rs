@@ -178,7 +178,7 @@ impl Rq {
         match taker {
             Ok(thread) => lock(&self.threads).push(thread),
             Err(error) => {
-                tracing::error!(queue = name, %error, "no thread for the queue");
+                tracing::error!(queue = name, %error, "cannot start a thread for the queue");
                 queue.note_left();
             }
         }

@@ -127,7 +127,7 @@ impl Rq {
         self.must_have(name)?;
         if self.is_from_settings(name) {
             return Err(Fault::Denied(
-                "the queue stands in the server's settings".to_owned(),
+                "the server's settings define the queue".to_owned(),
             ));
         }
         // The keeper may be reading the folders.

@@ -123,7 +123,7 @@ impl Rq {
             return;
         }
         match &state {
-            RulesState::None if told.is_some() => tracing::info!("rq_router: no rules any more"),
+            RulesState::None if told.is_some() => tracing::info!("rq_router: the rules are gone"),
             RulesState::None => {}
             RulesState::OnlyRuby => tracing::warn!("{}", self.only_ruby()),
             RulesState::Good(number) => tracing::info!(number, "rq_router: rules read"),

@@ -264,7 +264,7 @@ fn read(num: usize, value: &Value, problems: &mut Vec<String>) -> Option<Rule> {
     };
     let mut wrong = |what: String| problems.push(format!("{name}: {what}"));
     if desc.is_none_or(str::is_empty) {
-        wrong("desc: what the rule is called is missing".to_owned());
+        wrong("desc: the name of the rule is missing".to_owned());
     }
     let mut rule = Rule {
         num,

@@ -88,7 +88,7 @@ impl ScriptRun {
         match over {
             Over::Decided(verdict) => run.settle(verdict),
             Over::NoRoom(error) => {
-                tracing::warn!(queue = run.queue.name, %error, "script not run");
+                tracing::warn!(queue = run.queue.name, %error, "a script did not run");
                 let status = format!("cannot run the script: {error}");
                 run.release(NO_ROOM_S, &status);
             }
@@ -111,7 +111,10 @@ impl ScriptRun {
                 tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
             } else if let Outcome::Denied(text) = outcome {
                 // It stays in `run` until the server starts anew.
-                tracing::warn!(queue = run.queue.name, "a hook lets nobody settle: {text}");
+                tracing::warn!(
+                    queue = run.queue.name,
+                    "a hook refuses to settle it: {text}"
+                );
             }
         }
     }
@@ -394,7 +397,7 @@ impl ScriptRun {
                 ..NewMessage::default()
             };
             if let Err(fault) = self.rq.put(WEBHOOK, &new, PutAs::default()) {
-                tracing::warn!(%fault, "a webhook is not told");
+                tracing::warn!(%fault, "a webhook was not called");
             }
         }
     }

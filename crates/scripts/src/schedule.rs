@@ -48,7 +48,9 @@ impl Schedules {
                     Ok(()) => {
                         self.put.insert(key, at);
                     }
-                    Err(fault) => tracing::warn!(queue = queue.name, %fault, "schedule not put"),
+                    Err(fault) => {
+                        tracing::warn!(queue = queue.name, %fault, "scheduled put failed")
+                    }
                 }
             }
         }

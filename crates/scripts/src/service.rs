@@ -156,7 +156,12 @@ impl Rq {
             must_exist: false,
         });
         if let Outcome::Refused(refusal) = outcome {
-            tracing::warn!(queue = name, down, "not told: {}", refusal.text());
+            tracing::warn!(
+                queue = name,
+                down,
+                "the state was not stored: {}",
+                refusal.text()
+            );
         }
     }
 

@@ -190,7 +190,7 @@ impl Taker<'_> {
             .stack_size(RUN_STACK_BYTES)
             .spawn(move || run.go());
         if let Err(error) = thread {
-            tracing::warn!(queue = self.queue.name, %error, "no thread for a run");
+            tracing::warn!(queue = self.queue.name, %error, "cannot start a thread for a run");
             self.queue.end(id, &ids);
             self.rq.children.fetch_sub(1, Ordering::SeqCst);
             return false;

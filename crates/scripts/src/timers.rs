@@ -94,7 +94,7 @@ impl Timers {
             let mut message = timer.message.clone();
             message.dest = dest;
             if let Err(fault) = rq.create(&queue, message, Method::Commit) {
-                tracing::warn!(timer = name, %fault, "timer's message not put");
+                tracing::warn!(timer = name, %fault, "put of a timer failed");
             }
         }
     }

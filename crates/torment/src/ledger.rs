@@ -425,9 +425,8 @@ impl Ledger {
         }
     }
 
-    /// Messages of `queue` that must be there: acknowledged, no finish sent, no
-    /// time to live.
-    /// The number of unknown removals that may explain some that are not.
+    /// Messages of `queue` that must be there (acknowledged, no finish sent, no time to live), and
+    /// the number of unknown removals that may explain missing ones.
     pub(crate) fn missing(&self, queue: &str) -> (Vec<u64>, u64) {
         let mut missing: Vec<u64> = self
             .messages

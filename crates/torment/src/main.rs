@@ -20,11 +20,23 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+const USAGE: &str = "\
+cargo xtask torment [--release] [OPTIONS]
+       cargo xtask cluster [--release] [OPTIONS]";
+const AFTER: &str = "\
+--release builds and runs the optimised binary.
+
+cargo xtask cluster runs three nodes over three NATS servers on this machine. Owners, standbys,
+leaders and their servers are killed, stopped and cut off, and a server's store is damaged. As root
+each store is a file system of its own, whose power is cut. QUINTET_NATS_SERVER and
+QUINTET_NATS_SERVER_NEXT name the programs of the servers and of those that replace them. Without an
+option this is the part `cluster` of the tests.";
+
 /// Torments the real server: load over all voices, kills, power cuts, failing
 /// calls, clock steps, hostile clients; then compares what is there with what
 /// was acknowledged.
 #[derive(Parser, Debug)]
-#[command(name = "torment")]
+#[command(name = "torment", override_usage = USAGE, after_help = AFTER)]
 pub(crate) struct Args {
     /// How long, minutes
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -47,32 +59,32 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0)]
     puts: u64,
     /// The server's binary
-    #[arg(long)]
+    #[arg(long, hide = true)]
     quintet: PathBuf,
     /// Folder for its data; that of a violation is kept
-    #[arg(long)]
+    #[arg(long, hide = true)]
     scratch: PathBuf,
     /// The command that repeats this, without its seed
-    #[arg(long, default_value = "cargo xtask torment")]
+    #[arg(long, hide = true, default_value = "cargo xtask torment")]
     command: String,
     /// A cluster of three nodes over three NATS servers instead of one server
-    #[arg(long)]
+    #[arg(long, hide = true)]
     cluster: bool,
     /// With --cluster: the NATS server's binary
-    #[arg(long, default_value = "nats-server")]
+    #[arg(long, hide = true, default_value = "nats-server")]
     nats_server: PathBuf,
     /// With --cluster: another version of it, by which servers are replaced
-    #[arg(long)]
+    #[arg(long, hide = true)]
     nats_server_next: Option<PathBuf>,
     /// With --cluster: each NATS server's store is a file system of its own,
     /// whose power is cut. Only root may, in a mount namespace of its own
-    #[arg(long)]
+    #[arg(long, hide = true)]
     power: bool,
-    /// With --cluster: without damaged stores and power cuts of servers
-    #[arg(long)]
+    /// Of a cluster: no damaged stores and no power cuts of servers, which take long
+    #[arg(long, requires = "cluster")]
     plain: bool,
-    /// With --cluster: only kinds of faults whose name contains this
-    #[arg(long)]
+    /// Of a cluster: only faults whose name, as the table has it, contains this: 'leader cut off'
+    #[arg(long, requires = "cluster")]
     only: Option<String>,
 }
 

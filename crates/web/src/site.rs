@@ -357,9 +357,7 @@ impl Site {
         Err(Problem::said(StatusCode::FORBIDDEN, text))
     }
 
-    /// Well if every shard answers what costs nothing however many queues it
-    /// has.
-    /// Its health, and what it is in its cluster.
+    /// The health of the server, and its state in its cluster.
     async fn readiness(&self) -> Response {
         let health = self.health().await;
         match self.door.role().filter(|_| health.status().is_success()) {

@@ -6,12 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Source, said};
+use super::{SOURCES, Source, said};
 use crate::needs::has;
 use crate::{cargo_command, run, target};
 
-/// What stands in the program instead of the folders it was built in.
-const SOURCES: &str = "/usr/src/quintet";
+/// The name of other crates' folder in the program.
 const CRATES: &str = "/usr/src/cargo";
 
 const GLIBC: &str = "\
@@ -54,8 +53,8 @@ pub(super) fn symbols(program: &Path) -> PathBuf {
     program.with_extension("debug")
 }
 
-/// What it is built for, and whether that is musl, which is taken if its
-/// standard library and its C compiler are there.
+/// The target, and whether that is musl: it is, if its standard library and its C compiler are
+/// there.
 fn triple(glibc: bool) -> Result<(String, bool)> {
     let arch = std::env::consts::ARCH;
     let musl = format!("{arch}-unknown-linux-musl");

@@ -102,7 +102,7 @@ fn place(tree: &Path, path: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What dpkg reads of a package.
+/// Writes dpkg's files of a package.
 fn control(source: &Source, architecture: &str, tree: &Path) -> Result<()> {
     let kib = size(tree)?.div_ceil(1024);
     let folder = tree.join("DEBIAN");
@@ -135,7 +135,7 @@ fn size(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What may be read and run does not depend on who builds.
+/// Sets modes that do not depend on the user who builds.
 fn modes(tree: &Path) -> Result<()> {
     fs::set_permissions(tree, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(tree)? {

@@ -16,8 +16,8 @@ use crate::target;
 
 /// The first systemd that measures the sandbox of a unit that is not installed.
 const SYSTEMD_THAT_MEASURES_FILES: u32 = 250;
-/// What systemd 252 may find open in the unit, of 100: all its lines are needed
-/// for that, but `UMask`, `ProtectHostname`, `LockPersonality` and `RemoveIPC`.
+/// The most points, of 100, that systemd 252 may give the unit: all its lines are needed for that,
+/// but `UMask`, `ProtectHostname`, `LockPersonality` and `RemoveIPC`.
 const EXPOSURE_BY_252: u32 = 17;
 /// The same of versions that weigh a little differently.
 const EXPOSURE_BY_OTHERS: u32 = 20;
@@ -157,7 +157,7 @@ struct Server {
     child: Child,
     /// By voice, `HOST:PORT`.
     addresses: Vec<(String, String)>,
-    /// What it printed before it was ready.
+    /// The lines that it printed before it was ready.
     said: Vec<String>,
 }
 
@@ -190,7 +190,7 @@ impl Server {
         bail!("the server ended before it was ready: {command:?}")
     }
 
-    /// What it answers over `voice` to these requests, of which the last is `quit`.
+    /// Its reply over `voice` to these requests, of which the last is `quit`.
     fn ask(&self, voice: &str, requests: &str) -> Result<String> {
         let (_, address) = self
             .addresses

@@ -1,4 +1,4 @@
-//! What a cluster believes of replicas, clocks and runs.
+//! Defects in the beliefs of a cluster about replicas, clocks and runs.
 
 use super::Planted;
 

@@ -198,8 +198,7 @@ impl Pair {
         self.write();
     }
 
-    /// Bodies of all that waits in a queue.
-    /// Whatever is there is done.
+    /// Finishes every message of a queue.
     fn finish_all(&mut self, queue: usize) {
         for fact in self.shards[queue].engine.image() {
             if let Fact::Image(message, _) = fact {

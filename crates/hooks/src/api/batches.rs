@@ -31,7 +31,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
             let id = match ask(work, Command::Batch(number)) {
                 Some(Outcome::Batch(batch)) => batch.id,
                 Some(Outcome::Refused(refusal)) => return Err(refusal.text().to_owned()),
-                _ => return Err("the server gives no ids".to_owned()),
+                _ => return Err("the server returned no ids".to_owned()),
             };
             let limits = work.limits;
             let make = Effect::MakeBatch {

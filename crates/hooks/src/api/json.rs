@@ -24,7 +24,7 @@ fn to_json(value: &Value, meter: &Meter, depth: usize) -> Result<Json, String> {
         .charge(2)
         .map_err(|_stop| "budget used up".to_owned())?;
     if depth > DEPTH_MAX {
-        return Err(format!("more than {DEPTH_MAX} tables in each other"));
+        return Err(format!("more than {DEPTH_MAX} nested tables"));
     }
     Ok(match value {
         Value::Nil => Json::Null,
@@ -33,16 +33,16 @@ fn to_json(value: &Value, meter: &Meter, depth: usize) -> Result<Json, String> {
         Value::Integer(value) => Json::Number((*value).into()),
         Value::Number(value) => {
             let number = Number::from_f64(*value);
-            Json::Number(number.ok_or("nan and infinity are not in JSON")?)
+            Json::Number(number.ok_or("JSON has no nan and no infinity")?)
         }
         Value::String(text) => Json::String(
             text.to_str()
-                .map_err(|_| "a string that is not UTF-8 is not in JSON")?
+                .map_err(|_| "JSON takes only strings in UTF-8")?
                 .to_owned(),
         ),
         Value::Table(table) => table_to_json(table, meter, depth)?,
         Value::Function(_) | opaque!() => {
-            return Err(format!("a {} is not in JSON", value.type_name()));
+            return Err(format!("JSON has no {}", value.type_name()));
         }
     })
 }
@@ -62,7 +62,7 @@ fn table_to_json(table: &Table, meter: &Meter, depth: usize) -> Result<Json, Str
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair.map_err(failed)?;
         let Value::String(key) = key else {
-            return Err("the keys of an object are strings".into());
+            return Err("the keys of an object must be strings".into());
         };
         let key = key.to_str().map_err(|_| "a key is not UTF-8")?.to_owned();
         object.insert(key, to_json(&value, meter, depth + 1)?);
@@ -73,7 +73,7 @@ fn table_to_json(table: &Table, meter: &Meter, depth: usize) -> Result<Json, Str
 /// Reads JSON text.
 pub(crate) fn decode(lua: &Lua, text: &[u8], meter: &Meter) -> Result<Value, String> {
     if text.len() > DECODED_MAX {
-        return Err(format!("{DECODED_MAX} bytes of JSON at most"));
+        return Err(format!("at most {DECODED_MAX} bytes of JSON"));
     }
     meter
         .charge(text.len() as u64 / 8)

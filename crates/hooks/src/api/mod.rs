@@ -55,7 +55,7 @@ impl Env {
     ) -> std::result::Result<R, String> {
         let mut work = locked(&self.work);
         if work.loading.is_some() {
-            return Err("only for functions of events, not while the file is loaded".into());
+            return Err("only in functions of events, not while the file is loaded".into());
         }
         run(&mut work)
     }
@@ -108,7 +108,10 @@ fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         |_, env, (name, function): (String, Function)| {
             let event = Event::from_name(&name).ok_or_else(|| {
                 let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();
-                format!("there is no event {name:?}; there are {}", names.join(" "))
+                format!(
+                    "there is no event {name:?}; the events are {}",
+                    names.join(" ")
+                )
             })?;
             env.registering(|registered| {
                 registered.functions[event as usize].push(function);
@@ -123,7 +126,7 @@ fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         |_, env, (ms, function): (Value, Function)| {
             let ms = span("milliseconds", &ms)?;
             if ms < 10 {
-                return Err("10 ms at least".into());
+                return Err("at least 10 ms expected".into());
             }
             env.registering(|registered| {
                 let when = Beat::Every(ms);
@@ -155,7 +158,7 @@ fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
             }
             env.registering(|registered| {
                 if registered.commands.iter().any(|(known, _)| *known == word) {
-                    return Err("there is such a command already".into());
+                    return Err("this command exists already".into());
                 }
                 registered.commands.push((word, function));
                 Ok(())

@@ -27,7 +27,7 @@ fn key(value: &Value) -> std::result::Result<Box<[u8]>, String> {
         }
     };
     if bytes.len() > 65_535 {
-        return Err("key: 65535 bytes at most".into());
+        return Err("key: at most 65535 bytes".into());
     }
     Ok(bytes.into())
 }

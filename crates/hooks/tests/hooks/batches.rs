@@ -113,7 +113,7 @@ fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
             "id",
             "batch:show: batch: an id of a batch expected, b- and 16 hex digits",
         ),
-        ("many", "one call can ask for 1000 things at most"),
+        ("many", "one call can make at most 1000 requests"),
     ] {
         put(&mut t, "q", body);
         let told = log(&t).join("\n");
@@ -168,7 +168,7 @@ fn what_became_of_a_tracked_message_is_told_to_hooks() {
     added(&mut t, "BAD");
     let told = log(&t).join("\n");
     assert!(
-        told.contains("quintet.track: name: 1 byte at least"),
+        told.contains("quintet.track: name: at least 1 byte"),
         "{told}"
     );
 }

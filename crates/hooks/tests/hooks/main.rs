@@ -182,7 +182,7 @@ fn wrong_return_values_are_named() {
     for (text, wanted) in [
         (
             "function before_put() return 5 end",
-            "before_put has to return nothing, false and a text, a queue's name, or a table of messages, got 5",
+            "before_put must return nothing, false and a text, a queue's name, or a table of messages, got 5",
         ),
         (
             "function before_put() return {{bodi = 1}} end",
@@ -457,7 +457,7 @@ fn messages_are_not_kept_beyond_their_event() {
     put(&mut t, "q", "secret");
     take(&mut t, "q");
     let lines = log(&t);
-    assert!(lines[0].contains("only there while"), "{lines:?}");
+    assert!(lines[0].contains("valid only while"), "{lines:?}");
 }
 
 #[test]
@@ -571,7 +571,7 @@ fn a_hook_whose_reads_never_hold_gives_up_and_counts_nothing() {
         ..Put::default()
     };
     let decided = said(state.submit(&client(1), Command::Put(put)));
-    assert_eq!(decided, "denied: busy: what a hook reads changes too fast");
+    assert_eq!(decided, "denied: busy: the data of a hook changes too fast");
     assert_eq!(shared.counters.get(b"tries", Ms(1_000_000)), 0);
     assert_eq!(shared.metrics.all(), [("runs".into(), 8.0)]);
 }
@@ -693,7 +693,7 @@ fn an_auth_that_fails_lets_nobody_in() {
 fn one_call_asks_for_so_much_and_no_more() {
     let mut t = trial("function before_put() for i = 1, 2000 do quintet.put('q', 'x') end end");
     put(&mut t, "r", "x");
-    assert!(log(&t)[0].contains("one call can ask for 1000 things at most"));
+    assert!(log(&t)[0].contains("one call can make at most 1000 requests"));
     assert_eq!(take(&mut t, "q"), "empty");
     let limits = Limits {
         effect_bytes_max: 1000,
@@ -705,7 +705,7 @@ fn one_call_asks_for_so_much_and_no_more() {
         Settings::default(),
     );
     put(&mut t, "r", "x");
-    assert!(log(&t)[0].contains("one call can store 1000 bytes at most"));
+    assert!(log(&t)[0].contains("one call can store at most 1000 bytes"));
 }
 
 #[test]

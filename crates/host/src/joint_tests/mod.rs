@@ -5,6 +5,7 @@
 //! of some seeds the stores of leaders are damaged, messages leave memory for runs, or frames are
 //! longer than an entry. Messages are moved over shards, and some puts set an entry of a table in
 //! the same step, as hooks do.
+//!
 //! In the end everything drains, and what clients were told is checked.
 //!
 //! `SEEDS=10000 cargo test -p quintet-host joint` tries more.

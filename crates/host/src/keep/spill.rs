@@ -29,8 +29,7 @@ const LOADED_MIN: usize = 24;
 const SYNC_BYTES: u64 = 2 << 20;
 
 impl Core {
-    /// Brings a shard back into its budget.
-    /// Answers whether something left.
+    /// Brings a shard back into its budget. Returns true if a message left memory.
     pub(crate) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
         let fixed = self.shards[number]
             .lock_last(Work::Spill)

@@ -86,7 +86,7 @@ impl Sockets {
             }
             Err(error) => {
                 let path = path.display();
-                tracing::warn!("no socket {path} for the rq command line: {error}");
+                tracing::warn!("cannot open the socket {path} for the rq command line: {error}");
             }
         }
     }
@@ -132,7 +132,7 @@ impl Sockets {
             match poll(&mut polled, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!("the rq sockets are not listened to any more: {error}");
+                    tracing::error!("the rq sockets accept no more requests: {error}");
                     return;
                 }
             }
@@ -164,7 +164,7 @@ impl Sockets {
         let thread = std::thread::Builder::new().name("rq request".to_owned());
         let spawned = thread.spawn(move || {
             if let Err(error) = serve(&*answer, owner.as_deref(), stream) {
-                tracing::debug!("a request over an rq socket broke off: {error}");
+                tracing::debug!("a request over an rq socket ended early: {error}");
             }
             own.answering.fetch_sub(1, Ordering::SeqCst);
             // There may have been too many of them.
@@ -172,7 +172,7 @@ impl Sockets {
         });
         if let Err(error) = spawned {
             self.answering.fetch_sub(1, Ordering::SeqCst);
-            tracing::warn!("no thread for a request over an rq socket: {error}");
+            tracing::warn!("cannot start a thread for a request over an rq socket: {error}");
         }
     }
 }

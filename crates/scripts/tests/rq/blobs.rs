@@ -200,7 +200,7 @@ fn without_those_who_keep_it_nothing_is_attached_and_no_script_runs_without() {
     second.rq.commit("test", &id).expect("committed");
     let status = eventually("it is tried again later", || {
         let status = second.status("test", &id);
-        status.contains("cannot be had").then_some(status)
+        status.contains("is not available").then_some(status)
     });
     assert!(
         status.starts_with("que - cannot run the script"),

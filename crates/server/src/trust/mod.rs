@@ -103,8 +103,7 @@ impl Trust {
         Arc::clone(&table.unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Has the shards go by the table in force.
-    /// Queues are counted in the accounts of `quotas`.
+    /// Has the shards go by the table in force, and count queues in the accounts of `quotas`.
     pub(crate) fn enforce(&self, core: &Core, quotas: &Arc<Quotas>) {
         let table = self.table();
         let quotas = Arc::clone(quotas);

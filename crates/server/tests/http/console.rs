@@ -41,7 +41,7 @@ fn a_visitor_sees_and_does_what_was_granted_and_no_more() {
     assert!(!overview.contains("name=\"queue\""), "{overview}");
     let (status, bulk) = page(&server, "/bulk/purge?queue=mine");
     assert!(
-        status == 200 && bulk.contains("you may not do this to it"),
+        status == 200 && bulk.contains("you have no right to do this"),
         "{bulk}"
     );
     assert!(!bulk.contains("name=\"token\""), "{bulk}");
@@ -301,7 +301,7 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
     let ask = format!("/workers/{part}/ask/quiet");
     let (status, question) = page(&server, &ask);
     assert!(
-        status == 200 && question.contains("Ask it to be quiet, with 1 job<"),
+        status == 200 && question.contains("Ask the worker to be quiet, with 1 job<"),
         "{question}"
     );
     says(&mut worker, beat, "+OK\r\n");
@@ -421,13 +421,13 @@ fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
     );
     // Its keys mean something, whoever put them.
     assert!(
-        shown.contains("<dt>Keys</dt><dd>2 (ordered)</dd>"),
+        shown.contains("<dt>Message groups</dt><dd>2 (ordered)</dd>"),
         "{shown}"
     );
     // A name that SQS does not have.
     let (_, other) = page(&server, "/queues/~612062");
     assert!(
-        !other.contains("id=\"elsewhere\"") && !other.contains("<dt>Keys</dt>"),
+        !other.contains("id=\"elsewhere\"") && !other.contains("<dt>Message groups</dt>"),
         "{other}"
     );
     // What SQS made is marked in the list, and nothing else.

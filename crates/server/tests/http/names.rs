@@ -183,7 +183,7 @@ fn what_an_address_has_that_is_no_text_is_a_problem() {
     // The same on the console is a page.
     let (status, shown) = page(&server, "/queues/%FF");
     assert!(
-        status == 400 && shown.contains("<h1>This cannot be done so</h1>"),
+        status == 400 && shown.contains("<h1>The request failed</h1>"),
         "{status} {shown}"
     );
 }

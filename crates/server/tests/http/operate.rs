@@ -115,7 +115,7 @@ fn a_reload_tells_what_came_of_it() {
     assert_eq!(status, 303);
     let page = shown(&server, &to);
     assert!(
-        page.contains("was read again") && page.contains("[[queue]] later"),
+        page.contains("Configuration reloaded") && page.contains("[[queue]] later"),
         "{page}"
     );
     std::fs::write(&config, format!("{text}\ntoken = 's3cret\n")).unwrap();
@@ -180,7 +180,7 @@ fn the_log_has_the_newest_acts_first() {
 fn a_server_that_is_alone_says_so_where_its_cluster_would_be() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, "");
-    assert!(shown(&server, "/cluster").contains("This server is alone"));
+    assert!(shown(&server, "/cluster").contains("This server is not part of a cluster"));
 }
 
 #[test]
@@ -239,7 +239,10 @@ fn cron_tables_are_shown_paused_and_run() {
     assert!(run.contains("was put as message "), "{run}");
     assert_eq!(server.number("ready"), 1);
     let resumed = act(&run, "resume");
-    assert!(resumed.contains("nothing is made up for."), "{resumed}");
+    assert!(
+        resumed.contains("Missed runs are not made up for."),
+        "{resumed}"
+    );
     assert!(!resumed.contains(">paused</span>"), "{resumed}");
     // A form of nobody's, a table that is not there, an act that is none.
     assert_eq!(post(&server, "/cron/x/do/run", "csrf=x").0, 403);
@@ -343,13 +346,13 @@ fn a_message_tells_its_attempts_and_where_its_trace_is() {
     let first = shown(&server, &path);
     let link = format!("href=\"https://traces.example/{trace}?at={span}\" rel=\"noreferrer\"");
     assert!(first.contains(&link), "{first}");
-    assert!(!first.contains("attempt 1 by") && !first.contains("are kept"));
+    assert!(!first.contains("attempt 1 by") && !first.contains("of past attempts"));
     let reserve = "POST /api/v1/queues/work/reserve";
     let take = "{\"worker\": \"w-7 <b>\", \"lease_ms\": 60000}";
     let take = ask(reserve, "", take).json();
     assert_eq!(take["messages"][0]["id"], id);
     let held = shown(&server, &path);
-    let (_, line) = held.split_once("<h2>Time line</h2>").expect("it");
+    let (_, line) = held.split_once("<h2>Timeline</h2>").expect("it");
     let (line, _) = line.split_once("</section>").expect("its end");
     let at = |words: &str| {
         line.find(words)
@@ -357,16 +360,19 @@ fn a_message_tells_its_attempts_and_where_its_trace_is() {
     };
     assert!(at("put") < at("attempt 1 by") && at("attempt 1 by") < at("its lease ends"));
     assert!(line.contains("w-7 &#60;b&#62;"), "{line}");
-    assert!(!line.contains("are kept"), "nothing is over: {line}");
+    assert!(
+        !line.contains("of past attempts"),
+        "nothing is over: {line}"
+    );
     let lease = take["messages"][0]["lease"].as_str().expect("a lease");
     let fail = format!("POST /api/v1/leases/{lease}/fail");
     ask(&fail, "", "{\"error\": \"HTTP 503\\nmore\"}");
     let failed = shown(&server, &path);
     assert!(
-        failed.contains("failed the last time, after 1 attempt: HTTP 503</dd>"),
+        failed.contains("last failure, after 1 attempt: HTTP 503</dd>"),
         "{failed}"
     );
-    assert!(failed.contains("only their number and the last error are kept"));
+    assert!(failed.contains("only the number of past attempts"));
     assert!(!failed.contains("attempt 1 by"), "{failed}");
 }
 
@@ -429,7 +435,7 @@ fn whom_a_limit_holds_back_is_shown() {
     let limit = "[[limit]]\naddress = '127.0.0.0/8'\nconnections_max = 2\n";
     let server = Start::of(limit).listen(&["memcache=0", "http=0"]).serve();
     let calm = shown(&server, "/connections");
-    assert!(!calm.contains("Held back by"), "{calm}");
+    assert!(!calm.contains("Throttled by"), "{calm}");
     let refused = "SERVER_ERROR too many connections from this address\r\n";
     let (first, second) = crate::common::eventually("room for two", || {
         let mut two = [(); 2].map(|()| server.client_of("memcache"));

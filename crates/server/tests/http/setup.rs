@@ -268,7 +268,7 @@ fn of_two_operators_the_second_is_told() {
     );
     let shown = send("take_rate", &form(&both, "value=8%2Fs"));
     assert!(
-        shown.contains("Not changed: somebody changed the settings meanwhile. take_rate is &#34;7/s&#34;, set by anna, "),
+        shown.contains("Not changed: another user changed the settings meanwhile. take_rate is &#34;7/s&#34;, set by anna, "),
         "{shown}"
     );
     let shown = send("in_flight_max", &form(&shown, "value=x"));

@@ -282,7 +282,7 @@ fn leases_are_selected_and_ended_in_the_console() {
     };
     assert!(note(&done).contains("2 leases ended."));
     let again = send(format!("{selected}&id={}", ids[1]));
-    assert!(note(&again).contains("1 lease ended. 2 were over already."));
+    assert!(note(&again).contains("1 lease ended. 2 had ended before."));
     assert!(note(&send(format!("csrf={csrf}"))).contains("Nothing was selected."));
     // It is written down.
     let audit = text(&server.run(&["audit"]).stdout);
@@ -293,7 +293,7 @@ fn leases_are_selected_and_ended_in_the_console() {
     let ask = format!("GET /queues/work/ask/delete?id={}&state=reserved", ids[0]);
     let page = server.ask(&ask, "", "").body;
     assert!(
-        page.contains("by worker agent/1.0, who finds it gone"),
+        page.contains("by worker agent/1.0: its lease ends with the message"),
         "{page}"
     );
 }

@@ -117,7 +117,7 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
         );
         let (_, why, code) = server.outputs(&["trace", "424242"]);
         assert_eq!(code, 1);
-        assert!(why.contains("nothing is known of message 424242"), "{why}");
+        assert!(why.contains("message 424242 is not known"), "{why}");
     };
     all(&server);
     // The page that finds it, and what is refused, say so too.

@@ -33,7 +33,7 @@ fn interrupt(cluster: &Cluster, command: &mut Command, entries: u64) -> bool {
 fn refuses(cluster: &Cluster) {
     let (status, text) = cluster.fails("a", &cluster.dir().join("a"), SMALL);
     assert!(!status.success(), "{text}");
-    assert!(text.contains("or that was interrupted"), "{text}");
+    assert!(text.contains("or was interrupted"), "{text}");
 }
 
 #[test]

@@ -49,9 +49,9 @@ fn what_a_node_acknowledged_it_has_after_kill_9_and_others_do_not_fit() {
 
     // What does not fit is refused with a text.
     for (name, more, says) in [
-        ("a", "", "another process is the node \"a\""),
-        ("b", "shards = 2\n", "was made with shards = 1, not 2"),
-        ("b", "sync = 'never'\n", "sync takes \"always\""),
+        ("a", "", "another process runs as the node \"a\""),
+        ("b", "shards = 2\n", "was created with shards = 1, not 2"),
+        ("b", "sync = 'never'\n", "sync must be \"always\""),
         ("b", "chunk_bytes = '1MiB'\n", "chunk_bytes"),
     ] {
         let elsewhere = cluster.dir().join(format!("other-{name}"));
@@ -64,7 +64,7 @@ fn what_a_node_acknowledged_it_has_after_kill_9_and_others_do_not_fit() {
     let (status, text) = cluster.fails("b", &alone, "");
     assert!(!status.success());
     assert!(
-        text.contains("holds the messages of a server that was alone"),
+        text.contains("holds the messages of a standalone server"),
         "{text}"
     );
 

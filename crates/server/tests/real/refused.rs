@@ -51,12 +51,12 @@ fn servers_that_do_not_fit_are_refused() {
         &format!("user = 'q'\npassword_file = {password:?}\n"),
     );
     assert!(
-        text.contains("does not take this node's user: see cluster.user"),
+        text.contains("does not accept this node's user: see cluster.user"),
         "{text}"
     );
     // No user at all.
     let text = says(&locked, "");
-    assert!(text.contains("does not take this node's user"), "{text}");
+    assert!(text.contains("does not accept this node's user"), "{text}");
 
     let monitor = free_port();
     let late = Fleet::start_with(1, "2m", &format!("http: \"127.0.0.1:{monitor}\"\n"));
@@ -114,7 +114,7 @@ fn a_stream_that_is_deleted_is_told_of_and_not_made_again() {
     a.kill();
     let text = refused(&cluster, "a");
     assert!(
-        text.contains("is gone. It is not made again by itself"),
+        text.contains("is gone. The server does not create it again"),
         "{text}"
     );
 }
@@ -126,7 +126,7 @@ fn a_purge_by_somebody_else_is_told_of_while_the_owner_still_has_everything() {
     let a = owner(&cluster);
     let there = put(&mut a.client(), "m", 20);
     cluster.publish("$JS.API.STREAM.PURGE.Q_purged_0", "");
-    status_says(&cluster, "a", "was changed by somebody else");
+    status_says(&cluster, "a", "another program changed");
     let text = refused(&cluster, "b");
     assert!(
         text.contains("purged") && text.contains("quintet export"),
@@ -164,7 +164,10 @@ fn of_two_nodes_of_one_name_one_is_refused() {
         _ => (two, one),
     };
     let text = ended(refused);
-    assert!(text.contains("another process is the node \"b\""), "{text}");
+    assert!(
+        text.contains("another process runs as the node \"b\""),
+        "{text}"
+    );
     other.wait_for("quintet standby of a");
 }
 

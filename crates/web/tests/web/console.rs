@@ -222,7 +222,7 @@ fn a_message_is_copied_and_changed_by_forms_unless_somebody_else_was_first() {
     let changed = world.post(&edit, &fields("new"));
     let shown = page(&world, changed.leads_to());
     assert!(
-        shown.contains("Changed: it is message") && shown.contains("new</pre>"),
+        shown.contains("Changed: the message has the id ") && shown.contains("new</pre>"),
         "{shown}"
     );
     // It is gone; and of one that is there the second is told.
@@ -245,7 +245,8 @@ fn what_is_nowhere_is_a_page_for_browsers_and_a_line_for_tools() {
     let page = world.ask("GET", "/nowhere", &[("accept", "text/html,*/*")], b"");
     assert_eq!(page.status, 404);
     assert!(
-        page.text().contains("This is not there") && page.text().contains("aria-label=\"Console\"")
+        page.text().contains("<h1>Not found</h1>")
+            && page.text().contains("aria-label=\"Console\"")
     );
 }
 
@@ -261,7 +262,7 @@ fn messages_are_paged_and_filtered() {
         let shown = page(&world, &path);
         let ids = shown.split("name=\"id\" value=\"").skip(1);
         seen.extend(ids.map(|rest| rest.split('"').next().expect("an id").to_owned()));
-        assert!(shown.contains("of 120, in the order they will be taken"));
+        assert!(shown.contains("of 120, in the order of delivery"));
         match shown.split_once("#messages\">Next</a>") {
             Some((before, _)) => {
                 let link = before.rsplit("href=\"").next().expect("a link");
@@ -273,12 +274,9 @@ fn messages_are_paged_and_filtered() {
     seen.dedup();
     assert_eq!(seen.len(), 120);
     let found = page(&world, "/queues/work?has=body+17.");
-    assert!(
-        found.contains("1 found; looked through 120 of 120"),
-        "{found}"
-    );
+    assert!(found.contains("1 found; searched 120 of 120"), "{found}");
     let none = page(&world, "/queues/work?older=1h");
-    assert!(none.contains("among the 120 looked at"), "{none}");
+    assert!(none.contains("None of the 120 searched"), "{none}");
     assert_eq!(world.get("/queues/work?older=soon").status, 400);
     assert_eq!(world.get("/queues/work?state=lost").status, 400);
     assert_eq!(world.get("/queues/work?after=x").status, 400);
@@ -291,7 +289,7 @@ fn a_message_is_put_by_the_form() {
     let fields = "queue=new.one&body=line+1%0D%0Aline+2&as=text&delay=&ttl=1h&rank=7&key=k\
                   &attr_name=origin&attr_value=here&attr_name=&attr_value=";
     let reply = send(&world, &form, "/put", fields);
-    assert!(note(&world, &reply).starts_with("Put as message "));
+    assert!(note(&world, &reply).starts_with("Message "));
     let path = reply
         .leads_to()
         .split('?')
@@ -448,7 +446,7 @@ fn messages_are_buried_retried_moved_and_deleted() {
         assert!(note(&world, &reply).starts_with("Buried"));
     }
     assert_eq!(queue(&world, "work")["buried"], 3);
-    assert!(page(&world, "/").contains("set aside 3 messages that failed within the last hour."));
+    assert!(page(&world, "/").contains("set aside 3 failed messages within the last hour."));
     // One.
     let shown = page(&world, &format!("/messages/{}", ids[0]));
     send(
@@ -478,10 +476,7 @@ fn messages_are_buried_retried_moved_and_deleted() {
     );
     let reply = send(&world, &question, "/queues/work/do/delete", "");
     let said = note(&world, &reply);
-    assert!(
-        said.starts_with("1 message deleted. 1 passed over"),
-        "{said}"
-    );
+    assert!(said.starts_with("1 message deleted. 1 skipped"), "{said}");
     assert_eq!(queue(&world, "work")["ready"], 2);
     // Nothing.
     let reply = world.get("/queues/work/ask/delete?pick=1&state=ready");

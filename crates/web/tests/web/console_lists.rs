@@ -28,7 +28,7 @@ fn ids(page: &str) -> Vec<u64> {
 #[test]
 fn leases_of_all_queues_are_listed_and_those_that_end_first_are_first() {
     let world = World::new();
-    assert!(page(&world, "/leases").contains("Nobody holds a lease"));
+    assert!(page(&world, "/leases").contains("There are no leases"));
     let (late, soon) = (put(&world, "early-name", "x"), put(&world, "work", "x"));
     put(&world, "work", "left");
     reserve(&world, "early-name", 18_000_000);
@@ -39,7 +39,7 @@ fn leases_of_all_queues_are_listed_and_those_that_end_first_are_first() {
     assert!(shown.contains("<dt>Leases</dt><dd>2</dd>"), "{shown}");
     assert_eq!(ids(&page(&world, "/leases?queue=early-name")), [late]);
     let none = page(&world, "/leases?who=nobody-of-this-name");
-    assert!(ids(&none).is_empty() && none.contains("No lease is so"));
+    assert!(ids(&none).is_empty() && none.contains("No lease matches"));
     assert_eq!(world.get("/leases?queue=none").status, 404);
 }
 
@@ -55,7 +55,7 @@ fn a_lease_is_put_back_and_extended_from_the_list() {
         &format!("/messages/{id}/do/extend"),
         "",
     );
-    assert_eq!(note(&world, &extended), "Its lease begins again.");
+    assert_eq!(note(&world, &extended), "Extended: its lease starts again.");
     let back = between(&list, "name=\"back\" value=\"", "\"");
     let reply = send(
         &world,
@@ -71,7 +71,7 @@ fn a_lease_is_put_back_and_extended_from_the_list() {
 #[test]
 fn acts_are_listed_newest_first_with_what_came_of_them() {
     let world = World::new();
-    assert!(page(&world, "/acts").contains("No act on many messages"));
+    assert!(page(&world, "/acts").contains("No bulk operation"));
     for queue in ["one", "two"] {
         put(&world, queue, "x");
         let question = page(&world, &format!("/queues/{queue}/ask/purge"));
@@ -187,7 +187,7 @@ fn batches_are_listed_page_by_page() {
             seen.extend(rows.map(|row| row.split('"').next().expect("an id").to_owned()));
             let next = shown
                 .split_once("\">Next</a>")
-                .or_else(|| shown.split_once("\">Look further</a>"));
+                .or_else(|| shown.split_once("\">Search further</a>"));
             let Some((before, _)) = next else { break };
             let link = before.rsplit("href=\"").next().expect("a link");
             path = link.replace("&#38;", "&");
@@ -216,7 +216,7 @@ fn a_batch_is_committed_opened_and_forgotten() {
     let link = format!("href=\"/batches/{id}\"");
     let message = page(&world, &format!("/messages/{member}"));
     assert!(
-        message.contains(&link) && message.contains("it has not run yet"),
+        message.contains(&link) && message.contains("the message has not run yet"),
         "{message}"
     );
     let committed = send(&world, &shown, &format!("{path}/do/commit"), "");
@@ -232,7 +232,8 @@ fn a_batch_is_committed_opened_and_forgotten() {
     // Nothing is forgotten before it is asked.
     let question = page(&world, &format!("{path}/ask/forget"));
     assert!(
-        question.contains("Forget the batch of 1 message") && question.contains("they stay"),
+        question.contains("Forget the batch of 1 message")
+            && question.contains("kept as ordinary messages"),
         "{question}"
     );
     assert_eq!(told().status, 200);

@@ -35,7 +35,7 @@ fn a_message_shows_what_its_script_wrote_in_colours_and_as_text() {
     // Where no script takes, there is no log.
     let id = put(&world, "work", "body");
     let plain = page(&world, &format!("/messages/{id}"));
-    assert!(!plain.contains("Log of its runs"), "{plain}");
+    assert!(!plain.contains("Log of the runs"), "{plain}");
     assert_eq!(world.get(&format!("/messages/{id}/log")).status, 404);
     assert!(!page(&world, "/queues/work").contains("script queue"));
 }
@@ -83,7 +83,7 @@ fn of_a_message_that_waits_there_is_no_log_yet() {
     world.paused_queue("job");
     let short = world.message("job", json!({}));
     let path = format!("/messages/{}", number(&short));
-    assert!(page(&world, &path).contains("No run of it has begun."));
+    assert!(page(&world, &path).contains("No run has started."));
     let log = world.get(&format!("{path}/log"));
     assert_eq!(
         (log.status, log.header("quintet-state")),
@@ -100,7 +100,7 @@ fn row(page: &str, queue: &str) -> String {
 #[test]
 fn queues_with_a_script_are_listed_with_what_failed_last() {
     let world = World::new();
-    assert!(page(&world, "/scripts").contains("No queue has a script"));
+    assert!(page(&world, "/scripts").contains("No queue that you can see has a script"));
     put(&world, "plain", "x");
     world.queue_with(
         "fails",
@@ -168,11 +168,16 @@ fn a_queue_says_where_copies_go_and_come_from() {
     let joined = world.post_json("/api/v1/queues/news/children", &json!({"name": "<mail>"}));
     assert_eq!(joined.status, 200, "{}", joined.text());
     let parent = page(&world, "/queues/news");
-    let to = between(&parent, "Copies of its puts go to", "</p>");
+    let to = between(
+        &parent,
+        "Copies of messages that are put here go to",
+        "</p>",
+    );
     assert!(to.contains("news+&#60;mail&#62;"), "{to}");
     let child = between(to, "href=\"", "\"");
     let child = page(&world, child);
-    assert!(between(&child, "a copy of every put to", "</p>").contains("/queues/news\""));
+    let from = between(&child, "a copy of each message that is put into", "</p>");
+    assert!(from.contains("/queues/news\""));
     put(&world, "plain", "x");
-    assert!(!page(&world, "/queues/plain").contains("Copies of its puts"));
+    assert!(!page(&world, "/queues/plain").contains("Copies of messages"));
 }

@@ -244,8 +244,7 @@ impl Session for PinpriqSession {
         Next::Done
     }
 
-    /// There are no texts; a pop that is refused has nothing.
-    /// It has no word for it.
+    /// The protocol has no error replies: a refused pop is empty.
     fn says_no(&self, _: &[u8]) -> bool {
         false
     }

@@ -1,5 +1,6 @@
 //! Replays every transcript against its voice: whole, and byte by byte; with an
 //! exact clock, and with one as coarse as the server's.
+//!
 //! `UPDATE=1` rewrites the received lines instead.
 
 use crate::common;

@@ -96,7 +96,8 @@ impl World {
 
     /// Where many make way for one put, some may do so late if they are in a
     /// run, and a queue rests only when its last message was read.
-    /// Who stands in line for what is being read may be one too many.
+    ///
+    /// The consumers that wait for a message under reading may be one too many.
     fn is_all_hot(&self) -> bool {
         if self.model.keeps_order() && self.model.waits_for_several() {
             return true;
@@ -533,9 +534,7 @@ impl World {
         }
     }
 
-    /// Without what each side numbers for itself, and with a due time only
-    /// while it is still to come.
-    /// The command with the right of whoever shows this lease of its message.
+    /// The command with the right of a client that shows this lease of its message.
     fn by_lease(&self, id: MessageId, shown: Shown, mut command: Command) -> Command {
         let own = self.model.items.iter().find(|item| item.message.id == id);
         let lease = By::Lease(LeaseRef {
