@@ -1,36 +1,36 @@
 ---@meta
--- What Quintet's hooks have, for the Lua language server. Not loaded by
--- Quintet. Reference: hooks.md.
+-- Annotations of Quintet's hooks for the Lua language server. Quintet does not
+-- load this file. Reference: hooks.md.
 
----Who is behind an event.
+---The client that caused an event.
 ---@class quintet.Conn
 ---@field id integer Number of the connection.
 ---@field voice "memcache"|"lineup"|"jobqueue"|"pinpriq"|"beanstalk"|string The protocol it speaks.
 ---@field peer string Its address.
----@field user string Who it said it is; empty if it did not.
+---@field user string Its login; empty without one.
 
----A message to be put. All but `size` and `id` can be set.
+---A message of a put. All fields but `size` and `id` can be set.
 ---@class quintet.Put
 ---@field queue string
----@field body string? Nil for one over 64 KiB, which is in the log already.
+---@field body string? Nil for a body over 64 KiB.
 ---@field size integer Bytes of the body.
 ---@field rank integer? 0 is the most urgent; nil: the queue's default.
----@field key string? Groups messages.
+---@field key string? Its message group.
 ---@field name string? The message's own name.
----@field batch string|quintet.Batch|nil The batch it is counted in. Read, it is the id.
----@field tracked boolean What becomes of it is known by its name.
+---@field batch string|quintet.Batch|nil Its batch. Read, it is the id.
+---@field tracked boolean Its outcome is kept under its name.
 ---@field attrs table<string, string> A copy; set it as a whole.
----@field delay_ms integer? Not taken before so long.
----@field due_ms integer? Not taken before this time, ms since 1970.
----@field ttl_ms integer? Gone after so long; 0: never.
----@field expires_ms integer? Gone at this time, ms since 1970.
+---@field delay_ms integer? Time until it is ready.
+---@field due_ms integer? When it becomes ready, ms since 1970.
+---@field ttl_ms integer? Time until it expires; 0: never.
+---@field expires_ms integer? When it expires, ms since 1970.
 ---@field ttr_ms integer? Time to run.
 ---@field flags integer
----@field held_back boolean Leaves only with others of its key.
----@field dedupe string|quintet.Dedupe|nil A put with the same id is answered as the first, a day if the queue's settings say nothing. Read, it is the id.
+---@field held_back boolean Not selectable: leaves only with others of its key.
+---@field dedupe string|quintet.Dedupe|nil The deduplication id: a repeat gets the reply of the first, for a day unless the queue's settings differ. Read, it is the id.
 ---@field id integer? In after_put.
 
----The fields of a put, each as it would be if left out.
+---Fields of a put. A field left out has its default.
 ---@class quintet.Fields
 ---@field queue string?
 ---@field body string?
@@ -49,18 +49,18 @@
 ---@field held_back boolean?
 ---@field dedupe string|quintet.Dedupe|nil
 
----What makes a put a repeat; what is left out is as its queue's settings say.
+---Deduplication of a put. Fields left out are as the queue's `unique_` settings.
 ---@class quintet.Dedupe
 ---@field id string Compared within the queue.
----@field window_ms integer? For how long it counts at most; 0: as long as scope says.
----@field scope ("time"|"waiting"|"started"|"done")? What ends it sooner.
----@field on_repeat ("refuse"|"first"|"replace")? What a repeat does.
+---@field window_ms integer? Longest time that the id is remembered; 0: until the end in `scope`.
+---@field scope ("time"|"waiting"|"started"|"done")? Earlier end of the id.
+---@field on_repeat ("refuse"|"first"|"replace")? Effect of a repeat.
 
 ---A stored message.
 ---@class quintet.Message
 ---@field id integer
 ---@field queue string
----@field body string? Nil for one over 64 KiB. In after_take: what the client is sent.
+---@field body string? Nil for a body over 64 KiB. In after_take: the bytes that the client gets.
 ---@field size integer
 ---@field rank integer
 ---@field key string?
@@ -125,7 +125,7 @@ function Table:cas(key, old, new, options) end
 ---@return fun(): string?, any
 function Table:each() end
 
----A number shared by all threads, gone with a restart.
+---A number shared by all threads, lost at a restart.
 ---@class quintet.Counter
 ---@field name string
 local Counter = {}
@@ -150,14 +150,14 @@ function Counter:cas(old, new, options) end
 ---@field name string?
 ---@field attrs table<string, string>?
 
----A batch that is to be made; one of the two callbacks there has to be.
+---A new batch. It needs one of the two callbacks.
 ---@class quintet.NewBatch
 ---@field complete quintet.Callback? Put when all members have run.
 ---@field success quintet.Callback? Put when all have succeeded.
 ---@field description string?
----@field parent string|quintet.Batch|nil The batch whose callbacks wait for this one's.
+---@field parent string|quintet.Batch|nil A batch whose callbacks wait for those of this one.
 
----How far a batch is.
+---The progress of a batch.
 ---@class quintet.BatchShown
 ---@field id string
 ---@field description string
@@ -165,21 +165,21 @@ function Counter:cas(old, new, options) end
 ---@field created_ms integer
 ---@field open boolean Members may be added.
 ---@field total integer
----@field pending integer Those that have not succeeded.
----@field failed integer Those of them that have run.
+---@field pending integer Members that have not succeeded.
+---@field failed integer Pending members that have run.
 ---@field complete "no"|"put"|"done"
 ---@field success "no"|"put"|"done"
 
----Messages that are counted together.
+---A group of messages with callbacks.
 ---@class quintet.Batch
 ---@field id string
 local Batch = {}
----No members are added any more: the last thing of the step.
+---Ends adding members. It must be the last part of the step.
 function Batch:commit() end
----@return quintet.BatchShown? Nil: there is none, or not yet.
+---@return quintet.BatchShown? Nil: it does not exist, or not yet.
 function Batch:show() end
 
----What became of a tracked message.
+---The outcome of a tracked message.
 ---@class quintet.Track
 ---@field name string
 ---@field queue string
@@ -192,17 +192,17 @@ quintet = {}
 
 ---@alias quintet.Event "start"|"stop"|"connect"|"disconnect"|"command"|"before_put"|"after_put"|"before_take"|"after_take"|"settle"|"empty"|"expire"|"lease_end"|"dead_letter"|"full"|"auth"|"on_error"|"error"
 
----Calls a function for an event. While the file is loaded only.
+---Registers a function for an event. Only while the file is loaded.
 ---@param event quintet.Event
 ---@param fn function
 function quintet.on(event, fn) end
----@param ms integer 10 at least.
+---@param ms integer At least 10.
 ---@param fn fun()
 function quintet.every(ms, fn) end
 ---@param cron string Minute, hour, day, month, weekday, in UTC.
 ---@param fn fun()
 function quintet.at(cron, fn) end
----Adds a command to the voices of lines of text.
+---Adds a command to protocols that use lines of text.
 ---@param word string
 ---@param fn fun(args: string[], conn: quintet.Conn): (string|integer|boolean|nil), string?
 function quintet.command(word, fn) end
@@ -212,7 +212,7 @@ function quintet.command(word, fn) end
 ---@param fields quintet.Fields?
 ---@overload fun(message: quintet.Fields)
 function quintet.put(queue, body, fields) end
----Makes a batch, or names one that was made.
+---Makes a batch, or returns an existing one.
 ---@param batch quintet.NewBatch|string
 ---@return quintet.Batch
 function quintet.batch(batch) end

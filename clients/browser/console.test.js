@@ -335,7 +335,7 @@ test("a limit is changed, which counts at once, and undone by one click", async 
   await page.click("#setup summary");
   await follow("#setup a");
   assert.equal((await page.$$('input[aria-label="memory"]')).length, 0, "only the file says that");
-  await page.type("#has", "under a lease at most");
+  await page.type("#has", "most messages under a lease");
   await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   const set = async (value) => {
     await page.click('input[aria-label="in_flight_max"]', { count: 3 });

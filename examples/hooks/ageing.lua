@@ -1,6 +1,6 @@
--- Messages become more urgent as they wait: once a minute the messages at the
--- head of `slow` that have waited five minutes go to the tail of `fast`. At
--- most a hundred at a time, so that one run stays short.
+-- Messages become more urgent as they wait. Once a minute the messages of `slow`
+-- that have waited five minutes go to the tail of `fast`, a hundred at a time, so
+-- that one run stays short.
 local AGE_MS = 5 * 60 * 1000
 local AT_ONCE = 100
 

@@ -1,6 +1,5 @@
--- Messages that were tried too often go to a queue of their own, by the kind
--- of work, and mails get one more chance an hour later before that. Set
--- `attempts_max` for the queues this is for.
+-- Dead letters go to a queue for each kind of work. Mails get one more try an
+-- hour later before that. Set `attempts_max` for these queues.
 local RETRY_MS = 3600 * 1000
 
 function dead_letter(msg)
@@ -8,7 +7,7 @@ function dead_letter(msg)
     local attrs = msg.attrs
     attrs.retried = "1"
     quintet.put { queue = msg.queue, body = msg.body, rank = msg.rank, attrs = attrs, delay_ms = RETRY_MS }
-    return false -- this one is replaced
+    return false -- the new message replaces this one
   end
   quintet.metric("dead." .. msg.queue)
   quintet.log.warn("message " .. msg.id .. " of " .. msg.queue .. " was tried " .. msg.reserves .. " times")

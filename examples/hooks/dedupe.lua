@@ -1,7 +1,7 @@
--- Refuses a message whose `dedupe-id` attribute, or else whose body, was put
--- into the same queue within the last ten minutes. The table is durable, and
--- what is read and written here is one step with the put: of two clients that
--- put the same at the same time one is refused.
+-- Rejects a message whose `dedupe-id` attribute, or else whose body, was put
+-- into the same queue within the last ten minutes. The table is durable. Its
+-- reads and writes are one step with the put, so if two clients put the same at
+-- the same time, one gets an error.
 local WINDOW_MS = 10 * 60 * 1000
 
 local seen = quintet.table("dedupe")

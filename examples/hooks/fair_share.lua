@@ -1,6 +1,6 @@
--- Tenants share the workers of the queue `work` fairly, however much each of
--- them puts: messages go to a queue for each tenant, named by the key, and a
--- take of `work` goes round those that have something.
+-- Tenants share the workers of the queue `work` fairly, however much each tenant
+-- puts. Messages go to a queue for each tenant, named by the key. Takes of `work`
+-- visit the queues that have messages in turn.
 local SHARED = "work"
 local PREFIX = SHARED .. "."
 
@@ -28,7 +28,7 @@ function before_take(take)
   if #names == 0 then
     return
   end
-  -- Whoever is behind the tenant that was served last, and has something.
+  -- The next tenant after the last one served that has messages.
   local turn = quintet.counter("turn"):add(1)
   for i = 1, #names do
     local queue = PREFIX .. names[(turn + i - 2) % #names + 1]
@@ -36,7 +36,7 @@ function before_take(take)
       return queue
     end
   end
-  -- Nothing anywhere: wait for the first of any.
+  -- All queues are empty: wait for the first message of any.
   for i = 1, #names do
     names[i] = PREFIX .. names[i]
   end

@@ -1,6 +1,6 @@
--- Counts messages and bytes by a field of theirs: how many orders came from
--- which country. Only countries that are known get a metric of their own, so
--- that clients cannot make up names without end.
+-- Counts messages and bytes by a field of the body: how many orders came from
+-- each country. Only known countries get a metric of their own, so that clients
+-- cannot create names without limit.
 local COUNTRIES = { DE = true, FR = true, US = true }
 
 function after_put(msg)

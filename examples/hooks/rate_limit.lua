@@ -1,6 +1,6 @@
--- At most ten messages a second for each key; messages without a key share
--- one. Counters are shared by all threads and forgotten at a restart, which is
--- what a limit of this kind wants.
+-- At most ten messages a second for each key; messages without a key share one.
+-- Counters are shared by all threads and lost at a restart, which suits a limit
+-- of this kind.
 local PER_WINDOW = 10
 local WINDOW_MS = 1000
 

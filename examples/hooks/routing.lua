@@ -1,5 +1,5 @@
--- Routes by what is in the message: JSON put into `events` goes to a queue for
--- each of its `topics`, images go to `images`, and what nobody wants stays.
+-- Routes by content. JSON put into `events` goes to a queue for each of its
+-- `topics`, images go to `images`, and other messages stay.
 local IMAGES = { "\x89PNG", "\xff\xd8\xff", "GIF8" }
 
 function before_put(msg)

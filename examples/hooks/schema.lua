@@ -1,5 +1,5 @@
--- Lets only orders into `orders` that are JSON and have what an order has;
--- says which field is wrong.
+-- Accepts only JSON with the fields of an order into `orders`. The error names
+-- the wrong field.
 local ORDER = {
   id = function(v) return math.type(v) == "integer" and v > 0 end,
   customer = function(v) return type(v) == "string" and v ~= "" end,

@@ -1,6 +1,6 @@
 -- Warns when the oldest message of a queue has waited longer than a minute:
--- once when it begins, and once when it is over. The note of it is in a table,
--- so a restart does not warn again.
+-- once when that begins, and once when it is over. A table remembers the warning,
+-- so a restart does not repeat it.
 local TOO_LONG_MS = 60 * 1000
 
 local late = quintet.table("late")

@@ -1,5 +1,5 @@
--- A command lineup never had: `STATS queue` answers how much is in it, and
--- `STATS` what the server holds in all.
+-- A new command for lineup: `STATS queue` replies with the messages of a queue,
+-- `STATS` with those of the server.
 quintet.command("STATS", function(args)
   local stats = quintet.stats(args[1])
   return string.format("ready=%d delayed=%d reserved=%d puts=%d", stats.ready, stats.delayed, stats.reserved, stats.puts)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Counts the words of its text: param1, or the attachment `body` if the text
-does not fit into the environment."""
+"""Counts the words of param1, or of the attachment `body` if the text does not
+fit into the environment."""
 
 import os
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// Passes its message on to each queue named in param2, separated by spaces.
-// A queue that cannot have it is tried again later; the others are not asked
-// twice, as what is left is kept in a file.
+// Copies its message to each queue named in param2, separated by spaces. If a
+// queue does not accept it, the script tries that queue again later. A file keeps
+// the queues that are left, so the others get no second copy.
 
 import { existsSync, readFileSync, readSync, writeFileSync, writeSync } from "node:fs";
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env ruby
 # frozen_string_literal: true
 
-# Runs the shell command in param1. If it fails it is tried again, each time
-# twice as long after the last: 10 s, 20 s, 40 s, an hour at most.
+# Runs the shell command in param1. If it fails, it runs again after 10 s, 20 s,
+# 40 s and so on, an hour at most.
 
 def tell(word, text)
   IO.new(Integer(ENV.fetch('RQ_WRITE')), 'w', autoclose: false).syswrite("#{word} #{text}\n")

@@ -138,7 +138,7 @@ impl Figure {
 }
 
 /// Figures with what they should be, as markdown.
-pub(crate) fn figures(figures: &[Figure]) -> String {
+pub(crate) fn figures<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> String {
     let mut rows = Vec::new();
     for figure in figures {
         let wanted = match figure.bound {

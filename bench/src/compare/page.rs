@@ -30,14 +30,14 @@ pub(crate) fn block(experiment: &Experiment, outcome: &Outcome) -> String {
     format!("![{title}](../bench/results/{name}.svg)\n\n") + &tables(experiment, outcome)
 }
 
-/// The same without the plot: medians with the least and the most, a row for
-/// each contender, the figures, and how it was measured.
+/// The same without the plot: medians, a row for each contender, the figures that have a bound,
+/// and how it was measured.
 pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
     let metric = experiment.metric;
     let cells = |at: usize| {
         let samples = outcome.tables.iter().map(|table| &table.samples[at]);
         let spreads = samples.map(|samples| Spread::of(samples.iter().map(|s| metric.of(s))));
-        spreads.map(|spread| spread.show(metric.show())).collect()
+        spreads.map(|spread| metric.show()(spread.median)).collect()
     };
     let contenders = experiment.contenders.iter().enumerate();
     let rows: Vec<_> = contenders
@@ -48,7 +48,11 @@ pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
         .iter()
         .map(|table| table.scenario.name.as_str());
     let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
-    text += &sheet::figures(&outcome.figures);
+    let wanted = outcome
+        .figures
+        .iter()
+        .filter(|figure| figure.bound.is_some());
+    text += &sheet::figures(wanted);
     let Ran {
         machine,
         turns,
@@ -61,10 +65,9 @@ pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
     } else {
         ""
     };
-    let (machine, sync) = (machine.describe(), outcome.sync.describe());
+    let machine = machine.describe();
     text + &format!(
-        "\n{turns} turns of {seconds} s each; {machine}. Just before, {sync}. \
-         Quintet at {quintet}.{short}\n"
+        "\n{turns} turns of {seconds} s each; {machine}. Quintet at {quintet}.{short}\n"
     )
 }
 

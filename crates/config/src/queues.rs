@@ -103,14 +103,16 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "attempts_max",
-        "Leases without a finish after which a message is a dead letter; 0: no limit.",
+        "Leases without a finish after which a message is a dead letter; 1: a single try; 0: no \
+         limit.",
         attempts_max,
         u32_of,
         |v: u32| v.to_string()
     ),
     spec!(
         "dead_letter",
-        "Queue for messages with too many attempts; empty: they are buried where they are.",
+        "Queue for messages with too many attempts or failures; empty: they are buried where they \
+         are.",
         dead_letter,
         dead_letter_of,
         |v: DeadLetter| match v {
@@ -136,8 +138,9 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     QueueSpec {
         key: "expire_to",
         field: "expire_to",
-        help: "Queue for expired messages; empty: they vanish. They also vanish in that queue, \
-               if the rule fits it; a `[[queue]]` with its own name here is an error.",
+        help: "Queue for expired messages; empty: they vanish. A message that expires in its own \
+               `expire_to` queue vanishes too. A `[[queue]]` table with its own name here is an \
+               error.",
         set: |overrides, value| {
             // The empty name is how a rule takes back what a wider one set.
             overrides.expire_to = Some(name_of(value)?).filter(|name| !name.is_empty());
@@ -312,7 +315,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         "retry_max",
         "Failures after which a message is tried again; after the next one it goes where \
          `dead_letter` says. `attempts_max` counts leases beside it: the first limit reached \
-         counts. 0: no limit.",
+         counts. 0: no limit, not no retry.",
         retry_max,
         u32_of,
         |v: u32| v.to_string()
