@@ -40,6 +40,13 @@ pub(super) struct Backup {
 impl Backup {
     pub(super) fn run(self) -> Result<ExitCode> {
         exists(&self.data)?;
+        if is_of_a_node(&self.data)? {
+            bail!(
+                "{} belongs to a node of a cluster, whose log is in NATS: copy the messages with \
+                 `quintet export --data {0} --format binary --all-states --output FILE`",
+                self.data.display()
+            );
+        }
         let target = &self.target;
         quintet_log::make_dir(target)
             .with_context(|| format!("cannot make {}", target.display()))?;
@@ -81,6 +88,17 @@ impl Backup {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// True for the data directory of a cluster's node: it has mirrors of the log.
+fn is_of_a_node(data: &Path) -> Result<bool> {
+    for entry in fs::read_dir(data)? {
+        let name = entry?.file_name();
+        if name.to_string_lossy().starts_with("mirror-") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Copies the log and the runs, so that every run the copied log needs is in

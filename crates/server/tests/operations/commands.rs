@@ -271,6 +271,22 @@ fn a_backup_of_a_running_server_opens() {
 }
 
 #[test]
+fn a_backup_of_a_clusters_node_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));
+    std::fs::create_dir_all(data.join("mirror-1")).unwrap();
+    let mut backup = quintet(&["backup", "--data"]);
+    let output = backup.arg(&data).arg(&copy).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("node of a cluster") && said.contains("quintet export"),
+        "{said}"
+    );
+    assert!(!copy.exists(), "nothing was made");
+}
+
+#[test]
 fn completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let output = quintet(&["completions", shell]).output().unwrap();
