@@ -180,7 +180,7 @@ impl Engine {
             let Some(&(at, id)) = self.store.expiries.first() else {
                 break;
             };
-            if at > self.now || cx.expired >= EXPIRED_PER_STEP {
+            if at > self.now || cx.step.expired >= EXPIRED_PER_STEP {
                 break;
             }
             if self.store.message(id).is_some() {
