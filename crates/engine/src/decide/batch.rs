@@ -346,9 +346,8 @@ impl Engine {
     /// A batch is gone. Its parent waits for it no more, and never succeeds if
     /// this one did not.
     fn end_batch<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId) {
-        let Some(batch) = self.store.batches.get(id) else {
-            return;
-        };
+        let batch = self.store.batches.get(id);
+        let batch = batch.expect("a batch that ends was just found");
         let (parent, ran) = (batch.made.parent, batch.progress.complete != Said::No);
         self.fact(cx, Fact::BatchGone(id));
         if !ran {
@@ -506,9 +505,8 @@ impl Engine {
 
     /// What has happened is said, with the callback's put in the same step.
     pub(crate) fn has_said<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId, event: Event) {
-        let Some(batch) = self.store.batches.get(id) else {
-            return;
-        };
+        let batch = self.store.batches.get(id);
+        let batch = batch.expect("a batch that says something stays until it is said");
         let (mut progress, parent) = (batch.progress, batch.made.parent);
         *progress.said(event) = match batch.callback(event) {
             Some(_) => Said::Put,
@@ -577,4 +575,31 @@ pub(crate) fn put_of(batch: &Batch, event: Event) -> Option<Put> {
         })),
         ..Put::new(callback.queue.clone(), Body::Small(callback.body.clone()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Settings;
+
+    #[test]
+    fn a_batch_that_is_gone_too_soon_is_noticed() {
+        type Act = fn(&mut Engine, &mut Cx<'_, Vec<Fact>>);
+        let rows: [(&str, Act); 2] = [
+            ("a batch that ends was just found", |engine, cx| {
+                engine.end_batch(cx, BatchId(1));
+            }),
+            (
+                "a batch that says something stays until it is said",
+                |engine, cx| engine.has_said(cx, BatchId(1), Event::Complete),
+            ),
+        ];
+        for (reason, act) in rows {
+            let mut engine = Engine::new(0, 1, Settings::default());
+            let (mut facts, mut deliveries, mut step) = Default::default();
+            let mut cx: Cx<'_, Vec<Fact>> = Cx::new(&mut facts, &mut deliveries, &mut step);
+            fires(reason, || act(&mut engine, &mut cx));
+        }
+    }
 }

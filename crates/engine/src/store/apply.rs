@@ -292,6 +292,10 @@ impl Durable {
         }
         if let Some(slot) = self.ids.get(message.id.0) {
             self.take_out(slot);
+            if self.queue(message.queue).is_none() {
+                // It was dropped, and this was the last message reserved in it.
+                return;
+            }
         }
         if let Some(queue) = self.queue_mut(message.queue) {
             queue.head = queue.head.min(message.place);
@@ -322,7 +326,7 @@ impl Durable {
         self.ends.remove(at, why.into());
         self.untie(at.id);
         let slot = self.slot(at.id)?;
-        self.take_out(slot)
+        Some(self.take_out(slot))
     }
 
     fn lease(&mut self, at: At, lease: Lease) {
@@ -544,9 +548,7 @@ impl Durable {
 
     fn end_lost(&mut self, id: MessageId) {
         let Some(slot) = self.slot(id) else { return };
-        let Some(message) = self.messages.get(slot) else {
-            return;
-        };
+        let message = self.messages.at(slot);
         let (at, doomed) = (message.at(), message.doomed);
         if doomed {
             self.remove(at, Removal::Doomed);

@@ -127,10 +127,9 @@ impl Durable {
             ..
         } = self;
         let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
-        let Some(queue) = queue else { return 1 };
-        let Some(mut groups) = queue.groups.take() else {
-            return 1;
-        };
+        let queue = queue.expect("groups are built in a queue that is there");
+        let groups = queue.groups.take();
+        let mut groups = groups.expect("groups that are there are built");
         let enter = |groups: &mut KeyGroups, slot: u32, standing| {
             groups.enter(messages.at(slot), slot, standing);
         };
@@ -265,10 +264,13 @@ impl Durable {
     }
 
     fn survey_loaded(&self, at: BlockAt) -> Option<Survey> {
-        let block = self.cold.block(at)?;
-        let Shelf::Loaded(_, ids) = &block.shelf else {
-            return None;
+        let block = self.cold.block(at);
+        let block = block.expect("a block that a queue has loaded is in force");
+        let ids = match &block.shelf {
+            Shelf::Loaded(_, ids) => Some(ids),
+            Shelf::Stored | Shelf::Wanted | Shelf::Damaged => None,
         };
+        let ids = ids.expect("a block that a queue has loaded is in memory");
         self.survey(block.row.queue, ids.iter().copied(), Some(at))
             .filter(|_| block.row.lane == Lane::Ready)
     }
