@@ -73,11 +73,25 @@ const ALLOWED: &[Edges] = &[
     edges("crates/front", &["quintet-tls"], None),
     edges("crates/tls", &[], None),
     edges(
+        "crates/policy",
+        &["quintet-types"],
+        Some(&["chrono", "croner"]),
+    ),
+    edges(
         "crates/host",
-        &["quintet-engine", "quintet-log", "quintet-types"],
+        &[
+            "quintet-engine",
+            "quintet-log",
+            "quintet-policy",
+            "quintet-types",
+        ],
         Some(&["anyhow", "rustix", "smallvec", "tracing"]),
     ),
-    edges("crates/hooks", &["quintet-engine", "quintet-types"], None),
+    edges(
+        "crates/hooks",
+        &["quintet-engine", "quintet-policy", "quintet-types"],
+        None,
+    ),
     edges(
         "crates/otlp",
         &[
@@ -163,8 +177,7 @@ const ALLOWED: &[Edges] = &[
         "crates/config",
         &[
             "quintet-door",
-            "quintet-hooks",
-            "quintet-host",
+            "quintet-policy",
             "quintet-scripts",
             "quintet-tls",
             "quintet-trust",
