@@ -148,6 +148,7 @@ impl Engine {
     pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
         let now = self.now;
         let Some(message) = self.store.message(id) else {
+            // An effect of the same step may have removed it.
             return;
         };
         let (at, reserved) = (message.at(), message.state == State::Reserved);
@@ -229,6 +230,7 @@ impl Engine {
     /// A lease ended by itself.
     pub(crate) fn give_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, why: Return) {
         let Some(message) = self.store.message(id) else {
+            // A flush forgot it before its lease ended.
             return;
         };
         let back = Back {
@@ -661,6 +663,7 @@ impl Engine {
     /// What the queue's settings say of messages that expire.
     pub(crate) fn expire_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
+            // A flush forgot it before its time was over.
             return;
         };
         let at = message.at();

@@ -258,6 +258,8 @@ impl Durable {
     /// Takes a message out of its map, changes it, ends its lease unless it is
     /// still reserved, and enters it again. `change` is told since when it is
     /// reserved, 0 if that is not known.
+    ///
+    /// Here and below, replay may not have seen the put of a message.
     fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message, Ms)) {
         let Some(slot) = self.slot(id) else { return };
         self.index_out(slot);
@@ -383,6 +385,7 @@ impl Durable {
     fn touch(&mut self, id: MessageId, until: Ms) {
         let Some(slot) = self.slot(id) else { return };
         let Some(lease) = self.leases.get_mut(&slot) else {
+            // A log may touch what it did not reserve.
             return;
         };
         let before = *lease;
@@ -460,6 +463,7 @@ impl Durable {
         });
         self.untie(at.id);
         let Some(queue) = self.queue_mut(at.queue) else {
+            // Replay may begin behind the end of the queue.
             return;
         };
         queue.bury_order += 1;
@@ -606,6 +610,7 @@ impl Durable {
             totals.flushed += count;
         });
         if !known {
+            // The log may flush a queue that is gone.
             return;
         }
         let goes = self
@@ -691,6 +696,7 @@ impl Durable {
             ..
         } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            // The log may drop a queue that it did not make.
             return;
         };
         if dropped != Some(true) {

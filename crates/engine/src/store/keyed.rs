@@ -85,6 +85,7 @@ impl Durable {
     /// Forgets a queue's groups and, by these rules, begins to build them anew.
     pub(super) fn group_anew(&mut self, id: QueueId, rules: Option<Rules>) {
         let Some(queue) = self.queue_mut(id) else {
+            // The queue went with what was flushed.
             return;
         };
         let cold = queue.cold.as_ref().is_none_or(|cold| cold.is_empty());
@@ -281,6 +282,7 @@ impl Durable {
     pub(crate) fn shed(&mut self, id: QueueId, keep: usize) {
         let Some(queue) = self.queue(id) else { return };
         let (Some(groups), Some(cold)) = (&queue.groups, &queue.cold) else {
+            // Its keys mean nothing, or nothing of it is in runs.
             return;
         };
         if cold.loaded.len() <= keep || groups.knows_enough() {

@@ -225,6 +225,7 @@ impl Durable {
     pub(crate) fn unseat_queue(&mut self, id: QueueId) {
         self.leave_account(id);
         let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
+            // It went with the last message that was reserved in it.
             return;
         };
         let mut queue = queue;
@@ -252,6 +253,7 @@ impl Durable {
     pub(crate) fn rearm(&mut self, id: QueueId) {
         let Self { queues, cold, .. } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            // It went with what was taken out of it, or the log tells of one that is gone.
             return;
         };
         let next = queue.alarm(cold);

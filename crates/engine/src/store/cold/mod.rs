@@ -112,9 +112,11 @@ impl Durable {
         home: Home,
     ) {
         let Some(table) = self.cold.runs.get_mut(&run) else {
+            // Replay may begin behind the end of the run.
             return;
         };
         let Some((first, block)) = table.block_of(ordinal) else {
+            // The same of the block.
             return;
         };
         if !block.is_alive(ordinal) {
@@ -175,6 +177,7 @@ impl Durable {
     /// Takes a block out of everything, whatever is left in it.
     pub(crate) fn forget_block(&mut self, at: BlockAt) {
         let Some(table) = self.cold.runs.get_mut(&at.run) else {
+            // A log that puts a block in force twice has it forgotten twice.
             return;
         };
         let Some(block) = table.blocks.remove(&at.ordinal) else {
@@ -216,6 +219,7 @@ impl Durable {
     /// All that is left of a run is forgotten: it was written again elsewhere.
     pub(super) fn run_gone(&mut self, run: RunId) {
         let Some(table) = self.cold.runs.get(&run) else {
+            // Nothing of it was in force.
             return;
         };
         let ordinals: Vec<u32> = table.blocks.keys().copied().collect();
@@ -230,6 +234,7 @@ impl Durable {
     /// Loaded messages of them are in the queue's maps and go with those.
     pub(super) fn flush_cold(&mut self, id: QueueId, all: bool) {
         let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) else {
+            // Nothing of it is in runs.
             return;
         };
         let stored = Lane::ALL
