@@ -18,8 +18,9 @@ cluster: log | bytes crc32c rustix
 jetstream: cluster log | * tokio
 front: tls | * tokio
 tls: | *
-host: engine log types | anyhow rustix smallvec tracing
-hooks: engine types | *
+policy: types | chrono croner
+host: engine log policy types | anyhow rustix smallvec tracing
+hooks: engine policy types | *
 otlp: door engine host tls types | *
 trust: types | argon2 ipnet base64 hashbrown sha2 subtle thiserror
 import: scripts | serde_json
@@ -30,7 +31,7 @@ console: api door http scripts types | * tokio
 rq: http scripts tls types | * tokio
 web: api console door http rq scripts tls types | * tokio
 sqs: door http tls types | * tokio
-config: door hooks host scripts tls trust types wire | *
+config: door policy scripts tls trust types wire | *
 control: api config door scripts types wire | *
 nodes: cluster config host jetstream log scripts | *
 cli: bench config console control door front hooks host import log nodes scripts sqs tls trust types wire | *

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use quintet_host::Sharing;
+use quintet_policy::Sharing;
 
 use super::schema::{Field, Spec};
 use super::units::show_duration;

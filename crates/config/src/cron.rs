@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono_tz::Tz;
 use quintet_door::FOLDER;
-use quintet_hooks::Cron;
+use quintet_policy::Cron;
 use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
 

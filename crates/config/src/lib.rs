@@ -32,7 +32,7 @@ mod wrong;
 use std::path::PathBuf;
 
 use quintet_door::Thresholds;
-use quintet_hooks::Events;
+use quintet_policy::Events;
 use quintet_scripts::QueueConfig;
 use quintet_types::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_wire::Options;
@@ -45,7 +45,7 @@ pub use files::{Places, RESERVE};
 pub use limits::LimitRow;
 pub use load::{Given, from_text, load};
 pub use print::{Secrets, print};
-pub use quintet_host::SyncPolicy;
+pub use quintet_policy::SyncPolicy;
 pub use reach::Reach;
 pub use served::Served;
 pub use tls::{ListenTls, TlsMode};
@@ -191,7 +191,7 @@ pub struct HookLimits {
 
 impl Default for HookLimits {
     fn default() -> Self {
-        let limits = quintet_hooks::Limits::default();
+        let limits = quintet_policy::Limits::default();
         Self {
             instructions_max: limits.instructions_max,
             time_ms: limits.time_ms_max,
@@ -340,14 +340,14 @@ impl Config {
     }
 
     /// Budgets of hooks, as hooks want them.
-    pub fn hook_limits(&self) -> quintet_hooks::Limits {
-        quintet_hooks::Limits {
+    pub fn hook_limits(&self) -> quintet_policy::Limits {
+        quintet_policy::Limits {
             instructions_max: self.hook_limits.instructions_max,
             time_ms_max: self.hook_limits.time_ms,
             memory_bytes_max: usize::try_from(self.hook_limits.memory_bytes_max)
                 .unwrap_or(usize::MAX),
             refuse_on_error: self.hook_limits.refuse_on_error,
-            ..quintet_hooks::Limits::default()
+            ..quintet_policy::Limits::default()
         }
     }
 

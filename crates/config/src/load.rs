@@ -84,7 +84,7 @@ pub fn load(given: &Given) -> Result<Config> {
             None => error,
         });
     }
-    let least = quintet_host::smallest(config.shards);
+    let least = quintet_policy::smallest(config.shards);
     if config.memory < least {
         bail!(
             "memory = \"{}\" is too small for shards = {}: the smallest that works is {}",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use quintet_hooks::{Event, Events};
+use quintet_policy::{Event, Events};
 
 use super::FORMATS;
 use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};

@@ -33,7 +33,7 @@ use crate::claim::Claim;
 use crate::decide::{COLD_WAIT_MS, Cold};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
-use crate::step::Asking;
+use crate::step::{Call, Step};
 use crate::store::Hash;
 use crate::waiters::{Lines, Waiter};
 
@@ -184,7 +184,8 @@ impl Across {
         deliveries: &mut Vec<Delivery>,
     ) -> Option<Answer> {
         engine.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         engine.sweep_expired(&mut cx);
         let answer = match self.phase {
             Phase::Held(shard) => self.count_held(engine, shard),
@@ -457,7 +458,7 @@ impl Across {
         if self.standing {
             engine.drop_dead_standing(party);
             return engine.stand_or_change(
-                Asking::SERVER,
+                Call::SERVER,
                 party,
                 take,
                 Some(self.claim.clone()),
@@ -473,7 +474,7 @@ impl Across {
             warn: self.warn,
             claim: (self.shards.len() > 1).then(|| self.claim.clone()),
         };
-        engine.stand_in_line(Asking::SERVER, waiter, reads)
+        engine.stand_in_line(Call::SERVER, waiter, reads)
     }
 
     fn next_line(&mut self, at: usize) -> Option<Answer> {
@@ -599,7 +600,8 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) -> Option<Best> {
         self.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         let best = self.best_of(&mut cx, take);
         self.serve(&mut cx);
         best.ok()?

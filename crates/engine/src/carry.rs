@@ -15,7 +15,7 @@ use quintet_types::{
 use crate::decide::put_of;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
-use crate::step::Asking;
+use crate::step::{Call, Step};
 use crate::store::{Maker, Sent};
 
 /// One of the shards of a carry.
@@ -40,8 +40,10 @@ pub fn carry<J: Journal>(
     from.engine.advance(now);
     into.engine.advance(now);
     let mut unheard = Vec::new();
-    let mut leaving = Cx::new(from.journal, &mut unheard);
-    let mut arriving = Cx::new(into.journal, deliveries);
+    let mut step = Step::default();
+    let mut leaving = Cx::new(from.journal, &mut unheard, &mut step);
+    let mut step = Step::default();
+    let mut arriving = Cx::new(into.journal, deliveries, &mut step);
     for _ in 0..max {
         let engine = &into.engine;
         let mut sent = from.engine.store.outbox.iter();
@@ -90,9 +92,11 @@ pub fn carry_owed<J: Journal>(now: Ms, batch: BatchId, from: Side<'_, J>, home: 
     from.engine.advance(now);
     home.engine.advance(now);
     let mut unheard = Vec::new();
-    let mut leaving = Cx::new(from.journal, &mut unheard);
+    let mut step = Step::default();
+    let mut leaving = Cx::new(from.journal, &mut unheard, &mut step);
     let mut unheard = Vec::new();
-    let mut counting = Cx::new(home.journal, &mut unheard);
+    let mut step = Step::default();
+    let mut counting = Cx::new(home.journal, &mut unheard, &mut step);
     count_owed(
         batch,
         (from.engine, &mut leaving),
@@ -130,17 +134,21 @@ pub fn put_member<J: Journal>(
     if let Err(refusal) = home.engine.may_join(caller.principal, batch) {
         return refused(refusal);
     }
-    let mut cx = Cx::new(into.journal, deliveries);
+    let mut step = Step::default();
+    let mut cx = Cx::new(into.journal, deliveries, &mut step);
     into.engine.sweep_expired(&mut cx);
-    cx.asking.vouched = true;
+    let call = Call {
+        vouched: true,
+        ..Call::of(caller)
+    };
     let decided = into
         .engine
-        .decide_or_ask(&mut cx, caller, &mut Command::Put(put));
-    cx.asking.vouched = false;
+        .decide_or_ask(&mut cx.by(call), &mut Command::Put(put));
     // What has to make way for it is being read; asked again it is there.
     let answer = decided.unwrap_or_else(|_| refused(Refusal::Conflict));
     let mut unheard = Vec::new();
-    let mut counting = Cx::new(home.journal, &mut unheard);
+    let mut step = Step::default();
+    let mut counting = Cx::new(home.journal, &mut unheard, &mut step);
     // Its batch is still open, and may be committed as soon as its shard is let go.
     count_owed(batch, (into.engine, &mut cx), (home.engine, &mut counting));
     into.engine.sweep_expired(&mut cx);
@@ -174,7 +182,7 @@ impl Engine {
         {
             return self.existing(name).map(drop);
         }
-        let queue = self.find_or_make(Asking::SERVER, name)?;
+        let queue = self.find_or_make(Call::SERVER, name)?;
         self.forget_unused(queue);
         Ok(())
     }

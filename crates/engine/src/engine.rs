@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 use quintet_types::{
     Answer, BackTo, Bound, Caller, Command, Delivery, Ending, Hold, Home, Intent, IntentKind,
-    Intents, MessageId, Ms, Name, Outcome, Party, Permits, Principal, QueueId, Refusal, Return,
-    Settings, WallAhead,
+    Intents, MessageId, Ms, Name, Outcome, Party, Permits, QueueId, Refusal, Return, Settings,
+    WallAhead,
 };
 
 use crate::cold::BlockAt;
@@ -15,7 +15,7 @@ use crate::decide::{Cold, Reading, durable};
 use crate::fact::{Fact, Journal};
 use crate::pace::Speed;
 use crate::referrers::Referrers;
-use crate::step::Asking;
+use crate::step::{Call, Step};
 use crate::store::{Hash, Rules, Store};
 use crate::take_tokens::TakeTokens;
 use crate::waiters::Waiters;
@@ -187,9 +187,10 @@ impl Engine {
         if !self.store.graves.is_empty() {
             self.store.reap(REAP_PER_COMMAND);
         }
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         self.sweep_expired(&mut cx);
-        let answer = self.decide_or_park(&mut cx, caller, command);
+        let answer = self.decide_or_park(&mut cx.by(Call::of(caller)), command);
         self.sweep_expired(&mut cx);
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -229,13 +230,17 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) -> Answer {
         self.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         let conflict = Outcome::Refused(Refusal::Conflict);
-        (cx.asking.found_good, cx.asking.vouched) = (true, true);
+        let call = Call {
+            found_good: true,
+            vouched: true,
+            ..Call::of(caller)
+        };
         let answer = self
-            .decide_or_ask(&mut cx, caller, &mut command)
+            .decide_or_ask(&mut cx.by(call), &mut command)
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
-        cx.asking = Asking::SERVER;
         self.sweep_expired(&mut cx);
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -248,23 +253,9 @@ impl Engine {
     pub(crate) fn decide<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         command: &mut Command,
     ) -> Result<Answer, Cold> {
-        cx.asking.principal = caller.principal;
-        self.store.are_asked_by(caller);
-        let decided = self.decide_for(cx, caller, command);
-        cx.asking.principal = Principal::SERVER;
-        self.store.are_asked_by(Caller::default());
-        decided
-    }
-
-    fn decide_for<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        caller: Caller,
-        command: &mut Command,
-    ) -> Result<Answer, Cold> {
+        let caller = cx.call().caller;
         if self.permits.is_some() && !self.may_touch(caller.principal, command)? {
             return durable(Err(Refusal::NotPermitted));
         }
@@ -301,13 +292,13 @@ impl Engine {
                 uses,
                 watches,
             } => {
-                let referred = self.refer(cx.asking, party, queue, *uses, *watches);
+                let referred = self.refer(cx.call(), party, queue, *uses, *watches);
                 turn(referred.unwrap_or_else(Outcome::Refused))
             }
             Command::Peek(peek) => durable(self.peek(peek)),
             Command::Kick { queue, state, max } => durable(self.kick(cx, queue, *state, *max)),
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
-            Command::Redrive(id) => durable(self.redrive_one(cx, caller, *id)),
+            Command::Redrive(id) => durable(self.redrive_one(cx, *id)),
             Command::Move { id, to } => durable(self.move_one(cx, *id, to)),
             Command::MoveAll {
                 from,
@@ -315,7 +306,7 @@ impl Engine {
                 state,
                 max,
             } => durable(self.move_all(cx, from, to, *state, *max)),
-            Command::Sweep(sweep) => durable(self.sweep(cx, caller, sweep)),
+            Command::Sweep(sweep) => durable(self.sweep(cx, sweep)),
             Command::Commit(id) => durable(self.commit(cx, *id)),
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
             Command::Pause { queue, for_ms } => durable(self.pause(cx, queue, *for_ms)),
@@ -355,9 +346,9 @@ impl Engine {
             Command::Restore(messages) => {
                 durable(self.restore(cx, party, std::mem::take(messages)))
             }
-            Command::Compound(compound) => self.compound(cx, caller, compound),
+            Command::Compound(compound) => self.compound(cx, compound),
             Command::Table(ask) => durable(self.table(cx, ask)),
-            Command::Batch(ask) => durable(self.batch(cx, caller, ask)),
+            Command::Batch(ask) => durable(self.batch(cx, ask)),
             Command::Stats(of) => match self.stats(of) {
                 Ok(stats) => turn(Outcome::Stats(Box::new(stats))),
                 Err(stop) => durable(Err(stop)),
@@ -370,7 +361,8 @@ impl Engine {
     /// again while [`Engine::next_deadline`] is not later than `now`.
     pub fn tick<J: Journal>(&mut self, now: Ms, journal: &mut J, deliveries: &mut Vec<Delivery>) {
         self.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         self.end_leases(&mut cx);
         self.end_leases_of_gone(&mut cx);
         self.ring_alarms(&mut cx);
@@ -447,7 +439,8 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) {
         self.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         self.sweep_expired(&mut cx);
         self.reading.forget(party);
         for queue in self.waiters.forget(party, &mut self.store) {
@@ -534,7 +527,8 @@ impl Engine {
         }
         self.store.rest_anew(self.now);
         let mut deliveries = Vec::new();
-        let mut cx = Cx::new(journal, &mut deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, &mut deliveries, &mut step);
         lost.sort_unstable();
         let mut queues: Vec<QueueId> = Vec::new();
         for id in lost {

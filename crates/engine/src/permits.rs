@@ -4,7 +4,7 @@ use quintet_types::{Account, Command, Name, Permits, Principal, Refusal, Verb};
 
 use crate::decide::Cold;
 use crate::engine::Engine;
-use crate::step::Asking;
+use crate::step::Call;
 use crate::store::Maker;
 
 impl Engine {
@@ -20,13 +20,13 @@ impl Engine {
     ///
     /// # Errors
     /// Whoever it is has made as many as may be.
-    pub(crate) fn making(&mut self, asking: Asking) -> Result<Maker, Refusal> {
-        let Some(name) = self.user_of(asking.principal) else {
+    pub(crate) fn making(&mut self, call: Call) -> Result<Maker, Refusal> {
+        let Some(name) = self.user_of(call.caller.principal) else {
             return Ok(Maker::default());
         };
         let permits = self.permits.as_mut();
         let account = permits.and_then(|permits| permits.account(&name));
-        let enter = |account: &Account| account.enter(asking.found_good);
+        let enter = |account: &Account| account.enter(call.found_good);
         match account.as_deref().is_none_or(enter) {
             true => Ok(Maker {
                 name: Some(name),

@@ -2,42 +2,43 @@
 
 use smallvec::SmallVec;
 
-use quintet_types::{Delivery, MESSAGES_PER_STEP, Principal, QueueId};
+use quintet_types::{Caller, Delivery, MESSAGES_PER_STEP, Party, Principal, QueueId};
 
 /// Messages and blocks entered into key groups in one step, where those of a
 /// queue are built.
 const GROUPED_PER_STEP: usize = 4096;
 
-/// On whose behalf something is decided, and what of it was asked before.
+/// On whose behalf a command is decided, and the checks that it has passed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
-    /// Whose command it is.
-    pub(crate) principal: Principal,
-    /// It was found good: no account refuses it, though others may have used up its room since.
+pub(crate) struct Call {
+    /// The client or part of the server that sent the command.
+    pub(crate) caller: Caller,
+    /// The command was validated under the same lock: no account refuses it, though others may
+    /// have used up its room since.
     pub(crate) found_good: bool,
     /// Its puts belong to a batch that was asked before, or tell what happened to one.
     pub(crate) vouched: bool,
 }
 
-impl Asking {
+impl Call {
     /// The server itself, of its own accord.
-    pub(crate) const SERVER: Self = Self::by(Principal::SERVER);
+    pub(crate) const SERVER: Self = Self::of(Caller {
+        party: Party(0),
+        principal: Principal::SERVER,
+    });
 
-    /// A command of this principal, of which nothing was asked yet.
-    pub(crate) const fn by(principal: Principal) -> Self {
+    /// A command of this caller that has passed no check yet.
+    pub(crate) const fn of(caller: Caller) -> Self {
         Self {
-            principal,
+            caller,
             found_good: false,
             vouched: false,
         }
     }
 }
 
-/// A step's surroundings: the journal, and where deliveries go.
-pub(crate) struct Cx<'a, J> {
-    pub(crate) journal: &'a mut J,
-    pub(crate) deliveries: &'a mut Vec<Delivery>,
-    pub(crate) asking: Asking,
+/// The state that all calls of one step share.
+pub(crate) struct Step {
     /// A fact of the command that is being decided was recorded. What time
     /// alone changes on its way (expiry) is none of its facts.
     pub(crate) began: bool,
@@ -53,12 +54,9 @@ pub(crate) struct Cx<'a, J> {
     woken: SmallVec<[QueueId; 4]>,
 }
 
-impl<'a, J> Cx<'a, J> {
-    pub(crate) fn new(journal: &'a mut J, deliveries: &'a mut Vec<Delivery>) -> Self {
+impl Default for Step {
+    fn default() -> Self {
         Self {
-            journal,
-            deliveries,
-            asking: Asking::SERVER,
             began: false,
             expired: 0,
             tail: None,
@@ -67,12 +65,54 @@ impl<'a, J> Cx<'a, J> {
             woken: SmallVec::new(),
         }
     }
+}
+
+/// A call's surroundings: the journal, where deliveries go, its step, and the call itself.
+///
+/// The call of a context never changes. A command of another caller is decided in a context of its
+/// own ([`Cx::by`]), so no way out of a function hands the rights of one caller to the next.
+pub(crate) struct Cx<'a, J> {
+    pub(crate) journal: &'a mut J,
+    pub(crate) deliveries: &'a mut Vec<Delivery>,
+    pub(crate) step: &'a mut Step,
+    call: Call,
+}
+
+impl<'a, J> Cx<'a, J> {
+    /// The context of what the server does of its own accord.
+    pub(crate) fn new(
+        journal: &'a mut J,
+        deliveries: &'a mut Vec<Delivery>,
+        step: &'a mut Step,
+    ) -> Self {
+        Self {
+            journal,
+            deliveries,
+            step,
+            call: Call::SERVER,
+        }
+    }
+
+    /// The context of another call within the same step.
+    pub(crate) fn by(&mut self, call: Call) -> Cx<'_, J> {
+        Cx {
+            journal: self.journal,
+            deliveries: self.deliveries,
+            step: self.step,
+            call,
+        }
+    }
+
+    /// On whose behalf facts are recorded here.
+    pub(crate) fn call(&self) -> Call {
+        self.call
+    }
 
     /// Has those who wait on the queue looked at when the step is done: a
     /// command is indivisible, so they see all of it or nothing.
     pub(crate) fn wake(&mut self, queue: QueueId) {
-        if self.woken.last() != Some(&queue) {
-            self.woken.push(queue);
+        if self.step.woken.last() != Some(&queue) {
+            self.step.woken.push(queue);
         }
     }
 
@@ -85,12 +125,12 @@ impl<'a, J> Cx<'a, J> {
 
     /// True if [`Cx::take_woken`] would answer some.
     pub(crate) fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
+        !self.step.woken.is_empty()
     }
 
     /// The queues woken since this was last asked, each once.
     pub(crate) fn take_woken(&mut self) -> SmallVec<[QueueId; 4]> {
-        let mut woken = std::mem::take(&mut self.woken);
+        let mut woken = std::mem::take(&mut self.step.woken);
         woken.sort_unstable();
         woken.dedup();
         woken

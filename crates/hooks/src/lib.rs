@@ -11,12 +11,9 @@
 
 mod api;
 mod calendar;
-mod cron;
 mod error;
-mod event;
 mod fields;
 mod host;
-mod limits;
 mod load;
 mod meter;
 mod occasions;
@@ -37,13 +34,11 @@ pub mod trial;
 mod verdict;
 mod waiting;
 
-pub use cron::Cron;
 pub use error::HookError;
-pub use event::{Event, Events};
 pub use host::{Host, Level, Who};
-pub use limits::Limits;
 pub use occasions::HookReply;
 pub use program::Program;
+pub use quintet_policy::{Cron, Event, Events, Limits};
 pub use shared::{Counters, EventStats, Metrics, Shared};
 pub use state::HookState;
 pub use submit::Decided;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use quintet_types::{Caller, Command, Ms, Name, Outcome};
 
 use crate::error::HookError;
-use crate::event::Events;
 use crate::host::{Host, Level};
-use crate::limits::Limits;
 use crate::program::{Program, Source};
 use crate::shared::Shared;
 use crate::state::HookState;
+use quintet_policy::Events;
+use quintet_policy::Limits;
 
 /// Bytes of one file at most.
 const FILE_BYTES_MAX: u64 = 4 << 20;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::limits::Limits;
+use quintet_policy::Limits;
 
 /// Instructions between two looks at the budget. Small enough that a few slow
 /// library calls in between do not matter, large enough that looking costs

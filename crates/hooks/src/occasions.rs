@@ -5,7 +5,6 @@ use mlua::Value;
 use quintet_types::{BackTo, Effect, How, Intent, IntentKind, Intents, Ms, Party, When};
 
 use crate::error::HookError;
-use crate::event::Event;
 use crate::fields::got;
 use crate::host::Who;
 use crate::register::Beat;
@@ -13,6 +12,7 @@ use crate::state::HookState;
 use crate::subject::{Stored, Subject};
 use crate::submit::{Missed, Stepped};
 use crate::verdict::{self, FateVerdict, Yes, of_yes};
+use quintet_policy::Event;
 
 /// A wall clock that is set back by more than this begins its times anew, ms
 /// (cron(8) has the same three hours).

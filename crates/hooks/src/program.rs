@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::event::Events;
-use crate::limits::Limits;
 use crate::shared::Shared;
+use quintet_policy::Events;
+use quintet_policy::Limits;
 
 /// One of the files.
 pub(crate) struct Source {

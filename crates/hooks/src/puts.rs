@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use quintet_types::{Command, MessageId, Name, Outcome, Put, Refusal};
 
 use crate::error::HookError;
-use crate::event::Event;
 use crate::host::Who;
 use crate::shared::locked;
 use crate::state::HookState;
 use crate::subject::Subject;
 use crate::submit::{Decided, Missed};
 use crate::verdict::{self, PutVerdict};
+use quintet_policy::Event;
 
 /// Puts in place of one, or its refusal.
 enum Planned {

@@ -2,8 +2,8 @@
 
 use mlua::{Function, Lua, Result, Table, Value};
 
-use crate::cron::Cron;
-use crate::event::{Event, Events};
+use quintet_policy::Cron;
+use quintet_policy::{Event, Events};
 
 /// Functions by what they are called for.
 #[derive(Default)]

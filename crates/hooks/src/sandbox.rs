@@ -6,9 +6,9 @@ use mlua::{
     ChunkMode, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, Table, Value, VmState,
 };
 
-use crate::limits::Limits;
 use crate::meter::{EVERY, Meter};
 use crate::strings;
+use quintet_policy::Limits;
 
 /// The basic functions of Lua that are kept. No `load`, `dofile`, `require`, `collectgarbage`;
 /// there are no coroutines either: an event is one call.

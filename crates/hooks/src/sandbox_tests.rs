@@ -6,9 +6,9 @@ use std::sync::Arc;
 use mlua::{Lua, MultiValue};
 use proptest::prelude::*;
 
-use crate::limits::Limits;
 use crate::meter::{Meter, Stop};
 use crate::sandbox;
+use quintet_policy::Limits;
 
 fn limits() -> Limits {
     Limits {

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use quintet_types::Ms;
 
 use crate::error::HookError;
-use crate::event::Event;
 use crate::repeats::Repeats;
+use quintet_policy::Event;
 
 /// Counters that exist at most.
 const COUNTERS_MAX: usize = 100_000;

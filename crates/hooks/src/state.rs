@@ -12,7 +12,6 @@ use quintet_types::{Ms, Party};
 
 use crate::api::{self, Env};
 use crate::error::HookError;
-use crate::event::{Event, Events};
 use crate::host::{Host, Level, Who};
 use crate::meter::Meter;
 use crate::program::Program;
@@ -23,6 +22,7 @@ use crate::step::{Step, Work};
 use crate::subject::{Msg, Subject};
 use crate::verdict::Returned;
 use crate::waiting::Waiting;
+use quintet_policy::{Event, Events};
 
 /// The hooks of one thread. Global variables of a file are this state's own:
 /// what threads share is in tables and counters.

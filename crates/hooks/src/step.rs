@@ -3,8 +3,8 @@
 use quintet_types::{Caller, Compound, Effect, Guard, Message, MessageId, Name, Put, Seen};
 
 use crate::host::Host;
-use crate::limits::Limits;
 use crate::register::Registered;
+use quintet_policy::Limits;
 
 /// The data that the functions of `quintet` work on.
 pub(crate) struct Work {

@@ -5,10 +5,10 @@ use quintet_types::{
 };
 
 use crate::error::HookError;
-use crate::event::Event;
 use crate::host::Who;
 use crate::state::HookState;
 use crate::verdict::{CommandVerdict, Yes, line, of_command, of_yes};
+use quintet_policy::Event;
 
 /// The result of a command.
 #[derive(Debug)]

@@ -10,13 +10,13 @@ use quintet_types::{
 };
 
 use crate::error::HookError;
-use crate::event::Event;
 use crate::host::Who;
 use crate::state::HookState;
 use crate::subject::{Stored, Subject, body_of};
 use crate::submit::{Decided, Missed};
 use crate::verdict::{self, TakeVerdict, TakenVerdict};
 use crate::waiting::Waiting;
+use quintet_policy::Event;
 
 impl HookState {
     /// Submits a take, or a standing take.

@@ -3,8 +3,8 @@
 use mlua::{Table, Value};
 use quintet_types::{Name, Put};
 
-use crate::event::Event;
 use crate::fields::{got, name, number_or_opaque, put_from, span};
+use quintet_policy::Event;
 
 /// The first two return values.
 pub(crate) type Returned = (Value, Value);

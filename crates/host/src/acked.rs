@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quintet_log::{Log, LogError, Position, Shared};
+use quintet_policy::Sharing;
 use quintet_types::Hold;
 
 use super::tickets::Progress;
@@ -20,26 +21,6 @@ const REPLY_WAIT: Duration = Duration::from_secs(30);
 /// An acknowledgement that takes no longer is waited for whatever there is to
 /// acknowledge: what comes meanwhile is bounded by it.
 const SWIFT: Duration = Duration::from_millis(50);
-
-/// How a log is used that others could come to own.
-#[derive(Clone, Copy, Debug)]
-pub struct Sharing {
-    /// With more bytes decided and not acknowledged nothing further is read
-    /// from clients.
-    pub unacked_max: u64,
-    /// A reply without an append waits for an append that is made after its decision, so that no
-    /// clock has to be believed.
-    pub reads_by_log: bool,
-}
-
-impl Default for Sharing {
-    fn default() -> Self {
-        Self {
-            unacked_max: 16 << 20,
-            reads_by_log: false,
-        }
-    }
-}
 
 /// State of the acknowledgements.
 pub(crate) struct Acked {

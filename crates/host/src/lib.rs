@@ -70,7 +70,6 @@ use quintet_types::{
 use access::Inside;
 pub use access::{Access, Decided, Trail};
 use acked::Acked;
-pub use acked::Sharing;
 pub(crate) use bodies::Bodies;
 pub use bodies::{ChunkError, begin_chunk};
 pub use clock::Clock;
@@ -79,13 +78,14 @@ pub use contents::{Contents, Lost, give_up_runs};
 pub(crate) use deadline::Timer;
 pub use histogram::{AMOUNTS, Distribution, Histogram, TIMES};
 pub use holders::{Holder, Work};
-pub use keep::{BodySource, smallest};
+pub use keep::BodySource;
 pub(crate) use keep::{Budget, Runs};
 pub use leave::Farewell;
 pub(crate) use looks::Looks;
 pub use observe::{Observer, Settled};
 pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;
+pub use quintet_policy::{Sharing, SyncPolicy, smallest};
 pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};
 pub use room::Room;
 pub(crate) use shard::{Locked, Shard, ShardLock};
@@ -100,17 +100,6 @@ pub use tickets::{Need, Reached};
 mod primitives {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-}
-
-/// When the log is synced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SyncPolicy {
-    /// Before every reply that depends on it.
-    Always,
-    /// Every so many ms, in the background.
-    EveryMs(u64),
-    /// When the system likes.
-    Never,
 }
 
 /// The owner of a host, who answers for its log.

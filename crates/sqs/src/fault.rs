@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use quintet_types::Refusal;
+use quintet_types::{Class, Refusal};
 
 macro_rules! shapes {
     ($($(#[$doc:meta])* $shape:ident $name:literal $code:literal $status:literal;)*) => {
@@ -217,32 +217,20 @@ impl From<Refusal> for Fault {
         let text = refusal.text();
         match refusal {
             Refusal::QueueNotFound => Self::no_queue(),
-            Refusal::QueueFull
-            | Refusal::TooManyQueues
-            | Refusal::TooManyWaiters
-            | Refusal::UserQueues
-            | Refusal::UserBytes
-            | Refusal::HeldLimit
-            | Refusal::TablesFull
-            | Refusal::SnapshotFull => Self::new(Shape::OverLimit, text),
-            Refusal::QueueDown
-            | Refusal::Draining
-            | Refusal::NoSpace
-            | Refusal::NoMemory
-            | Refusal::DedupeFull
-            | Refusal::Unavailable
-            | Refusal::Conflict => Self::new(Shape::RequestThrottled, text),
-            Refusal::Unknown => Self::internal(text),
-            Refusal::NotPermitted => Self::new(Shape::AccessDenied, text),
-            Refusal::MessageTooLarge
-            | Refusal::Duplicate(_)
-            | Refusal::TokenUsed(_)
-            | Refusal::BadName
-            | Refusal::BadMessageName
-            | Refusal::NotFound => Self::parameter(text),
-            // Whatever else the engine may say no with.
-            #[allow(unreachable_patterns)]
-            _ => Self::parameter(text),
+            Refusal::HeldLimit => Self::new(Shape::OverLimit, text),
+            // Worth a second try.
+            Refusal::NoSpace | Refusal::NoMemory | Refusal::DedupeFull | Refusal::Conflict => {
+                Self::new(Shape::RequestThrottled, text)
+            }
+            // Said of an attribute or a tag.
+            Refusal::Locked | Refusal::TagsFull => Self::parameter(text),
+            _ => match refusal.class() {
+                Class::Full => Self::new(Shape::OverLimit, text),
+                Class::Unavailable => Self::new(Shape::RequestThrottled, text),
+                Class::Unknown => Self::internal(text),
+                Class::NotPermitted => Self::new(Shape::AccessDenied, text),
+                Class::Absent | Class::Busy | Class::Malformed => Self::parameter(text),
+            },
         }
     }
 }

@@ -339,7 +339,9 @@ impl Engine {
     /// Keeps which user paused a queue, and when, as a tag of the queue. A queue that has no room
     /// for it is paused nevertheless.
     fn sign_pause<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, pauses: bool) {
-        let by = pauses.then(|| self.user_of(cx.asking.principal)).flatten();
+        let by = pauses
+            .then(|| self.user_of(cx.call().caller.principal))
+            .flatten();
         let stamp = by.map(|name| [format!("{} ", self.now.0).as_bytes(), &name].concat());
         let mut all = self.store.seated(id).own().clone();
         let mut tags = Tags::default();
@@ -363,7 +365,7 @@ impl Engine {
         if *overrides != Overrides::default() {
             return self.configure_queue(cx, queue, Some(overrides));
         }
-        let id = self.find_or_make(cx.asking, queue)?;
+        let id = self.find_or_make(cx.call(), queue)?;
         self.record_queue(cx, id);
         Ok(Outcome::Done)
     }
@@ -374,7 +376,7 @@ impl Engine {
         queue: &Name,
         overrides: Option<&Overrides>,
     ) -> Result<Outcome, Refusal> {
-        let id = self.find_or_make(cx.asking, queue)?;
+        let id = self.find_or_make(cx.call(), queue)?;
         let mut all = self.store.seated(id).own().clone();
         match overrides {
             None => all = Overrides::default(),
@@ -462,8 +464,8 @@ impl Engine {
         {
             return Ok(Outcome::Done);
         }
-        let parent = self.find_or_make(cx.asking, parent)?;
-        let child = match self.find_or_make(cx.asking, child) {
+        let parent = self.find_or_make(cx.call(), parent)?;
+        let child = match self.find_or_make(cx.call(), child) {
             Ok(child) => child,
             Err(refusal) => {
                 self.forget_unused(parent);

@@ -9,7 +9,7 @@ use quintet_types::{
 
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal};
-use crate::step::Asking;
+use crate::step::Call;
 use crate::store::Batches;
 
 /// How often it is tried to put a callback that found no room, ms.
@@ -27,11 +27,11 @@ impl Engine {
     pub(crate) fn batch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         ask: &mut BatchAsk,
     ) -> Result<Outcome, Refusal> {
+        let Caller { principal, .. } = cx.call().caller;
         match ask {
-            BatchAsk::New(new) => self.make_batch(cx, caller, std::mem::take(new)),
+            BatchAsk::New(new) => self.make_batch(cx, std::mem::take(new)),
             BatchAsk::Number { .. } => {
                 let id = BatchId(self.next_id(cx, false).0);
                 Ok(Outcome::Batch(Box::new(Batch {
@@ -40,7 +40,7 @@ impl Engine {
                 })))
             }
             BatchAsk::Open(id) => {
-                let mut progress = self.batch_of(caller.principal, *id)?.progress;
+                let mut progress = self.batch_of(principal, *id)?.progress;
                 let until = self.after(self.settings.batch_open_ms);
                 progress.open = true;
                 progress.until = match progress.success {
@@ -51,15 +51,15 @@ impl Engine {
                 Ok(self.go_on_with(cx, *id, progress))
             }
             BatchAsk::Commit(id) => {
-                let progress = self.batch_of(caller.principal, *id)?.progress;
+                let progress = self.batch_of(principal, *id)?.progress;
                 Ok(self.commit_batch(cx, *id, progress))
             }
             BatchAsk::Show(id) => {
-                let batch = self.batch_of(caller.principal, *id)?.clone();
+                let batch = self.batch_of(principal, *id)?.clone();
                 Ok(Outcome::Batch(Box::new(batch)))
             }
             BatchAsk::Forget(id) => {
-                let batch = self.batch_of(caller.principal, *id)?.clone();
+                let batch = self.batch_of(principal, *id)?.clone();
                 self.end_batch(cx, *id);
                 Ok(Outcome::Batch(Box::new(batch)))
             }
@@ -79,7 +79,7 @@ impl Engine {
                 let next = last
                     .map(|last| (self.shard, last.id))
                     .or_else(|| others.then(|| (self.shard + 1, BatchId(0))));
-                found.retain(|batch| self.may_see(caller.principal, &batch.made));
+                found.retain(|batch| self.may_see(principal, &batch.made));
                 Ok(Outcome::Batches(found, next))
             }
         }
@@ -122,16 +122,16 @@ impl Engine {
     /// One may not be seen.
     pub(crate) fn may_tie<'a>(
         &mut self,
-        asking: Asking,
+        call: Call,
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<(), Refusal> {
-        if self.permits.is_none() || asking.vouched {
+        if self.permits.is_none() || call.vouched {
             return Ok(());
         }
         for put in puts {
             let tie = put.more.as_ref().and_then(|more| more.batch);
             if let Some(tie) = tie.filter(|tie| self.store.batches.get(tie.batch).is_some()) {
-                self.batch_of(asking.principal, tie.batch)?;
+                self.batch_of(call.caller.principal, tie.batch)?;
             }
         }
         Ok(())
@@ -240,12 +240,12 @@ impl Engine {
     fn make_batch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         new: Box<NewBatch>,
     ) -> Result<Outcome, Refusal> {
-        self.may_make(caller.principal, &new, (0, 0))?;
+        let Caller { principal, .. } = cx.call().caller;
+        self.may_make(principal, &new, (0, 0))?;
         if let Some(parent) = new.parent {
-            self.may_join(caller.principal, parent)?;
+            self.may_join(principal, parent)?;
         }
         let id = BatchId(self.next_id(cx, false).0);
         Ok(Outcome::Batch(Box::new(self.make_good(cx, id, new))))
@@ -346,9 +346,8 @@ impl Engine {
     /// A batch is gone. Its parent waits for it no more, and never succeeds if
     /// this one did not.
     fn end_batch<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId) {
-        let Some(batch) = self.store.batches.get(id) else {
-            return;
-        };
+        let batch = self.store.batches.get(id);
+        let batch = batch.expect("a batch that ends was just found");
         let (parent, ran) = (batch.made.parent, batch.progress.complete != Said::No);
         self.fact(cx, Fact::BatchGone(id));
         if !ran {
@@ -452,8 +451,7 @@ impl Engine {
     #[cold]
     fn call_back_due<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         // Whatever was decided, this follows by itself.
-        let began = cx.began;
-        let asker = std::mem::replace(&mut cx.asking.principal, Principal::SERVER);
+        let began = cx.step.began;
         for _ in 0..STEPS {
             let Some((id, event)) = self.call_here() else {
                 break;
@@ -465,8 +463,7 @@ impl Engine {
                 Some(Err(stop)) => self.put_off(id, &stop),
             }
         }
-        cx.asking.principal = asker;
-        cx.began = began;
+        cx.step.began = began;
     }
 
     /// The first event that can be said here: what goes to a queue of another
@@ -486,10 +483,11 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         mut put: Put,
     ) -> Result<(), Stop> {
-        let vouched = std::mem::replace(&mut cx.asking.vouched, true);
-        let stored = self.put(cx, &mut put);
-        cx.asking.vouched = vouched;
-        stored.map(|_| ())
+        let call = Call {
+            vouched: true,
+            ..Call::SERVER
+        };
+        self.put(&mut cx.by(call), &mut put).map(|_| ())
     }
 
     /// It is tried again later.
@@ -507,9 +505,8 @@ impl Engine {
 
     /// What has happened is said, with the callback's put in the same step.
     pub(crate) fn has_said<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId, event: Event) {
-        let Some(batch) = self.store.batches.get(id) else {
-            return;
-        };
+        let batch = self.store.batches.get(id);
+        let batch = batch.expect("a batch that says something stays until it is said");
         let (mut progress, parent) = (batch.progress, batch.made.parent);
         *progress.said(event) = match batch.callback(event) {
             Some(_) => Said::Put,
@@ -578,4 +575,31 @@ pub(crate) fn put_of(batch: &Batch, event: Event) -> Option<Put> {
         })),
         ..Put::new(callback.queue.clone(), Body::Small(callback.body.clone()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Settings;
+
+    #[test]
+    fn a_batch_that_is_gone_too_soon_is_noticed() {
+        type Act = fn(&mut Engine, &mut Cx<'_, Vec<Fact>>);
+        let rows: [(&str, Act); 2] = [
+            ("a batch that ends was just found", |engine, cx| {
+                engine.end_batch(cx, BatchId(1));
+            }),
+            (
+                "a batch that says something stays until it is said",
+                |engine, cx| engine.has_said(cx, BatchId(1), Event::Complete),
+            ),
+        ];
+        for (reason, act) in rows {
+            let mut engine = Engine::new(0, 1, Settings::default());
+            let (mut facts, mut deliveries, mut step) = Default::default();
+            let mut cx: Cx<'_, Vec<Fact>> = Cx::new(&mut facts, &mut deliveries, &mut step);
+            fires(reason, || act(&mut engine, &mut cx));
+        }
+    }
 }

@@ -223,7 +223,7 @@ impl Engine {
             if !message.is_expired(self.now) {
                 return Best::Here(found);
             }
-            if cx.expired >= EXPIRED_PER_STEP {
+            if cx.step.expired >= EXPIRED_PER_STEP {
                 self.store.look_again(id);
                 return Best::Expired(found.order);
             }

@@ -18,6 +18,7 @@ use quintet_types::{
 use crate::cold::{BlockAt, Found, Want, is_apart};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
+use crate::step::{Call, Step};
 use crate::store::Hash;
 use crate::store::cold::QueueCold;
 
@@ -153,7 +154,6 @@ impl Engine {
     pub(crate) fn decide_or_park<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         mut command: Command,
     ) -> Answer {
         let room = self.reading.memory_room;
@@ -161,11 +161,11 @@ impl Engine {
         if room > 0 && !self.draining && stores(&command) && self.store.memory_bytes() > room {
             self.reading.wants.push(Want::Room);
             self.reading.room_waits = true;
-            return self.park(caller, command);
+            return self.park(cx.call().caller, command);
         }
-        match self.decide_or_ask(cx, caller, &mut command) {
+        match self.decide_or_ask(cx, &mut command) {
             Ok(answer) => answer,
-            Err(Cold(())) => self.park(caller, command),
+            Err(Cold(())) => self.park(cx.call().caller, command),
         }
     }
 
@@ -175,15 +175,14 @@ impl Engine {
     pub(crate) fn decide_or_ask<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         command: &mut Command,
     ) -> Result<Answer, Cold> {
-        cx.began = false;
-        let decided = self.decide(cx, caller, command);
+        cx.step.began = false;
+        let decided = self.decide(cx, command);
         if decided.is_err() {
             // Decided anew it would happen twice, in part.
             assert!(
-                !cx.began,
+                !cx.step.began,
                 "what has to be read is found before the first fact: {:?}",
                 command.about().verb
             );
@@ -217,8 +216,9 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) {
         self.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
-        cx.tail = self.reading.tail;
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
+        cx.step.tail = self.reading.tail;
         for found in found {
             self.take_in(&mut cx, found);
         }
@@ -250,7 +250,7 @@ impl Engine {
             } else {
                 !matches!(command, Command::ReserveId { .. })
             };
-            let answer = self.decide_or_park(cx, caller, command);
+            let answer = self.decide_or_park(&mut cx.by(Call::of(caller)), command);
             if let Answer::Now(outcome, hold) = answer {
                 self.deliver(cx, caller.party, false, false, outcome, hold);
                 if looks {

@@ -8,7 +8,7 @@ use quintet_types::{
 
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal};
-use crate::step::Asking;
+use crate::step::{Call, Step};
 use crate::store::{table_cost, table_told};
 
 /// The longest key of a table.
@@ -20,11 +20,10 @@ impl Engine {
     pub(crate) fn compound<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         compound: &mut Compound,
     ) -> Result<Answer, Cold> {
         let no = |refusal| Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
-        match self.is_possible(cx.asking, caller.party, compound) {
+        match self.is_possible(cx.call(), compound) {
             Ok(()) => {}
             Err(Stop::Refused(refusal)) => return no(refusal),
             Err(Stop::Cold(cold)) => return Err(cold),
@@ -50,20 +49,22 @@ impl Engine {
         if let Some(command) = then.as_deref_mut()
             && !after
         {
-            let answer = self.decide(cx, caller, command)?;
+            let answer = self.decide(cx, command)?;
             if matches!(answer, Answer::Now(Outcome::Refused(_), _)) {
                 return Ok(answer);
             }
             answered = Some(answer);
         }
-        let before = std::mem::replace(&mut cx.asking.found_good, true);
-        let ids = self.bring_about(cx, std::mem::take(effects));
-        cx.asking.found_good = before;
+        let call = Call {
+            found_good: true,
+            ..cx.call()
+        };
+        let ids = self.bring_about(&mut cx.by(call), std::mem::take(effects));
         if let Some(command) = then.take()
             && after
         {
             // The effects stand: if it has to wait for a run, it does so alone.
-            answered = Some(self.decide_or_park(cx, caller, *command));
+            answered = Some(self.decide_or_park(cx, *command));
         }
         let (then, hold) = match answered {
             None => (None, Hold::Durable),
@@ -91,14 +92,15 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) -> Result<(), Refusal> {
         self.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        let asking = Asking {
+        let call = Call {
             vouched: true,
-            ..Asking::by(caller.principal)
+            ..Call::of(caller)
         };
-        let possible = self.is_possible(asking, caller.party, compound);
+        let possible = self.is_possible(call, compound);
         match possible {
             Ok(()) => Ok(()),
             Err(Stop::Refused(refusal)) => Err(refusal),
@@ -108,12 +110,7 @@ impl Engine {
 
     /// Finds every refusal but those of the command itself, and what has to be
     /// read for its guards and effects, all at once.
-    fn is_possible(
-        &mut self,
-        asking: Asking,
-        party: Party,
-        compound: &Compound,
-    ) -> Result<(), Stop> {
+    fn is_possible(&mut self, call: Call, compound: &Compound) -> Result<(), Stop> {
         let guarded = compound.guards.iter().filter_map(|guard| match guard {
             Guard::Message { id, .. } => Some(*id),
             Guard::Table { .. } => None,
@@ -138,7 +135,7 @@ impl Engine {
         }
         for effect in &compound.effects {
             if let Some(id) = effect.message()
-                && !self.may_act(party, id, effect)
+                && !self.may_act(call.caller.party, id, effect)
             {
                 return Err(Refusal::Conflict.into());
             }
@@ -174,13 +171,13 @@ impl Engine {
             Some(Command::PutMany(puts)) => puts,
             _ => &[],
         };
-        self.may_tie(asking, asked)?;
-        if asking.vouched || !making.is_empty() {
+        self.may_tie(call, asked)?;
+        if call.vouched || !making.is_empty() {
             // When others have done their part, or what it is put into is made, it must not have
             // to wait.
             self.room_is_here(asked)?;
         }
-        let made = self.find_good(asking, &making, asked.iter().chain(stored()))?;
+        let made = self.find_good(call, &making, asked.iter().chain(stored()))?;
         for queue in made {
             self.forget_unused(queue);
         }
@@ -302,7 +299,7 @@ impl Engine {
                 Effect::Put(put) => {
                     // Found good; one that an earlier part made a repeat, or
                     // whose name cannot be made any more, is id 0.
-                    let Ok(queue) = self.find_or_make(cx.asking, &put.queue) else {
+                    let Ok(queue) = self.find_or_make(cx.call(), &put.queue) else {
                         ids.push(MessageId(0));
                         continue;
                     };
@@ -434,7 +431,8 @@ impl Engine {
             .collect();
         // In the same order each time.
         over.sort_unstable();
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         for id in over {
             self.conclude(&mut cx, id);
         }

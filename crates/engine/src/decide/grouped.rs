@@ -119,7 +119,7 @@ impl Engine {
     /// True if they are; builds a slice of them.
     pub(super) fn groups_are_built<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> bool {
         let built = self.groups(id).is_none_or(KeyGroups::is_built);
-        built || self.store.build_groups(id, &mut cx.grouping_left)
+        built || self.store.build_groups(id, &mut cx.step.grouping_left)
     }
 
     /// True if nothing is handed out of a queue, whatever is in it.
@@ -279,7 +279,7 @@ impl Engine {
                 order,
             }));
         }
-        if cx.expired >= EXPIRED_PER_STEP {
+        if cx.step.expired >= EXPIRED_PER_STEP {
             self.store.look_again(id);
             return Some(Best::Expired(at_best(order)));
         }

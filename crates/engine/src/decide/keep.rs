@@ -9,6 +9,7 @@ use quintet_types::{Delivery, Home, Lane, MessageId, Ms, Order, QueueId, RunId};
 use crate::cold::{Block, BlockAt, EntryFacts, Picked, Rewritten, Written};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
+use crate::step::Step;
 use crate::store::cold::{Shelf, lane_of};
 
 /// A choice of messages that leave memory, made a slice at a time.
@@ -309,7 +310,8 @@ impl Engine {
             .filter(|queue| !queue.live.line.is_empty() && queue.cold.is_some())
             .map(|queue| queue.id)
             .collect();
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         waiting.into_iter().for_each(|queue| cx.wake(queue));
         self.serve(&mut cx);
     }

@@ -4,12 +4,12 @@ use quintet_types::{Name, Overrides, QueueId, Refusal};
 
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
-use crate::step::Asking;
+use crate::step::Call;
 use crate::store::{Maker, Queue, queue_weight};
 
 impl Engine {
     /// The queue of this name, made in memory if there is none.
-    pub(crate) fn find_or_make(&mut self, asking: Asking, name: &Name) -> Result<QueueId, Refusal> {
+    pub(crate) fn find_or_make(&mut self, call: Call, name: &Name) -> Result<QueueId, Refusal> {
         if let Some(id) = self.store.find(name) {
             return Ok(id);
         }
@@ -19,7 +19,7 @@ impl Engine {
         if self.store.names.len() >= self.settings.queues_max as usize {
             return Err(Refusal::TooManyQueues);
         }
-        let maker = self.making(asking)?;
+        let maker = self.making(call)?;
         let told = queue_weight(name, false, &Overrides::default(), maker.name.as_deref());
         if let Err(refusal) = self.may_tell(told) {
             maker.give_up();
@@ -31,7 +31,7 @@ impl Engine {
     /// [`Engine::find_or_make`] of what the server needs for itself, such as a queue for dead
     /// letters: it is nobody's.
     pub(crate) fn find_or_make_ours(&mut self, name: &Name) -> Result<QueueId, Refusal> {
-        self.find_or_make(Asking::SERVER, name)
+        self.find_or_make(Call::SERVER, name)
     }
 
     /// True if a snapshot may be so many bytes longer.

@@ -33,9 +33,9 @@ impl Engine {
         by_name: &ByName,
     ) -> Result<Outcome, Stop> {
         if by_name.act == NamedAct::Track {
-            return self.tracked(cx.asking.principal, by_name);
+            return self.tracked(cx.call().caller.principal, by_name);
         }
-        let Some(id) = self.named(cx.asking.principal, party, by_name) else {
+        let Some(id) = self.named(cx.call().caller.principal, party, by_name) else {
             return self.say_of_track(cx, by_name);
         };
         match &by_name.act {

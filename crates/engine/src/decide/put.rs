@@ -2,13 +2,13 @@
 
 use hashbrown::{HashMap, HashSet};
 use quintet_types::{
-    BatchId, Delivery, Expiry, Extra, Home, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past,
-    Principal, Put, PutMore, QueueId, Refusal, Removal, Scope, State, Tally, When,
+    BatchId, Caller, Delivery, Expiry, Extra, Home, Message, MessageId, Ms, Name, OnRepeat,
+    Outcome, Past, Put, PutMore, QueueId, Refusal, Removal, Scope, State, Tally, When,
 };
 
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark};
-use crate::step::Asking;
+use crate::step::{Call, Step};
 use crate::store::{Hash, MarkKey};
 
 use sha2::{Digest as _, Sha256};
@@ -62,9 +62,9 @@ impl Engine {
         put: &mut Put,
     ) -> Result<Outcome, Stop> {
         if put.more.is_some() {
-            self.may_tie(cx.asking, [&*put])?;
+            self.may_tie(cx.call(), [&*put])?;
         }
-        let queue = self.queue_of(cx.asking, put)?;
+        let queue = self.queue_of(cx.call(), put)?;
         match self.make_room_for(cx, queue, put) {
             Ok(Repeat::Of(id)) => {
                 self.count_live(queue, |totals| totals.repeats += 1);
@@ -94,14 +94,14 @@ impl Engine {
         queue: QueueId,
         put: &Put,
     ) -> Result<Repeat, Stop> {
-        let repeat = self.may_put((cx.asking, &[]), queue, put, (0, 0))?;
+        let repeat = self.may_put((cx.call(), &[]), queue, put, (0, 0))?;
         if !matches!(repeat, Repeat::Of(_)) {
             let own = match self.is_fanout_only(queue) {
                 true => 0,
                 false => repeat.marks(),
             };
             let copies = self.copies_of(queue, put).into_iter();
-            let copies = copies.map(|child| self.may_put((cx.asking, &[]), child, put, (0, 0)));
+            let copies = copies.map(|child| self.may_put((cx.call(), &[]), child, put, (0, 0)));
             let marks = own + copies.flatten().map(|copy| copy.marks()).sum::<usize>();
             self.may_leave(marks)?;
         }
@@ -136,20 +136,21 @@ impl Engine {
     pub fn may_put_many<J: Journal>(
         &mut self,
         now: Ms,
-        asker: Principal,
+        caller: Caller,
         puts: &[Put],
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) -> Result<(), Refusal> {
         self.advance(now);
-        let mut cx = Cx::new(journal, deliveries);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        let asking = Asking {
+        let call = Call {
             vouched: true,
-            ..Asking::by(asker)
+            ..Call::of(caller)
         };
-        let found = self.find_good(asking, &[], puts);
+        let found = self.find_good(call, &[], puts);
         let queues = found?;
         let room = self.room_is_here(puts);
         for queue in queues {
@@ -165,12 +166,12 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
-        self.may_tie(cx.asking, &*puts)?;
+        self.may_tie(cx.call(), &*puts)?;
         if !self.store.cold.is_empty() {
             // Whether a repeat may take the place of the first is known before what is full.
             self.replaced_are_here(&*puts)?;
         }
-        let queues = self.find_good(cx.asking, &[], &*puts)?;
+        let queues = self.find_good(cx.call(), &[], &*puts)?;
         if let Err(cold) = self.room_is_here(&*puts) {
             for queue in queues {
                 self.forget_unused(queue);
@@ -216,7 +217,7 @@ impl Engine {
     /// that do not exist.
     pub(crate) fn find_good<'a>(
         &mut self,
-        asking: Asking,
+        call: Call,
         making: &[BatchId],
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<SmallVec<[QueueId; 8]>, Refusal> {
@@ -226,10 +227,10 @@ impl Engine {
         let mut own: HashSet<MarkKey, Hash> = HashSet::default();
         let mut added: HashSet<MarkKey, Hash> = HashSet::default();
         for put in puts {
-            let checked = self.queue_of(asking, put).and_then(|queue| {
+            let checked = self.queue_of(call, put).and_then(|queue| {
                 queues.push(queue);
                 let before = asked.get(&queue).copied().unwrap_or_default();
-                if let Repeat::Of(_) = self.may_put((asking, making), queue, put, before)? {
+                if let Repeat::Of(_) = self.may_put((call, making), queue, put, before)? {
                     return Ok(());
                 }
                 let only = self.is_fanout_only(queue);
@@ -246,7 +247,7 @@ impl Engine {
                     added.extend(self.added_by(queue, put));
                 }
                 for child in self.copies_of(queue, put) {
-                    let copy = self.may_put((asking, making), child, put, (0, 0));
+                    let copy = self.may_put((call, making), child, put, (0, 0));
                     if matches!(copy, Ok(Repeat::New(_) | Repeat::Instead(..))) {
                         added.extend(self.added_by(child, put));
                     }
@@ -360,7 +361,7 @@ impl Engine {
     /// of puts of the same step that came before.
     fn may_put(
         &self,
-        (asking, making): (Asking, &[BatchId]),
+        (call, making): (Call, &[BatchId]),
         id: QueueId,
         put: &Put,
         (count, bytes): (u64, u64),
@@ -383,7 +384,7 @@ impl Engine {
             return Err(Refusal::BadMessageName);
         }
         let tie = put.more.as_ref().and_then(|more| more.batch);
-        if let Some(tie) = tie.filter(|_| !asking.vouched) {
+        if let Some(tie) = tie.filter(|_| !call.vouched) {
             self.is_open(making, tie)?;
         }
         let repeat = self.repeat_of(id, put)?;
@@ -394,7 +395,7 @@ impl Engine {
             return Err(Refusal::NoSpace);
         }
         if let Some(account) = &queue.live.account
-            && !asking.found_good
+            && !call.found_good
             && !account.has_room(bytes + put.size())
         {
             return Err(Refusal::UserBytes);
@@ -520,7 +521,7 @@ impl Engine {
             }
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
-            let fits = match self.may_put((cx.asking, &[]), child, &copy, (0, 0)) {
+            let fits = match self.may_put((cx.call(), &[]), child, &copy, (0, 0)) {
                 Ok(Repeat::Of(_)) | Err(_) => false,
                 Ok(repeat) => {
                     let fits = self.may_leave(repeat.marks()).is_ok();
@@ -747,10 +748,10 @@ impl Engine {
 
     /// Where a message is put to, made if need be.
     #[inline]
-    fn queue_of(&mut self, asking: Asking, put: &Put) -> Result<QueueId, Refusal> {
+    fn queue_of(&mut self, call: Call, put: &Put) -> Result<QueueId, Refusal> {
         match put.must_exist {
             true => self.there(&put.queue),
-            false => self.find_or_make(asking, &put.queue),
+            false => self.find_or_make(call, &put.queue),
         }
     }
 

@@ -4,13 +4,13 @@ use quintet_types::{Name, Outcome, Party, QueueId, Refusal};
 
 use crate::engine::Engine;
 use crate::referrers::Reference;
-use crate::step::Asking;
+use crate::step::Call;
 
 impl Engine {
     /// Sets what the party is to a queue; see [`quintet_types::Command::Refer`].
     pub(crate) fn refer(
         &mut self,
-        asking: Asking,
+        call: Call,
         party: Party,
         name: &Name,
         uses: Option<bool>,
@@ -18,9 +18,7 @@ impl Engine {
     ) -> Result<Outcome, Refusal> {
         let queue = match self.store.find(name) {
             Some(queue) => queue,
-            None if uses == Some(true) || watches == Some(true) => {
-                self.find_or_make(asking, name)?
-            }
+            None if uses == Some(true) || watches == Some(true) => self.find_or_make(call, name)?,
             None => return Ok(Outcome::Done),
         };
         let mine = self.referrers.parties.entry(party).or_default();

@@ -135,7 +135,7 @@ impl Engine {
         let mut dropped = false;
         while !self.fits(id, 1, bytes) {
             // Of several puts in a step each drops one at least, so that the queue does not grow.
-            if cx.drops_left == 0 && dropped {
+            if cx.step.drops_left == 0 && dropped {
                 return Ok(());
             }
             let message = match self.victim(id) {
@@ -152,7 +152,7 @@ impl Engine {
                 break;
             };
             dropped = true;
-            cx.drops_left = cx.drops_left.saturating_sub(1);
+            cx.step.drops_left = cx.step.drops_left.saturating_sub(1);
             self.fact(
                 cx,
                 Fact::Removed {

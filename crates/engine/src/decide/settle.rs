@@ -148,6 +148,7 @@ impl Engine {
     pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
         let now = self.now;
         let Some(message) = self.store.message(id) else {
+            // An effect of the same step may have removed it.
             return;
         };
         let (at, reserved) = (message.at(), message.state == State::Reserved);
@@ -229,6 +230,7 @@ impl Engine {
     /// A lease ended by itself.
     pub(crate) fn give_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, why: Return) {
         let Some(message) = self.store.message(id) else {
+            // A flush forgot it before its lease ended.
             return;
         };
         let back = Back {
@@ -349,14 +351,14 @@ impl Engine {
     /// A place behind all that is in the queue: an id that no message will have. What comes back
     /// in one step shares it, as long as no other id was given.
     fn tail_place<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) -> i64 {
-        if let Some(place) = cx.tail
+        if let Some(place) = cx.step.tail
             && self.store.last_id().0 as i64 == place
         {
             return place;
         }
         let logged = !self.store.seated(queue).live.settings.memory;
         let place = self.next_id(cx, logged).0 as i64;
-        (cx.tail, self.reading.tail) = (Some(place), Some(place));
+        (cx.step.tail, self.reading.tail) = (Some(place), Some(place));
         place
     }
 
@@ -643,24 +645,25 @@ impl Engine {
     /// messages go would get those again, after a restart, that went long ago.
     pub(crate) fn expire<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         // Whatever is being decided, this happens by itself.
-        let began = cx.began;
-        cx.expired += 1;
+        let began = cx.step.began;
+        cx.step.expired += 1;
         let buried = self.store.message(id);
         if let Some(message) = buried.filter(|message| message.state == State::Buried) {
             let (at, why) = (message.at(), Removal::Expired);
             self.fact(cx, Fact::Removed { at, why });
-            cx.began = began;
+            cx.step.began = began;
             return;
         }
         if !self.withholds(cx, id, IntentKind::Expire) {
             self.expire_now(cx, id);
         }
-        cx.began = began;
+        cx.step.began = began;
     }
 
     /// What the queue's settings say of messages that expire.
     pub(crate) fn expire_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
+            // A flush forgot it before its time was over.
             return;
         };
         let at = message.at();

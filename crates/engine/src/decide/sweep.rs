@@ -4,8 +4,8 @@ use std::ops::Bound as Edge;
 
 use super::cold::{Cold, Stop};
 use quintet_types::{
-    Caller, Cursor, Filter, How, Lane, ListState, Message, MessageId, Name, Outcome, QueueId,
-    Refusal, State, Sweep, SweepAct, Swept, Transfer, Verb,
+    Cursor, Filter, How, Lane, ListState, Message, MessageId, Name, Outcome, QueueId, Refusal,
+    State, Sweep, SweepAct, Swept, Transfer, Verb,
 };
 
 use crate::engine::{Cx, Engine};
@@ -20,7 +20,6 @@ impl Engine {
     pub(crate) fn sweep<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         sweep: &Sweep,
     ) -> Result<Outcome, Stop> {
         let queue = self.existing(&sweep.queue)?;
@@ -69,7 +68,7 @@ impl Engine {
                 bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
                 bytes += message.extra_bytes();
             }
-            if self.sweep_one(cx, caller, id, &sweep.act, &mut done) {
+            if self.sweep_one(cx, id, &sweep.act, &mut done) {
                 done.matched += 1;
             }
         }
@@ -90,7 +89,6 @@ impl Engine {
     fn sweep_one<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         id: MessageId,
         act: &SweepAct,
         done: &mut Swept,
@@ -124,7 +122,7 @@ impl Engine {
                 });
             }
             SweepAct::Redrive { .. } | SweepAct::RedriveInto(_) => {
-                return self.redrive(cx, caller, id, act.goes_to());
+                return self.redrive(cx, id, act.goes_to());
             }
         }
         true
@@ -133,13 +131,12 @@ impl Engine {
     pub(crate) fn redrive_one<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         id: MessageId,
     ) -> Result<Outcome, Stop> {
         let slot = self.found(id)?;
         let message = self.store.messages.at(slot);
         let stays = matches!(message.state, State::Reserved | State::Prepared);
-        if stays || message.is_expired(self.now) || !self.redrive(cx, caller, id, None) {
+        if stays || message.is_expired(self.now) || !self.redrive(cx, id, None) {
             return Err(Refusal::NotFound.into());
         }
         Ok(Outcome::Done)
@@ -149,7 +146,6 @@ impl Engine {
     fn redrive<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        caller: Caller,
         id: MessageId,
         to: Option<&Name>,
     ) -> bool {
@@ -160,7 +156,7 @@ impl Engine {
         let Some(to) = to.cloned().or(own) else {
             return false;
         };
-        if !to.is_possible() || !self.may(caller.principal, Verb::Put, &to) {
+        if !to.is_possible() || !self.may(cx.call().caller.principal, Verb::Put, &to) {
             return false;
         }
         if self.belongs_elsewhere(&to) {

@@ -13,7 +13,7 @@ use crate::claim::Claim;
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal};
 use crate::pace::Speed;
-use crate::step::Asking;
+use crate::step::Call;
 use crate::store::Walk;
 use crate::waiters::{Lines, Waiter};
 
@@ -39,7 +39,7 @@ impl Engine {
         }
         Ok(match self.take_now(cx, party, take, &queues)? {
             Some((outcome, hold)) => Answer::Now(outcome, hold),
-            None => self.found_nothing(cx.asking, party, take, &queues),
+            None => self.found_nothing(cx.call(), party, take, &queues),
         })
     }
 
@@ -62,7 +62,7 @@ impl Engine {
     /// A take that found nothing waits, if it may.
     fn found_nothing(
         &mut self,
-        asking: Asking,
+        call: Call,
         party: Party,
         take: &mut Take,
         queues: &[QueueId],
@@ -90,7 +90,7 @@ impl Engine {
             warn,
             claim: None,
         };
-        match self.stand_in_line(asking, waiter, false) {
+        match self.stand_in_line(call, waiter, false) {
             Ok(()) => Answer::Later,
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
         }
@@ -147,7 +147,7 @@ impl Engine {
             }
             return done;
         }
-        match self.find_or_make(cx.asking, name) {
+        match self.find_or_make(cx.call(), name) {
             Ok(queue) => {
                 self.waiters.renamed(number, name, true);
                 if self.waiters.enter_one(number, queue, &mut self.store) {
@@ -170,7 +170,7 @@ impl Engine {
             self.deliver(cx, party, true, false, outcome, hold);
             return Answer::Now(Outcome::Done, Hold::Turn);
         }
-        match self.stand_or_change(cx.asking, party, take, None, taken.is_err()) {
+        match self.stand_or_change(cx.call(), party, take, None, taken.is_err()) {
             Ok(()) => Answer::Now(Outcome::Done, Hold::Turn),
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
         }
@@ -181,7 +181,7 @@ impl Engine {
     /// `reads`: something is being read for it.
     pub(crate) fn stand_or_change(
         &mut self,
-        asking: Asking,
+        call: Call,
         party: Party,
         mut take: Take,
         claim: Option<Claim>,
@@ -197,9 +197,9 @@ impl Engine {
                 warn: None,
                 claim,
             };
-            return self.stand_in_line(asking, waiter, reads);
+            return self.stand_in_line(call, waiter, reads);
         };
-        match self.lines_of(asking, &mut take) {
+        match self.lines_of(call, &mut take) {
             Ok(queues) => {
                 for queue in self.waiters.change(number, take, queues, &mut self.store) {
                     self.forget_unused(queue);
@@ -296,14 +296,14 @@ impl Engine {
     /// read for it.
     pub(crate) fn stand_in_line(
         &mut self,
-        asking: Asking,
+        call: Call,
         mut waiter: Waiter,
         reads: bool,
     ) -> Result<(), Refusal> {
         if self.waiters.len() >= self.settings.waiters_max as usize {
             return Err(Refusal::TooManyWaiters);
         }
-        waiter.queues = self.lines_of(asking, &mut waiter.take)?;
+        waiter.queues = self.lines_of(call, &mut waiter.take)?;
         let number = self.waiters.add(waiter, &mut self.store);
         if reads {
             self.reading.stall(number);
@@ -315,7 +315,7 @@ impl Engine {
     /// not exist. The take has no names afterwards, as they may be many: what
     /// waits goes by its lines, which change. One that asks them in their order
     /// keeps them, as lines are sorted.
-    fn lines_of(&mut self, asking: Asking, take: &mut Take) -> Result<Lines, Refusal> {
+    fn lines_of(&mut self, call: Call, take: &mut Take) -> Result<Lines, Refusal> {
         let mut queues = Lines::new();
         let names = std::mem::take(&mut take.queues);
         if take.pick == Pick::InOrder {
@@ -332,7 +332,7 @@ impl Engine {
                 }
                 continue;
             }
-            match self.find_or_make(asking, &name) {
+            match self.find_or_make(call, &name) {
                 Ok(queue) => queues.push(queue),
                 Err(refusal) => {
                     for queue in queues {

@@ -95,6 +95,7 @@ impl Engine {
     fn ring_lanes(&mut self, id: QueueId) {
         for lane in [Lane::Delayed, Lane::Archived] {
             let Some(queue) = self.store.queue(id) else {
+                // It went when what was due in it was removed.
                 return;
             };
             let first = queue.cold.as_ref().and_then(|cold| cold.first(lane));
@@ -180,7 +181,7 @@ impl Engine {
             let Some(&(at, id)) = self.store.expiries.first() else {
                 break;
             };
-            if at > self.now || cx.expired >= EXPIRED_PER_STEP {
+            if at > self.now || cx.step.expired >= EXPIRED_PER_STEP {
                 break;
             }
             if self.store.message(id).is_some() {

@@ -165,7 +165,8 @@ impl Engine {
                 return Err(Refusal::NotFound.into());
             }
         };
-        let (id, mut track) = self.track_named(cx.asking.principal, by_name, by_name.act.verb())?;
+        let (id, mut track) =
+            self.track_named(cx.call().caller.principal, by_name, by_name.act.verb())?;
         if let Some(slot) = self.look_up(id)? {
             if self.store.messages.at(slot).state == State::Reserved {
                 return Err(Refusal::NotFound.into());

@@ -258,6 +258,8 @@ impl Durable {
     /// Takes a message out of its map, changes it, ends its lease unless it is
     /// still reserved, and enters it again. `change` is told since when it is
     /// reserved, 0 if that is not known.
+    ///
+    /// Here and below, replay may not have seen the put of a message.
     fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message, Ms)) {
         let Some(slot) = self.slot(id) else { return };
         self.index_out(slot);
@@ -292,6 +294,10 @@ impl Durable {
         }
         if let Some(slot) = self.ids.get(message.id.0) {
             self.take_out(slot);
+            if self.queue(message.queue).is_none() {
+                // It was dropped, and this was the last message reserved in it.
+                return;
+            }
         }
         if let Some(queue) = self.queue_mut(message.queue) {
             queue.head = queue.head.min(message.place);
@@ -322,7 +328,7 @@ impl Durable {
         self.ends.remove(at, why.into());
         self.untie(at.id);
         let slot = self.slot(at.id)?;
-        self.take_out(slot)
+        Some(self.take_out(slot))
     }
 
     fn lease(&mut self, at: At, lease: Lease) {
@@ -379,6 +385,7 @@ impl Durable {
     fn touch(&mut self, id: MessageId, until: Ms) {
         let Some(slot) = self.slot(id) else { return };
         let Some(lease) = self.leases.get_mut(&slot) else {
+            // A log may touch what it did not reserve.
             return;
         };
         let before = *lease;
@@ -456,6 +463,7 @@ impl Durable {
         });
         self.untie(at.id);
         let Some(queue) = self.queue_mut(at.queue) else {
+            // Replay may begin behind the end of the queue.
             return;
         };
         queue.bury_order += 1;
@@ -544,9 +552,7 @@ impl Durable {
 
     fn end_lost(&mut self, id: MessageId) {
         let Some(slot) = self.slot(id) else { return };
-        let Some(message) = self.messages.get(slot) else {
-            return;
-        };
+        let message = self.messages.at(slot);
         let (at, doomed) = (message.at(), message.doomed);
         if doomed {
             self.remove(at, Removal::Doomed);
@@ -604,6 +610,7 @@ impl Durable {
             totals.flushed += count;
         });
         if !known {
+            // The log may flush a queue that is gone.
             return;
         }
         let goes = self
@@ -689,6 +696,7 @@ impl Durable {
             ..
         } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            // The log may drop a queue that it did not make.
             return;
         };
         if dropped != Some(true) {

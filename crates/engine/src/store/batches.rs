@@ -86,7 +86,11 @@ impl Batches {
         if let Some(seat) = self.seats.get_mut(&id)
             && let Some(due) = seat.due.replace(until)
         {
-            self.due.remove(&(due, id));
+            let was = self.due.remove(&(due, id));
+            assert!(
+                was,
+                "a batch that has something to say is among those that are due"
+            );
             self.due.insert((until, id));
         }
     }
@@ -95,7 +99,11 @@ impl Batches {
         self.remove(batch.id);
         let id = batch.id;
         self.bytes += batch.made.bytes();
-        self.ends.insert((batch.progress.until, id));
+        let new = self.ends.insert((batch.progress.until, id));
+        assert!(
+            new,
+            "the end of an older batch of this id went with that batch"
+        );
         let due = batch.progress.next().map(|_| Ms(0));
         self.due.extend(due.map(|due| (due, id)));
         let batch = Box::new(batch);
@@ -104,11 +112,13 @@ impl Batches {
 
     pub(super) fn progress(&mut self, id: BatchId, progress: Progress) {
         let Some(seat) = self.seats.get_mut(&id) else {
+            // Replay may begin behind its end.
             return;
         };
         let before = std::mem::replace(&mut seat.batch.progress, progress);
         if before.until != progress.until {
-            self.ends.remove(&(before.until, id));
+            let was = self.ends.remove(&(before.until, id));
+            assert!(was, "a batch is among the ends by its time before");
             self.ends.insert((progress.until, id));
         }
         // What could not be said keeps its turn, unless another event is next.
@@ -116,7 +126,11 @@ impl Batches {
         if next != before.next() || next.is_some() != seat.due.is_some() {
             let due = next.map(|_| Ms(0));
             if let Some(old) = std::mem::replace(&mut seat.due, due) {
-                self.due.remove(&(old, id));
+                let was = self.due.remove(&(old, id));
+                assert!(
+                    was,
+                    "a batch that had something to say was among those that are due"
+                );
             }
             self.due.extend(due.map(|due| (due, id)));
         }
@@ -124,11 +138,16 @@ impl Batches {
 
     pub(super) fn remove(&mut self, id: BatchId) {
         if let Some(seat) = self.seats.remove(&id) {
-            self.bytes -= seat.batch.made.bytes();
-            self.ends.remove(&(seat.batch.progress.until, id));
-            if let Some(due) = seat.due {
-                self.due.remove(&(due, id));
-            }
+            let bytes = seat.batch.made.bytes();
+            assert!(
+                self.bytes >= bytes,
+                "the bytes of a batch were counted with it"
+            );
+            self.bytes -= bytes;
+            let ended = self.ends.remove(&(seat.batch.progress.until, id));
+            assert!(ended, "a batch leaves its end with it");
+            let was = seat.due.is_none_or(|due| self.due.remove(&(due, id)));
+            assert!(was, "a batch that goes leaves those that are due");
         }
     }
 
@@ -205,6 +224,89 @@ impl Durable {
             && (extra.batch.is_some() || extra.tracked)
         {
             self.followed = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+
+    /// A batch that has something to say.
+    fn one() -> Batches {
+        let mut batches = Batches::default();
+        batches.set(Batch {
+            id: BatchId(1),
+            made: quintet_types::NewBatch {
+                description: Box::from(*b"a batch"),
+                ..quintet_types::NewBatch::default()
+            },
+            ..Batch::default()
+        });
+        batches
+    }
+
+    fn later() -> Progress {
+        let until = Ms(9);
+        Progress {
+            until,
+            open: true,
+            ..Progress::default()
+        }
+    }
+
+    #[test]
+    fn each_damaged_index_is_noticed() {
+        type Row = (&'static str, fn(&mut Batches), fn(&mut Batches));
+        let rows: [Row; 7] = [
+            (
+                "has something to say is among those that are due",
+                |b| b.due.clear(),
+                |b| b.put_off(BatchId(1), Ms(5)),
+            ),
+            (
+                "the end of an older batch of this id went with that batch",
+                |b| _ = b.ends.insert((Ms(9), BatchId(2))),
+                |b| {
+                    let (id, progress) = (BatchId(2), later());
+                    b.set(Batch {
+                        id,
+                        progress,
+                        ..Batch::default()
+                    });
+                },
+            ),
+            (
+                "a batch is among the ends by its time before",
+                |b| b.ends.clear(),
+                |b| b.progress(BatchId(1), later()),
+            ),
+            (
+                "had something to say was among those that are due",
+                |b| b.due.clear(),
+                |b| b.progress(BatchId(1), later()),
+            ),
+            (
+                "the bytes of a batch were counted with it",
+                |b| b.bytes = 0,
+                |b| b.remove(BatchId(1)),
+            ),
+            (
+                "a batch leaves its end with it",
+                |b| b.ends.clear(),
+                |b| b.remove(BatchId(1)),
+            ),
+            (
+                "a batch that goes leaves those that are due",
+                |b| b.due.clear(),
+                |b| b.remove(BatchId(1)),
+            ),
+        ];
+        for (reason, damage, act) in rows {
+            let mut batches = one();
+            damage(&mut batches);
+            fires(reason, || act(&mut batches));
         }
     }
 }

@@ -70,7 +70,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         fact: Fact,
     ) -> Option<Message> {
-        cx.began = true;
+        cx.step.began = true;
         if !self.store.cold.loaded.is_empty() {
             self.thaw(cx, &fact);
         }
@@ -82,8 +82,8 @@ impl Engine {
             Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
                 let (at, to) = (*at, *to);
                 cx.journal.pass(&fact, || self.store.name_of(at.queue));
+                let removed = self.store.apply(cx.call().caller, fact, self.home);
                 let store = &mut self.store.0;
-                let removed = store.apply(fact, self.home);
                 store.rehome(at.id, self.home);
                 if let Some(message) = store.message(at.id) {
                     cx.journal.record(&Fact::Image(message.clone(), None));
@@ -118,7 +118,7 @@ impl Engine {
             }
             _ => cx.journal.record(&fact),
         }
-        self.store.0.apply(fact, self.home)
+        self.store.apply(cx.call().caller, fact, self.home)
     }
 
     fn is_memory(&self, queue: QueueId) -> bool {
@@ -130,7 +130,7 @@ impl Engine {
     /// [`Engine::fact`] for one that is recorded whatever it is about.
     pub(crate) fn note<J: Journal>(&mut self, journal: &mut J, fact: Fact) {
         journal.record(&fact);
-        self.store.0.apply(fact, self.home);
+        self.store.apply(Caller::default(), fact, self.home);
     }
 
     /// Applies one fact found in the log, in segment `home`.
@@ -139,7 +139,7 @@ impl Engine {
         if let Fact::QueueMade { queue, .. } | Fact::QueueConfigured { queue, .. } = &fact {
             configure = Some(*queue);
         }
-        self.store.0.apply(fact, home);
+        self.store.apply(Caller::default(), fact, home);
         if let Some(queue) = configure {
             self.resettle(queue);
         }
@@ -155,7 +155,7 @@ impl Engine {
         let store = &mut self.store.0;
         let number = store.next_id;
         if !logged && number >= store.marked {
-            cx.began = true;
+            cx.step.began = true;
             let fact = Fact::IdMark(number + 1);
             cx.journal.record(&Fact::IdMark(number + BLOCK));
             store.apply(fact, self.home);
@@ -174,10 +174,11 @@ impl Store {
         self.0.ends.happen(now);
     }
 
-    /// The same: on behalf of this caller.
+    /// Applies a fact that this caller caused.
     #[inline]
-    pub(crate) fn are_asked_by(&mut self, caller: Caller) {
-        self.0.ends.are_asked_by(caller);
+    fn apply(&mut self, by: Caller, fact: Fact, home: Home) -> Option<Message> {
+        self.0.ends.are_asked_by(by);
+        self.0.apply(fact, home)
     }
 
     pub(crate) fn keep_ends(&mut self, max: usize) {

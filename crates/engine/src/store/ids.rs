@@ -83,7 +83,8 @@ impl Ids {
         }));
         let place = match self.free.pop() {
             Some(place) => {
-                self.pages[place as usize] = made;
+                let old = std::mem::replace(&mut self.pages[place as usize], made);
+                assert!(old.is_none(), "a place is free when its page is dropped");
                 place
             }
             None => {
@@ -96,9 +97,8 @@ impl Ids {
     }
 
     fn drop_page(&mut self, page: u64) {
-        let Some(place) = self.places.remove(&page) else {
-            return;
-        };
+        let place = self.places.remove(&page);
+        let place = place.expect("only a page that is there is dropped");
         let recent = self.recent.at(page);
         if recent.get().0 == page {
             recent.set((NO_PAGE, 0));
@@ -121,9 +121,8 @@ impl Ids {
         if self.place(id / PAGE).is_none() {
             self.add(id / PAGE);
         }
-        let Some(page) = self.page_mut(id / PAGE) else {
-            return;
-        };
+        let page = self.page_mut(id / PAGE);
+        let page = page.expect("a page that has a place is there");
         let entry = &mut page.slots[(id % PAGE) as usize];
         if *entry == NONE {
             page.live += 1;
@@ -139,6 +138,7 @@ impl Ids {
     pub(crate) fn remove(&mut self, id: u64) {
         let newest = self.newest;
         let Some(page) = self.page_mut(id / PAGE) else {
+            // A run that brings an id for the second time leaves one message without.
             return;
         };
         let entry = &mut page.slots[(id % PAGE) as usize];
@@ -213,5 +213,34 @@ mod tests {
         assert_eq!((ids.get(1), ids.get(3)), (None, Some(7)));
         assert_eq!(ids.get(1 + far), Some(2));
         assert_eq!((ids.pages.len(), ids.free.len()), (4, 0));
+    }
+
+    #[test]
+    fn each_damaged_index_is_noticed() {
+        use crate::store::damaged::fires;
+        type Row = (&'static str, fn(&mut Ids), fn(&mut Ids));
+        let rows: [Row; 3] = [
+            (
+                "a place is free when its page is dropped",
+                |ids| ids.free.push(0),
+                |ids| ids.insert(PAGE, 2),
+            ),
+            (
+                "only a page that is there is dropped",
+                |ids| ids.places.clear(),
+                |ids| ids.drop_page(0),
+            ),
+            (
+                "a page that has a place is there",
+                |ids| ids.pages.clear(),
+                |ids| ids.insert(2, 2),
+            ),
+        ];
+        for (reason, damage, act) in rows {
+            let mut ids = Ids::default();
+            ids.insert(1, 1);
+            damage(&mut ids);
+            fires(reason, || act(&mut ids));
+        }
     }
 }

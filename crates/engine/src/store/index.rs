@@ -66,9 +66,10 @@ impl Durable {
     }
 
     /// Takes a message out of everything.
-    pub(super) fn take_out(&mut self, slot: u32) -> Option<Message> {
+    pub(super) fn take_out(&mut self, slot: u32) -> Message {
         self.index_out(slot);
-        let message = self.messages.remove(slot)?;
+        let message = self.messages.remove(slot);
+        let message = message.expect("a message is there until it is taken out");
         self.lease_out(slot, message.id);
         self.ids.remove(message.id.0);
         if !message.home.is_run() {
@@ -77,7 +78,7 @@ impl Durable {
         }
         self.body_bytes -= Self::held_bytes(&message);
         self.forget_empty_ghost(message.queue);
-        Some(message)
+        message
     }
 
     pub(super) fn lease_in(&mut self, slot: u32, id: MessageId, lease: Lease) {
@@ -123,12 +124,9 @@ impl Durable {
             ..
         } = self;
         let message = messages.at_mut(slot);
-        let Some(queue) = queues
-            .get_mut(message.queue.0 as usize)
-            .and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
+        let queue = queues.get_mut(message.queue.0 as usize);
+        let queue = queue.and_then(Option::as_deref_mut);
+        let queue = queue.expect("a message comes into a queue that was looked for before");
         let (id, len) = (message.id, message.size());
         let sums = &mut sums.gauges;
         // Of a dropped queue nothing counts, though some may be reserved yet.
@@ -215,12 +213,9 @@ impl Durable {
             ..
         } = self;
         let message = messages.at_mut(slot);
-        let Some(queue) = queues
-            .get_mut(message.queue.0 as usize)
-            .and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
+        let queue = queues.get_mut(message.queue.0 as usize);
+        let queue = queue.and_then(Option::as_deref_mut);
+        let queue = queue.expect("a block of a run goes before its queue");
         let len = message.size();
         message.era = queue.era;
         queue.grow(len);
@@ -281,6 +276,7 @@ impl Durable {
             .get_mut(message.queue.0 as usize)
             .and_then(Option::as_deref_mut)
         else {
+            // A log that buries two messages in the same turn leaves one of them behind.
             return;
         };
         let (id, len) = (message.id, message.size());
@@ -317,10 +313,11 @@ impl Durable {
                         assert!(was.is_some(), "what is held back is in its queue's order");
                         sums.held_back -= one;
                     }
-                    if let Some(key) = message.key()
-                        && let Some(group) = queue.keys.get_mut(key)
-                    {
-                        group.remove(&group_order(message));
+                    if let Some(key) = message.key() {
+                        let group = queue.keys.get_mut(key);
+                        let group = group.expect("a key is known while a message of it is ready");
+                        let was = group.remove(&group_order(message));
+                        assert!(was.is_some(), "what is ready is among those of its key");
                         if group.is_empty() {
                             queue.keys.remove(key);
                             keyed.bytes -= KEY;
@@ -330,7 +327,8 @@ impl Durable {
                 }
             }
             State::Prepared => {
-                queue.prepared.remove(&id);
+                let was = queue.prepared.remove(&id);
+                assert!(was.is_some(), "what is prepared is among its queue's");
                 sums.prepared -= one;
             }
             State::Reserved => {
@@ -356,7 +354,11 @@ impl Durable {
                     sums.relayed -= one;
                 }
                 let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
-                queue.archived.remove(&(changed, id));
+                let was = queue.archived.remove(&(changed, id));
+                assert!(
+                    was.is_some(),
+                    "what is archived is there by the time it changed"
+                );
                 alarm = true;
             }
         }
@@ -394,6 +396,8 @@ impl Durable {
             moved += 1;
             sums.gauges.delayed -= 1;
             let message = messages.at_mut(slot);
+            let is_ready = message.state == State::Ready;
+            assert!(is_ready, "what is delayed is ready but for its time");
             let failed = u64::from(message.failures() > 0);
             queue.retrying -= failed;
             sums.gauges.retrying -= failed;

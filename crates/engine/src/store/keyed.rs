@@ -85,6 +85,7 @@ impl Durable {
     /// Forgets a queue's groups and, by these rules, begins to build them anew.
     pub(super) fn group_anew(&mut self, id: QueueId, rules: Option<Rules>) {
         let Some(queue) = self.queue_mut(id) else {
+            // The queue went with what was flushed.
             return;
         };
         let cold = queue.cold.as_ref().is_none_or(|cold| cold.is_empty());
@@ -127,10 +128,9 @@ impl Durable {
             ..
         } = self;
         let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
-        let Some(queue) = queue else { return 1 };
-        let Some(mut groups) = queue.groups.take() else {
-            return 1;
-        };
+        let queue = queue.expect("groups are built in a queue that is there");
+        let groups = queue.groups.take();
+        let mut groups = groups.expect("groups that are there are built");
         let enter = |groups: &mut KeyGroups, slot: u32, standing| {
             groups.enter(messages.at(slot), slot, standing);
         };
@@ -265,10 +265,13 @@ impl Durable {
     }
 
     fn survey_loaded(&self, at: BlockAt) -> Option<Survey> {
-        let block = self.cold.block(at)?;
-        let Shelf::Loaded(_, ids) = &block.shelf else {
-            return None;
+        let block = self.cold.block(at);
+        let block = block.expect("a block that a queue has loaded is in force");
+        let ids = match &block.shelf {
+            Shelf::Loaded(_, ids) => Some(ids),
+            Shelf::Stored | Shelf::Wanted | Shelf::Damaged => None,
         };
+        let ids = ids.expect("a block that a queue has loaded is in memory");
         self.survey(block.row.queue, ids.iter().copied(), Some(at))
             .filter(|_| block.row.lane == Lane::Ready)
     }
@@ -279,6 +282,7 @@ impl Durable {
     pub(crate) fn shed(&mut self, id: QueueId, keep: usize) {
         let Some(queue) = self.queue(id) else { return };
         let (Some(groups), Some(cold)) = (&queue.groups, &queue.cold) else {
+            // Its keys mean nothing, or nothing of it is in runs.
             return;
         };
         if cold.loaded.len() <= keep || groups.knows_enough() {

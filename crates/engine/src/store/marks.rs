@@ -100,10 +100,11 @@ impl Durable {
         }
         let era = self.queue(queue).map_or(0, |queue| queue.era);
         for id in ids {
-            if let Some(key) = self.tied.get(id)
-                && let Some(memory) = self.marks.get_mut(key)
-            {
-                memory.era = era;
+            if let Some(key) = self.tied.get(id) {
+                let memory = self.marks.get_mut(key);
+                memory
+                    .expect("a message is tied to a mark that is there")
+                    .era = era;
             }
         }
     }
@@ -142,7 +143,8 @@ impl Durable {
         self.mark_bytes -= memory_of(key, memory);
         self.uncount_home(memory.home);
         if memory.until != Ms::NEVER {
-            self.mark_ends.remove(&(memory.until, key.clone()));
+            let was = self.mark_ends.remove(&(memory.until, key.clone()));
+            assert!(was, "a mark with a time has its end until it is over");
         }
         if memory.scope != Scope::Window {
             self.tied.remove(&memory.id);
@@ -160,13 +162,11 @@ impl Durable {
     /// Forgets marks whose time is over, `max` at most.
     pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
         for _ in 0..max {
-            match self.mark_ends.first() {
-                Some((until, _)) if *until <= now => {}
-                _ => return,
-            }
-            if let Some((_, key)) = self.mark_ends.first().cloned() {
-                self.forget(&key);
-            }
+            let over = self.mark_ends.first().filter(|(until, _)| *until <= now);
+            let Some((_, key)) = over.cloned() else {
+                return;
+            };
+            self.forget(&key);
         }
     }
 
@@ -228,11 +228,8 @@ impl Durable {
         let Some(key) = self.tied.get(&id).cloned() else {
             return;
         };
-        if self
-            .marks
-            .get(&key)
-            .is_some_and(|memory| ends(memory.scope))
-        {
+        let memory = self.marks.get(&key);
+        if ends(memory.expect("what a message is tied to is a mark").scope) {
             self.forget(&key);
         }
     }

@@ -5,6 +5,8 @@ mod apply;
 mod ascending;
 mod batches;
 pub(crate) mod cold;
+#[cfg(test)]
+pub(crate) mod damaged;
 mod departure;
 mod ends;
 mod gate;
@@ -223,6 +225,7 @@ impl Durable {
     pub(crate) fn unseat_queue(&mut self, id: QueueId) {
         self.leave_account(id);
         let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
+            // It went with the last message that was reserved in it.
             return;
         };
         let mut queue = queue;
@@ -234,7 +237,8 @@ impl Durable {
         self.queue_weights.told -= queue.told_bytes;
         self.sums.totals.subtract(&queue.totals);
         if let Some(at) = queue.live.alarm {
-            self.alarms.remove(&(at, id));
+            let was = self.alarms.remove(&(at, id));
+            assert!(was, "the alarm of a queue that goes is among the shard's");
         }
         if self.names.get(&queue.name) == Some(&id) {
             self.names.remove(&queue.name);
@@ -249,12 +253,14 @@ impl Durable {
     pub(crate) fn rearm(&mut self, id: QueueId) {
         let Self { queues, cold, .. } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            // It went with what was taken out of it, or the log tells of one that is gone.
             return;
         };
         let next = queue.alarm(cold);
         if next != queue.live.alarm {
             if let Some(old) = std::mem::replace(&mut queue.live.alarm, next) {
-                self.alarms.remove(&(old, id));
+                let was = self.alarms.remove(&(old, id));
+                assert!(was, "a queue's alarm is set and put off here alone");
             }
             if let Some(at) = next {
                 self.alarms.insert((at, id));
@@ -279,11 +285,14 @@ impl Durable {
     }
 
     pub(crate) fn uncount_home(&mut self, home: Home) {
-        if let Some(count) = self.homes.get_mut(&home) {
-            *count -= 1;
-            if *count == 0 {
-                self.homes.remove(&home);
-            }
+        if home.is_run() {
+            return;
+        }
+        let count = self.homes.get_mut(&home);
+        let count = count.expect("a segment is counted while something lives in it");
+        *count -= 1;
+        if *count == 0 {
+            self.homes.remove(&home);
         }
     }
 

@@ -25,14 +25,19 @@ fn entry(message: &Message, lease: &Lease) -> Option<(Arc<[u8]>, Ms, MessageId)>
 /// A message is reserved.
 pub(super) fn enter(named: &mut Named, message: &Message, lease: Option<&Lease>) {
     if let Some(entry) = lease.and_then(|lease| entry(message, lease)) {
-        named.insert(entry);
+        let new = named.insert(entry);
+        assert!(
+            new,
+            "a reserved message has left the name of its lease before"
+        );
     }
 }
 
 /// It is not any more.
 pub(super) fn leave(named: &mut Named, message: &Message, lease: Option<&Lease>) {
     if let Some(entry) = lease.and_then(|lease| entry(message, lease)) {
-        named.remove(&entry);
+        let was = named.remove(&entry);
+        assert!(was, "a reserved message is known by its name");
     }
 }
 

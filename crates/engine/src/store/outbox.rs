@@ -32,9 +32,7 @@ impl Durable {
         self.untie(at.id);
         let Some(slot) = self.slot(at.id) else { return };
         let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);
-        let Some(mut message) = self.take_out(slot) else {
-            return;
-        };
+        let mut message = self.take_out(slot);
         depart(&mut message, from.as_ref(), why, now);
         message.extra_mut().was_leased(since);
         self.set_aside(Sent { message, to, why });

@@ -157,9 +157,9 @@ impl Durable {
         }
         let Self { queues, sums, .. } = self;
         let queue = queues.get_mut(queue.0 as usize);
-        if let Some(queue) = queue.and_then(Option::as_deref_mut)
-            && queue.live.line.insert(number)
-        {
+        let queue = queue.and_then(Option::as_deref_mut);
+        let queue = queue.expect("somebody waits on a queue that was found or made");
+        if queue.live.line.insert(number) {
             let stands = what_for == WaitsTo::Watch;
             queue.live.lookers += u32::from(stands);
             queue.live.looking += u32::from(what_for != WaitsTo::Take);

@@ -28,7 +28,8 @@ impl Slab {
             self.free.extend((end - CHUNK_SLOTS..end).rev());
         }
         let slot = self.free.pop().expect("a chunk was just added");
-        self.chunks[slot as usize / CHUNK][slot as usize % CHUNK] = Some(message);
+        let old = self.chunks[slot as usize / CHUNK][slot as usize % CHUNK].replace(message);
+        assert!(old.is_none(), "a slot is free when its message is gone");
         self.len += 1;
         slot
     }
@@ -96,8 +97,9 @@ mod tests {
     use super::*;
     use crate::Fact;
     use crate::engine::Engine;
-    use quintet_types::Ms;
+    use crate::store::damaged::fires;
     use quintet_types::Settings;
+    use quintet_types::{At, Body, Ms};
     use quintet_types::{Caller, Command, Delivery, Name, Put};
 
     #[test]
@@ -129,5 +131,16 @@ mod tests {
             ticks > 3 && !engine.store.messages.has_old(),
             "{ticks} ticks"
         );
+    }
+
+    #[test]
+    fn a_slot_that_is_no_longer_free_is_noticed() {
+        let message = || Message::new(At::default(), Ms(0), Body::default());
+        let mut slab = Slab::default();
+        let slot = slab.insert(message());
+        slab.free.push(slot);
+        fires("a slot is free when its message is gone", || {
+            slab.insert(message());
+        });
     }
 }

@@ -53,22 +53,38 @@ impl Tracks {
         let name: Arc<[u8]> = Arc::from(name);
         let own = (name.clone(), MessageId(0))..=(name, MessageId(u64::MAX));
         let own = self.names.range(own).rev();
-        own.filter_map(|(_, id)| Some((*id, &**self.of.get(id)?)))
+        own.map(|(_, id)| {
+            let track = self.of.get(id);
+            (
+                *id,
+                &**track.expect("a name of a track goes with the track"),
+            )
+        })
     }
 
     pub(super) fn set(&mut self, id: MessageId, track: Box<Track>) {
         self.remove(id);
         self.bytes += bytes_of(&track);
-        self.names.insert((track.name.clone(), id));
-        self.ends.insert((track.until, id));
+        let named = self.names.insert((track.name.clone(), id));
+        assert!(
+            named,
+            "the name of an older track of this id went with that track"
+        );
+        let ends = self.ends.insert((track.until, id));
+        assert!(
+            ends,
+            "the end of an older track of this id went with that track"
+        );
         self.of.insert(id, track);
     }
 
     pub(super) fn remove(&mut self, id: MessageId) {
         if let Some(track) = self.of.remove(&id) {
             self.bytes -= bytes_of(&track);
-            self.names.remove(&(track.name.clone(), id));
-            self.ends.remove(&(track.until, id));
+            let named = self.names.remove(&(track.name.clone(), id));
+            assert!(named, "a track is found by its name until it goes");
+            let ends = self.ends.remove(&(track.until, id));
+            assert!(ends, "a track has its end until it goes");
         }
     }
 
@@ -108,6 +124,55 @@ impl Tracks {
         match (bytes, self.of.len(), self.of.len()) == counted {
             true => Ok(()),
             false => Err(format!("tracks: {bytes} bytes, not {counted:?}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+
+    const ID: MessageId = MessageId(1);
+
+    #[test]
+    fn each_damaged_index_is_noticed() {
+        type Row = (&'static str, fn(&mut Tracks), fn(&mut Tracks));
+        let rows: [Row; 5] = [
+            (
+                "a name of a track goes with the track",
+                |t| t.of.clear(),
+                |t| assert_eq!(t.named(b"").count(), 1),
+            ),
+            (
+                "the name of an older track of this id went with that track",
+                |t| t.of.clear(),
+                |t| t.set(ID, Box::default()),
+            ),
+            (
+                "the end of an older track of this id went with that track",
+                |t| {
+                    t.of.clear();
+                    t.names.clear();
+                },
+                |t| t.set(ID, Box::default()),
+            ),
+            (
+                "a track is found by its name until it goes",
+                |t| t.names.clear(),
+                |t| t.remove(ID),
+            ),
+            (
+                "a track has its end until it goes",
+                |t| t.ends.clear(),
+                |t| t.remove(ID),
+            ),
+        ];
+        for (reason, damage, act) in rows {
+            let mut tracks = Tracks::default();
+            tracks.set(ID, Box::default());
+            damage(&mut tracks);
+            fires(reason, || act(&mut tracks));
         }
     }
 }

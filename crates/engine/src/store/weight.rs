@@ -90,6 +90,7 @@ impl Durable {
     /// at all have changed.
     pub(super) fn weigh(&mut self, id: QueueId) {
         let Some(queue) = self.queue_mut(id) else {
+            // The log may tell of a queue that is gone.
             return;
         };
         let told = match queue.live.dropped {

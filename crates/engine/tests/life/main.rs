@@ -5,6 +5,7 @@ mod awaited;
 mod batches;
 mod bounds;
 mod buried;
+mod callers;
 mod carried;
 mod clock;
 mod cold;

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex};
 use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, Result, Table, Value};
 
 use crate::calendar::iso;
-use crate::cron::Cron;
-use crate::event::Event;
 use crate::fields::span;
 use crate::host::Level;
 use crate::meter::Meter;
 use crate::register::{Beat, Timer};
 use crate::shared::{Shared, locked};
 use crate::step::Work;
+use quintet_policy::Cron;
+use quintet_policy::Event;
 
 /// The environment of the API's functions.
 #[derive(Clone)]

@@ -12,12 +12,12 @@ use quintet_types::{
 };
 
 use crate::error::HookError;
-use crate::event::Event;
 use crate::host::{Host, Level, Who};
 use crate::program::Program;
 use crate::shared::locked;
 use crate::state::HookState;
 use crate::submit::Decided;
+use quintet_policy::Event;
 
 pub use once::run_once;
 pub use tests_in_lua::{TestResult, run_tests};

@@ -10,11 +10,11 @@ use quintet_types::{
 
 use super::{Trial, client};
 use crate::error::HookError;
-use crate::event::Event;
 use crate::host::{Host, Level};
 use crate::occasions::HookReply;
 use crate::program::Program;
 use crate::submit::Decided;
+use quintet_policy::Event;
 
 /// Messages of a queue that are shown.
 const SHOWN_MAX: u32 = 20;

@@ -13,7 +13,6 @@ use super::{Trial, client};
 use crate::error::HookError;
 use crate::fields::{self, put_from, span};
 use crate::host::Host;
-use crate::limits::Limits;
 use crate::load::without_preamble;
 use crate::meter::Meter;
 use crate::occasions::HookReply;
@@ -21,6 +20,7 @@ use crate::program::Program;
 use crate::sandbox;
 use crate::shared::{Shared, locked};
 use crate::submit::Decided;
+use quintet_policy::Limits;
 
 /// The time at which every test begins: 2026-01-01T00:00:00Z.
 const BEGINNING: Ms = Ms(1_767_225_600_000);

@@ -221,13 +221,8 @@ impl Access<'_> {
         }
         for (&shard, part) in parts.iter() {
             let may = self.step(shard, |at| {
-                at.engine.may_put_many(
-                    at.now,
-                    caller.principal,
-                    &part.puts,
-                    at.journal,
-                    at.deliveries,
-                )
+                at.engine
+                    .may_put_many(at.now, caller, &part.puts, at.journal, at.deliveries)
             });
             if let Err(refusal) = may {
                 return self.refused(shard, refusal);

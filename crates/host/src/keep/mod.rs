@@ -68,7 +68,8 @@ pub(crate) struct Budget {
 impl Budget {
     /// Of `memory` bytes for the whole server.
     pub(crate) fn new(memory: u64, shards: u64) -> Self {
-        let each = memory.saturating_sub(smallest(shards) / 2) / shards.max(1) * 3 / 4;
+        let each =
+            memory.saturating_sub(quintet_policy::smallest(shards) / 2) / shards.max(1) * 3 / 4;
         Self {
             // The rest is what comes while a run is being written.
             high: each / 8 * 5,
@@ -104,12 +105,6 @@ impl Budget {
             ..self
         }
     }
-}
-
-/// The smallest memory budget that works, bytes: the process itself, its
-/// threads and buffers, and some thousand messages in each shard.
-pub fn smallest(shards: u64) -> u64 {
-    (24 << 20) + shards * (8 << 20)
 }
 
 /// All runs, and what was asked of them.

@@ -1,5 +1,7 @@
 //! Pending replies to requests, and how they are written.
 
+use std::borrow::Cow;
+
 use quintet_types::{Message, Outcome, Refusal};
 
 use super::Count;
@@ -16,7 +18,7 @@ pub(super) enum JobqueueReply {
     /// True: it waits without limit.
     Reserved(bool),
     Deleted(u64),
-    Error(&'static str),
+    Error(Cow<'static, str>),
     /// An error, then the end.
     Last(&'static str),
     Unknown(Box<[u8]>),
@@ -81,43 +83,32 @@ impl JobqueueReply {
     }
 }
 
-/// How a refusal is told.
-pub(super) fn text(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::QueueFull => "Queue full",
-        Refusal::MessageTooLarge => TOO_LARGE,
-        Refusal::QueueDown => "Queue is down",
-        Refusal::Draining => "Server is draining",
-        Refusal::NoSpace => "Disk full",
-        Refusal::NoMemory => "Out of memory",
-        Refusal::TooManyQueues => "Too many queues",
-        Refusal::UserQueues => "Too many queues of this user",
-        Refusal::UserBytes => "Too many bytes stored by this user",
-        Refusal::TooManyWaiters => "Too many waiting clients",
-        Refusal::NotPermitted => "Not permitted",
-        Refusal::BadName => "Bad queue name",
-        Refusal::BadMessageName => "Bad message name",
-        Refusal::NotFound => "Job not found",
-        Refusal::QueueNotFound => "Queue not found",
-        Refusal::QueueExists => "Queue exists already",
-        Refusal::LeaseOver => "Reservation is over",
-        Refusal::HeldLimit => "Too many reserved jobs",
-        Refusal::Duplicate(_) => "Duplicate job",
-        Refusal::TokenUsed(_) => "Token used before",
-        Refusal::Conflict => "Changed while it was being decided",
-        Refusal::TablesFull => "Tables full",
-        Refusal::TagsFull => "Tags full",
-        Refusal::Locked => "Locked by the configuration",
-        Refusal::SnapshotFull => "Snapshot full",
-        Refusal::BatchNotFound => "No such batch",
-        Refusal::BatchClosed => "Batch is committed",
-        Refusal::BatchWithoutCallback => "Batch without callback",
-        Refusal::BatchTooLarge => "Batch too large",
-        Refusal::TooManyBatches => "Too many batches",
-        Refusal::DedupeFull => "Too many deduplication ids",
-        Refusal::Unavailable => "no quorum",
-        Refusal::Unknown => "outcome not known",
+/// How a refusal is told: its text with a capital letter, but for those that clients of this
+/// protocol have words for.
+pub(super) fn text(refusal: Refusal) -> Cow<'static, str> {
+    for (own, text) in [
+        (Refusal::MessageTooLarge, TOO_LARGE),
+        (Refusal::NotFound, "Job not found"),
+        (Refusal::LeaseOver, "Reservation is over"),
+        (Refusal::HeldLimit, "Too many reserved jobs"),
+        (Refusal::Unavailable, "no quorum"),
+        (Refusal::Unknown, "outcome not known"),
+    ] {
+        if refusal == own {
+            return text.into();
+        }
     }
+    if let Refusal::Duplicate(_) = refusal {
+        return "Duplicate job".into();
+    }
+    if let Refusal::TokenUsed(_) = refusal {
+        return "Token used before".into();
+    }
+    let mut text = refusal.text().to_owned();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text.into()
 }
 
 /// Writes an error.

@@ -212,7 +212,7 @@ impl JobqueueSession {
     fn refused(&mut self, input: &[u8], error: &'static str, mut left: u64, env: &Env<'_>) -> Step {
         let used = drop_some(&mut left, input);
         if left == 0 {
-            return self.own(used, JobqueueReply::Error(error), env);
+            return self.own(used, JobqueueReply::Error(error.into()), env);
         }
         self.state = JobqueueState::Refused { error, left };
         skip(used)
@@ -225,7 +225,7 @@ impl JobqueueSession {
         };
         let queue = match queue {
             Ok(queue) => queue,
-            Err(error) => return self.own(TIMEOUT, JobqueueReply::Error(error), env),
+            Err(error) => return self.own(TIMEOUT, JobqueueReply::Error(error.into()), env),
         };
         env.tally.bump(Count::Reserve as usize);
         let take = Take {

@@ -112,17 +112,18 @@ impl Durable {
         home: Home,
     ) {
         let Some(table) = self.cold.runs.get_mut(&run) else {
+            // Replay may begin behind the end of the run.
             return;
         };
         let Some((first, block)) = table.block_of(ordinal) else {
+            // The same of the block.
             return;
         };
         if !block.is_alive(ordinal) {
             return;
         }
-        let Some(block) = table.blocks.get_mut(&first) else {
-            return;
-        };
+        let block = table.blocks.get_mut(&first);
+        let block = block.expect("the block was found by its first entry");
         let had = block.dead.is_some();
         block.mark_dead(ordinal);
         if !had {
@@ -176,6 +177,7 @@ impl Durable {
     /// Takes a block out of everything, whatever is left in it.
     pub(crate) fn forget_block(&mut self, at: BlockAt) {
         let Some(table) = self.cold.runs.get_mut(&at.run) else {
+            // A log that puts a block in force twice has it forgotten twice.
             return;
         };
         let Some(block) = table.blocks.remove(&at.ordinal) else {
@@ -187,16 +189,21 @@ impl Durable {
         self.cold.blocks -= 1;
         let words = block.dead.as_ref().map_or(0, |dead| dead.len() as u64);
         self.cold.dead_bytes -= words * 8;
-        if let Some(rings) = block.rings {
-            self.cold.rings.remove(&(rings, at));
-        }
+        let rang = block
+            .rings
+            .is_none_or(|rings| self.cold.rings.remove(&(rings, at)));
+        assert!(rang, "a block that is forgotten rings no more");
         match block.shelf {
             Shelf::Stored | Shelf::Wanted => {
                 self.unshelve(at, &block.row);
                 self.rearm(block.row.queue);
             }
             Shelf::Loaded(turn, _) => {
-                self.cold.loaded.remove(&turn);
+                let was = self.cold.loaded.remove(&turn);
+                assert!(
+                    was == Some(at),
+                    "a block that is in memory is among the loaded ones"
+                );
                 if let Some(queue) = self.queue_mut(block.row.queue) {
                     queue.cold_mut().loaded.remove(&at);
                 }
@@ -212,6 +219,7 @@ impl Durable {
     /// All that is left of a run is forgotten: it was written again elsewhere.
     pub(super) fn run_gone(&mut self, run: RunId) {
         let Some(table) = self.cold.runs.get(&run) else {
+            // Nothing of it was in force.
             return;
         };
         let ordinals: Vec<u32> = table.blocks.keys().copied().collect();
@@ -226,6 +234,7 @@ impl Durable {
     /// Loaded messages of them are in the queue's maps and go with those.
     pub(super) fn flush_cold(&mut self, id: QueueId, all: bool) {
         let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) else {
+            // Nothing of it is in runs.
             return;
         };
         let stored = Lane::ALL
@@ -258,14 +267,15 @@ impl Durable {
             .collect();
         let ids: Box<[MessageId]> = alive.iter().map(|(_, message)| message.id).collect();
         let turn = self.cold.turn + 1;
-        if let Some(block) = self.cold.block_mut(at) {
-            block.shelf = Shelf::Loaded(turn, ids);
-            if let Some(rings) = block.rings.take() {
-                self.cold.rings.remove(&(rings, at));
-            }
-        }
+        let block = self.cold.block_mut(at);
+        let block = block.expect("a block is in force while it is loaded");
+        block.shelf = Shelf::Loaded(turn, ids);
+        let rings = block.rings.take();
+        let rang = rings.is_none_or(|rings| self.cold.rings.remove(&(rings, at)));
+        assert!(rang, "a stored block in which something expires rings");
         self.cold.turn = turn;
-        self.cold.loaded.insert(turn, at);
+        let other = self.cold.loaded.insert(turn, at);
+        assert!(other.is_none(), "each turn loads one block");
         self.unshelve(at, &row);
         if let Some(queue) = self.queue_mut(row.queue) {
             queue.cold_mut().loaded.insert(at);
@@ -292,15 +302,18 @@ impl Durable {
         };
         // One that is not loaded keeps its place: taken for stored, an unreadable
         // one would leave counts it is not in.
-        if !matches!(block.shelf, Shelf::Loaded(..)) {
-            return;
-        }
-        let Shelf::Loaded(turn, ids) = std::mem::take(&mut block.shelf) else {
+        let Shelf::Loaded(turn, ids) = &mut block.shelf else {
             return;
         };
+        let (turn, ids) = (*turn, std::mem::take(ids));
+        block.shelf = Shelf::Stored;
         let queue = block.row.queue;
         let survey = self.survey(queue, ids.iter().copied(), Some(at));
-        self.cold.loaded.remove(&turn);
+        let was = self.cold.loaded.remove(&turn);
+        assert!(
+            was == Some(at),
+            "a block that leaves memory is among the loaded ones"
+        );
         self.cold.epoch += 1;
         let mut expires: Option<Ms> = None;
         for &id in &ids {
@@ -312,18 +325,17 @@ impl Durable {
                 continue;
             }
             self.index_out(slot);
-            if let Some(message) = self.messages.remove(slot) {
-                self.ids.remove(id.0);
-                self.body_bytes -= Self::held_bytes(&message);
-                expires = match (expires, message.ends()) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-            }
+            let message = self.messages.remove(slot);
+            let message = message.expect("a copy is there until its block leaves memory");
+            self.ids.remove(id.0);
+            self.body_bytes -= Self::held_bytes(&message);
+            expires = match (expires, message.ends()) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
         }
-        let Some(block) = self.cold.block_mut(at) else {
-            return;
-        };
+        let block = self.cold.block_mut(at);
+        let block = block.expect("a block stays in force when its copies go");
         // What expired first may be gone; the block need not be read for it.
         block.rings = expires;
         let (row, rings) = (block.row, block.rings);
@@ -368,9 +380,8 @@ impl Durable {
         }
         block.shelf = Shelf::Damaged;
         let (row, rings) = (block.row, block.rings.take());
-        if let Some(rings) = rings {
-            self.cold.rings.remove(&(rings, at));
-        }
+        let rang = rings.is_none_or(|rings| self.cold.rings.remove(&(rings, at)));
+        assert!(rang, "a block rings until it is given up");
         self.cold.damaged += u64::from(row.live);
         self.unshelve(at, &row);
         self.rearm(row.queue);
@@ -455,9 +466,9 @@ impl Durable {
     }
 
     pub(super) fn uncount_body(&mut self, run: Option<RunId>) {
-        if let Some(run) = run
-            && let Some(count) = self.cold.bodies.get_mut(&run)
-        {
+        if let Some(run) = run {
+            let count = self.cold.bodies.get_mut(&run);
+            let count = count.expect("a body in a run is counted while its message is here");
             *count -= 1;
             if *count == 0 {
                 self.cold.bodies.remove(&run);

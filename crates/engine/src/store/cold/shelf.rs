@@ -191,9 +191,11 @@ impl QueueCold {
 
     /// Takes a stored block out.
     fn leave(&mut self, at: BlockAt, row: &Block) {
-        self.lanes[row.lane as usize].remove(&(row.first, at));
+        let was = self.lanes[row.lane as usize].remove(&(row.first, at));
+        assert!(was, "a stored block is in its lane by its first message");
         if row.lane == Lane::Ready {
-            self.by_last.remove(&(row.last, at));
+            let was = self.by_last.remove(&(row.last, at));
+            assert!(was, "a stored block is in its lane by its last message");
             self.spans.remove(&(row.first, at));
         }
         self.sums.leave(row);
@@ -253,3 +255,20 @@ const HIGHEST: BlockAt = BlockAt {
     run: quintet_types::RunId(u32::MAX),
     ordinal: u32::MAX,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+
+    #[test]
+    fn a_damaged_order_of_last_messages_is_noticed() {
+        let row = Block::new(0, 0, quintet_types::QueueId(0), Lane::Ready);
+        let mut cold = QueueCold::default();
+        cold.enter(LOWEST, &row);
+        cold.by_last.clear();
+        fires("a stored block is in its lane by its last message", || {
+            cold.leave(LOWEST, &row);
+        });
+    }
+}

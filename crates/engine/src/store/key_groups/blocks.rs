@@ -65,6 +65,7 @@ impl KeyGroups {
     /// The blocks in which messages of a key are.
     pub(crate) fn looked_up(&mut self, key: &Arc<[u8]>, blocks: impl Iterator<Item = BlockAt>) {
         let Some(&number) = self.numbers.get(key) else {
+            // Its last message may have left while the run was read.
             return;
         };
         let floors = blocks.filter_map(|at| self.floor_of.get(&at).map(|&floor| (floor, at)));
@@ -238,11 +239,15 @@ impl KeyGroups {
             self.open.remove(&(row.first, at));
         }
         if let Some(floor) = self.floor_of.remove(&at) {
-            self.floors.remove(&(floor, at));
+            let was = self.floors.remove(&(floor, at));
+            assert!(was, "the floor of a block is among the floors");
         }
         let Some(firsts) = self.known.remove(&at) else {
+            // An open block: nothing of it is known.
             return;
         };
+        let counted = self.known_firsts >= firsts.len();
+        assert!(counted, "what is known of a block was counted");
         self.known_firsts -= firsts.len();
         for &(number, pos) in &firsts {
             let Some(number) = number else {

@@ -18,6 +18,8 @@
 //! one of its group that stands before it may be in one.
 
 mod blocks;
+#[cfg(test)]
+mod damaged;
 mod order;
 mod verify;
 
@@ -328,7 +330,11 @@ impl KeyGroups {
         let group = Some(Group::new(key.clone()));
         let number = match self.unused.pop() {
             Some(number) => {
-                self.list[number as usize] = group;
+                let old = std::mem::replace(&mut self.list[number as usize], group);
+                assert!(
+                    old.is_none(),
+                    "a number is free when its group is forgotten"
+                );
                 number
             }
             None => {
@@ -407,6 +413,8 @@ impl KeyGroups {
         if reserved && !self.covers(message.id) {
             return;
         }
+        let counted = !reserved || self.in_flight > 0;
+        assert!(counted, "what is reserved was counted when it was covered");
         self.in_flight -= u64::from(reserved);
         // What it held up may lie in one of these.
         self.freed |= !self.open.is_empty();
@@ -438,6 +446,10 @@ impl KeyGroups {
             }
             Standing::Reserved => {
                 group.blocking.remove(&place);
+                assert!(
+                    group.in_flight > 0,
+                    "what is reserved is counted in its group"
+                );
                 group.in_flight -= 1;
             }
         }
@@ -472,8 +484,8 @@ impl KeyGroups {
         };
         if self.group(old).is_idle() {
             let group = self.list[old as usize].take();
-            let key = group.map(|group| group.key);
-            key.map(|key| self.numbers.remove(&key));
+            let number = group.and_then(|group| self.numbers.remove(&group.key));
+            assert!(number == Some(old), "a group is known by its key");
             self.unused.push(old);
         }
     }
@@ -589,8 +601,10 @@ impl KeyGroups {
         }
         let old = std::mem::replace(&mut group.rings, rings);
         if old != rings {
-            old.map(|old| self.rings.remove(&(old, number)));
-            rings.map(|at| self.rings.insert((at, number)));
+            let was = old.is_none_or(|old| self.rings.remove(&(old, number)));
+            assert!(was, "a group that time lets go is among those that ring");
+            let new = rings.is_none_or(|at| self.rings.insert((at, number)));
+            assert!(new, "a group rings once");
         }
         self.reseat(number);
     }

@@ -49,7 +49,7 @@ impl Cron {
 
     /// The first such time after `now` in UTC; [`Ms::NEVER`] if there is none
     /// (30 February).
-    pub(crate) fn after(&self, now: Ms) -> Ms {
+    pub fn after(&self, now: Ms) -> Ms {
         self.after_in(now, &Utc)
     }
 
@@ -126,7 +126,12 @@ fn set_forward<Z: TimeZone>(shown: DateTime<Utc>, zone: &Z) -> Option<DateTime<U
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calendar::iso;
+
+    fn iso(at: Ms) -> String {
+        let at = i64::try_from(at.0).ok();
+        let at = at.and_then(DateTime::<Utc>::from_timestamp_millis).unwrap();
+        at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+    }
 
     #[track_caller]
     fn next(cron: &str, after: u64, wanted: &str) {

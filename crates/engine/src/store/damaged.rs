@@ -1,0 +1,387 @@
+//! Damaged indexes are noticed: each row damages one, and names the assertion that stops.
+//!
+//! What only one file can reach is damaged beside it, with [`fires`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::cold::Shelf;
+use super::queue::WaitsTo;
+use super::{Durable, MarkKey};
+use quintet_types::{
+    At, BackTo, Body, Bound, Extra, Home, Lane, Lease, Message, MessageId, Ms, Party, QueueId,
+    Removal, RunId, Scope, State,
+};
+
+use crate::cold::{Block, BlockAt};
+use crate::fact::{Fact, Mark, MarkId};
+
+/// Expects that this stops with an assertion of this reason.
+pub(crate) fn fires(reason: &str, act: impl FnOnce()) {
+    let Err(stopped) = catch_unwind(AssertUnwindSafe(act)) else {
+        panic!("nothing notices: {reason}");
+    };
+    let told = stopped.downcast_ref::<String>().map(String::as_str);
+    let told = told.or_else(|| stopped.downcast_ref::<&str>().copied());
+    let told = told.unwrap_or_default();
+    assert!(told.contains(reason), "{told:?} instead of {reason:?}");
+}
+
+const Q: QueueId = QueueId(0);
+const ID: MessageId = MessageId(1);
+const HOME: Home = Home(1);
+const AT: At = At {
+    queue: Q,
+    rank: 1,
+    place: 1,
+    id: ID,
+};
+const BLOCK: BlockAt = BlockAt {
+    run: RunId(1),
+    ordinal: 0,
+};
+
+fn message(id: u64, extra: Extra) -> Message {
+    let id = MessageId(id);
+    let place = id.0 as i64;
+    let at = At { place, id, ..AT };
+    let mut message = Message::new(at, Ms(1), Body::new(b"body"));
+    message.extra = Some(Box::new(extra));
+    message
+}
+
+fn keyed() -> Extra {
+    Extra {
+        key: Some(Arc::from(*b"key")),
+        name: Some(Arc::from(*b"name")),
+        ..Extra::default()
+    }
+}
+
+/// A queue and in it this message.
+fn store(message: Message) -> Durable {
+    let mut store = Durable::new(0, 1);
+    let made = Fact::QueueMade {
+        queue: Q,
+        name: "q".into(),
+        parent: None,
+        created: Ms(1),
+    };
+    store.apply(made, HOME);
+    store.apply(Fact::Put(message), HOME);
+    store
+}
+
+fn ready() -> Durable {
+    store(message(1, keyed()))
+}
+
+fn delayed() -> Durable {
+    let due = Some(Ms(50));
+    store(message(1, Extra { due, ..keyed() }))
+}
+
+fn in_state(state: State) -> Durable {
+    let mut message = message(1, keyed());
+    message.state = state;
+    store(message)
+}
+
+fn reserved() -> Durable {
+    let mut store = ready();
+    let lease = Lease {
+        party: Party(1),
+        bound: Bound::Time,
+        until: Some(Ms(100)),
+        span_ms: 50,
+        back_to: BackTo::Place,
+        epoch: 0,
+        since: Ms(0),
+    };
+    store.apply(Fact::Leased { at: AT, lease }, HOME);
+    store
+}
+
+/// Its message is in a run, and expires.
+fn stored() -> Durable {
+    let mut store = ready();
+    let order = (1, 1, ID);
+    let block = Block {
+        count: 1,
+        live: 1,
+        bytes: 4,
+        first: order,
+        last: order,
+        expires: Some(Ms(100)),
+        ..Block::new(0, 0, Q, Lane::Ready)
+    };
+    let frozen = Fact::Frozen {
+        run: BLOCK.run,
+        block: Box::new(block),
+        ids: vec![ID],
+    };
+    store.apply(frozen, HOME);
+    store
+}
+
+fn loaded() -> Durable {
+    let mut store = stored();
+    assert!(store.load(BLOCK, vec![(0, message(1, keyed()))]));
+    store
+}
+
+/// A put of it is known until it is done.
+fn marked() -> (Durable, MarkKey) {
+    let mut store = ready();
+    let mark = MarkId::Whole(Box::from(*b"mark"));
+    let remembered = Fact::Remembered {
+        queue: Q,
+        kind: Mark::Dedupe,
+        mark: mark.clone(),
+        id: ID,
+        until: Ms(100),
+        scope: Scope::Done,
+        sum: 0,
+    };
+    store.apply(remembered, HOME);
+    (store, (Q, Mark::Dedupe, mark))
+}
+
+fn queue(store: &mut Durable) -> &mut super::Queue {
+    store.queue_mut(Q).expect("it was made")
+}
+
+fn remove(store: &mut Durable) {
+    let why = Removal::Deleted;
+    store.apply(Fact::Removed { at: AT, why }, HOME);
+}
+
+/// What is damaged in which state, what happens then, and the assertion.
+type Row = (
+    &'static str,
+    fn() -> Durable,
+    fn(&mut Durable),
+    fn(&mut Durable),
+);
+
+const MESSAGES: &[Row] = &[
+    (
+        "an index names no free slot",
+        ready,
+        |s| drop(s.messages.remove(0)),
+        |s| drop(s.take_out(0)),
+    ),
+    (
+        "a message comes into a queue that was looked for before",
+        ready,
+        |s| s.queues.clear(),
+        |s| s.add(message(2, keyed()), None, HOME),
+    ),
+    (
+        "what is ready is in its queue's order",
+        ready,
+        |s| drop(std::mem::take(&mut queue(s).ready)),
+        remove,
+    ),
+    (
+        "a key is known while a message of it is ready",
+        ready,
+        |s| queue(s).keys.clear(),
+        remove,
+    ),
+    (
+        "what is ready is among those of its key",
+        ready,
+        |s| {
+            let own = queue(s).keys.get_mut(&b"key"[..]);
+            own.expect("its key is known").clear();
+        },
+        remove,
+    ),
+    (
+        "what is reserved is among its queue's",
+        reserved,
+        |s| drop(std::mem::take(&mut queue(s).reserved)),
+        remove,
+    ),
+    (
+        "a reserved message is known by its name",
+        reserved,
+        |s| s.named.clear(),
+        remove,
+    ),
+    (
+        "a reserved message has left the name of its lease before",
+        reserved,
+        |_| {},
+        |s| s.index_in(0),
+    ),
+    (
+        "what is prepared is among its queue's",
+        || in_state(State::Prepared),
+        |s| drop(std::mem::take(&mut queue(s).prepared)),
+        remove,
+    ),
+    (
+        "what is archived is there by the time it changed",
+        || in_state(State::Done),
+        |s| queue(s).archived.clear(),
+        remove,
+    ),
+    (
+        "what is delayed is ready but for its time",
+        delayed,
+        |s| s.messages.at_mut(0).state = State::Buried,
+        |s| _ = s.promote(Q, Ms(60)),
+    ),
+    (
+        "a queue's alarm is set and put off here alone",
+        delayed,
+        |s| s.alarms.clear(),
+        remove,
+    ),
+    (
+        "the alarm of a queue that goes is among the shard's",
+        delayed,
+        |s| s.alarms.clear(),
+        |s| s.unseat_queue(Q),
+    ),
+    (
+        "a segment is counted while something lives in it",
+        ready,
+        |s| s.homes.clear(),
+        remove,
+    ),
+    (
+        "somebody waits on a queue that was found or made",
+        ready,
+        |s| s.queues.clear(),
+        |s| s.enter_line(Q, 1, WaitsTo::Take),
+    ),
+    (
+        "what a flush has forgotten stays until it is freed",
+        || {
+            let mut store = ready();
+            let (queue, through, count) = (Q, ID, 1);
+            let flushed = Fact::QueueFlushed {
+                queue,
+                through,
+                count,
+            };
+            store.apply(flushed, HOME);
+            store
+        },
+        |s| drop(s.messages.remove(0)),
+        |s| _ = s.reap(10),
+    ),
+];
+
+const MARKS: &[Row] = &[
+    (
+        "what a message is tied to is a mark",
+        || marked().0,
+        |s| s.marks.clear(),
+        |s| s.untie(ID),
+    ),
+    (
+        "a message is tied to a mark that is there",
+        || marked().0,
+        |s| s.marks.clear(),
+        |s| s.keep_tied(Q, &[ID]),
+    ),
+    (
+        "a mark with a time has its end until it is over",
+        || marked().0,
+        |s| s.mark_ends.clear(),
+        |s| s.forget(&marked().1),
+    ),
+];
+
+const RUNS: &[Row] = &[
+    (
+        "a block of a run goes before its queue",
+        stored,
+        |s| s.queues.clear(),
+        |s| _ = s.load(BLOCK, vec![(0, message(1, keyed()))]),
+    ),
+    (
+        "a stored block in which something expires rings",
+        stored,
+        |s| s.cold.rings.clear(),
+        |s| _ = s.load(BLOCK, Vec::new()),
+    ),
+    (
+        "a block rings until it is given up",
+        stored,
+        |s| s.cold.rings.clear(),
+        |s| s.give_up(BLOCK),
+    ),
+    (
+        "a block that is forgotten rings no more",
+        stored,
+        |s| s.cold.rings.clear(),
+        |s| s.forget_block(BLOCK),
+    ),
+    (
+        "each turn loads one block",
+        stored,
+        |s| _ = s.cold.loaded.insert(s.cold.turn + 1, BLOCK),
+        |s| _ = s.load(BLOCK, Vec::new()),
+    ),
+    (
+        "a block that leaves memory is among the loaded ones",
+        loaded,
+        |s| s.cold.loaded.clear(),
+        |s| s.unload(BLOCK),
+    ),
+    (
+        "a block that is in memory is among the loaded ones",
+        loaded,
+        |s| s.cold.loaded.clear(),
+        |s| s.forget_block(BLOCK),
+    ),
+    (
+        "a stored block is in its lane by its first message",
+        stored,
+        |s| queue(s).cold = None,
+        |s| s.give_up(BLOCK),
+    ),
+    (
+        "a body in a run is counted while its message is here",
+        stored,
+        |s| s.cold.bodies.clear(),
+        |s| s.uncount_body(Some(BLOCK.run)),
+    ),
+    (
+        "a block that a queue has loaded is in force",
+        fair,
+        |s| s.cold.runs.clear(),
+        |s| s.shed(Q, 0),
+    ),
+    (
+        "a block that a queue has loaded is in memory",
+        fair,
+        |s| s.cold.block_mut(BLOCK).expect("it is there").shelf = Shelf::Stored,
+        |s| s.shed(Q, 0),
+    ),
+];
+
+/// A loaded block of a queue with key groups.
+fn fair() -> Durable {
+    let mut store = loaded();
+    let settings = quintet_types::QueueSettings {
+        groups: quintet_types::Groups::Fair,
+        ..quintet_types::QueueSettings::default()
+    };
+    store.set_groups(Q, super::Rules::of(&settings));
+    store
+}
+
+#[test]
+fn each_damaged_index_is_noticed() {
+    for (reason, state, damage, act) in [MESSAGES, MARKS, RUNS].concat() {
+        let mut store = state();
+        damage(&mut store);
+        fires(reason, || act(&mut store));
+    }
+}

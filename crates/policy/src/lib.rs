@@ -1,0 +1,16 @@
+//! Values that the configuration reads, and the host and hooks obey.
+//!
+//! They stand apart from those who obey them, so that a change of a decision in the engine does
+//! not build the configuration again.
+
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
+mod cron;
+mod event;
+mod host;
+mod limits;
+
+pub use cron::Cron;
+pub use event::{Event, Events};
+pub use host::{Sharing, SyncPolicy, smallest};
+pub use limits::Limits;
