@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use quintet_config::http;
-use quintet_host::{Histogram, TIMES, locked};
+use quintet_host::{Histogram, Point, Spread, TIMES, locked};
 use quintet_http::{Clients, Errand, Replied, StreamCounts, TellReply};
 
 use crate::io::Family;
-use crate::metrics::{Point, Spread};
 
 /// Counts of all listeners of HTTP, or of a voice over it.
 pub(crate) struct HttpCounts {

@@ -4,22 +4,29 @@
 //! of each queue is in `queues`, the formats are in `exposition`.
 
 mod cluster;
+mod edge;
 mod exposition;
+mod process;
 mod queues;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use quintet_door::Exposition;
-use quintet_host::{Distribution, Holder};
+use quintet_hooks::EventStats;
+use quintet_host::{Core, Holder, Point, Spread};
+use quintet_otlp::Counts;
 use quintet_types::ShardStats;
 
-use crate::server::Server;
-use crate::stats::Process;
+use crate::cron::Crons;
+use crate::history::Looks;
 use cluster::{of_each, of_node, of_some};
 use exposition::{Family, Text, labels};
 
 pub(crate) use cluster::{ClusterNumbers, NodeNumbers};
+pub(crate) use edge::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
+pub(crate) use process::Process;
 pub(crate) use queues::{Told, look};
 
 /// How a number behaves.
@@ -54,23 +61,23 @@ enum Read {
     Spread(&'static [&'static str], fn(&Reading<'_>) -> Vec<Spread>),
 }
 
-/// The values of the labels, and what was counted.
-pub(crate) type Spread = (Vec<Cow<'static, str>>, Distribution);
-
 /// What `quintet stats` shows of a histogram.
 const SHOWN: [(&str, u32); 2] = [("p50", 50), ("p99", 99)];
 
-/// The values of the labels, and the number.
-pub(crate) type Point = (Vec<Cow<'static, str>>, f64);
-
 /// What rows read from.
 pub(crate) struct Reading<'a> {
-    pub(crate) server: &'a Server,
+    /// Since the server was ready.
+    pub(crate) uptime: Duration,
+    pub(crate) process: Process,
+    pub(crate) core: &'a Core,
     /// Summed over the shards.
     pub(crate) shard: &'a ShardStats,
-    pub(crate) process: Process,
-    /// Bytes read from clients and written to them.
-    pub(crate) traffic: (u64, u64),
+    pub(crate) edge: EdgeNumbers,
+    pub(crate) hooks: &'a quintet_hooks::Shared,
+    pub(crate) crons: &'a Crons,
+    pub(crate) looks: &'a Looks,
+    /// Spans that were made for a collector.
+    pub(crate) spans: &'a Counts,
     /// What the host tells of runs.
     pub(crate) cold: Vec<(&'static str, u64)>,
     /// Of a node of a cluster.
@@ -103,7 +110,7 @@ macro_rules! metrics {
 
 /// A number of each kind of work that held a shard while others waited.
 fn of_holders(reading: &Reading<'_>, number: fn(&Holder) -> u64) -> Vec<Point> {
-    let holders = reading.server.core.lock_holders().into_iter();
+    let holders = reading.core.lock_holders().into_iter();
     let point = |holder: Holder| {
         (
             vec![Cow::Owned(holder.name.clone())],
@@ -111,6 +118,21 @@ fn of_holders(reading: &Reading<'_>, number: fn(&Holder) -> u64) -> Vec<Point> {
         )
     };
     holders.map(point).collect()
+}
+
+/// A number of each event of hooks.
+fn of_hooks(reading: &Reading<'_>, number: fn(&EventStats) -> u64) -> Vec<Point> {
+    let events = reading.hooks.stats().into_iter();
+    let events = events.map(|event| (vec![event.event.name().into()], number(&event) as f64));
+    events.collect()
+}
+
+/// A number that may be missing.
+fn alone(number: Option<u64>) -> Vec<Point> {
+    number
+        .map(|number| (Vec::new(), number as f64))
+        .into_iter()
+        .collect()
 }
 
 fn of(counter: &AtomicU64) -> u64 {
@@ -121,7 +143,7 @@ metrics! {
     Gauge "build_info" ("build_info_{}") "1, by the program's version."
         =; ["version"] |_r| vec![(vec![Cow::Borrowed(env!("CARGO_PKG_VERSION"))], 1.0)];
     Gauge "uptime_seconds" ("uptime_s") "Since the server was ready."
-        = |r| r.server.started.elapsed().as_secs();
+        = |r| r.uptime.as_secs();
     Gauge "process_id" ("pid") "Process id."
         = |_r| u64::from(std::process::id());
     Counter "cpu_user_seconds_total" ("cpu_user_us") "Processor time in user mode."
@@ -132,11 +154,11 @@ metrics! {
         = |r| r.process.resident_bytes;
 
     Gauge "connections" ("connections") "Connections open now, over all voices."
-        = |r| r.server.guests.open();
+        = |r| r.edge.open;
     Counter "connections_accepted_total" ("connections_total") "Connections accepted."
-        = |r| r.server.guests.total();
+        = |r| r.edge.accepted;
     Gauge "workers" ("workers") "Worker processes that are known (faktory)."
-        = |r| r.server.guests.workers(|all| all.count(r.server.core.clock.now()));
+        = |r| r.edge.workers;
     Gauge "batches" ("batches") "Batches that are there."
         = |r| r.shard.batches;
     Gauge "batches_waiting" ("batches_waiting")
@@ -145,123 +167,123 @@ metrics! {
     Gauge "tracked" ("tracked") "Tracked messages of which it is known what became of them."
         = |r| r.shard.tracked;
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
-        = |r| r.traffic.0;
+        = |r| r.edge.bytes_read;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."
-        = |r| r.traffic.1;
+        = |r| r.edge.bytes_written;
     Gauge "connections_memory_bytes" ("connections_memory_bytes")
         "Held by connections for input, uploads and replies."
-        = |r| r.server.connection_memory.used();
+        = |r| r.edge.memory.used;
     Gauge "connections_memory_max_bytes" ("connections_memory_max")
         "As much as they may hold (connection_memory)."
-        = |r| r.server.connection_memory.limit();
+        = |r| r.edge.memory.limit;
     Counter "connections_closed_for_memory_total" ("connections_closed_for_memory")
         "Closed because all together held too much."
-        = |r| r.server.connection_memory.turned_away();
+        = |r| r.edge.memory.turned_away;
     Counter "connections_refused_total" ("connections_refused") "Closed as they came (connections_max)."
-        = |r| r.server.guests.refused();
+        = |r| r.edge.refused;
     Counter "connections_accept_failed_total" ("connections_accept_failed")
         "Connections the system could not give."
-        = |r| of(&r.server.accepts_failed);
+        = |r| r.edge.accepts_failed;
     Counter "connections_spoke_tls_total" ("connections_spoke_tls")
         "Connections that spoke TLS to a listener without."
-        = |r| of(&r.server.spoke_tls);
+        = |r| r.edge.spoke_tls;
     Gauge "tls_connections" ("tls_connections") "Connections open now whose TLS handshake is over."
-        = |r| r.server.tls.shared.open();
+        = |r| r.edge.tls_open;
     Counter "tls_handshakes_total" ("tls_handshakes") "TLS handshakes that came to their end."
-        = |r| r.server.tls.shared.handshakes();
+        = |r| r.edge.tls_handshakes;
     Counter "tls_failures_total" ("tls_failures_{}")
         "Connections that TLS ended, most of them in their handshake."
-        =; ["reason"] |r| r.server.tls_failures();
+        =; ["reason"] |r| r.edge.tls_failures.clone();
     Gauge "tls_certificate_end_seconds" ("tls_certificate_end_s")
         "When the first of the listeners' certificates ends, since 1970."
-        =; [] |r| r.server.tls.ends().map(|at| (Vec::new(), at as f64)).into_iter().collect();
+        =; [] |r| alone(r.edge.certificate_end);
     Counter "connections_spoke_http_total" ("connections_spoke_http")
         "Closed because a web page's request came to another voice."
-        = |r| of(&r.server.spoke_http);
+        = |r| r.edge.spoke_http;
     Counter "logins_total" ("logins") "Clients that logged in."
-        = |r| of(&r.server.trust.counts.logins);
+        = |r| r.edge.logins.ok;
     Counter "logins_failed_total" ("logins_failed") "Logins with a wrong name or secret."
-        = |r| of(&r.server.trust.counts.failed);
+        = |r| r.edge.logins.failed;
     Counter "logins_throttled_total" ("logins_throttled")
         "Logins not looked at, as too many from their address had failed."
-        = |r| of(&r.server.trust.counts.throttled);
+        = |r| r.edge.logins.throttled;
     Counter "logins_busy_total" ("logins_busy")
         "Logins not looked at, as too many waited to be."
-        = |r| of(&r.server.trust.counts.busy);
+        = |r| r.edge.logins.busy;
     Counter "limit_refusals_total" ("limit_refusals_{}_{}")
         "Refused or closed because of a [[limit]]."
-        =; ["limit", "of"] |r| r.server.quotas.refusals();
+        =; ["limit", "of"] |r| r.edge.limit_refusals.clone();
     Counter "limit_delays_total" ("limit_delays_{}")
         "Times a connection was made to wait because of requests_per_second."
-        =; ["of"] |r| r.server.quotas.delays();
+        =; ["of"] |r| r.edge.limit_delays.clone();
     Counter "commands_not_permitted_total" ("commands_not_permitted")
         "Commands refused for want of a right."
-        = |r| of(&r.server.trust.counts.forbidden) + r.server.core.not_permitted();
+        = |r| r.edge.not_permitted + r.core.not_permitted();
     Gauge "upload_bytes" ("connections_upload_bytes") "Of large messages that are not whole yet."
-        = |r| r.server.uploads.used();
+        = |r| r.edge.uploads.used;
     Counter "uploads_refused_total" ("connections_uploads_refused")
         "Large messages refused (upload_bytes_max)."
-        = |r| r.server.uploads.turned_away();
+        = |r| r.edge.uploads.turned_away;
 
     Gauge "log_bytes" ("log_bytes") "The log on disk."
-        = |r| of(&r.server.core.counts.log_bytes);
+        = |r| of(&r.core.counts.log_bytes);
     Counter "log_rotations_total" ("log_rotations") "Segments begun."
-        = |r| of(&r.server.core.counts.rotations);
+        = |r| of(&r.core.counts.rotations);
     Counter "log_syncs_total" ("log_syncs") "Times the log was synced."
-        = |r| of(&r.server.core.counts.syncs);
+        = |r| of(&r.core.counts.syncs);
     Gauge "log_sync_seconds" ("log_sync_us") "What a sync took lately."
-        = |r| u64::try_from(r.server.core.usual_sync().as_micros()).unwrap_or(u64::MAX);
+        = |r| u64::try_from(r.core.usual_sync().as_micros()).unwrap_or(u64::MAX);
     Counter "log_retired_total" ("log_retired") "Segments retired."
-        = |r| of(&r.server.core.counts.retired);
+        = |r| of(&r.core.counts.retired);
     Histogram "log_sync_duration_seconds" ("log_sync_{}_us") "What syncs took."
-        =; [] |r| vec![(Vec::new(), r.server.core.counts.sync_times.read())];
+        =; [] |r| vec![(Vec::new(), r.core.counts.sync_times.read())];
     Histogram "log_frame_records" ("log_frame_records_{}") "Records written together."
-        =; [] |r| vec![(Vec::new(), r.server.core.counts.frame_records.read())];
+        =; [] |r| vec![(Vec::new(), r.core.counts.frame_records.read())];
     Gauge "disk_free_bytes" ("disk_free_bytes") "What the disk of the data directory has left."
-        =; [] |r| r.server.core.disk_free().map(|free| (Vec::new(), free as f64)).into_iter().collect();
+        =; [] |r| alone(r.core.disk_free());
     Gauge "log_shortage" ("log_shortage") "1 while the disk or files are short, else 0."
-        = |r| r.server.core.shortage();
+        = |r| r.core.shortage();
     Counter "log_records_total" ("log_records") "Records written to the log."
-        = |r| of(&r.server.core.counts.records);
+        = |r| of(&r.core.counts.records);
     Counter "log_records_copied_total" ("log_records_copied")
         "Of them, those written again so that a segment can go."
-        = |r| of(&r.server.core.counts.copied);
+        = |r| of(&r.core.counts.copied);
     Counter "log_written_bytes_total" ("log_written_bytes") "Bytes written to the log."
-        = |r| of(&r.server.core.counts.log_written);
+        = |r| of(&r.core.counts.log_written);
     Counter "log_written_snapshot_bytes_total" ("log_written_snapshot_bytes")
         "Of them, what segments begin with."
-        = |r| of(&r.server.core.counts.log_snapshots);
+        = |r| of(&r.core.counts.log_snapshots);
     Counter "log_written_copy_bytes_total" ("log_written_copy_bytes")
         "Of them, messages written again so that a segment can go."
-        = |r| of(&r.server.core.counts.log_copied);
+        = |r| of(&r.core.counts.log_copied);
 
     Gauge "queues" ("queues") "Queues there are."
         = |r| r.shard.queues;
     Gauge "http_connections" ("http_connections")
-        "Connections of HTTP and SQS open now, event streams among them." = |r| r.server.http.clients.count();
+        "Connections of HTTP and SQS open now, event streams among them." = |r| r.edge.http_open;
     Counter "http_connections_crowded_total" ("http_connections_crowded")
         "Connections of HTTP and SQS refused, as their address had three quarters of max_connections."
-        = |r| r.server.http.clients.crowded();
+        = |r| r.edge.http_crowded;
     Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
-        = |r| r.server.http.streams.open();
+        = |r| r.edge.streams.open;
     Counter "event_streams_refused_total" ("event_streams_refused")
         "Event streams refused, as there were too many (max_streams) or no memory was left."
-        = |r| r.server.http.streams.refused();
+        = |r| r.edge.streams.refused;
     Counter "event_streams_slow_total" ("event_streams_slow")
         "Event streams ended because their client did not read."
-        = |r| r.server.http.streams.slow();
+        = |r| r.edge.streams.slow;
     Counter "otlp_spans_sent_total" ("otlp_spans_sent") "Spans that the collector took (otlp_endpoint)."
-        = |r| r.server.spans.sent();
+        = |r| r.spans.sent();
     Counter "otlp_spans_dropped_total" ("otlp_spans_dropped")
         "Spans given up, as too many waited (otlp_spans_max), and messages that were not followed (otlp_messages_max)."
-        = |r| r.server.spans.dropped();
+        = |r| r.spans.dropped();
     Counter "otlp_spans_failed_total" ("otlp_spans_failed") "Spans that the collector did not take."
-        = |r| r.server.spans.failed();
+        = |r| r.spans.failed();
     Gauge "history_queues" ("history_queues") "Queues whose history is kept."
-        = |r| r.server.looks.counts().0;
+        = |r| r.looks.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")
         "Queues that moved in the last minute and have none, as history_queues is reached."
-        = |r| r.server.looks.counts().1;
+        = |r| r.looks.counts().1;
     Counter "queues_made_total" ("queues_made") "Queues made."
         = |r| r.shard.queues_made;
     Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."
@@ -278,27 +300,27 @@ metrics! {
         = |r| r.shard.snapshot_bytes;
 
     Counter "cron_runs_total" ("cron_{}_runs") "Messages put by a [[cron]] table since the start."
-        =; ["name"] |r| r.server.crons.points(|seen| seen.runs);
+        =; ["name"] |r| r.crons.points(|seen| seen.runs);
     Counter "cron_missed_total" ("cron_{}_missed")
         "Due times of a [[cron]] table for which nothing was put in time."
-        =; ["name"] |r| r.server.crons.points(|seen| seen.missed);
+        =; ["name"] |r| r.crons.points(|seen| seen.missed);
     Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that were refused."
-        =; ["name"] |r| r.server.crons.points(|seen| seen.failures);
+        =; ["name"] |r| r.crons.points(|seen| seen.failures);
     Gauge "cron_paused" ("cron_{}_paused") "1 while a [[cron]] table is paused, else 0."
-        =; ["name"] |r| r.server.crons.points(|seen| u64::from(seen.is_paused()));
+        =; ["name"] |r| r.crons.points(|seen| u64::from(seen.is_paused()));
     Gauge "cron_next_run_timestamp_seconds" ("cron_{}_next_ms")
         "When a [[cron]] table is due next, Unix time; none while it is paused."
-        =; ["name"] |r| r.server.crons.moments(r.server.core.clock.wall(), |seen| seen.next_ms);
+        =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.next_ms);
     Gauge "cron_last_run_timestamp_seconds" ("cron_{}_last_ms")
         "When a [[cron]] table last put its message, Unix time; none if it never did."
-        =; ["name"] |r| r.server.crons.moments(r.server.core.clock.wall(), |seen| seen.last.put_ms);
+        =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.last.put_ms);
 
     Counter "clock_steps_total" ("clock_steps") "Times somebody set the wall clock."
-        = |r| r.server.core.clock.steps();
+        = |r| r.core.clock.steps();
     Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms") "The wall clock is ahead of time inside."
-        = |r| r.server.core.clock.ahead().0.max(0).unsigned_abs();
+        = |r| r.core.clock.ahead().0.max(0).unsigned_abs();
     Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms") "The wall clock is behind time inside."
-        = |r| r.server.core.clock.ahead().0.min(0).unsigned_abs();
+        = |r| r.core.clock.ahead().0.min(0).unsigned_abs();
 
     Gauge "cluster_epoch" ("cluster_epoch") "The epoch of the cluster's log."
         =; [] |r| of_node(r, |n| n.epoch);
@@ -363,7 +385,7 @@ metrics! {
         =; [] |r| of_some(r, |n| Some(n.log?.1));
     Counter "commands_unavailable_total" ("commands_unavailable")
         "Commands refused for want of a quorum of the log's servers."
-        = |r| r.server.core.unavailable();
+        = |r| r.core.unavailable();
 
     Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
         = |r| r.shard.gauges.ready;
@@ -493,18 +515,18 @@ metrics! {
         = |r| r.cold("read_errors");
 
     Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by voice."
-        =; ["voice", "command"] |r| r.server.commands();
+        =; ["voice", "command"] |r| r.edge.commands.clone();
     Counter "refusals_total" ("{}_refusals_{}") "Commands refused, by voice and reason."
-        =; ["voice", "reason"] |r| r.server.refusals();
+        =; ["voice", "reason"] |r| r.edge.refusals.clone();
     Histogram "reply_seconds" ("{}_{}_{}_us")
         "From requests being there to be read to their replies leaving, waits for messages not counted."
-        =; ["voice", "family"] |r| r.server.latencies();
+        =; ["voice", "family"] |r| r.edge.latencies.clone();
     Counter "http_replies_total" ("http_replies_{}_{}") "Replies over HTTP, by what was asked for and status."
-        =; ["family", "status"] |r| r.server.http.statuses();
+        =; ["family", "status"] |r| r.edge.http_replies.clone();
     Counter "sqs_replies_total" ("sqs_replies_{}_{}") "Replies to clients of SQS, by what was asked for and status."
-        =; ["family", "status"] |r| r.server.sqs.statuses();
+        =; ["family", "status"] |r| r.edge.sqs_replies.clone();
     Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
-        =; ["voice", "what"] |r| r.server.voice_counters();
+        =; ["voice", "what"] |r| r.edge.voice_counts.clone();
     Counter "shard_lock_waits_total" ("lock_{}_waits")
         "Times that work kept others waiting for a shard for more than a millisecond."
         =; ["holder"] |r| of_holders(r, |holder| holder.times);
@@ -513,13 +535,16 @@ metrics! {
     Gauge "shard_lock_wait_longest_seconds" ("lock_{}_longest_us") "The longest time since the start."
         =; ["holder"] |r| of_holders(r, |holder| holder.longest_us);
     Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."
-        =; ["event"] |r| r.server.hook_counters(|event| event.calls);
+        =; ["event"] |r| of_hooks(r, |event| event.calls);
     Counter "hook_errors_total" ("hook_{}_errors") "Calls that failed."
-        =; ["event"] |r| r.server.hook_counters(|event| event.errors);
+        =; ["event"] |r| of_hooks(r, |event| event.errors);
     Counter "hook_seconds_total" ("hook_{}_us") "Time spent in them."
-        =; ["event"] |r| r.server.hook_counters(|event| event.ns / 1000);
+        =; ["event"] |r| of_hooks(r, |event| event.ns / 1000);
     Gauge "hook_metric" ("hook_metric_{}") "Sums that hooks keep themselves (quintet.metric)."
-        =; ["name"] |r| r.server.hook_sums();
+        =; ["name"] |r| {
+            let sums = r.hooks.metrics.all().into_iter();
+            sums.map(|(name, sum)| (vec![String::from(name).into()], sum)).collect()
+        };
 }
 
 impl Metric {

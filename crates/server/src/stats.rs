@@ -2,20 +2,21 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_config::{Secrets, print};
 use quintet_door::Exposition;
-use quintet_hooks::EventStats;
-use quintet_host::{Decided, Distribution, TIMES, locked};
+use quintet_host::{Decided, Distribution, Point, Spread, TIMES, locked};
 use quintet_types::{
     Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
 };
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
 use crate::io::{Family, VoiceCounts};
-use crate::metrics::{Point, Reading, Spread, Told, samples, text};
+use crate::metrics::{
+    Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers, Told, samples, text,
+};
 use crate::server::{Listening, Order, Server, TellReload};
 
 impl Server {
@@ -81,7 +82,7 @@ impl Server {
     }
 
     /// Every counter of the voices that are spoken, by voice and name.
-    pub(crate) fn voice_counters(&self) -> Vec<Point> {
+    fn voice_counters(&self) -> Vec<Point> {
         let mut all = Vec::new();
         for (tally, voice) in VOICES.iter().enumerate() {
             if self.listeners.iter().any(|l| l.tally == tally) {
@@ -124,18 +125,8 @@ impl Server {
         all
     }
 
-    /// How often each command came, by voice.
-    pub(crate) fn commands(&self) -> Vec<Point> {
-        self.by_voice(|counts| counts.commands().collect())
-    }
-
-    /// What was refused, by voice and reason.
-    pub(crate) fn refusals(&self) -> Vec<Point> {
-        self.by_voice(|counts| counts.refusals().collect())
-    }
-
     /// How long replies took, by voice and family of commands.
-    pub(crate) fn latencies(&self) -> Vec<Spread> {
+    fn latencies(&self) -> Vec<Spread> {
         let mut all = Vec::new();
         for (voice, counts) in self.spoken() {
             let mut sums = Family::ALL.map(|family| (family, Distribution::of(TIMES)));
@@ -149,27 +140,6 @@ impl Server {
         all.extend(self.http.latencies());
         all.extend(self.sqs.latencies());
         all
-    }
-
-    /// Connections that TLS ended, by reason.
-    pub(crate) fn tls_failures(&self) -> Vec<Point> {
-        let failures = self.tls.shared.failures();
-        let points = failures.map(|(reason, count)| (vec![reason.into()], count as f64));
-        points.collect()
-    }
-
-    /// What hooks did, by event.
-    pub(crate) fn hook_counters(&self, of: fn(&EventStats) -> u64) -> Vec<Point> {
-        let events = self.hooks.shared().stats().into_iter();
-        let events = events.map(|event| (vec![event.event.name().into()], of(&event) as f64));
-        events.collect()
-    }
-
-    /// What hooks count themselves, by name.
-    pub(crate) fn hook_sums(&self) -> Vec<Point> {
-        let sums = self.hooks.shared().metrics.all().into_iter();
-        sums.map(|(name, sum)| (vec![String::from(name).into()], sum))
-            .collect()
     }
 
     /// The last error of each event that had one.
@@ -238,18 +208,66 @@ impl Server {
     }
 
     fn reading<'a>(&'a self, shard: &'a ShardStats) -> Reading<'a> {
-        let mut traffic = (0, 0);
-        for thread in &self.threads {
-            traffic.0 += thread.bytes_read.load(Ordering::Relaxed);
-            traffic.1 += thread.bytes_written.load(Ordering::Relaxed);
-        }
         Reading {
-            server: self,
-            shard,
+            uptime: self.started.elapsed(),
             process: Process::read(),
-            traffic,
+            core: &self.core,
+            shard,
+            edge: self.edge_numbers(),
+            hooks: self.hooks.shared(),
+            crons: &self.crons,
+            looks: &self.looks,
+            spans: &self.spans,
             cold: self.core.cold_numbers(&shard.cold),
             cluster: self.node.as_ref().map(|node| node.numbers()),
+        }
+    }
+
+    fn edge_numbers(&self) -> EdgeNumbers {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let now = self.core.clock.now();
+        let (tls, http, logins) = (&self.tls.shared, &self.http, &self.trust.counts);
+        let failures = tls.failures();
+        EdgeNumbers {
+            open: self.guests.open(),
+            accepted: self.guests.total(),
+            refused: self.guests.refused(),
+            accepts_failed: of(&self.accepts_failed),
+            spoke_tls: of(&self.spoke_tls),
+            spoke_http: of(&self.spoke_http),
+            workers: self.guests.workers(|all| all.count(now)),
+            bytes_read: self.threads.iter().map(|at| of(&at.bytes_read)).sum(),
+            bytes_written: self.threads.iter().map(|at| of(&at.bytes_written)).sum(),
+            memory: Budget::of(&self.connection_memory),
+            uploads: Budget::of(&self.uploads),
+            tls_open: tls.open(),
+            tls_handshakes: tls.handshakes(),
+            tls_failures: failures
+                .map(|(why, count)| (vec![why.into()], count as f64))
+                .collect(),
+            certificate_end: self.tls.ends(),
+            logins: LoginNumbers {
+                ok: of(&logins.logins),
+                failed: of(&logins.failed),
+                throttled: of(&logins.throttled),
+                busy: of(&logins.busy),
+            },
+            not_permitted: of(&logins.forbidden),
+            limit_refusals: self.quotas.refusals(),
+            limit_delays: self.quotas.delays(),
+            http_open: http.clients.count(),
+            http_crowded: http.clients.crowded(),
+            streams: StreamNumbers {
+                open: http.streams.open(),
+                refused: http.streams.refused(),
+                slow: http.streams.slow(),
+            },
+            commands: self.by_voice(|counts| counts.commands().collect()),
+            refusals: self.by_voice(|counts| counts.refusals().collect()),
+            latencies: self.latencies(),
+            http_replies: http.statuses(),
+            sqs_replies: self.sqs.statuses(),
+            voice_counts: self.voice_counters(),
         }
     }
 
@@ -289,36 +307,4 @@ fn machine() -> [String; 3] {
     let uname = rustix::system::uname();
     [uname.nodename(), uname.version(), uname.machine()]
         .map(|text| text.to_string_lossy().into_owned())
-}
-
-/// What the kernel knows of this process. Zeros where it does not say.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Process {
-    /// Processor time in user mode, microseconds.
-    pub(crate) cpu_user_us: u64,
-    /// The same in the kernel.
-    pub(crate) cpu_system_us: u64,
-    pub(crate) resident_bytes: u64,
-}
-
-impl Process {
-    fn read() -> Self {
-        let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // Fields are counted behind the name, which may hold spaces.
-        let Some((_, fields)) = text.rsplit_once(')') else {
-            return Self::default();
-        };
-        let field = |at: usize| -> u64 {
-            let field = fields.split_ascii_whitespace().nth(at);
-            field.and_then(|n| n.parse().ok()).unwrap_or(0)
-        };
-        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        // proc_pid_stat(5): utime is field 14, stime 15, rss, in pages, 24; the
-        // state, here 0, is 3.
-        Self {
-            cpu_user_us: field(11) * tick_us,
-            cpu_system_us: field(12) * tick_us,
-            resident_bytes: field(21) * rustix::param::page_size() as u64,
-        }
-    }
 }

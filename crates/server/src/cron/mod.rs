@@ -15,10 +15,9 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Result, anyhow};
 use quintet_config::{Config, CronJob};
 use quintet_door::{CronAct, CronSeen, LastRun, TellCron, TellCrons};
-use quintet_host::{Signal, locked};
+use quintet_host::{Point, Signal, locked};
 use quintet_types::Ms;
 
-use crate::metrics::Point;
 use plan::{Mark, When};
 
 /// The tables in force.

@@ -1,6 +1,8 @@
 //! What is told of a cluster: by any node of itself, and by the owner of all, as it saw them lately.
 
-use super::{Point, Reading};
+use quintet_host::Point;
+
+use super::Reading;
 
 /// A node, and how it saw the others.
 #[derive(Default)]

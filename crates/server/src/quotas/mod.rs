@@ -15,11 +15,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use quintet_config::Config;
 use quintet_door::{HeldBack, Share};
-use quintet_host::locked;
+use quintet_host::{Point, locked};
 use quintet_trust::{LimitTable, Limits, Place, place_of};
 use quintet_types::{Account, Principal};
-
-use crate::metrics::Point;
 
 use accounts::Accounts;
 pub(crate) use meter::Meter;
