@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_config::{Address, Config, Given, Places, Served, load};
 use quintet_door::{ByteBudget, Reloads};
-use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy};
+use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
 use quintet_otlp::Counts;
 use quintet_tls::Secure;
@@ -22,8 +22,8 @@ use crate::cluster::{self, Door, Node, Seat, StepsDown};
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::cron::Crons;
-use crate::desk::Desk;
-use crate::history::Looks;
+use crate::desk::{Desk, ServerDoor};
+use crate::history::{Looks, Surroundings};
 use crate::hooks::Hooks;
 use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
@@ -39,7 +39,7 @@ use crate::{again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
 
 /// What all threads share.
 pub(crate) struct Server {
-    pub(crate) core: Core,
+    pub(crate) core: Arc<Core>,
     /// What this is in a cluster.
     pub(crate) node: Option<Arc<Node>>,
     /// One per I/O thread, and behind them the desk's.
@@ -266,10 +266,10 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         traced.follow(&server.core);
     }
     let starting = match &server.node {
-        None => Some(stuck::watch_start(&server, stops)?),
+        None => Some(stuck::watch_start(&server.core, stops)?),
         Some(_) => None,
     };
-    let ends = Arc::new(Ends::default());
+    let ends = Arc::new(AtomicBool::new(false));
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
     server.core.catch_up();
@@ -308,7 +308,11 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     server.audit.tell_all_steps();
     server.audit.note("", None, "stop", "", "ok");
     if server.node.is_none() {
-        stuck::watch_stop(&server)?;
+        // Clients and scripts have had their time by then.
+        let stop_wait = server.limits.stop_wait_ms.load(Ordering::Relaxed);
+        let grace = locked(&server.config).script_grace_ms;
+        let given = Duration::from_millis(stop_wait.saturating_add(grace));
+        stuck::watch_stop(&server.core, given)?;
     }
     server.end_waits();
     // They ask through the door, so it closes after them.
@@ -535,7 +539,7 @@ fn open(
     core.share(config.cluster.sharing());
     let http = HttpCounts::new();
     let server = Server {
-        core,
+        core: Arc::new(core),
         mail,
         node,
         desk: Desk::default(),
@@ -589,18 +593,12 @@ impl Owner for EndsWithItsLog {
 }
 
 /// What a helper thread does.
-type Helper = Box<dyn FnOnce(&Arc<Server>, &Ends) + Send>;
-
-/// How the helper threads are told to end.
-#[derive(Default)]
-pub(crate) struct Ends {
-    pub(crate) stop: AtomicBool,
-}
+type Helper = Box<dyn FnOnce(&Arc<Server>, &AtomicBool) + Send>;
 
 fn start_helpers(
     server: &Arc<Server>,
     spares: Option<quintet_log::Spares>,
-    ends: &Arc<Ends>,
+    ends: &Arc<AtomicBool>,
 ) -> Result<Crew> {
     let mut helpers = Crew::new();
     let mut start = |name: &str, body: Helper| {
@@ -610,37 +608,40 @@ fn start_helpers(
     start("timer", Box::new(|server, _| server.core.run_timer()))?;
     start(
         "keeper",
-        Box::new(|server, ends| server.core.run_keeper(&ends.stop)),
+        Box::new(|server, stop| server.core.run_keeper(stop)),
     )?;
+    start("hooks", Box::new(|server, stop| server.run_hooks(stop)))?;
     start(
-        "hooks",
-        Box::new(|server, ends| server.run_hooks(&ends.stop)),
+        "cron",
+        Box::new(|server, stop| server.crons.run(&ServerDoor(Arc::clone(server)), stop)),
     )?;
-    start("cron", Box::new(|server, ends| server.run_crons(ends)))?;
     start(
         "history",
-        Box::new(|server, ends| server.run_history(&ends.stop)),
+        Box::new(|server, stop| {
+            let surroundings = Surroundings {
+                core: &server.core,
+                door: &ServerDoor(Arc::clone(server)),
+                config: &server.config,
+                audit: &server.audit,
+            };
+            server.looks.run(&surroundings, stop);
+        }),
     )?;
     start("logins", Box::new(|server, _| server.run_logins()))?;
     start(
         "fetch",
-        Box::new(|server, ends| server.core.run_fetch(&ends.stop)),
+        Box::new(|server, stop| server.core.run_fetch(stop)),
     )?;
     start(
         "upkeep",
-        Box::new(move |server, ends| {
+        Box::new(move |server, stop| {
             let log_bytes = || server.limits.log_bytes.load(Ordering::Relaxed);
-            server
-                .core
-                .run_upkeep(spares.as_ref(), &log_bytes, &ends.stop);
+            server.core.run_upkeep(spares.as_ref(), &log_bytes, stop);
         }),
     )?;
     let interval = match server.core.policy() {
         SyncPolicy::Always => {
-            start(
-                "log",
-                Box::new(|server, ends| server.core.run_log(&ends.stop)),
-            )?;
+            start("log", Box::new(|server, stop| server.core.run_log(stop)))?;
             return Ok(helpers);
         }
         SyncPolicy::EveryMs(ms) => Some(Duration::from_millis(ms)),
@@ -648,7 +649,7 @@ fn start_helpers(
     };
     start(
         "sync",
-        Box::new(move |server, ends| server.core.run_sync(interval, &ends.stop)),
+        Box::new(move |server, stop| server.core.run_sync(interval, stop)),
     )?;
     Ok(helpers)
 }
@@ -718,7 +719,8 @@ pub(crate) struct Threads {
     io: Crew,
     desk: Crew,
     helpers: Crew,
-    ends: Arc<Ends>,
+    /// Tells the helper threads to end.
+    ends: Arc<AtomicBool>,
 }
 
 impl Threads {
@@ -739,7 +741,7 @@ impl Threads {
         }
         server.core.end_looks();
         let desk = self.desk.ends_by(by);
-        self.ends.stop.store(true, Ordering::SeqCst);
+        self.ends.store(true, Ordering::SeqCst);
         server.looks.stop();
         server.crons.stop();
         server.core.stop_threads();

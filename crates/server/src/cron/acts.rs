@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use quintet_config::CronJob;
-use quintet_door::{CronAct, CronDone, CronNo, TellCron, TellCrons, Visit};
+use quintet_door::{CronAct, CronDone, CronNo, TellCron, TellCrons};
 use quintet_host::locked;
 use quintet_types::{Ms, Refusal};
 
+use super::run::Runner;
 use super::{Crons, Order};
-use crate::server::Server;
 
 /// Orders that wait at most; more are refused.
 const ORDERS_MAX: usize = 1000;
@@ -67,10 +67,10 @@ impl Crons {
     }
 }
 
-impl Server {
+impl Runner<'_> {
     /// Does what was ordered, if these tables, whose marks were read, still are
     /// those in force.
-    pub(super) fn obey(&self, visit: &Visit<'_>, jobs: &[Arc<CronJob>], version: u64) {
+    pub(super) fn obey(&self, jobs: &[Arc<CronJob>], version: u64) {
         loop {
             let order = {
                 let mut inside = locked(&self.crons.inside);
@@ -82,13 +82,13 @@ impl Server {
             match order {
                 None => return,
                 Some(Order::List(tell)) => {
-                    let now = self.core.clock.wall();
+                    let now = self.door.wall();
                     let seen = locked(&self.crons.inside).all_seen(now);
                     tell(seen);
                 }
                 Some(Order::Steer(act, name, tell)) => {
                     let done = match jobs.iter().find(|job| job.name == name) {
-                        Some(job) => self.steer(visit, job, act).map_err(CronNo::Refused),
+                        Some(job) => self.steer(job, act).map_err(CronNo::Refused),
                         None => Err(CronNo::None {
                             nearest: nearest(&name, jobs),
                             name,
@@ -104,21 +104,21 @@ impl Server {
     ///
     /// # Errors
     /// Why not; all is as it was.
-    fn steer(&self, visit: &Visit<'_>, job: &CronJob, act: CronAct) -> Result<CronDone, Refusal> {
+    fn steer(&self, job: &CronJob, act: CronAct) -> Result<CronDone, Refusal> {
         let puts = act == CronAct::Run;
         let mut tries = 0;
         let message = loop {
             tries += 1;
             let before = self.mark_of(job);
-            let mark = before.after(act, self.core.clock.wall());
+            let mark = before.after(act, self.door.wall());
             if mark == before && !puts {
                 return Ok(CronDone {
                     changed: false,
                     message: None,
                 });
             }
-            let due = puts.then(|| self.core.clock.wall());
-            match self.commit(visit, job, &mark, due) {
+            let due = puts.then(|| self.door.wall());
+            match self.commit(job, &mark, due) {
                 Ok(message) => break message,
                 // It was read again.
                 Err(Refusal::Conflict) if tries < TRIES => {}

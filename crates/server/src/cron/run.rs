@@ -1,12 +1,12 @@
 //! The thread that puts what is due.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
 use quintet_config::CronJob;
-use quintet_door::Visit;
+use quintet_door::{Door, Visit};
 use quintet_host::locked;
 use quintet_types::{
     Command, Compound, Effect, Guard, MessageId, Ms, Name, Outcome, Put, Refusal, TableAsk,
@@ -14,9 +14,7 @@ use quintet_types::{
 };
 
 use super::plan::{Look, Mark};
-use super::{Known, forgotten, when};
-use crate::desk::ServerDoor;
-use crate::server::{Ends, Server};
+use super::{Crons, Known, forgotten, when};
 
 /// The attribute that says when a message was due.
 const SCHEDULED_AT: &[u8] = b"scheduled_at";
@@ -30,24 +28,41 @@ const NOTHING: Duration = Duration::from_secs(3600);
 /// Marks that are read at once.
 const PAGE: u32 = 256;
 
-impl Server {
-    /// The thread of `[[cron]]`: runs until it is told to end.
-    pub(crate) fn run_crons(self: &Arc<Self>, ends: &Ends) {
-        let door = ServerDoor(Arc::clone(self));
-        let visit = Visit::new(&door);
+/// The thread at work.
+pub(super) struct Runner<'a> {
+    pub(super) crons: &'a Crons,
+    pub(super) door: &'a dyn Door,
+    visit: Visit<'a>,
+}
+
+impl Crons {
+    /// The thread of `[[cron]]`: runs until `stop`.
+    pub(crate) fn run(&self, door: &dyn Door, stop: &AtomicBool) {
+        let runner = Runner {
+            crons: self,
+            door,
+            visit: Visit::new(door),
+        };
+        runner.run(stop);
+        self.close();
+    }
+}
+
+impl Runner<'_> {
+    fn run(&self, stop: &AtomicBool) {
         let mut version = 0;
-        while !ends.stop.load(Ordering::SeqCst) {
+        while !stop.load(Ordering::SeqCst) {
             let (jobs, newest) = {
                 let inside = locked(&self.crons.inside);
                 (inside.jobs.clone(), inside.version)
             };
-            if version != newest && self.read_marks(&visit, &jobs, newest) {
+            if version != newest && self.read_marks(&jobs, newest) {
                 version = newest;
             }
             if version == newest {
-                self.obey(&visit, &jobs, newest);
+                self.obey(&jobs, newest);
                 for job in &jobs {
-                    self.look_at(&visit, job);
+                    self.look_at(job);
                     if let Some(known) = locked(&self.crons.inside).known.get_mut(&job.name) {
                         known.looked = true;
                     }
@@ -60,7 +75,6 @@ impl Server {
             };
             self.crons.work.wait_for(rest);
         }
-        self.crons.close();
     }
 
     /// How long there is nothing to do.
@@ -68,14 +82,14 @@ impl Server {
         if jobs.is_empty() {
             return NOTHING;
         }
-        let now = self.core.clock.wall();
+        let now = self.door.wall();
         let wait = self.crons.next(now).since(now);
         Duration::from_millis(wait.max(1)).min(LOOK)
     }
 
     /// Reads what is remembered of the tables, and forgets those that are no
     /// more. False: it cannot be read.
-    fn read_marks(&self, visit: &Visit<'_>, jobs: &[Arc<CronJob>], newest: u64) -> bool {
+    fn read_marks(&self, jobs: &[Arc<CronJob>], newest: u64) -> bool {
         let mut after = None;
         let mut gone = Vec::new();
         let mut found: Vec<TableEntry> = Vec::new();
@@ -85,7 +99,7 @@ impl Server {
                 after: after.take(),
                 max: PAGE,
             };
-            let Outcome::Entries(entries) = visit.ask(Command::Table(ask)) else {
+            let Outcome::Entries(entries) = self.visit.ask(Command::Table(ask)) else {
                 return false;
             };
             let Some(last) = entries.last() else { break };
@@ -106,7 +120,7 @@ impl Server {
                 effects: vec![set(&entry.key, None)],
                 ..Compound::default()
             };
-            visit.ask(Command::Compound(Box::new(forget)));
+            self.visit.ask(Command::Compound(Box::new(forget)));
         }
         let mut inside = locked(&self.crons.inside);
         inside
@@ -122,22 +136,22 @@ impl Server {
     }
 
     /// Does what is due of a table.
-    fn look_at(&self, visit: &Visit<'_>, job: &CronJob) {
+    fn look_at(&self, job: &CronJob) {
         let policy = job.policy();
         let when = when(job, &policy);
         // A mark that is noted is looked at again; three looks end it.
         for _ in 0..3 {
             let mark = self.mark_of(job);
-            match when.look(&mark, self.core.clock.wall()) {
+            match when.look(&mark, self.door.wall()) {
                 Look::Rest => return,
                 Look::Note { mark, missed } => {
-                    if self.remember(visit, job, &mark, None).is_err() {
+                    if self.remember(job, &mark, None).is_err() {
                         return;
                     }
                     self.count_missed(job, missed);
                 }
                 Look::Put { mark, missed, due } => {
-                    if self.remember(visit, job, &mark, Some(due)).is_ok() {
+                    if self.remember(job, &mark, Some(due)).is_ok() {
                         self.count_missed(job, missed);
                     }
                     return;
@@ -166,24 +180,17 @@ impl Server {
     ///
     /// # Errors
     /// Why not, in words; nothing was put.
-    fn remember(
-        &self,
-        visit: &Visit<'_>,
-        job: &CronJob,
-        mark: &Mark,
-        puts: Option<Ms>,
-    ) -> Result<(), Refusal> {
-        let done = self.commit(visit, job, mark, puts).map(drop);
+    fn remember(&self, job: &CronJob, mark: &Mark, puts: Option<Ms>) -> Result<(), Refusal> {
+        let done = self.commit(job, mark, puts).map(drop);
         done.map_err(|refusal| self.failed(job, refusal))
     }
 
-    /// [`Server::remember`], without counting a no. Answers what was put.
+    /// [`Runner::remember`], without counting a no. Answers what was put.
     ///
     /// # Errors
     /// As that.
     pub(super) fn commit(
         &self,
-        visit: &Visit<'_>,
         job: &CronJob,
         mark: &Mark,
         puts: Option<Ms>,
@@ -198,7 +205,7 @@ impl Server {
             effects,
             then: None,
         };
-        let outcome = visit.ask(Command::Compound(Box::new(step)));
+        let outcome = self.visit.ask(Command::Compound(Box::new(step)));
         let done = if let Outcome::Compound { ids, .. } = outcome {
             Ok(ids.first().copied())
         } else if let Outcome::Refused(refusal) = outcome {
@@ -208,7 +215,7 @@ impl Server {
             Err(Refusal::NotPermitted)
         };
         // The entry has a new version, or another than was known.
-        self.read_again(visit, job);
+        self.read_again(job);
         let id = done?;
         // Nothing was stored: the queue could not be made any more.
         if puts.is_some() && id == Some(MessageId(0)) {
@@ -228,8 +235,8 @@ impl Server {
                 effects: vec![set(job.name.as_bytes(), Some(&mark))],
                 then: None,
             };
-            visit.ask(Command::Compound(Box::new(note)));
-            self.read_again(visit, job);
+            self.visit.ask(Command::Compound(Box::new(note)));
+            self.read_again(job);
         }
         Ok(id)
     }
@@ -257,12 +264,12 @@ impl Server {
         }
     }
 
-    fn read_again(&self, visit: &Visit<'_>, job: &CronJob) {
+    fn read_again(&self, job: &CronJob) {
         let ask = TableAsk::Get {
             table: Name::from(TABLE),
             key: job.name.as_bytes().into(),
         };
-        if let Outcome::Entries(entries) = visit.ask(Command::Table(ask)) {
+        if let Outcome::Entries(entries) = self.visit.ask(Command::Table(ask)) {
             let mut inside = locked(&self.crons.inside);
             let known = inside.known.entry(job.name.clone()).or_default();
             known.read(entries.first());

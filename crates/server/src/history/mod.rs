@@ -5,15 +5,15 @@ mod rings;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use quintet_door::{History, Rates, Recent, Series, Visit};
-use quintet_host::locked;
+use quintet_config::Config;
+use quintet_door::{Door, History, Rates, Recent, Series, Visit};
+use quintet_host::{Core, locked};
 use quintet_types::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
 
-use crate::desk::ServerDoor;
-use crate::server::Server;
+use crate::audit::Audit;
 
 use rings::{Histories, MINUTE, kept};
 
@@ -97,16 +97,35 @@ impl Looks {
     }
 }
 
-impl Server {
+/// The thread of histories at work.
+struct Runner<'a> {
+    looks: &'a Looks,
+    surroundings: &'a Surroundings<'a>,
+}
+
+/// The parts of the server that the thread of histories needs.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) door: &'a dyn Door,
+    pub(crate) config: &'a Mutex<Config>,
+    pub(crate) audit: &'a Audit,
+}
+
+impl Looks {
     /// The thread of histories: runs until `stop`.
-    pub(crate) fn run_history(self: &Arc<Self>, stop: &AtomicBool) {
-        let path = locked(&self.config).data.join(FILE);
-        let loaded = kept::load(
-            &self.looks.inside,
-            &path,
-            self.core.clock.now(),
-            self.histories_max(),
-        );
+    pub(crate) fn run(&self, surroundings: &Surroundings<'_>, stop: &AtomicBool) {
+        let runner = Runner {
+            looks: self,
+            surroundings,
+        };
+        runner.run(stop);
+    }
+}
+
+impl Runner<'_> {
+    fn run(&self, stop: &AtomicBool) {
+        let path = locked(self.surroundings.config).data.join(FILE);
+        let loaded = kept::load(&self.looks.inside, &path, self.now(), self.histories_max());
         match loaded {
             Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::warn!(
                 "the history of queues in {} is not used: {error}",
@@ -119,12 +138,12 @@ impl Server {
     }
 
     fn histories_max(&self) -> usize {
-        usize::try_from(locked(&self.config).history_queues).unwrap_or(usize::MAX)
+        usize::try_from(locked(self.surroundings.config).history_queues).unwrap_or(usize::MAX)
     }
 
     fn save_history(&self, path: &Path) {
         // The last room is for the log.
-        if self.core.is_full() {
+        if self.surroundings.core.is_full() {
             return;
         }
         if let Err(error) = kept::save(&self.looks.inside, path) {
@@ -133,23 +152,26 @@ impl Server {
         }
     }
 
-    fn follow_history(self: &Arc<Self>, stop: &AtomicBool, path: &Path) {
-        let door = ServerDoor(Arc::clone(self));
+    fn now(&self) -> Ms {
+        self.surroundings.core.clock.now()
+    }
+
+    fn follow_history(&self, stop: &AtomicBool, path: &Path) {
         // From where counters rise until the first minute is over.
-        if !self.look_at_queues(&door) {
+        if !self.look_at_queues() {
             return;
         }
         loop {
-            let minute = self.core.clock.now().0 / MINUTE;
+            let minute = self.now().0 / MINUTE;
             let next = Ms((minute + 1) * MINUTE);
-            while self.core.clock.now() < next {
-                let left = Duration::from_millis(next.since(self.core.clock.now()));
+            while self.now() < next {
+                let left = Duration::from_millis(next.since(self.now()));
                 if self.looks.rest(left.min(LOOK_MAX)) || stop.load(Ordering::SeqCst) {
                     return;
                 }
             }
-            self.audit.tell_steps();
-            if !self.look_at_queues(&door) {
+            self.surroundings.audit.tell_steps();
+            if !self.look_at_queues() {
                 return;
             }
             if (next.0 / MINUTE).is_multiple_of(SAVED) {
@@ -159,10 +181,10 @@ impl Server {
     }
 
     /// Looks at all queues once, page by page. False: it is to end.
-    fn look_at_queues(&self, door: &ServerDoor) -> bool {
-        let visit = Visit::new(door);
+    fn look_at_queues(&self) -> bool {
+        let visit = Visit::new(self.surroundings.door);
         let most = self.histories_max();
-        locked(&self.looks.inside).begin(self.core.clock.now());
+        locked(&self.looks.inside).begin(self.now());
         let mut next = Some((0, 0));
         while let Some(from) = next.take() {
             let began = Instant::now();
@@ -171,7 +193,7 @@ impl Server {
                 return !self.looks.rest(Duration::ZERO);
             };
             if let StatsReply::Queues(page) = *stats {
-                locked(&self.looks.inside).look(self.core.clock.now(), &page.queues, most);
+                locked(&self.looks.inside).look(self.now(), &page.queues, most);
                 next = page.next;
             }
             let rest = (began.elapsed() * REST).min(REST_MAX);
@@ -179,7 +201,7 @@ impl Server {
                 return false;
             }
         }
-        locked(&self.looks.inside).end(self.core.clock.now());
+        locked(&self.looks.inside).end(self.now());
         true
     }
 }

@@ -10,7 +10,6 @@ use quintet_types::{
 };
 
 use super::*;
-use crate::desk::ServerDoor;
 
 /// A server and what it takes to stop it.
 struct Running {
@@ -44,7 +43,7 @@ impl Running {
             )
             .expect("open")
         };
-        let ends = Arc::new(Ends::default());
+        let ends = Arc::default();
         let helpers = start_helpers(&server, spares, &ends).expect("helpers");
         let (io, desk) = start_workers(&server, polls, Vec::new()).expect("workers");
         Self {
