@@ -198,6 +198,20 @@ const ALLOWED: &[Edges] = &[
         None,
     ),
     edges(
+        "crates/ops",
+        &[
+            "quintet-config",
+            "quintet-control",
+            "quintet-door",
+            "quintet-engine",
+            "quintet-hooks",
+            "quintet-host",
+            "quintet-otlp",
+            "quintet-types",
+        ],
+        None,
+    ),
+    edges(
         "crates/cli",
         &[
             "quintet-bench",
@@ -237,6 +251,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-jetstream",
             "quintet-log",
             "quintet-nodes",
+            "quintet-ops",
             "quintet-otlp",
             "quintet-rq",
             "quintet-scripts",

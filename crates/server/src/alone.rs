@@ -10,10 +10,10 @@ use quintet_config::Config;
 use quintet_door::{ClusterSeen, NodeOrder};
 use quintet_host::{Layout, Opened, Owner};
 use quintet_log::LogError;
+use quintet_ops::metrics::ClusterNumbers;
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
 
-use crate::metrics::ClusterNumbers;
 use crate::quotas::Quotas;
 use crate::server::{End, Order, Server, Threads};
 

@@ -19,15 +19,14 @@ use quintet_door::{
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
+use quintet_ops::{audit, metrics};
 use quintet_types::{
     Body, Caller, Command, Delivery, Ending, Handed, LargeBody, Message, MessageId, Ms, Name,
     Outcome, Overrides, Party, Principal, QueueSetup, QueueStats, Refusal,
 };
 use quintet_wire::{STREAM_OVER, WorkerState};
 
-use crate::audit;
 use crate::io::{Mail, Upload};
-use crate::metrics;
 use crate::server::Server;
 
 /// While something is held that others acknowledge it is looked so often whether it is given up.

@@ -7,15 +7,12 @@
 )]
 
 mod again;
-mod audit;
 mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
 mod control;
 mod crew;
-mod cron;
 mod desk;
-mod history;
 mod hooks;
 mod http;
 mod http_counts;
@@ -23,7 +20,6 @@ mod io;
 #[cfg(feature = "cluster")]
 mod linked;
 mod logging;
-mod metrics;
 mod modes;
 mod notify;
 mod open_files;
@@ -33,11 +29,8 @@ mod scripts;
 mod server;
 mod signals;
 mod sockets;
-mod spans;
 mod sqs;
 mod stats;
-mod stuck;
-mod tails;
 mod tls;
 mod trust;
 mod watchdog;

@@ -2,9 +2,9 @@
 
 use quintet_config::{Listen, load};
 use quintet_host::locked;
+use quintet_ops::cron::forgotten;
 use quintet_types::Principal;
 
-use crate::cron::forgotten;
 use crate::open_files::fit;
 use crate::server::Server;
 

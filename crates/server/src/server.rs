@@ -12,18 +12,19 @@ use quintet_config::{Address, Config, Given, Places, Served, load};
 use quintet_door::{ByteBudget, Reloads};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
+use quintet_ops::audit::Audit;
+use quintet_ops::cron::Crons;
+use quintet_ops::history::{Looks, Surroundings};
+use quintet_ops::{Tails, Tracing, stuck};
 use quintet_otlp::Counts;
 use quintet_tls::Secure;
 use quintet_types::{Principal, Settings};
 use quintet_wire::{Foreign, Listener, VOICES};
 
-use crate::audit::Audit;
 use crate::cluster::{self, Door, Node, Seat, StepsDown};
 use crate::control::Control;
 use crate::crew::Crew;
-use crate::cron::Crons;
 use crate::desk::{Desk, ServerDoor};
-use crate::history::{Looks, Surroundings};
 use crate::hooks::Hooks;
 use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
@@ -31,11 +32,9 @@ use crate::open_files::{fit, raise_file_limit};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
 use crate::sockets::{announce, bind, console, leave_out_taken, restrict, say};
-use crate::spans::Tracing;
-use crate::tails::Tails;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
-use crate::{again, http, logging, modes, notify, scripts, sqs, stuck, watchdog};
+use crate::{again, http, logging, modes, notify, scripts, sqs, watchdog};
 
 /// What all threads share.
 pub(crate) struct Server {

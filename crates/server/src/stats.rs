@@ -8,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quintet_config::{Secrets, print};
 use quintet_door::Exposition;
 use quintet_host::{Decided, Distribution, Point, Spread, TIMES, locked};
+use quintet_ops::metrics::{
+    Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers, Told, samples, text,
+};
 use quintet_types::{
     Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
 };
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
 use crate::io::{Family, VoiceCounts};
-use crate::metrics::{
-    Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers, Told, samples, text,
-};
 use crate::server::{Listening, Order, Server, TellReload};
 
 impl Server {

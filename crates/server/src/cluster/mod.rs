@@ -27,9 +27,9 @@ use quintet_host::{Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
 use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
+use quintet_ops::audit::Audit;
 
 use crate::again;
-use crate::audit::Audit;
 use crate::http::LinksByVoice;
 use crate::quotas::Quotas;
 use crate::server::{Order, Server};

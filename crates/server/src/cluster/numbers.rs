@@ -6,8 +6,8 @@ use quintet_host::locked;
 use quintet_nodes::stores::BucketCopy;
 
 use super::Node;
-use crate::metrics::{ClusterNumbers, NodeNumbers};
 use quintet_nodes::{ClusterReport, Heard, NodeReport};
+use quintet_ops::metrics::{ClusterNumbers, NodeNumbers};
 
 impl Node {
     /// How it stands, and how the others did when it looked last.

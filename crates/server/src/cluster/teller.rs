@@ -12,10 +12,10 @@ use quintet_jetstream::JetStream;
 use quintet_nodes::{
     ClusterReport, GroupReport, Heard, NodeReport, REPORT, Replica, StreamReport, registry, stores,
 };
+use quintet_ops::audit::Audit;
 use serde::Serialize;
 
 use super::Node;
-use crate::audit::Audit;
 use crate::quotas::Quotas;
 
 /// Everything about this node that is told.

@@ -22,7 +22,7 @@ const TRIES: usize = 3;
 
 impl Crons {
     /// Tells of every table.
-    pub(crate) fn list(&self, tell: TellCrons, now: Ms) {
+    pub fn list(&self, tell: TellCrons, now: Ms) {
         let inside = locked(&self.inside);
         if inside.read == inside.version && !inside.closed {
             let seen = inside.all_seen(now);
@@ -34,7 +34,7 @@ impl Crons {
     }
 
     /// Has this done to the table of this name, and tells when it is durable.
-    pub(crate) fn steer(&self, act: CronAct, name: &str, tell: TellCron) {
+    pub fn steer(&self, act: CronAct, name: &str, tell: TellCron) {
         self.ask(Order::Steer(act, name.to_owned(), tell));
     }
 

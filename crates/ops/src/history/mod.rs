@@ -31,7 +31,7 @@ const REST_MAX: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// The history of all queues, and the bell that ends its thread.
-pub(crate) struct Looks {
+pub struct Looks {
     inside: Mutex<Histories>,
     stops: Mutex<bool>,
     bell: Condvar,
@@ -49,27 +49,27 @@ impl Default for Looks {
 
 impl Looks {
     /// A queue's history.
-    pub(crate) fn of(&self, queue: &Name) -> Option<History> {
+    pub fn of(&self, queue: &Name) -> Option<History> {
         locked(&self.inside).of(queue)
     }
 
     /// Adds a queue's last hour to that of others.
-    pub(crate) fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
+    pub fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
         locked(&self.inside).add_hour(queue, sum);
     }
 
     /// How fast it moved in the last minute.
-    pub(crate) fn rates(&self, queue: &Name) -> Option<Rates> {
+    pub fn rates(&self, queue: &Name) -> Option<Rates> {
         locked(&self.inside).rates(queue)
     }
 
     /// The newest counts of a queue with these numbers.
-    pub(crate) fn recent(&self, queue: &QueueStats, now: Ms) -> Option<Recent> {
+    pub fn recent(&self, queue: &QueueStats, now: Ms) -> Option<Recent> {
         locked(&self.inside).recent(queue, now)
     }
 
     /// The rates of all queues that have some, as JSON: `{"NAME": [IN, OUT]}`.
-    pub(crate) fn all_rates(&self) -> String {
+    pub fn all_rates(&self) -> String {
         let inside = locked(&self.inside);
         let all = inside.all_rates();
         let all = all.map(|(name, rates)| (name.to_string(), rates.rounded().into()));
@@ -77,18 +77,18 @@ impl Looks {
     }
 
     /// Queues that have one, and those that moved and have none.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         locked(&self.inside).counts()
     }
 
     /// Its thread ends.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         *locked(&self.stops) = true;
         self.bell.notify_all();
     }
 
     /// Waits; true: it is to end.
-    pub(crate) fn rest(&self, for_long: Duration) -> bool {
+    pub fn rest(&self, for_long: Duration) -> bool {
         let stops = locked(&self.stops);
         let waited = self
             .bell
@@ -104,16 +104,16 @@ struct Runner<'a> {
 }
 
 /// The parts of the server that the thread of histories needs.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) core: &'a Core,
-    pub(crate) door: &'a dyn Door,
-    pub(crate) config: &'a Mutex<Config>,
-    pub(crate) audit: &'a Audit,
+pub struct Surroundings<'a> {
+    pub core: &'a Core,
+    pub door: &'a dyn Door,
+    pub config: &'a Mutex<Config>,
+    pub audit: &'a Audit,
 }
 
 impl Looks {
     /// The thread of histories: runs until `stop`.
-    pub(crate) fn run(&self, surroundings: &Surroundings<'_>, stop: &AtomicBool) {
+    pub fn run(&self, surroundings: &Surroundings<'_>, stop: &AtomicBool) {
         let runner = Runner {
             looks: self,
             surroundings,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use quintet_host::Core;
 
 /// What that means for clients.
-pub(crate) const LOST: &str = "the disk is full: what was decided last and not answered is lost";
+pub const LOST: &str = "the disk is full: what was decided last and not answered is lost";
 /// How often is looked whether anything can be written.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// There is no thread to be had.
-pub(crate) fn watch_stop(core: &Arc<Core>, given: Duration) -> Result<()> {
+pub fn watch_stop(core: &Arc<Core>, given: Duration) -> Result<()> {
     let began = Instant::now();
     watch(core, || false, move || began.elapsed() >= given)
 }
@@ -29,7 +29,7 @@ pub(crate) fn watch_stop(core: &Arc<Core>, given: Duration) -> Result<()> {
 ///
 /// # Errors
 /// There is no thread to be had.
-pub(crate) fn watch_start(core: &Arc<Core>, stops: Arc<AtomicBool>) -> Result<Arc<()>> {
+pub fn watch_start(core: &Arc<Core>, stops: Arc<AtomicBool>) -> Result<Arc<()>> {
     let starting = Arc::new(());
     let waits = Arc::downgrade(&starting);
     let started = move || Weak::strong_count(&waits) == 0;

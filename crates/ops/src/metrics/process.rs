@@ -2,17 +2,17 @@
 
 /// What the kernel knows of this process. Zeros where it does not say.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Process {
+pub struct Process {
     /// Processor time in user mode, microseconds.
-    pub(crate) cpu_user_us: u64,
+    pub cpu_user_us: u64,
     /// The same in the kernel.
-    pub(crate) cpu_system_us: u64,
-    pub(crate) resident_bytes: u64,
+    pub cpu_system_us: u64,
+    pub resident_bytes: u64,
 }
 
 impl Process {
     /// As it is now.
-    pub(crate) fn read() -> Self {
+    pub fn read() -> Self {
         let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         // Fields are counted behind the name, which may hold spaces.
         let Some((_, fields)) = text.rsplit_once(')') else {

@@ -21,7 +21,7 @@ use quintet_types::Ms;
 use plan::{Mark, When};
 
 /// The tables in force.
-pub(crate) struct Crons {
+pub struct Crons {
     inside: Mutex<Inside>,
     /// Raised when there is something new to look at.
     work: Signal,
@@ -49,22 +49,23 @@ enum Order {
 
 /// What is known of a table.
 #[derive(Default)]
-pub(crate) struct Known {
+pub struct Known {
     mark: Mark,
     /// Of the mark's entry; `None`: there is none.
     version: Option<u64>,
     /// What was due when it was read has been seen to, or tried.
     looked: bool,
     /// Since the server's start, as the two below.
-    pub(crate) runs: u64,
-    pub(crate) missed: u64,
-    pub(crate) failures: u64,
+    pub runs: u64,
+    pub missed: u64,
+    pub failures: u64,
     /// Why the last put was refused; empty: it was not.
     error: String,
 }
 
 impl Known {
-    pub(crate) fn is_paused(&self) -> bool {
+    /// Its marks say that nothing is put.
+    pub fn is_paused(&self) -> bool {
         self.mark.paused
     }
 }
@@ -74,7 +75,7 @@ impl Crons {
     ///
     /// # Errors
     /// What is wrong with a table.
-    pub(crate) fn new(config: &Config) -> Result<Self> {
+    pub fn new(config: &Config) -> Result<Self> {
         let jobs = config.cron_jobs().map_err(|why| anyhow!(why))?;
         Ok(Self {
             inside: Mutex::new(Inside {
@@ -91,7 +92,7 @@ impl Crons {
 
     /// Goes by these tables from now on. Answers the names of those that are none of them any
     /// more and were paused.
-    pub(crate) fn configure(&self, jobs: Vec<Arc<CronJob>>) -> Vec<String> {
+    pub fn configure(&self, jobs: Vec<Arc<CronJob>>) -> Vec<String> {
         let mut inside = locked(&self.inside);
         let goes = |job: &&Arc<CronJob>| {
             let known = inside.known.get(&job.name);
@@ -107,7 +108,7 @@ impl Crons {
     }
 
     /// Has the thread look whether it is to end.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.work.raise();
     }
 
@@ -119,7 +120,7 @@ impl Crons {
     }
 
     /// A number of each table that was looked at.
-    pub(crate) fn points(&self, of: fn(&Known) -> u64) -> Vec<Point> {
+    pub fn points(&self, of: fn(&Known) -> u64) -> Vec<Point> {
         let inside = locked(&self.inside);
         let points = inside.jobs.iter().filter_map(|job| {
             let known = inside.known.get(&job.name).filter(|known| known.looked)?;
@@ -129,7 +130,7 @@ impl Crons {
     }
 
     /// A moment of each table that has one, ms since 1970.
-    pub(crate) fn moments(&self, now: Ms, of: fn(&CronSeen) -> Option<u64>) -> Vec<Point> {
+    pub fn moments(&self, now: Ms, of: fn(&CronSeen) -> Option<u64>) -> Vec<Point> {
         let inside = locked(&self.inside);
         let looked = |job: &&Arc<CronJob>| {
             let known = inside.known.get(&job.name);
@@ -186,7 +187,7 @@ impl Inside {
 }
 
 /// What is said of a paused table that is in the configuration no more.
-pub(crate) fn forgotten(name: &str) -> String {
+pub fn forgotten(name: &str) -> String {
     format!(
         "[[cron]] {name} was paused and is no longer in the configuration: the pause is \
          forgotten, and put in again it runs"

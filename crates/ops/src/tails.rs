@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The followed queues.
 #[derive(Default)]
-pub(crate) struct Tails {
+pub struct Tails {
     inner: Mutex<Arc<Inner>>,
 }
 
@@ -69,7 +69,7 @@ impl Inner {
 
 impl Tails {
     /// As [`quintet_door::Door::follow`].
-    pub(crate) fn follow(
+    pub fn follow(
         &self,
         core: &Core,
         queue: &Name,

@@ -37,7 +37,7 @@ pub(super) struct Runner<'a> {
 
 impl Crons {
     /// The thread of `[[cron]]`: runs until `stop`.
-    pub(crate) fn run(&self, door: &dyn Door, stop: &AtomicBool) {
+    pub fn run(&self, door: &dyn Door, stop: &AtomicBool) {
         let runner = Runner {
             crons: self,
             door,

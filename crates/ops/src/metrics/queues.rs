@@ -111,12 +111,12 @@ const NEEDING: Family = Family {
 };
 
 /// The result of a look at all queues.
-pub(crate) struct Told {
+pub struct Told {
     /// Those with the most bytes, in the order of their names.
-    pub(crate) largest: Vec<QueueStats>,
-    pub(crate) findings: Vec<Found>,
+    pub largest: Vec<QueueStats>,
+    pub findings: Vec<Found>,
     /// How many, by rule, in the order of [`Rule::ALL`].
-    pub(crate) needing: [u64; Rule::ALL.len()],
+    pub needing: [u64; Rule::ALL.len()],
 }
 
 /// Writes the rows of these queues.
@@ -178,7 +178,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Looks at all queues: for the so many with the most bytes, and those that need attention.
-pub(crate) fn look(door: &dyn Door, most: usize) -> Told {
+pub fn look(door: &dyn Door, most: usize) -> Told {
     let visit = Visit::new(door);
     let thresholds = door.thresholds();
     let mut findings = Findings::new(most);

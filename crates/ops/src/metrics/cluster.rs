@@ -6,49 +6,49 @@ use super::Reading;
 
 /// A node, and how it saw the others.
 #[derive(Default)]
-pub(crate) struct ClusterNumbers {
-    pub(crate) epoch: u64,
-    pub(crate) owns: bool,
+pub struct ClusterNumbers {
+    pub epoch: u64,
+    pub owns: bool,
     /// Since it is what it is.
-    pub(crate) role_s: u64,
-    pub(crate) drained_nodes: u64,
-    pub(crate) appended: u64,
-    pub(crate) acknowledged: u64,
+    pub role_s: u64,
+    pub drained_nodes: u64,
+    pub appended: u64,
+    pub acknowledged: u64,
     /// Sent and not acknowledged.
-    pub(crate) on_way: u64,
+    pub on_way: u64,
     /// Appended and not acknowledged, sent or not.
-    pub(crate) unacked_bytes: u64,
+    pub unacked_bytes: u64,
     /// Since the newest acknowledged entry was sent.
-    pub(crate) last_ack_ms: Option<u64>,
+    pub last_ack_ms: Option<u64>,
     /// Within which 99 of 100 of the newest frames were acknowledged.
-    pub(crate) ack_p99_ms: Option<u64>,
-    pub(crate) resolves: u64,
-    pub(crate) takeovers: u64,
-    pub(crate) handovers: u64,
-    pub(crate) survives: Option<bool>,
+    pub ack_p99_ms: Option<u64>,
+    pub resolves: u64,
+    pub takeovers: u64,
+    pub handovers: u64,
+    pub survives: Option<bool>,
     /// Entries and bytes of the stream.
-    pub(crate) log: Option<(u64, u64)>,
-    pub(crate) nodes: Vec<NodeNumbers>,
+    pub log: Option<(u64, u64)>,
+    pub nodes: Vec<NodeNumbers>,
     /// The servers whose copies of the log are known, and whether each is damaged.
-    pub(crate) copies: Vec<(String, bool)>,
+    pub copies: Vec<(String, bool)>,
 }
 
 /// One of all nodes; absent is what it has not said, or has not.
 #[derive(Default)]
-pub(crate) struct NodeNumbers {
-    pub(crate) node: String,
+pub struct NodeNumbers {
+    pub node: String,
     /// As `quintet cluster status` has it; `silent`: it does not answer.
-    pub(crate) role: String,
+    pub role: String,
     /// It could take over at once.
-    pub(crate) ready: bool,
-    pub(crate) drained: bool,
-    pub(crate) lag_entries: Option<u64>,
-    pub(crate) lag_ms: Option<u64>,
-    pub(crate) runs_missing: Option<u64>,
-    pub(crate) divergences: Option<u64>,
+    pub ready: bool,
+    pub drained: bool,
+    pub lag_entries: Option<u64>,
+    pub lag_ms: Option<u64>,
+    pub runs_missing: Option<u64>,
+    pub divergences: Option<u64>,
     /// By how much its clock is off from the cluster's time, to either side.
-    pub(crate) clock_off_ms: Option<u64>,
-    pub(crate) spliced: Option<u64>,
+    pub clock_off_ms: Option<u64>,
+    pub spliced: Option<u64>,
 }
 
 /// A number of this server as a node of a cluster, if it is one.

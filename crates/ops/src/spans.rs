@@ -8,7 +8,7 @@ use quintet_host::Core;
 use quintet_otlp::{Collector, Counts, Exporter, Follower, Source, Spans};
 
 /// Spans being made and sent.
-pub(crate) struct Tracing {
+pub struct Tracing {
     spans: Arc<Spans>,
     exporter: Exporter,
     messages: usize,
@@ -19,7 +19,7 @@ impl Tracing {
     ///
     /// # Errors
     /// The collector's settings are wrong.
-    pub(crate) fn start(config: &Config, counts: &Arc<Counts>) -> Result<Option<Self>> {
+    pub fn start(config: &Config, counts: &Arc<Counts>) -> Result<Option<Self>> {
         if config.otlp_endpoint.is_empty() {
             return Ok(None);
         }
@@ -46,7 +46,7 @@ impl Tracing {
     }
 
     /// From now on follows what is decided.
-    pub(crate) fn follow(&self, core: &Core) {
+    pub fn follow(&self, core: &Core) {
         let source = Source::of_system();
         let spans = Arc::clone(&self.spans);
         core.observe(
@@ -62,7 +62,7 @@ impl Tracing {
     }
 
     /// Sends what is left, as far as that can be done soon.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         self.exporter.stop();
     }
 }

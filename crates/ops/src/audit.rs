@@ -18,7 +18,7 @@ const BYTES_MAX: u64 = 8 << 20;
 const STEPS_MS: u64 = 10_000;
 
 /// The file that is appended to.
-pub(crate) struct Audit {
+pub struct Audit {
     path: PathBuf,
     open: Mutex<Option<(File, u64)>>,
     /// An act in steps that goes on: its last line, with the steps since.
@@ -28,7 +28,7 @@ pub(crate) struct Audit {
 impl Audit {
     /// In the data directory. That it cannot be written is said with the first
     /// line.
-    pub(crate) fn new(data: &Path) -> Self {
+    pub fn new(data: &Path) -> Self {
         Self {
             path: data.join(FILE),
             open: Mutex::new(None),
@@ -37,19 +37,12 @@ impl Audit {
     }
 
     /// `who`, at `from`, did `act` to `what`, and this came of it.
-    pub(crate) fn note(
-        &self,
-        who: &str,
-        from: Option<IpAddr>,
-        act: &str,
-        what: &str,
-        result: &str,
-    ) {
+    pub fn note(&self, who: &str, from: Option<IpAddr>, act: &str, what: &str, result: &str) {
         self.note_did(who, from, act, what, result, Did::default());
     }
 
     /// The same of an act that came to something.
-    pub(crate) fn note_did(
+    pub fn note_did(
         &self,
         who: &str,
         from: Option<IpAddr>,
@@ -63,7 +56,7 @@ impl Audit {
 
     /// The same of an act that is done in steps: those that follow one another
     /// are few lines, with their number. `goes_on`: this is not the first.
-    pub(crate) fn note_step(
+    pub fn note_step(
         &self,
         goes_on: bool,
         who: &str,
@@ -97,14 +90,14 @@ impl Audit {
 
     /// Writes down steps that were counted and not yet told, if no more came
     /// for a while.
-    pub(crate) fn tell_steps(&self) {
+    pub fn tell_steps(&self) {
         let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
         let told = locked(&self.steps).take_if(over);
         self.write_steps(told);
     }
 
     /// The same of all that were counted: the server stops.
-    pub(crate) fn tell_all_steps(&self) {
+    pub fn tell_all_steps(&self) {
         let told = locked(&self.steps).take();
         self.write_steps(told);
     }
@@ -198,7 +191,7 @@ fn is_step_of(act: &Act, of: &Act) -> bool {
 ///
 /// # Errors
 /// As of [`read`].
-pub(crate) fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
+pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
     let acts = read(data, 0)?;
     let older = acts.len().saturating_sub(most);
     let lines = acts.into_iter().skip(older).map(|act| AuditLine {

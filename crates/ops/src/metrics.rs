@@ -24,14 +24,14 @@ use crate::history::Looks;
 use cluster::{of_each, of_node, of_some};
 use exposition::{Family, Text, labels};
 
-pub(crate) use cluster::{ClusterNumbers, NodeNumbers};
-pub(crate) use edge::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
-pub(crate) use process::Process;
-pub(crate) use queues::{Told, look};
+pub use cluster::{ClusterNumbers, NodeNumbers};
+pub use edge::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
+pub use process::Process;
+pub use queues::{Told, look};
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Only rises while the process lives.
     Counter,
     Gauge,
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 }
 
 /// One number, or one for each value of some labels.
-pub(crate) struct Metric {
+pub struct Metric {
     /// By Prometheus' conventions, without `quintet_`: base units at the end,
     /// `_total` behind counters.
     name: &'static str,
@@ -65,23 +65,23 @@ enum Read {
 const SHOWN: [(&str, u32); 2] = [("p50", 50), ("p99", 99)];
 
 /// What rows read from.
-pub(crate) struct Reading<'a> {
+pub struct Reading<'a> {
     /// Since the server was ready.
-    pub(crate) uptime: Duration,
-    pub(crate) process: Process,
-    pub(crate) core: &'a Core,
+    pub uptime: Duration,
+    pub process: Process,
+    pub core: &'a Core,
     /// Summed over the shards.
-    pub(crate) shard: &'a ShardStats,
-    pub(crate) edge: EdgeNumbers,
-    pub(crate) hooks: &'a quintet_hooks::Shared,
-    pub(crate) crons: &'a Crons,
-    pub(crate) looks: &'a Looks,
+    pub shard: &'a ShardStats,
+    pub edge: EdgeNumbers,
+    pub hooks: &'a quintet_hooks::Shared,
+    pub crons: &'a Crons,
+    pub looks: &'a Looks,
     /// Spans that were made for a collector.
-    pub(crate) spans: &'a Counts,
+    pub spans: &'a Counts,
     /// What the host tells of runs.
-    pub(crate) cold: Vec<(&'static str, u64)>,
+    pub cold: Vec<(&'static str, u64)>,
     /// Of a node of a cluster.
-    pub(crate) cluster: Option<ClusterNumbers>,
+    pub cluster: Option<ClusterNumbers>,
 }
 
 impl Reading<'_> {
@@ -98,7 +98,7 @@ macro_rules! metrics {
     ($($kind:ident $name:literal ($stat:literal) $help:literal = $(|$r:ident| $one:expr)? $(; [$($label:literal),*] $each:expr)?;)*) => {
         /// All there are. Which voices and hooks there are decides what labels
         /// have values.
-        pub(crate) const METRICS: &[Metric] = &[$(Metric {
+        pub const METRICS: &[Metric] = &[$(Metric {
             name: $name,
             help: $help,
             kind: Kind::$kind,
@@ -600,7 +600,7 @@ impl Points {
 }
 
 /// All numbers, under the names `quintet stats` has for them.
-pub(crate) fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
+pub fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
     let mut all = Vec::new();
     for metric in METRICS {
         for (values, number) in metric.points(reading).shown() {
@@ -615,7 +615,7 @@ pub(crate) fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
 }
 
 /// All numbers of the table, and those of `queues` if they are told of.
-pub(crate) fn text(
+pub fn text(
     reading: &Reading<'_>,
     queues: Option<&Told>,
     exposition: Exposition,
