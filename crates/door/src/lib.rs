@@ -7,6 +7,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 pub mod attention;
+mod audit;
 mod budget;
 mod cron;
 mod followed;
@@ -27,6 +28,7 @@ use quintet_types::{
 };
 
 pub use attention::{Finding, Level, Rule, Thresholds};
+pub use audit::AuditLog;
 pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
 pub use followed::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};

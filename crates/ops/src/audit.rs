@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use quintet_control::audit::{Act, FILE, older, read};
-use quintet_door::{AuditLine, Did};
+use quintet_door::{AuditLine, AuditLog, Did};
 use quintet_host::{locked, wall_ms};
 
 /// Bytes of the file before it becomes the older one, which is then lost.
@@ -34,58 +34,6 @@ impl Audit {
             open: Mutex::new(None),
             steps: Mutex::new(None),
         }
-    }
-
-    /// `who`, at `from`, did `act` to `what`, and this came of it.
-    pub fn note(&self, who: &str, from: Option<IpAddr>, act: &str, what: &str, result: &str) {
-        self.note_did(who, from, act, what, result, Did::default());
-    }
-
-    /// The same of an act that came to something.
-    pub fn note_did(
-        &self,
-        who: &str,
-        from: Option<IpAddr>,
-        act: &str,
-        what: &str,
-        result: &str,
-        did: Did,
-    ) {
-        self.write(&Self::act(who, from, act, what, result, did));
-    }
-
-    /// The same of an act that is done in steps: those that follow one another
-    /// are few lines, with their number. `goes_on`: this is not the first.
-    pub fn note_step(
-        &self,
-        goes_on: bool,
-        who: &str,
-        from: Option<IpAddr>,
-        act: &str,
-        what: &str,
-        (result, did): (&str, Did),
-    ) {
-        let act = Self::act(who, from, act, what, result, did);
-        let mut steps = locked(&self.steps);
-        if let Some(last) = steps
-            .as_mut()
-            .filter(|last| goes_on && is_step_of(&act, last))
-        {
-            last.steps += 1;
-            last.messages = match (last.messages, act.messages) {
-                (Some(before), Some(more)) => Some(before + more),
-                (before, more) => before.or(more),
-            };
-            return;
-        }
-        // The line that is written now tells of its own messages.
-        let before = steps.replace(Act {
-            messages: None,
-            ..act.clone()
-        });
-        drop(steps);
-        self.write_steps(before);
-        self.write(&act);
     }
 
     /// Writes down steps that were counted and not yet told, if no more came
@@ -177,6 +125,52 @@ impl Audit {
         file.write_all(&line)?;
         *open = Some((file, size + line.len() as u64));
         rotated
+    }
+}
+
+impl AuditLog for Audit {
+    fn note_did(
+        &self,
+        who: &str,
+        from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        result: &str,
+        did: Did,
+    ) {
+        self.write(&Audit::act(who, from, act, what, result, did));
+    }
+
+    fn note_step(
+        &self,
+        goes_on: bool,
+        who: &str,
+        from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        (result, did): (&str, Did),
+    ) {
+        let act = Audit::act(who, from, act, what, result, did);
+        let mut steps = locked(&self.steps);
+        if let Some(last) = steps
+            .as_mut()
+            .filter(|last| goes_on && is_step_of(&act, last))
+        {
+            last.steps += 1;
+            last.messages = match (last.messages, act.messages) {
+                (Some(before), Some(more)) => Some(before + more),
+                (before, more) => before.or(more),
+            };
+            return;
+        }
+        // The line that is written now tells of its own messages.
+        let before = steps.replace(Act {
+            messages: None,
+            ..act.clone()
+        });
+        drop(steps);
+        self.write_steps(before);
+        self.write(&act);
     }
 }
 

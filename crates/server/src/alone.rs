@@ -3,19 +3,19 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
 
-use crate::http::LinksByVoice;
 use anyhow::{Result, bail};
 use quintet_config::Config;
 use quintet_door::{ClusterSeen, NodeOrder};
-use quintet_host::{Layout, Opened, Owner};
+use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_ops::metrics::ClusterNumbers;
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
 
+use crate::orders::{End, Order};
 use crate::quotas::Quotas;
-use crate::server::{End, Order, Server, Threads};
 
 /// A node: there is none.
 pub(crate) struct Node(Infallible);
@@ -31,6 +31,9 @@ pub(crate) struct Door {
     pub(crate) tls: Option<Secure>,
 }
 
+/// What takes the clients of other nodes: there are none.
+pub(crate) struct Intake;
+
 /// Whom a node's log tells of its failure: there is none.
 pub(crate) struct StepsDown;
 
@@ -38,6 +41,12 @@ impl Owner for StepsDown {
     fn log_failed(&self, error: &LogError) {
         unreachable!("there are no nodes: {error}")
     }
+}
+
+/// The threads of the server.
+pub(crate) trait Threads {
+    fn end_io(&mut self, by: Instant) -> bool;
+    fn end(&mut self, by: Instant) -> bool;
 }
 
 /// Says what to do.
@@ -89,11 +98,11 @@ impl Node {
         match self.0 {}
     }
 
-    pub(crate) fn serves(&self, _: &Arc<Server>, _: LinksByVoice) {
+    pub(crate) fn serves(&self, _: &Arc<Core>, _: Intake) {
         match self.0 {}
     }
 
-    pub(crate) fn leave(&self, _: &Arc<Server>, _: Threads, _: End) -> Result<()> {
+    pub(crate) fn leave(&self, _: &Core, _: Duration, _: &mut dyn Threads, _: End) -> Result<()> {
         match self.0 {}
     }
 }

@@ -3,23 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context as _, Result};
 use mio::Registry;
 use quintet_config::RESERVE;
-use quintet_http::{Known, Limits, Linked, Links, Serve, Settings, Socket, Web};
+use quintet_http::{Known, Linked, Links, Web};
 use quintet_types::Principal;
-use quintet_web::Site;
 
-use crate::desk::ServerDoor;
 use crate::io::Stream;
-use crate::server::Server;
-use crate::trust::HttpGate;
-
-/// The name of its thread.
-const NAME: &str = "api";
-
-/// Event streams at once.
-const STREAMS_MAX: usize = 16;
+use crate::trust::{HttpGate, Security};
 
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
     Content-Length: 49\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
@@ -41,62 +31,33 @@ impl Drop for Open {
 }
 
 impl Control {
-    /// Serves the connections of a server from now on.
-    ///
-    /// # Errors
-    /// The system has no thread or file to give.
-    pub(crate) fn start(server: &Arc<Server>) -> Result<Web> {
-        let at = server.listeners.iter().find(|listener| listener.api);
-        let settings = Settings {
-            gate: Some(HttpGate::of_account(server, None)),
-            memory: Some(Arc::clone(&server.connection_memory)),
-            stream_counts: Arc::clone(&server.http.streams),
-            clients: Arc::clone(&server.http.clients),
-            address: at.map(|at| at.address.as_str()).unwrap_or_default().into(),
-            limits: Limits {
-                connections_max: usize::try_from(RESERVE).unwrap_or(usize::MAX),
-                apart_max: 0,
-                streams_max: STREAMS_MAX,
-                ..Limits::default()
-            },
-            ..Settings::default()
-        };
-        let door = Arc::new(ServerDoor(Arc::clone(server)));
-        let site: Arc<dyn Serve> = Site::of_api(settings, door);
-        let web = Web::start(NAME, 1, vec![(Socket::Elsewhere, site)]);
-        let web = web.context("cannot serve the API on the control socket")?;
-        let control = Self {
+    /// Hands connections on to the first site of `web`.
+    pub(crate) fn new(web: &Web) -> Self {
+        Self {
             links: web.links(),
             open: Arc::default(),
-        };
-        // Nobody else sets it.
-        let _first = server.control.set(control);
-        Ok(web)
+        }
     }
-}
 
-impl Server {
     /// Hands on a connection whose client speaks HTTP; it is closed if there are too many.
-    pub(crate) fn hand_to_api(
-        self: &Arc<Self>,
+    pub(crate) fn hand_on(
+        &self,
+        security: &Arc<Security>,
         stream: &mut Stream,
         principal: Principal,
         registry: &Registry,
     ) {
-        let Some(control) = self.control.get() else {
-            return;
-        };
-        let open = Open(Arc::clone(&control.open));
+        let open = Open(Arc::clone(&self.open));
         if open.0.fetch_add(1, Ordering::Relaxed) >= RESERVE {
             stream.last_word(FULL);
             return;
         }
         let known = (principal != Principal::ANONYMOUS).then(|| Known {
             principal,
-            gate: HttpGate::of_account(self, stream.account()),
+            gate: HttpGate::of_account(security, stream.account()),
         });
         match stream.hand_on(registry) {
-            Ok(stream) => control.links.take(
+            Ok(stream) => self.links.take(
                 0,
                 Linked {
                     stream,

@@ -1,40 +1,34 @@
-//! The server's door: commands of the parts that have no connection.
+//! Commands of the parts that have no connection, which come in through the door.
 //!
 //! A command is decided by the thread that brings it. What it says is told
 //! when it is durable, mostly by the desk's own thread, which also gets what
 //! arrives for takes that waited.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use quintet_config::{changed, told_of_queue};
-use quintet_door::{
-    Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, HeldBack, History,
-    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
-    Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
-};
-use quintet_hooks::{Decided as Hooked, Who};
-use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
-use quintet_ops::{audit, metrics};
-use quintet_types::{
-    Body, Caller, Command, Delivery, Ending, Handed, LargeBody, Message, MessageId, Ms, Name,
-    Outcome, Overrides, Party, Principal, QueueSetup, QueueStats, Refusal,
-};
-use quintet_wire::{STREAM_OVER, WorkerState};
+use quintet_door::{Arrive, OnOutcome};
+use quintet_hooks::Decided as Hooked;
+use quintet_host::{Core, Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
+use quintet_types::{Caller, Command, Delivery, Handed, LargeBody, Name, Outcome, Party, Refusal};
 
-use crate::io::{Mail, Upload};
-use crate::server::Server;
+use crate::hooks::{Hooks, at_door};
+use crate::io::{Mail, Mailbox};
 
 /// While something is held that others acknowledge it is looked so often whether it is given up.
 const HELD_LOOK: Duration = Duration::from_secs(1);
 
 /// Those who came in, and what they are still to be told.
-#[derive(Default)]
 pub(crate) struct Desk {
+    core: Arc<Core>,
+    hooks: Arc<Hooks>,
+    mailbox: Arc<Mailbox>,
+    /// Its number among those that have parties: the one behind the I/O threads.
+    thread: usize,
     inside: Mutex<Inside>,
     /// A command has been decided.
     decided: Condvar,
@@ -91,187 +85,30 @@ impl Told {
     }
 }
 
-/// The door to a running server.
-pub(crate) struct ServerDoor(pub(crate) Arc<Server>);
-
-impl Door for ServerDoor {
-    fn now(&self) -> Ms {
-        self.0.core.clock.now()
-    }
-
-    fn wall(&self) -> Ms {
-        self.0.core.clock.wall()
-    }
-
-    fn epoch(&self) -> u64 {
-        self.0.core.epoch
-    }
-
-    fn held_back(&self, most: usize) -> Vec<HeldBack> {
-        self.0.quotas.held_back(Instant::now(), most)
-    }
-
-    fn unready(&self) -> Option<&'static str> {
-        let server = &self.0;
-        if server.draining.load(Ordering::Relaxed) {
-            return Some("draining");
-        }
-        if !server.core.is_available() {
-            return Some("no quorum");
-        }
-        server.core.is_full().then_some("the disk is full")
-    }
-
-    fn role(&self) -> Option<String> {
-        Some(self.0.node.as_ref()?.role())
-    }
-
-    fn trace_url(&self) -> String {
-        let url = locked(&self.0.config).trace_url.clone();
-        let leads = ["http://", "https://"]
-            .iter()
-            .any(|way| url.starts_with(way));
-        if leads { url } else { String::new() }
-    }
-
-    fn parts(&self) -> Parts {
-        let config = locked(&self.0.config);
-        let mut served = config.listen.iter().map(|listen| listen.served.name());
-        Parts {
-            hooks: !config.hooks.is_empty(),
-            cluster: self.0.node.is_some(),
-            cron: !config.crons.is_empty(),
-            workers: served.any(|name| name == "faktory"),
+impl Desk {
+    /// For parties beside those of `threads` I/O threads.
+    pub(crate) fn new(
+        core: Arc<Core>,
+        hooks: Arc<Hooks>,
+        mailbox: Arc<Mailbox>,
+        threads: usize,
+    ) -> Self {
+        Self {
+            core,
+            hooks,
+            mailbox,
+            thread: threads,
+            inside: Mutex::default(),
+            decided: Condvar::new(),
         }
     }
 
-    fn cluster(&self) -> Option<ClusterSeen> {
-        self.0.node.as_ref()?.seen()
-    }
-
-    fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
-        match &self.0.node {
-            Some(ours) => ours.order(order, node),
-            None => Err("this server is no node of a cluster".to_owned()),
-        }
-    }
-
-    fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
-        let most = locked(&self.0.config).metrics_queues;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let queues = metrics::look(self, most);
-        Some(self.0.metrics(Some(&queues), exposition, names))
-    }
-
-    fn history(&self, queue: &Name) -> Option<History> {
-        self.0.looks.of(queue)
-    }
-
-    fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
-        self.0.looks.add_hour(queue, sum);
-    }
-
-    fn recent(&self, queue: &QueueStats) -> Option<Recent> {
-        self.0.looks.recent(queue, self.now())
-    }
-
-    fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
-        self.0.tails.follow(&self.0.core, queue, after, contains)
-    }
-
-    fn thresholds(&self) -> Thresholds {
-        locked(&self.0.config).attention.clone()
-    }
-
-    fn rates(&self, queue: &Name) -> Option<Rates> {
-        self.0.looks.rates(queue)
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        locked(&self.0.config).told(&self.0.given)
-    }
-
-    fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
-        told_of_queue(setup)
-    }
-
-    fn change(
-        &self,
-        setup: &QueueSetup,
-        changes: &[Change],
-        name: &str,
-    ) -> Result<Overrides, NoChange> {
-        let name = name.to_owned();
-        let at_ms = self.wall().0;
-        changed(setup, changes, &SetBy { name, at_ms })
-    }
-
-    fn end_of(&self, id: MessageId) -> Option<Ending> {
-        self.0.core.end_of(id)
-    }
-
-    fn hook_events(&self) -> Vec<HookEvent> {
-        let events = self.0.hooks.shared().stats().into_iter();
-        let events = events.map(|stats| HookEvent {
-            name: stats.event.name().to_owned(),
-            calls: stats.calls,
-            errors: stats.errors,
-            ns: stats.ns,
-            last_error: stats.last.map(|error| error.to_string()),
-        });
-        events.collect()
-    }
-
-    fn audit(&self, most: usize) -> io::Result<Vec<AuditLine>> {
-        let data = locked(&self.0.config).data.clone();
-        audit::newest(&data, most)
-    }
-
-    fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {
-        self.0.list_clients(Box::new(move |clients| {
-            // Nothing in it is no JSON.
-            tell(serde_json::to_string(&clients).unwrap_or_default());
-        }));
-    }
-
-    fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
-        self.0.close_client(id, tell);
-    }
-
-    fn workers(&self, after: Option<String>, tell: TellWorkers) {
-        self.0.list_workers(after, tell);
-    }
-
-    fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {
-        let state = match act {
-            WorkerAct::Quiet => WorkerState::Quiet,
-            WorkerAct::Terminate => WorkerState::Terminate,
-        };
-        self.0.steer_worker(state, wid)
-    }
-
-    fn crons(&self, tell: TellCrons) {
-        self.0.crons.list(tell, self.wall());
-    }
-
-    fn steer_cron(&self, act: CronAct, name: &str, tell: TellCron) {
-        self.0.crons.steer(act, name, tell);
-    }
-
-    fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
-        let principal = principal.unwrap_or(Principal::SERVER);
-        self.0.ordered(order, principal)
-    }
-
-    fn reloads(&self) -> Reloads {
-        locked(&self.0.reloads).clone()
-    }
-
-    fn enter(&self, arrive: Arrive) -> Party {
-        let mut inside = locked(&self.0.desk.inside);
+    /// As [`quintet_door::Door::enter`].
+    pub(crate) fn enter(&self, arrive: Arrive) -> Party {
+        let mut inside = locked(&self.inside);
         inside.entered += 1;
         let key = PartyKey {
-            thread: self.0.threads.len(),
+            thread: self.thread,
             slot: u32::try_from(inside.entered % u64::from(SLOTS_MAX)).unwrap_or(0),
             generation: u32::try_from(1 + inside.entered / u64::from(SLOTS_MAX)).unwrap_or(1),
         };
@@ -286,90 +123,30 @@ impl Door for ServerDoor {
         key.party()
     }
 
-    fn leave(&self, party: Party) {
-        let gone = locked(&self.0.desk.inside).visitors.remove(&party);
-        let server = Arc::downgrade(&self.0);
-        self.0
-            .hooks
-            .at_desk(&server, |runner| runner.state.forget(party));
-        self.0.core.visit(|access| access.disconnect(party));
+    /// As [`quintet_door::Door::leave`].
+    pub(crate) fn leave(&self, party: Party) {
+        let gone = locked(&self.inside).visitors.remove(&party);
+        self.hooks
+            .at_desk(&self.core, |runner| runner.state.forget(party));
+        self.core.visit(|access| access.disconnect(party));
         drop(gone);
     }
 
-    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        self.0.decide_at_desk(caller, command, reply, false);
+    /// Tells the desk's thread to end.
+    pub(crate) fn stop(&self) {
+        self.mailbox.leave(Mail::Stop);
     }
 
-    fn restore(&self, party: Party, messages: Vec<Message>) {
-        let caller = Caller::server(party);
-        self.0.core.visit(|access| access.restore(caller, messages));
-    }
-
-    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
-        match body {
-            Body::Small(bytes) => {
-                let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
-                let count = into.len().min(bytes.len() - from);
-                into[..count].copy_from_slice(&bytes[from..from + count]);
-                Ok(count)
-            }
-            Body::Large(large) => self.0.read_large(large, from, into),
-        }
-    }
-
-    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
-        if len <= STREAM_OVER {
-            let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-            source.read_exact(&mut bytes).map_err(StoreError::Source)?;
-            return Ok(Body::new(&bytes));
-        }
-        if let Some(refusal) = self.0.refuses_body(Principal::SERVER, queue, len) {
-            return Err(StoreError::Refused(refusal));
-        }
-        let (core, chunk) = (&self.0.core, self.0.limits.chunk_bytes);
-        let mut upload = Upload::new(core, &self.0.uploads, len, None);
-        let mut buffer = vec![0; 64 << 10];
-        let mut left = len;
-        while left > 0 {
-            let most = usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .min(buffer.len());
-            let read = match source.read(&mut buffer[..most]) {
-                Ok(0) => return Err(StoreError::Source(ErrorKind::UnexpectedEof.into())),
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(StoreError::Source(error)),
-            };
-            left -= read as u64;
-            let mut fed = 0;
-            while fed < read {
-                fed += upload.feed(core, chunk, &buffer[fed..read]).0;
-            }
-        }
-        upload
-            .finish()
-            .map(Body::Large)
-            .map_err(StoreError::Refused)
-    }
-}
-
-impl Server {
     /// Decides a party's command, and those it brought meanwhile. `is_next`: the command has been
     /// in the party's line.
-    fn decide_at_desk(
-        self: &Arc<Self>,
-        caller: Caller,
-        command: Command,
-        reply: OnOutcome,
-        is_next: bool,
-    ) {
+    pub(crate) fn decide(&self, caller: Caller, command: Command, reply: OnOutcome, is_next: bool) {
         let mut next = Some((caller, command, reply));
         let mut is_next = is_next;
         while let Some((caller, command, reply)) = next.take() {
             // Before it is decided: what it waits for may come at once.
             let stops = matches!(command, Command::StopWaiting);
             let takes = matches!(command, Command::Take(_));
-            let mut inside = locked(&self.desk.inside);
+            let mut inside = locked(&self.inside);
             let inside_now = &mut *inside;
             let visitor = inside_now.visitors.get_mut(&caller.party);
             let mut visitor = visitor.filter(|_| !stops);
@@ -401,11 +178,11 @@ impl Server {
             };
             inside_now.deciding += 1;
             drop(inside);
-            let decided = self.submit_at_desk(caller, command);
-            let mut inside = locked(&self.desk.inside);
+            let decided = self.submit(caller, command);
+            let mut inside = locked(&self.inside);
             inside.deciding -= 1;
             if inside.closing {
-                self.desk.decided.notify_all();
+                self.decided.notify_all();
             }
             let Some((outcome, name, need)) = decided else {
                 // A party that has left gets no answer. Without the lock.
@@ -426,15 +203,11 @@ impl Server {
     }
 
     /// Decides a command, with the events around it; `None`: it waits.
-    fn submit_at_desk(
-        self: &Arc<Self>,
-        caller: Caller,
-        command: Command,
-    ) -> Option<(Outcome, Name, Need)> {
+    fn submit(&self, caller: Caller, command: Command) -> Option<(Outcome, Name, Need)> {
         let mut command = Some(command);
-        let hooked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
+        let hooked = self.hooks.at_desk(&self.core, |runner| {
             let command = command.take_if(|command| !runner.state.ignores(command))?;
-            let decided = runner.state.submit(&who(caller), command);
+            let decided = runner.state.submit(&at_door(caller), command);
             Some((decided, runner.take_did()))
         });
         if let Some((decided, did)) = hooked.flatten() {
@@ -451,35 +224,18 @@ impl Server {
         }
     }
 
-    /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
-    pub(crate) fn may_log_in(self: &Arc<Self>, user: &str, secret: &[u8]) -> Option<bool> {
-        let asked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
-            let may = runner
-                .state
-                .auth(&who(Caller::server(Party::default())), user, secret);
-            (may, runner.take_did())
-        });
-        let (may, did) = asked?;
-        did.see_to(&self.core);
-        may
-    }
-
     /// What a party waited for, after the hooks have seen it; `None`: it waits
     /// again.
-    fn arrived_at_desk(
-        self: &Arc<Self>,
-        delivery: &mut Delivery,
-        need: Need,
-    ) -> Option<(Outcome, Need)> {
+    fn arrived(&self, delivery: &mut Delivery, need: Need) -> Option<(Outcome, Need)> {
         let outcome = std::mem::replace(&mut delivery.outcome, Outcome::Done).of_command();
         let (party, standing) = (delivery.to, delivery.standing);
         let mut outcome = Some(outcome);
-        let hooked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
+        let hooked = self.hooks.at_desk(&self.core, |runner| {
             if !runner.state.awaits(party, standing) {
                 return None;
             }
             let caller = Caller::server(party);
-            let (who, queue) = (who(caller), delivery.queue.clone());
+            let (who, queue) = (at_door(caller), delivery.queue.clone());
             let decided = runner.state.arrived(&who, standing, outcome.take()?, queue);
             Some((decided, runner.take_did()))
         });
@@ -512,28 +268,28 @@ impl Server {
         drop(inside);
         self.core.write(need.written);
         if is_first {
-            self.mail[self.threads.len()].wake();
+            self.mailbox.wake();
         }
     }
 
     /// The desk's own thread: runs until it is told to stop, when nobody comes
     /// in any more.
-    pub(crate) fn run_desk(self: &Arc<Self>, mut poll: Poll) {
+    pub(crate) fn run(&self, mut poll: Poll) {
         let mut events = Events::with_capacity(4);
         let mut mail = Vec::new();
         let mut stops = None;
         while stops.is_none_or(|since: Instant| self.takes_wait(since)) {
-            let timeout = stops.map_or_else(|| self.desk_timeout(), |_| Some(HELD_LOOK));
+            let timeout = stops.map_or_else(|| self.timeout(), |_| Some(HELD_LOOK));
             if let Err(error) = poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
                 tracing::error!("cannot wait for deliveries: {error}");
                 std::process::exit(1);
             }
-            self.mail[self.threads.len()].collect(&mut mail);
+            self.mailbox.collect(&mut mail);
             for item in mail.drain(..) {
                 match item {
-                    Mail::Delivery(delivery, need) => self.deliver_at_desk(delivery, need),
+                    Mail::Delivery(delivery, need) => self.deliver(delivery, need),
                     Mail::Stop => {
                         self.end_takes();
                         stops = Some(Instant::now());
@@ -549,10 +305,10 @@ impl Server {
                 }
             }
             self.say_reached();
-            self.give_up_at_desk();
+            self.give_up();
         }
         let (visitors, held) = {
-            let mut inside = locked(&self.desk.inside);
+            let mut inside = locked(&self.inside);
             inside.closed = true;
             (
                 std::mem::take(&mut inside.visitors),
@@ -570,39 +326,39 @@ impl Server {
 
     /// Begins no command any more, and takes those that wait out of their lines. The engine
     /// delivers to each either nothing or the messages that were on their way.
-    fn end_takes(self: &Arc<Self>) {
-        let mut inside = locked(&self.desk.inside);
+    fn end_takes(&self) {
+        let mut inside = locked(&self.inside);
         inside.closing = true;
         while inside.deciding > 0 {
-            let decided = self.desk.decided.wait(inside);
+            let decided = self.decided.wait(inside);
             inside = decided.unwrap_or_else(PoisonError::into_inner);
         }
         let takes = inside.visitors.iter().filter(|(_, visitor)| visitor.takes);
         let waiting: Vec<Party> = takes.map(|(party, _)| *party).collect();
         drop(inside);
         for party in waiting {
-            self.submit_at_desk(Caller::server(party), Command::StopWaiting);
+            self.submit(Caller::server(party), Command::StopWaiting);
         }
     }
 
-    /// True while a take waits for its delivery after [`Server::end_takes`].
+    /// True while a take waits for its delivery after [`Desk::end_takes`].
     fn takes_wait(&self, since: Instant) -> bool {
-        let inside = locked(&self.desk.inside);
+        let inside = locked(&self.inside);
         let mut visitors = inside.visitors.values();
         visitors.any(|visitor| visitor.takes && visitor.waiting.is_some())
             && since.elapsed() < HELD_LOOK
     }
 
     /// What a party waited for has come.
-    fn deliver_at_desk(self: &Arc<Self>, mut delivery: Delivery, need: Need) {
+    fn deliver(&self, mut delivery: Delivery, need: Need) {
         let party = delivery.to;
         if delivery.claimed {
             self.core.visit(|access| access.leave_lines(party));
         }
-        let Some((outcome, need)) = self.arrived_at_desk(&mut delivery, need) else {
+        let Some((outcome, need)) = self.arrived(&mut delivery, need) else {
             return;
         };
-        let mut inside = locked(&self.desk.inside);
+        let mut inside = locked(&self.inside);
         let closing = inside.closing;
         let told =
             match (inside.visitors.get_mut(&party), outcome) {
@@ -636,19 +392,19 @@ impl Server {
             Err(_) => drop(inside),
         }
         if let Some((caller, command, reply)) = next {
-            self.decide_at_desk(caller, command, reply, true);
+            self.decide(caller, command, reply, true);
         }
     }
 
     /// Says what waited for something that has been reached.
     fn say_reached(&self) {
-        let mailbox = &self.mail[self.threads.len()];
+        let mailbox = &self.mailbox;
         loop {
             let reached = self.core.reached();
             for told in self.take_reached(reached) {
                 told.say();
             }
-            if locked(&self.desk.inside).held.is_empty() {
+            if locked(&self.inside).held.is_empty() {
                 return;
             }
             mailbox.wants_durable.store(true, Ordering::SeqCst);
@@ -661,7 +417,7 @@ impl Server {
     }
 
     fn take_reached(&self, reached: Reached) -> Vec<Told> {
-        let mut inside = locked(&self.desk.inside);
+        let mut inside = locked(&self.inside);
         let (free, held) = std::mem::take(&mut inside.held)
             .into_iter()
             .partition::<Vec<_>, _>(|(need, ..)| reached.satisfies(*need));
@@ -670,14 +426,14 @@ impl Server {
     }
 
     /// How long nothing has to be looked at without a bell.
-    fn desk_timeout(&self) -> Option<Duration> {
-        let held = self.core.is_shared() && !locked(&self.desk.inside).held.is_empty();
+    fn timeout(&self) -> Option<Duration> {
+        let held = self.core.is_shared() && !locked(&self.inside).held.is_empty();
         held.then_some(HELD_LOOK)
     }
 
     /// Gives up replies that nobody acknowledges: who waits for one is told by its being dropped.
-    fn give_up_at_desk(&self) {
-        let mut inside = locked(&self.desk.inside);
+    fn give_up(&self) {
+        let mut inside = locked(&self.inside);
         let (late, held) = std::mem::take(&mut inside.held)
             .into_iter()
             .partition::<Vec<_>, _>(|(_, _, since)| self.core.gives_up(since.elapsed()));
@@ -687,7 +443,12 @@ impl Server {
         drop(late);
     }
 
-    fn read_large(&self, body: &LargeBody, from: u64, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read_large(
+        &self,
+        body: &LargeBody,
+        from: u64,
+        into: &mut [u8],
+    ) -> io::Result<usize> {
         let mut begin = 0;
         let mut filled = 0;
         for place in body.places() {
@@ -710,16 +471,6 @@ impl Server {
             begin = end;
         }
         Ok(filled)
-    }
-}
-
-/// Who comes in through the door, as hooks are shown it.
-fn who(caller: Caller) -> Who {
-    Who {
-        caller,
-        connection: caller.party.0,
-        voice: "door",
-        ..Who::default()
     }
 }
 

@@ -7,18 +7,14 @@ use anyhow::{Context as _, Result, anyhow};
 use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
 use quintet_door::Door;
-use quintet_host::locked;
 use quintet_http::{Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Socket, User, Web};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
 use quintet_web::Site;
 
+use crate::edge::Edge;
 use crate::io::Bound;
-use crate::server::Server;
 use crate::sockets::bind;
-
-/// The ways in for clients that come through other nodes, by voice.
-pub(crate) type LinksByVoice = Vec<(&'static str, Links)>;
 
 /// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.
@@ -147,19 +143,20 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts serving.
+    /// Starts serving with so many threads.
     ///
     /// # Errors
     /// The system has no thread or file to give.
     pub(crate) fn start(
         open: Vec<Open>,
-        server: &Arc<Server>,
+        edge: &Edge,
+        threads: usize,
         rq: &Arc<Rq>,
         door: &Arc<dyn Door>,
         logins: &Logins,
         gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
     ) -> Result<Self> {
-        let counts = &server.http;
+        let counts = &edge.http;
         let mut sites = Vec::new();
         let mut kept = Vec::new();
         for Open {
@@ -170,7 +167,7 @@ impl Running {
         {
             settings.gate = Some(gate(user, settings.users.clone()));
             settings.logins = Some(logins.clone());
-            settings.memory = Some(Arc::clone(&server.connection_memory));
+            settings.memory = Some(Arc::clone(&edge.connection_memory));
             settings.stream_counts = Arc::clone(&counts.streams);
             settings.clients = Arc::clone(&counts.clients);
             settings.address = bound.address.to_string().into();
@@ -183,7 +180,6 @@ impl Running {
             sites.push((socket, site));
             kept.push(bound);
         }
-        let threads = locked(&server.config).http_threads();
         let web = Web::start(NAME, threads, sites).context("cannot serve http")?;
         Ok(Self { web, _bound: kept })
     }

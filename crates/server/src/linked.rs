@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use quintet_front::line::Splice;
 use quintet_front::{Client, Intake, Stream};
-use quintet_host::locked;
 use quintet_http::{Connected, Linked, Links};
 use quintet_tls::Identity;
 
-use crate::http::LinksByVoice;
+use crate::edge::{Edge, LinksByVoice};
 use crate::io::{Arrival, Mail, Origin, Way};
 use crate::quotas::Meter;
-use crate::server::Server;
 
 /// Hands links' clients to the I/O threads and to HTTP.
 pub(crate) struct Linking {
-    server: Arc<Server>,
+    edge: Arc<Edge>,
     /// Links show certificates, or never leave this machine.
     certified: bool,
     /// Those of voices over HTTP.
@@ -23,10 +21,10 @@ pub(crate) struct Linking {
 }
 
 impl Linking {
-    pub(crate) fn new(server: Arc<Server>, http: LinksByVoice) -> Self {
-        let certified = !locked(&server.config).cluster.link_insecure;
+    /// `certified`: links show certificates, or never leave this machine.
+    pub(crate) fn new(edge: Arc<Edge>, certified: bool, http: LinksByVoice) -> Self {
         Self {
-            server,
+            edge,
             certified,
             http,
         }
@@ -41,7 +39,7 @@ impl Linking {
 
     /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
     fn listener(&self, splice: &Splice) -> Option<usize> {
-        let listeners = self.server.listeners.iter().enumerate();
+        let listeners = self.edge.listeners.iter().enumerate();
         let mut speak = listeners.filter(|(_, listener)| listener.voice == splice.voice);
         speak.nth(usize::from(splice.nth)).map(|(number, _)| number)
     }
@@ -100,8 +98,8 @@ impl Intake for Linking {
             identity,
             meter: Meter::default(),
         };
-        if let Some((thread, arrival)) = self.server.admit(arrival, None) {
-            self.server.mail[thread].leave(Mail::Socket(arrival));
+        if let Some((thread, arrival)) = self.edge.admit(arrival, None) {
+            self.edge.mail[thread].leave(Mail::Socket(arrival));
         }
     }
 }

@@ -13,19 +13,24 @@ mod cluster;
 mod control;
 mod crew;
 mod desk;
+mod door;
+mod edge;
 mod hooks;
 mod http;
 mod http_counts;
 mod io;
 #[cfg(feature = "cluster")]
 mod linked;
+mod listeners;
 mod logging;
 mod modes;
 mod notify;
 mod open_files;
+mod orders;
 mod quotas;
 mod reload;
 mod scripts;
+mod serve;
 mod server;
 mod signals;
 mod sockets;
@@ -58,7 +63,7 @@ fn main() -> std::process::ExitCode {
         }
         _ => {
             modes::keep_private();
-            quintet_cli::run(server::run)
+            quintet_cli::run(serve::run)
         }
     }
 }

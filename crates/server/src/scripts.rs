@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -11,14 +11,12 @@ use quintet_config::{Config, Served};
 use quintet_door::Door;
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
-use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
+use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::Shown;
 
-use crate::desk::ServerDoor;
-use crate::http::{self, LinksByVoice};
-use crate::server::Server;
-use crate::sqs;
-use crate::trust::HttpGate;
+use crate::edge::{Edge, LinksByVoice};
+use crate::trust::{HttpGate, Security};
+use crate::{http, sqs};
 
 /// The hidden subcommand that becomes a script.
 pub(crate) const CHILD: &str = "__child";
@@ -40,10 +38,10 @@ pub(crate) struct Scripts {
 }
 
 /// What the hooks say of a login.
-fn logins(server: &Arc<Server>) -> Logins {
-    let server = Arc::downgrade(server);
+fn logins(security: &Arc<Security>) -> Logins {
+    let security = Arc::clone(security);
     Logins(Arc::new(move |user, secret| {
-        server.upgrade()?.may_log_in(user, secret)
+        security.may_log_in(user, secret)
     }))
 }
 
@@ -54,13 +52,15 @@ impl Scripts {
     /// # Errors
     /// The directory of scripts cannot be made, or the system has no threads.
     pub(crate) fn start(
-        server: &Arc<Server>,
+        edge: &Edge,
+        config: &Arc<Mutex<Config>>,
+        door: Arc<dyn Door>,
+        blobs: Option<Arc<dyn Blobs>>,
         mut open: Vec<http::Open>,
         sqs: Vec<sqs::Open>,
     ) -> Result<Self> {
-        let door: Arc<dyn Door> = Arc::new(ServerDoor(Arc::clone(server)));
-        let mut options = options(&locked(&server.config), &open);
-        options.blobs = server.node.as_ref().map(|node| node.blobs());
+        let mut options = options(&locked(config), &open);
+        options.blobs = blobs;
         let mut scripts = Self {
             door,
             rq: None,
@@ -71,20 +71,21 @@ impl Scripts {
         let mut shown = Shown::default();
         sqs.iter().for_each(|open| open.tell(&mut shown));
         if !sqs.is_empty() {
-            scripts.sqs = Some(sqs::Running::start(sqs, server, &scripts.door)?);
+            scripts.sqs = Some(sqs::Running::start(sqs, edge, config, &scripts.door)?);
         }
-        let config = locked(&server.config).clone();
+        let config = locked(config).clone();
         if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
             return Ok(scripts);
         }
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
-            let logins = logins(server);
-            let gate = |user, users| HttpGate::of_listener(server, user, users);
+            let logins = logins(&edge.security);
+            let gate = |user, users| HttpGate::of_listener(&edge.security, user, users);
             let door = &scripts.door;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
             open.iter_mut().for_each(|one| one.knows(&elsewhere));
-            let running = http::Running::start(open, server, &rq, door, &logins, gate)?;
+            let running =
+                http::Running::start(open, edge, config.http_threads(), &rq, door, &logins, gate)?;
             scripts.http = Some(running);
         }
         Ok(scripts)
@@ -112,16 +113,15 @@ impl Scripts {
     }
 
     /// Goes by what the configuration and the folders of queues say now.
-    pub(crate) fn configure(&mut self, server: &Server) {
-        let config = locked(&server.config).clone();
+    pub(crate) fn configure(&mut self, config: &Config) {
         match &self.rq {
             Some(rq) => {
-                rq.configure(queues(&config));
+                rq.configure(queues(config));
                 rq.reload();
             }
             None if config.scripts.is_empty() => {}
             None => {
-                if let Err(error) = self.start_rq(queues(&config)) {
+                if let Err(error) = self.start_rq(queues(config)) {
                     tracing::error!("{error:#}");
                 }
             }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-use crate::server::Order;
+use crate::orders::Order;
 
 /// Exit code after a second SIGTERM or SIGINT.
 const IMPATIENT: i32 = 1;

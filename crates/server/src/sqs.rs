@@ -1,11 +1,11 @@
 //! The `sqs` listener: its options, and how it starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::sqs::{self as config, NAME};
-use quintet_config::{Address, Listen, Places};
+use quintet_config::{Address, Config, Listen, Places};
 use quintet_door::{Door, Visit};
 use quintet_host::locked;
 use quintet_http::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
@@ -14,10 +14,10 @@ use quintet_tls::Secure;
 use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
 use ring::rand::SecureRandom as _;
 
+use crate::edge::Edge;
 use crate::http::users;
 use crate::http_counts::HttpCounts;
 use crate::io::Bound;
-use crate::server::Server;
 use crate::sockets::bind;
 use crate::trust::HttpGate;
 
@@ -140,11 +140,12 @@ impl Running {
     /// with.
     pub(crate) fn start(
         open: Vec<Open>,
-        server: &Arc<Server>,
+        edge: &Edge,
+        config: &Arc<Mutex<Config>>,
         door: &Arc<dyn Door>,
     ) -> Result<Self> {
         let secrets = secrets(&**door)?;
-        let counts: &Arc<HttpCounts> = &server.sqs;
+        let counts: &Arc<HttpCounts> = &edge.sqs;
         let mut sites = Vec::new();
         let mut kept = Vec::new();
         for one in open {
@@ -155,9 +156,9 @@ impl Running {
                 users,
                 user,
             } = one;
-            let gate: Arc<dyn Gate> = HttpGate::of_listener(server, user, users);
+            let gate: Arc<dyn Gate> = HttpGate::of_listener(&edge.security, user, users);
             settings.gate = Some(gate);
-            settings.memory = Some(Arc::clone(&server.connection_memory));
+            settings.memory = Some(Arc::clone(&edge.connection_memory));
             settings.clients = Arc::clone(&counts.clients);
             settings.address = bound.address.to_string().into();
             settings.replied = Some(counts.teller());
@@ -165,13 +166,13 @@ impl Running {
                 Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
                 Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),
             };
-            let file = file_settings(server);
+            let file = file_settings(config);
             let door = Arc::clone(door);
             let site: Arc<dyn Serve> = Sqs::new(settings, options, secrets.clone(), file, door);
             sites.push((socket, site));
             kept.push(bound);
         }
-        let threads = locked(&server.config).http_threads();
+        let threads = locked(config).http_threads();
         let web = Web::start(NAME, threads, sites).context("cannot serve sqs")?;
         Ok(Self { web, _bound: kept })
     }
@@ -188,13 +189,11 @@ impl Running {
 }
 
 /// What the configuration says of a queue.
-fn file_settings(server: &Arc<Server>) -> FileSettings {
-    let server = Arc::downgrade(server);
-    Arc::new(move |name| match server.upgrade() {
-        Some(server) => locked(&server.config)
-            .engine_settings()
-            .resolve(name.as_bytes()),
-        None => Default::default(),
+fn file_settings(config: &Arc<Mutex<Config>>) -> FileSettings {
+    let config = Arc::clone(config);
+    Arc::new(move |name| {
+        let settings = locked(&config).engine_settings();
+        settings.resolve(name.as_bytes())
     })
 }
 

@@ -169,7 +169,7 @@ pub(super) const WAITS: &[Planted] = &[
         edits: &[(
             "crates/server/src/desk.rs",
             "        if is_first {",
-            "        if is_first && self.threads.is_empty() {",
+            "        if is_first && self.thread == 0 {",
         )],
         tests: &[&["--test=http", "a_message_goes_in"]],
     },
@@ -237,9 +237,9 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-room-at-stop",
         what: "a put for memory waits at a stop",
         edits: &[(
-            "crates/server/src/server.rs",
-            "        self.core.end_room_waits();\n    }",
-            "    }",
+            "crates/server/src/serve.rs",
+            "    server.core.end_room_waits();\n}",
+            "}",
         )],
         tests: &[&["--test=faults", "a_stop_answers_puts"]],
     },

@@ -9,15 +9,12 @@ use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::ClusterId;
 use quintet_config::{Address, Cluster, Config};
 use quintet_front::tls::{Files, LinkTls};
-use quintet_front::{Door, Front, Node as Asked, Owners, Settings, Socket, watch};
+use quintet_front::{Door, Front, Intake, Node as Asked, Owners, Settings, Socket, watch};
 use quintet_host::locked;
 use quintet_nodes::NODE_SOCKET;
 
 use crate::again;
-use crate::http::LinksByVoice;
 use crate::io::Bound;
-use crate::linked::Linking;
-use crate::server::Server;
 use crate::sockets::{bind, restrict};
 
 /// A client waits for an owner so long, its bytes unread.
@@ -131,10 +128,9 @@ impl Doors {
     }
 
     /// This node serves clients that others bring.
-    pub(super) fn serve_by(&self, server: &Arc<Server>, http: LinksByVoice) {
+    pub(super) fn serve_by(&self, intake: Arc<dyn Intake>) {
         if let Some(open) = &*locked(&self.0) {
-            open.front
-                .serve_by(Arc::new(Linking::new(Arc::clone(server), http)));
+            open.front.serve_by(intake);
         }
     }
 

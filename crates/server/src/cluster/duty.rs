@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
 use quintet_front::{Hint, Owners, watch};
-use quintet_host::{Replay, locked};
+use quintet_host::{Core, Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
 use quintet_nodes::mirror::Mirrors;
 use quintet_types::Settings;
 
-use crate::server::{Order, Server};
+use crate::orders::Order;
 
 use super::copies::Copies;
 use super::lags::Lags;
@@ -22,7 +22,7 @@ pub(super) struct Told {
     /// Where the main thread is told to look.
     pub(super) orders: Sender<Order>,
     pub(super) happened: Mutex<Happened>,
-    pub(super) server: Serving,
+    pub(super) core: Serving,
     pub(super) owners: watch::Sender<Owners>,
     /// How far appends are acknowledged, once this node owns.
     pub(super) acks: OnceLock<Acks>,
@@ -50,9 +50,9 @@ impl Told {
         (happened.owned.take(), happened.failed.take())
     }
 
-    /// The server decides, and its threads accept.
-    pub(super) fn serves(&self, server: &Arc<Server>) {
-        if self.server.set(Arc::downgrade(server)).is_err() {
+    /// These shards decide, and the server's threads accept.
+    pub(super) fn serves(&self, core: &Arc<Core>) {
+        if self.core.set(Arc::downgrade(core)).is_err() {
             tracing::error!("this node serves already");
         }
         self.owners.send_modify(|owners| {
@@ -154,9 +154,8 @@ impl Duty for Work {
     }
 
     fn beat(&mut self) {
-        let server = self.told.server.get().and_then(Weak::upgrade);
-        if let Some(server) = server {
-            server.core.beat();
+        if let Some(core) = self.told.core.get().and_then(Weak::upgrade) {
+            core.beat();
         }
     }
 

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use quintet_host::{Farewell, locked};
+use quintet_host::{Core, Farewell, locked};
 use quintet_log::LogError;
 
 use super::{Node, say};
 use crate::again;
-use crate::server::{End, Server, Threads};
+use crate::orders::End;
 
 /// So long connections are given for what they are owed before another node may take over; those
 /// whose clients read slowly are given more, while it does.
@@ -18,6 +18,17 @@ const OWED: Duration = Duration::from_millis(100);
 
 /// This process ends, whoever owns the log.
 static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// The threads of the server.
+pub(crate) trait Threads {
+    /// Connections get what they are owed, and nothing more is decided for them. True: they have it
+    /// all by then.
+    fn end_io(&mut self, by: Instant) -> bool;
+
+    /// The rest ends as well, after the I/O threads, so that who comes in through the door is
+    /// answered. True: all have ended by then.
+    fn end(&mut self, by: Instant) -> bool;
+}
 
 /// If this process was told to stop, it does so now that another node owns the log: it would not
 /// begin again to follow.
@@ -42,8 +53,9 @@ impl Node {
     /// What was decided last may be lost; nobody was told that it would not be.
     pub(crate) fn leave(
         self: &Arc<Self>,
-        server: &Arc<Server>,
-        mut threads: Threads,
+        core: &Core,
+        stop_wait: Duration,
+        threads: &mut dyn Threads,
         end: End,
     ) -> Result<()> {
         STOPPING.store(end == End::Stop, Ordering::SeqCst);
@@ -51,8 +63,8 @@ impl Node {
         let heir = heir.or_else(|| self.best_heir()).unwrap_or_default();
         let began = Instant::now();
         self.doors.serve_no_more();
-        threads.end_io(server, began + OWED);
-        let said = server.core.farewell(&heir, self.handover_wait);
+        threads.end_io(began + OWED);
+        let said = core.farewell(&heir, self.handover_wait);
         let took = began.elapsed().as_millis();
         let to = match heir.as_str() {
             "" => "whoever can take over",
@@ -67,14 +79,13 @@ impl Node {
                 );
             }
         }
-        let stop_wait = server.limits.stop_wait_ms.load(Ordering::Relaxed);
-        threads.end_io(server, began + Duration::from_millis(stop_wait));
+        threads.end_io(began + stop_wait);
         if end == End::HandOver {
             say("quintet handed over");
             again::begin();
         }
         // What they still do nobody waits for: a purge without a quorum never ends.
-        threads.end(server, Instant::now() + self.handover_wait);
+        threads.end(Instant::now() + self.handover_wait);
         self.doors.close();
         if said != Farewell::Stands {
             bail!(
@@ -83,7 +94,7 @@ impl Node {
                 self.handover_wait.as_millis()
             );
         }
-        if let Err(error) = server.core.end_in_order() {
+        if let Err(error) = core.end_in_order() {
             tracing::warn!("the mirror of the log cannot be opened by itself: {error}");
         }
         Ok(())

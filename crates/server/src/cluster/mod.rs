@@ -20,25 +20,27 @@ use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, Timing, Writer};
+use quintet_cluster::{
+    Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
+};
 use quintet_config::Config;
-use quintet_front::{Owners, watch};
-use quintet_host::{Layout, Opened, Owner, Replay, locked};
+use quintet_front::{Intake, Owners, watch};
+use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
 use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
 use quintet_ops::audit::Audit;
 
 use crate::again;
-use crate::http::LinksByVoice;
+use crate::orders::Order;
 use crate::quotas::Quotas;
-use crate::server::{Order, Server};
 use copies::Copies;
 use doors::Doors;
 use duty::{Told, Work};
 use runs::Runs;
 use teller::Teller;
 
+pub(crate) use leave::Threads;
 pub(crate) use quintet_front::Door;
 
 /// Pause between two tries to reach the servers.
@@ -64,7 +66,7 @@ fn timing(cluster: &quintet_config::Cluster) -> Timing {
 pub(crate) struct Node {
     member: Arc<Member<Work>>,
     told: Arc<Told>,
-    world: Arc<Threads>,
+    world: Arc<World>,
     doors: Doors,
     files: Arc<Files>,
     /// Who speaks for it.
@@ -143,26 +145,26 @@ impl Node {
         self.member.status()
     }
 
-    /// The server decides from now on: it is what beats, and its threads accept clients, also those
-    /// that other nodes bring; `http` takes those of voices over HTTP.
-    pub(crate) fn serves(&self, server: &Arc<Server>, http: LinksByVoice) {
-        self.doors.serve_by(server, http);
-        self.told.serves(server);
+    /// These shards decide from now on: they are what beats, and `intake` takes the clients that
+    /// other nodes bring.
+    pub(crate) fn serves(&self, core: &Arc<Core>, intake: Arc<dyn Intake>) {
+        self.doors.serve_by(intake);
+        self.told.serves(core);
         self.nudge();
-        if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(server)) {
+        if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(core)) {
             tracing::warn!("runs that nobody needs stay in JetStream: {error:#}");
         }
     }
 
     /// By how many ms the wall clock is ahead of the time that this node decides by, if it does.
     fn clock_ahead_ms(&self) -> Option<i64> {
-        let server = self.told.server.get().and_then(Weak::upgrade)?;
-        Some(server.core.clock.ahead().0)
+        let core = self.told.core.get().and_then(Weak::upgrade)?;
+        Some(core.clock.ahead().0)
     }
 
     /// Whether the server runs that decides.
     fn serves_now(&self) -> bool {
-        self.told.server.get().is_some()
+        self.told.core.get().is_some()
     }
 
     /// Others should own rather than this node, or not so; `nodes` are drained, this one included.
@@ -251,7 +253,7 @@ pub(crate) fn follow(
     let tls = doors::tls(cluster)?;
     let link = doors::open_link(config)?;
     let servers = checks::servers(cluster)?;
-    let (world, names) = (Arc::new(Threads::new()), Names::of(&cluster.name, 0));
+    let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, 0));
     let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
         return Ok(None);
     };
@@ -295,7 +297,7 @@ pub(crate) fn follow(
     let told = Arc::new(Told {
         orders: orders.clone(),
         happened: Default::default(),
-        server: OnceLock::new(),
+        core: OnceLock::new(),
         owners: watch::Sender::new(Owners::Nobody),
         acks: OnceLock::new(),
         node: cluster.node(),
@@ -322,7 +324,7 @@ pub(crate) fn follow(
             ..Limits::default()
         },
         timing: timing(cluster),
-        world: Arc::<Threads>::clone(&world),
+        world: Arc::<World>::clone(&world),
         fences: Fences::default(),
     };
     let own = cluster.node();
@@ -445,5 +447,5 @@ fn pause(inbox: &Receiver<Order>) -> bool {
     }
 }
 
-/// The server that serves, while it does.
-type Serving = OnceLock<Weak<Server>>;
+/// The shards that decide, while they do.
+type Serving = OnceLock<Weak<Core>>;

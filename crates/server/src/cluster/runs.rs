@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::{Blobs, CachedRuns};
-use quintet_host::{Replay, locked};
+use quintet_host::{Core, Replay, locked};
 use quintet_log::run::RunName;
 use quintet_log::{Disk, Storage};
 use quintet_nodes::RUNS;
-
-use crate::server::Server;
 
 /// Pause between two tries of what failed.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -135,24 +133,24 @@ impl Runs {
         Ok(Arc::<CachedRuns>::clone(&self.cached))
     }
 
-    /// Clears away what nobody needs, for as long as `server` serves.
+    /// Clears away what nobody needs, for as long as `core` is there.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(super) fn clear_for(&self, server: &Weak<Server>) -> Result<()> {
-        let (runs, server) = (Arc::downgrade(&self.cached), Weak::clone(server));
+    pub(super) fn clear_for(&self, core: &Weak<Core>) -> Result<()> {
+        let (runs, core) = (Arc::downgrade(&self.cached), Weak::clone(core));
         let body = move || {
             let mut swept: Option<Instant> = None;
             loop {
                 std::thread::sleep(CLEAR);
-                let (Some(runs), Some(server)) = (runs.upgrade(), server.upgrade()) else {
+                let (Some(runs), Some(core)) = (runs.upgrade(), core.upgrade()) else {
                     return;
                 };
                 let due = swept.is_none_or(|swept| swept.elapsed() > SWEEP);
                 if !due && !runs.has_removed() {
                     continue;
                 }
-                match runs.clear(&|run| server.core.is_left_over(run)) {
+                match runs.clear(&|run| core.is_left_over(run)) {
                     Ok(()) => swept = Some(Instant::now()),
                     Err(error) => tracing::debug!("cannot clear runs away: {error}"),
                 }

@@ -1,12 +1,10 @@
 //! The shards, as a hook asks them.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use quintet_hooks::{Host, Level};
 use quintet_host::{Access, Core, Decided, Need, Trail, locked};
-use quintet_types::{Caller, Command, Ms, Name, Outcome, Refusal, TableAsk};
-
-use crate::server::Server;
+use quintet_types::{Caller, Command, Ms, Name, Outcome, TableAsk};
 
 /// What commands of hooks did.
 #[derive(Default)]
@@ -27,40 +25,25 @@ impl Did {
 }
 
 /// A state's host.
-pub(super) struct Edge {
-    server: Weak<Server>,
-    did: Arc<Mutex<Did>>,
+pub(super) struct Shards {
+    pub(super) core: Arc<Core>,
+    pub(super) did: Arc<Mutex<Did>>,
 }
 
-impl Edge {
-    pub(super) fn new(server: Weak<Server>, did: Arc<Mutex<Did>>) -> Self {
-        Self { server, did }
-    }
-}
-
-impl Host for Edge {
+impl Host for Shards {
     fn now(&self) -> Ms {
-        match self.server.upgrade() {
-            Some(server) => server.core.clock.now(),
-            None => Ms(0),
-        }
+        self.core.clock.now()
     }
 
     fn wall(&self) -> Ms {
-        match self.server.upgrade() {
-            Some(server) => server.core.clock.wall(),
-            None => Ms(0),
-        }
+        self.core.clock.wall()
     }
 
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
-        let Some(server) = self.server.upgrade() else {
-            return (Some(Outcome::Refused(Refusal::Draining)), Name::default());
-        };
         let mut did = locked(&self.did);
         let did = &mut *did;
         if looks(&command) {
-            let (outcome, name, need) = server.core.look(command);
+            let (outcome, name, need) = self.core.look(command);
             did.need = did.need.and(need);
             return (Some(outcome), name);
         }
@@ -69,8 +52,8 @@ impl Host for Edge {
             true => Caller::server(caller.party),
             false => caller,
         };
-        let now = server.core.clock.now();
-        let decided = Access::new(&server.core, now, &mut did.trail).submit(caller, command);
+        let now = self.core.clock.now();
+        let decided = Access::new(&self.core, now, &mut did.trail).submit(caller, command);
         match decided {
             Decided::Now(outcome, name, need) => {
                 did.need = did.need.and(need);

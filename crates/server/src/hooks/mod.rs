@@ -11,15 +11,14 @@ mod thread;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
-use quintet_hooks::{HookError, HookState, Limits, Program, Shared};
-use quintet_host::locked;
-
-use crate::server::Server;
+use quintet_hooks::{HookError, HookState, Limits, Program, Shared, Who};
+use quintet_host::{Core, locked};
+use quintet_types::{Caller, Party};
 
 pub(crate) use edge::Did;
-use edge::Edge;
+use edge::Shards;
 
 /// The hooks in force.
 pub(crate) struct Hooks {
@@ -90,7 +89,7 @@ impl Hooks {
     }
 
     /// Makes `runner` one of the hooks in force, if it is not.
-    pub(crate) fn renew(&self, runner: &mut Option<Runner>, server: &Weak<Server>) {
+    pub(crate) fn renew(&self, runner: &mut Option<Runner>, core: &Arc<Core>) {
         let version = self.version();
         if runner.as_ref().map_or(0, |runner| runner.version) == version {
             return;
@@ -99,7 +98,10 @@ impl Hooks {
             return;
         };
         let did = Arc::new(Mutex::new(Did::default()));
-        let host = Edge::new(Weak::clone(server), Arc::clone(&did));
+        let host = Shards {
+            core: Arc::clone(core),
+            did: Arc::clone(&did),
+        };
         match HookState::new(program, Box::new(host)) {
             Ok(mut state) => {
                 if let Some(old) = runner.take() {
@@ -124,15 +126,37 @@ impl Hooks {
     /// Works with the desk's state, if there are hooks.
     pub(crate) fn at_desk<T>(
         &self,
-        server: &Weak<Server>,
+        core: &Arc<Core>,
         work: impl FnOnce(&mut Runner) -> T,
     ) -> Option<T> {
         if !self.are_used() {
             return None;
         }
         let mut runner = locked(&self.desk);
-        self.renew(&mut runner, server);
+        self.renew(&mut runner, core);
         runner.as_mut().map(work)
+    }
+
+    /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
+    pub(crate) fn may_log_in(&self, core: &Arc<Core>, user: &str, secret: &[u8]) -> Option<bool> {
+        let who = at_door(Caller::server(Party::default()));
+        let asked = self.at_desk(core, |runner| {
+            let may = runner.state.auth(&who, user, secret);
+            (may, runner.take_did())
+        });
+        let (may, did) = asked?;
+        did.see_to(core);
+        may
+    }
+}
+
+/// Who comes in through the door, as hooks are shown it.
+pub(crate) fn at_door(caller: Caller) -> Who {
+    Who {
+        caller,
+        connection: caller.party.0,
+        voice: "door",
+        ..Who::default()
     }
 }
 

@@ -1,81 +1,79 @@
 //! The thread for what no client asked for: timers, what happens by itself,
 //! start and stop; and the eye on the files.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use quintet_config::Config;
 use quintet_hooks::{Event, Who};
-use quintet_host::locked;
+use quintet_host::{Core, locked};
 use quintet_types::Caller;
 
-use super::{Runner, stamp};
-use crate::server::Server;
+use super::{Hooks, Runner, stamp};
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Server {
+impl Hooks {
     /// The hooks thread: runs until `stop`.
-    pub(crate) fn run_hooks(self: &Arc<Self>, stop: &AtomicBool) {
-        let weak = Arc::downgrade(self);
-        let party = self.core.own_party();
+    pub(crate) fn run(&self, core: &Arc<Core>, config: &Mutex<Config>, stop: &AtomicBool) {
+        let hooks_path = || locked(config).hooks_path();
+        let party = core.own_party();
         let who = Who {
             caller: Caller::server(party),
             ..Who::default()
         };
         let mut runner: Option<Runner> = None;
         let mut looked = Instant::now();
-        let mut seen = self.hooks_path().map(|path| stamp(&path));
+        let mut seen = hooks_path().map(|path| stamp(&path));
         let mut version = 0;
         loop {
-            self.hooks.renew(&mut runner, &weak);
+            self.renew(&mut runner, core);
             if let Some(runner) = &mut runner {
-                if version != self.hooks.version() {
-                    version = self.hooks.version();
-                    self.core.want_intents(runner.state.intents(party));
+                if version != self.version() {
+                    version = self.version();
+                    core.want_intents(runner.state.intents(party));
                     runner.state.notify(&who, Event::Start);
                 }
-                for intent in self.core.take_intents() {
+                for intent in core.take_intents() {
                     runner.state.intent(&who, &intent);
-                    self.settle_did(runner);
+                    runner.take_did().see_to(core);
                 }
                 runner.state.run_timers(&who);
-                self.settle_did(runner);
+                runner.take_did().see_to(core);
             }
             if stop.load(Ordering::SeqCst) {
                 if let Some(runner) = &mut runner {
                     runner.state.notify(&who, Event::Stop);
-                    self.settle_did(runner);
+                    runner.take_did().see_to(core);
                 }
                 return;
             }
-            self.core
-                .hooks_work
-                .wait_for(self.hooks_rest(runner.as_ref()));
+            core.hooks_work.wait_for(rest(core, runner.as_ref()));
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                for line in self.hooks.shared().overdue(self.core.clock.now()) {
+                for line in self.shared.overdue(core.clock.now()) {
                     tracing::error!(target: "hooks", "{line}");
                 }
-                let now = self.hooks_path().map(|path| stamp(&path));
+                let now = hooks_path().map(|path| stamp(&path));
                 if now != seen {
                     seen = now;
-                    self.reload_hooks();
+                    self.reload_by(core, config);
                 }
             }
         }
     }
 
     /// Reads the hooks again; says so, or why not.
-    pub(crate) fn reload_hooks(&self) {
+    pub(crate) fn reload_by(&self, core: &Core, config: &Mutex<Config>) {
         let (path, limits) = {
-            let config = locked(&self.config);
+            let config = locked(config);
             (config.hooks_path(), config.hook_limits())
         };
-        match self.hooks.reload(path.as_deref(), &limits) {
+        match self.reload(path.as_deref(), &limits) {
             Ok(()) => {
-                self.core.hooks_work.raise();
+                core.hooks_work.raise();
                 if path.is_some() {
                     tracing::info!("hooks reloaded");
                 }
@@ -83,21 +81,11 @@ impl Server {
             Err(error) => tracing::error!("hooks not reloaded, the old ones go on: {error}"),
         }
     }
+}
 
-    fn hooks_path(&self) -> Option<std::path::PathBuf> {
-        locked(&self.config).hooks_path()
-    }
-
-    /// How long the thread may sleep.
-    fn hooks_rest(&self, runner: Option<&Runner>) -> Duration {
-        let Some(runner) = runner else { return LOOK };
-        let next = runner.state.next_timer().since(self.core.clock.now());
-        Duration::from_millis(next).clamp(Duration::from_millis(1), LOOK)
-    }
-
-    /// Sees to what a state's commands did: it is written, and others are
-    /// told what they waited for.
-    pub(crate) fn settle_did(&self, runner: &Runner) {
-        runner.take_did().see_to(&self.core);
-    }
+/// How long the thread may sleep.
+fn rest(core: &Core, runner: Option<&Runner>) -> Duration {
+    let Some(runner) = runner else { return LOOK };
+    let next = runner.state.next_timer().since(core.clock.now());
+    Duration::from_millis(next).clamp(Duration::from_millis(1), LOOK)
 }

@@ -13,15 +13,15 @@ use super::conn::Secrecy;
 use super::guests::Origin;
 use super::mail::{Arrival, Mail, Way};
 use super::thread::IoThread;
+use crate::edge::Edge;
 use crate::quotas::{Meter, Of};
-use crate::server::{Listening, Server};
 
 /// Connections accepted from one listener before others get a turn.
 const ACCEPTS: usize = 64;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-impl Server {
+impl Edge {
     /// Counts a new connection and chooses its thread: the one with the fewest, `first` if that has
     /// as few. `None`: there are too many, and it is closed.
     pub(crate) fn admit(
@@ -31,7 +31,7 @@ impl Server {
     ) -> Option<(usize, Arrival)> {
         let operator = self.is_operator(arrival.listener);
         if !operator {
-            match self.quotas.arrive(arrival.address()) {
+            match self.security.quotas.arrive(arrival.address()) {
                 Ok(meter) => arrival.meter = meter,
                 Err(limited) => {
                     self.turn_away(arrival, limited, Of::Address);
@@ -55,13 +55,6 @@ impl Server {
         self.mail[thread]
             .connections
             .fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Listening {
-    /// True if its connections may have to be closed for saying nothing.
-    pub(crate) fn ends_idle(&self) -> bool {
-        self.idle_ms > 0 || self.opener.ends_silent()
     }
 }
 
@@ -92,7 +85,7 @@ impl IoThread {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        let failed = &self.server.accepts_failed;
+                        let failed = &self.edge.accepts_failed;
                         let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
                         // It is tried again ten times a second.
                         if failed.is_power_of_two() {
@@ -122,11 +115,11 @@ impl IoThread {
             identity: None,
             meter: Meter::default(),
         };
-        if let Some((thread, arrival)) = self.server.admit(arrival, Some(self.index)) {
+        if let Some((thread, arrival)) = self.edge.admit(arrival, Some(self.index)) {
             if thread == self.index {
                 self.open(arrival);
             } else {
-                self.server.mail[thread].leave(Mail::Socket(arrival));
+                self.edge.mail[thread].leave(Mail::Socket(arrival));
             }
         }
     }
@@ -134,7 +127,7 @@ impl IoThread {
     pub(super) fn open(&mut self, mut arrival: Arrival) {
         let (origin, listener) = (arrival.origin, arrival.listener);
         let Some(key) = self.conns.reserve(self.index) else {
-            self.server.dismiss(self.index, origin);
+            self.edge.dismiss(self.index, origin);
             return;
         };
         let token = Token((key.generation as usize) << 24 | key.slot as usize);
@@ -146,21 +139,24 @@ impl IoThread {
                 "cannot watch a connection: {error}"
             );
             self.conns.release(key);
-            self.server.dismiss(self.index, origin);
+            self.edge.dismiss(self.index, origin);
             return;
         }
         let caller = Caller {
             party: key.party(),
-            principal: self.server.who_comes(&arrival),
+            principal: self.edge.who_comes(&arrival),
         };
-        let counted = self.server.count_as(&mut arrival.meter, caller.principal);
+        let counted = self
+            .edge
+            .security
+            .count_as(&mut arrival.meter, caller.principal);
         if let Err(limited) = counted {
-            self.server.turn_away(arrival, limited, Of::User);
+            self.edge.turn_away(arrival, limited, Of::User);
             self.conns.release(key);
-            self.server.dismiss(self.index, origin);
+            self.edge.dismiss(self.index, origin);
             return;
         }
-        let listening = &self.server.listeners[listener];
+        let listening = &self.edge.listeners[listener];
         let session = listening.opener.open();
         if let Some(secure) = &listening.tls
             && arrival.way == Way::Direct
@@ -170,10 +166,9 @@ impl IoThread {
         }
         let mut conn = Conn::new(arrival, session, caller);
         conn.active = self.instant;
-        conn.inbox.is_new =
-            self.server.listeners[listener].api || !self.server.is_operator(listener);
+        conn.inbox.is_new = self.edge.listeners[listener].api || !self.edge.is_operator(listener);
         let knows = conn.secrecy == Secrecy::Plain;
-        let speaks_first = knows && self.server.listeners[listener].opener.speaks_first();
+        let speaks_first = knows && self.edge.listeners[listener].opener.speaks_first();
         self.conns.insert(key, Box::new(conn));
         if self.stop_at.is_some() {
             self.close(key.slot);

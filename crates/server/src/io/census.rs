@@ -1,12 +1,12 @@
-//! What an operator asks and other threads know: of connections, closing one, and `[[cron]]` tables.
+//! What an operator asks and only the I/O threads know: of connections, and closing one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_door::{CronDone, CronNo, CronSeen, Did, Reloads, TellWorkers};
+use quintet_door::{Did, TellWorkers};
 use quintet_host::PartyKey;
-use quintet_types::{Caller, Party, PartyStats, Principal};
-use quintet_wire::{CronAct, Given, HostAsk, WorkerSeen, WorkerState};
+use quintet_types::{Party, PartyStats, Principal};
+use quintet_wire::{Given, WorkerSeen, WorkerState};
 use serde_json::json;
 
 use super::acts::result_of;
@@ -15,7 +15,7 @@ use super::conn::{Conn, DueReply};
 use super::mail::Mail;
 use super::thread::IoThread;
 use crate::clients::{Census, Client, TellClients, shown};
-use crate::server::Server;
+use crate::edge::Edge;
 
 /// Bytes of a page of workers, but for the last.
 const PAGE_BYTES: usize = 1 << 20;
@@ -78,7 +78,7 @@ fn http_id(party: Party) -> Option<u64> {
 /// Parties that are asked for under one lock.
 const AT_ONCE: usize = 256;
 
-impl Server {
+impl Edge {
     /// Has every I/O thread tell of its connections.
     pub(crate) fn list_clients(&self, tell: TellClients) {
         let clients = Vec::new();
@@ -110,68 +110,6 @@ impl Server {
         self.mail[thread].leave(Mail::Close(nobody.party(), tell));
     }
 
-    /// Asks what only other threads know, for a connection of this one, which
-    /// will be told.
-    pub(super) fn ask_elsewhere(&self, thread: usize, caller: Caller, ask: HostAsk) {
-        let party = caller.party;
-        let mailbox = Arc::clone(&self.mail[thread]);
-        if let HostAsk::Reload = ask {
-            let tell = move |came: &Reloads| {
-                let text = match &came.failed {
-                    None => Ok(came.notes.join("\n")),
-                    // The reason may quote lines of the file, and so what is secret.
-                    Some(_) => {
-                        Err("not reloaded, all is as it was: the server's log tells why".to_owned())
-                    }
-                };
-                mailbox.leave(Mail::Told(party, text));
-            };
-            return self.reload_and_tell(caller.principal, Box::new(tell));
-        }
-        if let HostAsk::Workers = ask {
-            return self.list_all_workers(Box::new(move |workers| {
-                mailbox.leave(Mail::Told(party, Ok(workers)));
-            }));
-        }
-        if let HostAsk::Crons = ask {
-            let tell = move |crons: Vec<CronSeen>| {
-                let crons: Vec<_> = crons.into_iter().map(quintet_api::Cron::from).collect();
-                let text = serde_json::to_string(&crons).map_err(|error| error.to_string());
-                mailbox.leave(Mail::Told(party, text));
-            };
-            return self.crons.list(Box::new(tell), self.core.clock.wall());
-        }
-        if let HostAsk::Cron(act, name) = ask {
-            let act = match act {
-                CronAct::Pause => quintet_door::CronAct::Pause,
-                CronAct::Resume => quintet_door::CronAct::Resume,
-                CronAct::Run => quintet_door::CronAct::Run,
-            };
-            let tell = move |done: Result<CronDone, CronNo>| {
-                let text = done.map(|done| {
-                    json!({ "changed": done.changed, "message": done.message.map(|id| id.0) })
-                        .to_string()
-                });
-                mailbox.leave(Mail::Told(party, text.map_err(|no| no.to_string())));
-            };
-            return self.crons.steer(act, &name, Box::new(tell));
-        }
-        if let HostAsk::CloseClient(id) = ask {
-            let tell = move |there| {
-                let text = match there {
-                    true => Ok(String::new()),
-                    false => Err(format!("there is no connection {id}")),
-                };
-                mailbox.leave(Mail::Told(party, text));
-            };
-            return self.close_client(id, Box::new(tell));
-        }
-        self.list_clients(Box::new(move |clients| {
-            let text = serde_json::to_string(&clients).map_err(|error| error.to_string());
-            mailbox.leave(Mail::Told(party, text));
-        }));
-    }
-
     /// Tells of the workers behind `after`, as a page of a list in JSON: with what their
     /// connections hold, so the threads are asked.
     pub(crate) fn list_workers(&self, after: Option<String>, tell: TellWorkers) {
@@ -184,7 +122,7 @@ impl Server {
     }
 
     /// The same of all of them, for an operator.
-    fn list_all_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
+    pub(crate) fn list_all_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
         let now = self.core.clock.now();
         let all = self.guests.workers(|workers| workers.list(now));
         self.list_clients(Box::new(move |clients| {
@@ -254,7 +192,7 @@ impl Server {
                 account.map_or_else(String::new, |uid| format!("uid {uid}"))
             }
             (None, principal) => {
-                let name = self.trust.table().name_of(principal);
+                let name = self.security.trust.table().name_of(principal);
                 name.map_or_else(String::new, |name| name.to_string())
             }
         };
@@ -278,26 +216,26 @@ impl Server {
 impl IoThread {
     /// Adds this thread's connections to a list, and hands it on.
     pub(super) fn count(&mut self, mut census: Census) {
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         let first = census.clients.len();
         for slot in self.conns.slots() {
             if let Some(conn) = self.conns.get_mut(slot) {
                 let idle = self.instant.saturating_duration_since(conn.active);
                 let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
-                census.clients.push(server.client(conn, idle_ms));
+                census.clients.push(edge.client(conn, idle_ms));
             }
         }
         for clients in census.clients[first..].chunks_mut(AT_ONCE) {
             let parties: Vec<Party> = clients.iter().map(Client::party).collect();
-            for (client, known) in clients.iter_mut().zip(server.core.parties(&parties)) {
+            for (client, known) in clients.iter_mut().zip(edge.core.parties(&parties)) {
                 client.set_held(known.leases, &known.waits_on);
             }
         }
         let next = self.index + 1;
-        match next < server.threads.len() {
-            true => server.mail[next].leave(Mail::Census(Box::new(census))),
+        match next < edge.threads.len() {
+            true => edge.mail[next].leave(Mail::Census(Box::new(census))),
             false => {
-                census.clients.extend(server.http_clients());
+                census.clients.extend(edge.http_clients());
                 (census.tell)(census.clients);
             }
         }
@@ -317,7 +255,7 @@ impl IoThread {
         let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
             return;
         };
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
@@ -327,13 +265,13 @@ impl IoThread {
         conn.half_close = None;
         let given = Given::Host(text);
         if let Some(act) = conn.unfinished.take() {
-            server.audit_act(conn, &act, result_of(&given), Did::default());
+            edge.audit_act(conn, &act, result_of(&given), Did::default());
         }
         self.replies.push(DueReply {
             given,
             ..DueReply::own()
         });
-        self.encode(slot, &server);
+        self.encode(slot, &edge);
         self.serve(slot);
     }
 }

@@ -10,22 +10,23 @@ use super::acts::{Administers, administers, changes_server, did_of, result_of, s
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
+use super::mail::Mail;
 use super::thread::IoThread;
 use super::turn::{bytes_in, is_undone};
-use crate::server::Server;
+use crate::edge::Edge;
 
 impl IoThread {
     /// Decides `self.asks` in order, with the events of hooks around each where
     /// there are any, then writes their replies.
-    pub(super) fn decide(&mut self, slot: u32, server: &Arc<Server>) {
+    pub(super) fn decide(&mut self, slot: u32, edge: &Arc<Edge>) {
         // What was read in this turn may have been sent since it began.
-        self.now = server.core.clock.now();
+        self.now = edge.core.clock.now();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
         let hooks = &mut self.hooks;
-        let voice = &server.threads[self.index].voices[server.listeners[conn.listener].tally];
-        let mut access = Access::new(&server.core, self.now, &mut self.trail);
+        let voice = &edge.threads[self.index].voices[edge.listeners[conn.listener].tally];
+        let mut access = Access::new(&edge.core, self.now, &mut self.trail);
         let mut bytes = 0;
         let mut asks = self.asks.drain(..);
         while let Some(ask) = asks.next() {
@@ -44,7 +45,7 @@ impl IoThread {
                             leased: take.lease.is_some(),
                         });
                     }
-                    let operator = server.is_operator(conn.listener);
+                    let operator = edge.is_operator(conn.listener);
                     let act = administers(&command, operator);
                     let verb = command.about().verb;
                     voice.command(verb);
@@ -54,7 +55,7 @@ impl IoThread {
                     match hooks {
                         Some(runner) if !runner.state.ignores(&command) => {
                             let reply =
-                                hooked::submit(runner, conn, server, command, undone, &mut access);
+                                hooked::submit(runner, conn, edge, command, undone, &mut access);
                             self.replies.extend(reply);
                         }
                         _ => {
@@ -74,7 +75,7 @@ impl IoThread {
                     match (act, self.replies.last().filter(|_| !later)) {
                         (Some(act), Some(reply)) if act.is_nothing(&reply.given) => {}
                         (Some(act), Some(reply)) => {
-                            server.audit_act(
+                            edge.audit_act(
                                 conn,
                                 &act,
                                 result_of(&reply.given),
@@ -94,7 +95,7 @@ impl IoThread {
                         break;
                     }
                 }
-                Ask::Login(login) => match server.log_in_conn(self.index, conn, &login) {
+                Ask::Login(login) => match edge.log_in_conn(self.index, conn, &login) {
                     Some(reply) => self.replies.push(reply),
                     None => {
                         conn.phase.wait(Wait {
@@ -113,7 +114,7 @@ impl IoThread {
                     | HostAsk::Crons
                     | HostAsk::Cron(..)
                     | HostAsk::Reload),
-                ) if server.trust.may_server(conn.caller.principal) => {
+                ) if edge.security.trust.may_server(conn.caller.principal) => {
                     if changes_server(&ask) {
                         // Written down when it is known what came of it.
                         conn.unfinished = Some(Box::new(Administers {
@@ -122,7 +123,11 @@ impl IoThread {
                             step: None,
                         }));
                     }
-                    server.ask_elsewhere(self.index, conn.caller, ask);
+                    let party = conn.caller.party;
+                    let mailbox = Arc::clone(&edge.mail[self.index]);
+                    let tell = Box::new(move |text| mailbox.leave(Mail::Told(party, text)));
+                    self.operator
+                        .ask_elsewhere(ask, conn.caller.principal, tell);
                     conn.phase.wait(Wait {
                         undone: false,
                         family,
@@ -136,16 +141,16 @@ impl IoThread {
                     ..DueReply::own()
                 }),
                 Ask::Proof(met) => self.replies.push(DueReply {
-                    given: Given::Login(server.prove(conn, met)),
+                    given: Given::Login(edge.prove(conn, met)),
                     ..DueReply::own()
                 }),
                 Ask::Worker(ask) => self.replies.push(DueReply {
-                    given: Given::Worker(server.guests.worker(ask, self.now)),
+                    given: Given::Worker(edge.guests.worker(ask, self.now)),
                     ..DueReply::own()
                 }),
                 Ask::Own => self.replies.push(DueReply::own()),
                 Ask::Unknown(line) => self.replies.push(match hooks {
-                    Some(runner) => hooked::added(runner, conn, server, &line, &mut access),
+                    Some(runner) => hooked::added(runner, conn, edge, &line, &mut access),
                     None => DueReply::own(),
                 }),
                 Ask::Close => self.replies.push(DueReply {
@@ -169,13 +174,13 @@ impl IoThread {
             if reply.closes {
                 break;
             }
-            if bytes > server.limits.output_bytes_max {
+            if bytes > edge.limits.output_bytes_max {
                 conn.inbox.pending.extend(asks.by_ref());
                 break;
             }
         }
         drop(asks);
         drop(access);
-        self.encode(slot, server);
+        self.encode(slot, edge);
     }
 }

@@ -7,7 +7,7 @@ impl IoThread {
     /// removed for it, whenever that is written: it goes back. At other times
     /// closing one side is a way to wait for the last reply.
     pub(super) fn part_from_the_gone(&mut self) {
-        if !self.server.core.is_stuck() {
+        if !self.edge.core.is_stuck() {
             return;
         }
         for slot in self.conns.slots() {

@@ -12,23 +12,23 @@ use quintet_wire::Given;
 use super::conn::{Conn, DueReply, Spoken};
 use super::counts::Replies;
 use super::thread::IoThread;
+use crate::edge::Edge;
 use crate::hooks::Runner;
-use crate::server::Server;
 
 impl IoThread {
     /// Takes up hooks that have changed.
     #[inline]
     pub(super) fn renew_hooks(&mut self) {
-        if self.server.hooks.version() != self.hooks_seen {
+        if self.edge.security.hooks.version() != self.hooks_seen {
             self.renew_hooks_now();
         }
     }
 
     #[cold]
     fn renew_hooks_now(&mut self) {
-        self.hooks_seen = self.server.hooks.version();
-        let server = Arc::downgrade(&self.server);
-        self.server.hooks.renew(&mut self.hooks, &server);
+        self.hooks_seen = self.edge.security.hooks.version();
+        let hooks = &self.edge.security.hooks;
+        hooks.renew(&mut self.hooks, &self.edge.core);
     }
 
     /// What a waiting or standing take brought, after the hooks have seen it.
@@ -47,7 +47,7 @@ impl IoThread {
         if !runner.state.awaits(delivery.to, delivery.standing) {
             return Some((Hooked::Now(outcome, delivery.queue), need));
         }
-        let who = who(conn, &self.server);
+        let who = who(conn, &self.edge);
         let decided = runner
             .state
             .arrived(&who, delivery.standing, outcome, delivery.queue);
@@ -64,7 +64,7 @@ impl IoThread {
         if !runner.state.events().has(Event::Connect) {
             return;
         }
-        let who = who(conn, &self.server);
+        let who = who(conn, &self.edge);
         let refused = runner.state.connect(&who);
         let did = runner.take_did();
         self.trail.join(did.trail);
@@ -84,7 +84,7 @@ impl IoThread {
         };
         runner.state.forget(conn.caller.party);
         if runner.state.events().has(Event::Disconnect) {
-            let who = who(conn, &self.server);
+            let who = who(conn, &self.edge);
             runner.state.notify(&who, Event::Disconnect);
             let did = runner.take_did();
             self.trail.join(did.trail);
@@ -96,12 +96,12 @@ impl IoThread {
 pub(super) fn submit(
     runner: &mut Runner,
     conn: &mut Conn,
-    server: &Server,
+    edge: &Edge,
     command: Command,
     undone: bool,
     access: &mut Access<'_>,
 ) -> Option<DueReply> {
-    let who = who(conn, server);
+    let who = who(conn, edge);
     // The hook asks the shards itself.
     access.release();
     let decided = runner.state.submit(&who, command);
@@ -119,11 +119,11 @@ pub(super) fn submit(
 pub(super) fn added(
     runner: &mut Runner,
     conn: &mut Conn,
-    server: &Server,
+    edge: &Edge,
     line: &[u8],
     access: &mut Access<'_>,
 ) -> DueReply {
-    let who = who(conn, server);
+    let who = who(conn, edge);
     access.release();
     let said = runner.state.added(&who, line);
     let did = runner.take_did();
@@ -167,13 +167,13 @@ pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> DueReply {
 }
 
 /// Who is behind a connection, made on first use.
-fn who(conn: &mut Conn, server: &Server) -> Arc<Who> {
+fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
     let who = conn.who.get_or_insert_with(|| {
         let peer = conn.way.peer(&conn.stream);
         Arc::new(Who {
             caller: conn.caller,
             connection: conn.caller.party.0,
-            voice: server.listeners[conn.listener].voice,
+            voice: edge.listeners[conn.listener].voice,
             peer: peer
                 .as_ref()
                 .map_or_else(String::new, SocketAddr::to_string)

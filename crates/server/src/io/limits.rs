@@ -4,29 +4,17 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use quintet_host::{Need, PartyKey};
-use quintet_types::{Party, Principal};
+use quintet_types::Party;
 use quintet_wire::{Output, Said};
 
 use super::conn::Pause;
 use super::counts::Replies;
 use super::mail::{Arrival, Way};
 use super::thread::{IoThread, TIGHT_MAX};
-use crate::quotas::{Limited, Meter, Of};
-use crate::server::Server;
+use crate::edge::Edge;
+use crate::quotas::{Limited, Of};
 
-impl Server {
-    /// A connection is this user's from now on, and counts as one of it.
-    ///
-    /// # Errors
-    /// It is one too many.
-    pub(super) fn count_as(&self, meter: &mut Meter, user: Principal) -> Result<(), Limited> {
-        if !self.trust.is_used() {
-            return Ok(());
-        }
-        let name = self.trust.table().name_of(user);
-        self.quotas.become_of(meter, user, name)
-    }
-
+impl Edge {
     /// Tells a new connection why it is closed, in its voice's form; one that
     /// speaks TLS has not come so far that it could be told.
     pub(crate) fn turn_away(&self, mut arrival: Arrival, limited: Limited, of: Of) {
@@ -47,7 +35,7 @@ impl IoThread {
         if self.waiting.is_empty() {
             return None;
         }
-        let now_ns = self.server.quotas.now_ns(Instant::now());
+        let now_ns = self.edge.security.quotas.now_ns(Instant::now());
         self.waiting.next(now_ns)
     }
 
@@ -56,7 +44,7 @@ impl IoThread {
         if self.waiting.is_empty() {
             return;
         }
-        let now_ns = self.server.quotas.now_ns(self.instant);
+        let now_ns = self.edge.security.quotas.now_ns(self.instant);
         while let Some(Reverse((at, party))) = self.waiting.slowed.peek().copied()
             && at <= now_ns
         {
@@ -114,9 +102,9 @@ impl IoThread {
                 largest = (conn.charged, slot);
             }
         }
-        self.server.quotas.refuse(Limited::BytesInFlight, of);
+        self.edge.security.quotas.refuse(Limited::BytesInFlight, of);
         if let Some(quota) = quota {
-            quota.holds_back(self.server.quotas.now_ns(Instant::now()));
+            quota.holds_back(self.edge.security.quotas.now_ns(Instant::now()));
         }
         let (bytes, slot) = largest;
         if let Some(conn) = self.conns.get_mut(slot) {

@@ -14,26 +14,26 @@ use super::acts::Administers;
 use super::conn::{Conn, DueReply};
 use super::mail::{Arrival, Mail, Way};
 use super::thread::IoThread;
+use crate::edge::Edge;
 use crate::hooks::Runner;
-use crate::server::Server;
 use crate::trust::{Begun, Comes, Told};
 use quintet_host::wall_ms;
 
 /// How often is looked whether logins have ended.
 const LOOK: Duration = Duration::from_millis(500);
 
-impl Server {
+impl Edge {
     /// The thread that ends logins: has connections closed whose token is over or revoked, whose
     /// password or secret is another, or whose user is gone, and those of console sessions that have
-    /// ended. Runs until the server ends.
-    pub(crate) fn run_logins(&self) {
-        let mut seen = (self.trust.table(), usize::MAX);
-        while !self.looks.rest(LOOK) {
-            let table = self.trust.table();
+    /// ended. Runs until it `rests` for the last time.
+    pub(crate) fn run_logins(&self, rests: impl Fn(Duration) -> bool) {
+        let mut seen = (self.security.trust.table(), usize::MAX);
+        while !rests(LOOK) {
+            let table = self.security.trust.table();
             let live = table.live_tokens(wall_ms());
             let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;
-            if changed && let Some((_, io)) = self.mail.split_last() {
-                io.iter().for_each(|mailbox| mailbox.leave(Mail::Logins));
+            if changed {
+                self.tell_threads(|| Mail::Logins);
             }
             self.http.clients.close_logged_out(Instant::now(), changed);
             seen = (table, live);
@@ -51,17 +51,22 @@ impl Server {
                 return Principal::ANONYMOUS;
             }
             return match arrival.stream.account() {
-                Some(uid) if uid != own && uid != 0 && self.trust.is_used() => Principal::ANONYMOUS,
+                Some(uid) if uid != own && uid != 0 && self.security.trust.is_used() => {
+                    Principal::ANONYMOUS
+                }
                 Some(_) | None => Principal::SERVER,
             };
         }
         // A certificate of another node's client counts if it names a user.
-        let certified = arrival.user.as_deref().map(|user| self.trust.user(user));
+        let certified = arrival
+            .user
+            .as_deref()
+            .map(|user| self.security.trust.user(user));
         match certified {
             Some(user) if user != Principal::ANONYMOUS => user,
             Some(_) | None => match self.listeners[arrival.listener].user.as_str() {
                 "" => Principal::ANONYMOUS,
-                user => self.trust.user(user),
+                user => self.security.trust.user(user),
             },
         }
     }
@@ -70,7 +75,9 @@ impl Server {
     #[inline]
     pub(super) fn logins_of(&self, principal: Principal, hooks: Option<&Runner>) -> Logins {
         let knows = |runner: &Runner| runner.state.events().has(Event::Auth);
-        self.trust.logins(principal, hooks.is_some_and(knows))
+        self.security
+            .trust
+            .logins(principal, hooks.is_some_and(knows))
     }
 
     /// Begins a login. `None`: the connection's thread will be told.
@@ -90,7 +97,7 @@ impl Server {
             own: false,
             with_each_request: false,
         };
-        match self.begin_login(&comes, tell) {
+        match self.security.begin_login(&comes, tell) {
             Begun::Now(told) => Some(conn.becomes(told, self)),
             Begun::Later => None,
         }
@@ -102,7 +109,7 @@ impl Server {
     /// It does not, or too many at its address did not before.
     pub(super) fn prove(&self, conn: &Conn, met: bool) -> Result<(), LoginRefused> {
         let voice = self.listeners[conn.listener].voice;
-        self.proved(voice, address(conn), met)
+        self.security.proved(voice, address(conn), met)
     }
 
     /// Who a connection's client is, and where, for the audit.
@@ -114,7 +121,7 @@ impl Server {
                 None => String::new(),
             },
             (None, principal) => {
-                let name = self.trust.table().name_of(principal);
+                let name = self.security.trust.table().name_of(principal);
                 name.map(|name| name.to_string()).unwrap_or_default()
             }
         };
@@ -124,7 +131,7 @@ impl Server {
     /// Writes down what a connection's client did to the server.
     pub(super) fn audit_conn(&self, conn: &Conn, act: &str, what: &str, result: &str) {
         let (who, from) = self.doer(conn);
-        self.audit.note(&who, from, act, what, result);
+        self.security.audit.note(&who, from, act, what, result);
     }
 
     /// The same of an act on queues, which may be one of many steps.
@@ -132,10 +139,15 @@ impl Server {
         let Administers { act, what, step } = act;
         let (who, from) = self.doer(conn);
         match step {
-            None => self.audit.note_did(&who, from, act, what, result, did),
-            Some(goes_on) => self
+            None => self
+                .security
                 .audit
-                .note_step(*goes_on, &who, from, act, what, (result, did)),
+                .note_did(&who, from, act, what, result, did),
+            Some(goes_on) => {
+                self.security
+                    .audit
+                    .note_step(*goes_on, &who, from, act, what, (result, did))
+            }
         }
     }
 }
@@ -146,13 +158,17 @@ fn address(conn: &Conn) -> Option<IpAddr> {
 
 impl Conn {
     /// Takes note of what came of its login.
-    fn becomes(&mut self, told: Told, server: &Server) -> DueReply {
+    fn becomes(&mut self, told: Told, edge: &Edge) -> DueReply {
         let told = told.and_then(|logged_in| {
             // It may have ended while it was checked.
-            if !server.trust.counts(logged_in.principal, logged_in.proof) {
+            if !edge
+                .security
+                .trust
+                .counts(logged_in.principal, logged_in.proof)
+            {
                 return Err(LoginRefused::Wrong);
             }
-            let counted = server.count_as(&mut self.meter, logged_in.principal);
+            let counted = edge.security.count_as(&mut self.meter, logged_in.principal);
             counted.map_err(|_| LoginRefused::TooMany)?;
             self.caller.principal = logged_in.principal;
             self.proof = logged_in.proof;
@@ -174,7 +190,8 @@ impl IoThread {
     /// have lost the right meanwhile. Then it goes back, and the connection
     /// ends, and with it whatever it holds.
     pub(super) fn may_be_handed(&mut self, slot: u32, delivery: &Delivery) -> bool {
-        if !self.server.trust.is_used() || !matches!(delivery.outcome, Outcome::Messages(_)) {
+        if !self.edge.security.trust.is_used() || !matches!(delivery.outcome, Outcome::Messages(_))
+        {
             return true;
         }
         let Some(conn) = self.conns.get_mut(slot) else {
@@ -185,17 +202,23 @@ impl IoThread {
             false => Verb::Take,
         };
         let principal = conn.caller.principal;
-        self.server.trust.may(principal, verb, &delivery.queue)
+        self.edge
+            .security
+            .trust
+            .may(principal, verb, &delivery.queue)
     }
 
     /// Closes the connections whose logins count no more.
     pub(super) fn close_logged_out(&mut self) {
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         for slot in self.conns.slots() {
             if let Some(conn) = self.conns.get_mut(slot)
-                && !server.trust.counts(conn.caller.principal, conn.proof)
+                && !edge
+                    .security
+                    .trust
+                    .counts(conn.caller.principal, conn.proof)
             {
-                server.audit_conn(conn, "login ended", "", "closed");
+                edge.audit_conn(conn, "login ended", "", "closed");
                 self.close(slot);
             }
         }
@@ -203,7 +226,7 @@ impl IoThread {
 
     /// A login that took its time has come to an end.
     pub(super) fn logged_in(&mut self, party: Party, told: Told) {
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
             return;
         };
@@ -214,9 +237,9 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
-        let reply = conn.becomes(told, &server);
+        let reply = conn.becomes(told, &edge);
         self.replies.push(reply);
-        self.encode(slot, &server);
+        self.encode(slot, &edge);
         self.serve(slot);
     }
 }

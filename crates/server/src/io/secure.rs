@@ -21,7 +21,7 @@ const SPEAKS_TLS: &str = "this port speaks TLS";
 impl IoThread {
     /// A new connection begins with a handshake, in a time.
     pub(super) fn begin_handshake(&mut self, key: PartyKey) {
-        let limit = self.server.tls.shared.handshake_time();
+        let limit = self.edge.tls.shared.handshake_time();
         self.handshakes.push_back((self.instant + limit, key));
     }
 
@@ -62,15 +62,15 @@ impl IoThread {
         conn.secrecy = Secrecy::Secret;
         conn.identity = conn.stream.identity().map(Arc::new);
         if let Some(identity) = &conn.identity
-            && !self.server.is_operator(conn.listener)
+            && !self.edge.is_operator(conn.listener)
         {
-            let user = self.server.trust.user(&identity.common_name);
+            let user = self.edge.security.trust.user(&identity.common_name);
             if user != Principal::ANONYMOUS {
                 conn.caller.principal = user;
-                limited = self.server.count_as(&mut conn.meter, user).err();
+                limited = self.edge.security.count_as(&mut conn.meter, user).err();
             }
         }
-        self.server.tls.shared.opened();
+        self.edge.tls.shared.opened();
         if let Some(limited) = limited {
             self.say_limited(slot, limited, Of::User);
             return;
@@ -87,16 +87,16 @@ impl IoThread {
             return false;
         };
         match conn.secrecy {
-            Secrecy::Secret => self.server.tls.shared.closed(),
+            Secrecy::Secret => self.edge.tls.shared.closed(),
             Secrecy::Handshake => {
                 let address = conn.peer().map(|peer| peer.ip().to_canonical());
-                self.server.quotas.failed(address);
+                self.edge.security.quotas.failed(address);
             }
             Secrecy::Plain | Secrecy::Failed => {}
         }
         conn.secrecy = Secrecy::Failed;
-        let listener = &self.server.listeners[conn.listener];
-        let shared = &self.server.tls.shared;
+        let listener = &self.edge.listeners[conn.listener];
+        let shared = &self.edge.tls.shared;
         shared.failed(listener.voice, Some(conn.number), conn.peer(), error);
         if Failure::of(error) != Some(&Failure::Plain) {
             // The alert, if there is one; whoever is gone does not read it.

@@ -19,11 +19,12 @@ use super::counts::Read;
 use super::gather::{Gather, Turn};
 use super::listen::Bound;
 use super::mail::Mail;
+use super::operator::Operator;
 use super::outbox::Flushed;
 use super::slab::Slab;
 use super::waiting::{TIGHT_LOOK, Waiting};
+use crate::edge::Edge;
 use crate::hooks::Runner;
-use crate::server::Server;
 
 /// Token of the thread's waker.
 pub(crate) const WAKE: Token = Token(usize::MAX);
@@ -47,7 +48,8 @@ pub(super) const TIGHT_MAX: Duration = Duration::from_secs(1);
 /// One I/O thread.
 pub(crate) struct IoThread {
     pub(super) index: usize,
-    pub(super) server: Arc<Server>,
+    pub(super) edge: Arc<Edge>,
+    pub(super) operator: Arc<dyn Operator>,
     pub(super) poll: Poll,
     /// Listeners that this thread accepts for, by their number.
     pub(super) listeners: Vec<(usize, Bound)>,
@@ -113,17 +115,19 @@ impl IoThread {
     /// A listener cannot be polled.
     pub(crate) fn new(
         index: usize,
-        server: Arc<Server>,
+        edge: Arc<Edge>,
+        operator: Arc<dyn Operator>,
         poll: Poll,
         mut listeners: Vec<(usize, Bound)>,
     ) -> std::io::Result<Self> {
         for (at, (_, bound)) in listeners.iter_mut().enumerate() {
             bound.register(poll.registry(), Token(LISTENERS - at))?;
         }
-        let now = server.core.clock.now();
+        let now = edge.core.clock.now();
         Ok(Self {
             index,
-            server,
+            edge,
+            operator,
             poll,
             listeners,
             conns: Slab::default(),
@@ -172,9 +176,9 @@ impl IoThread {
                 tracing::error!("cannot wait for connections: {error}");
                 std::process::exit(1);
             }
-            self.now = self.server.core.clock.now();
+            self.now = self.edge.core.clock.now();
             self.instant = Instant::now();
-            self.choked = self.server.core.is_choked();
+            self.choked = self.edge.core.is_choked();
             self.renew_hooks();
             let idle = events.is_empty() && !self.has_more();
             for event in &events {
@@ -221,7 +225,7 @@ impl IoThread {
         }
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         let idle =
-            (self.server.idle_used && !self.conns.is_empty()).then_some(Duration::from_secs(1));
+            (self.edge.idle_used && !self.conns.is_empty()).then_some(Duration::from_secs(1));
         let starved = self.tight_since.map(|_| TIGHT_LOOK);
         let waits = [
             self.accept_at.map(until),
@@ -327,7 +331,7 @@ impl IoThread {
 
     fn collect_mail(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
-        self.server.mail[self.index].collect(&mut mail);
+        self.edge.mail[self.index].collect(&mut mail);
         if mail.is_empty() {
             self.mail = mail;
             return;
@@ -410,11 +414,7 @@ impl IoThread {
     /// Takes steps in the shards. What they leave is seen to at the end of the
     /// turn.
     pub(super) fn visit<T>(&mut self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
-        work(&mut Access::new(
-            &self.server.core,
-            self.now,
-            &mut self.trail,
-        ))
+        work(&mut Access::new(&self.edge.core, self.now, &mut self.trail))
     }
 
     pub(super) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
@@ -426,7 +426,7 @@ impl IoThread {
     /// Sees to it that the batches this turn's replies wait for get written,
     /// then lets other threads know what they got.
     fn write(&mut self) {
-        let core = &self.server.core;
+        let core = &self.edge.core;
         let (mut ticket, mut soon) = (std::mem::take(&mut self.trail.recorded), false);
         let (reached, waits) = (core.reached(), core.waits_for_disk());
         for &slot in &self.dirty {
@@ -445,11 +445,11 @@ impl IoThread {
             core.write(ticket);
         }
         if std::mem::take(&mut self.wants_sync) {
-            self.server.core.sync_soon();
+            self.edge.core.sync_soon();
         }
         self.sort_outgoing();
         for (delivery, need) in self.trail.mail.drain(..) {
-            self.server.core.hand(delivery, need);
+            self.edge.core.hand(delivery, need);
         }
     }
 
@@ -459,7 +459,7 @@ impl IoThread {
         if !self.gather.is_open() {
             return;
         }
-        let core = &self.server.core;
+        let core = &self.edge.core;
         let (durable, usual) = (core.durable(), core.usual_sync());
         let turn = self.gather.turn(self.instant, idle, durable, usual);
         let done = match turn {
@@ -477,7 +477,7 @@ impl IoThread {
     fn flush(&mut self) {
         let mailbox = self.index;
         loop {
-            let reached = self.server.core.reached();
+            let reached = self.edge.core.reached();
             if reached != self.reached {
                 self.reached = reached;
                 for slot in std::mem::take(&mut self.held) {
@@ -515,13 +515,13 @@ impl IoThread {
                 break;
             }
             let held_for_writing = self.held_for_writing();
-            let mailbox = &self.server.mail[mailbox];
+            let mailbox = &self.edge.mail[mailbox];
             mailbox.wants_durable.store(true, Ordering::SeqCst);
             if held_for_writing {
                 mailbox.wants_written.store(true, Ordering::SeqCst);
             }
             // What was reached before the flags were up rang no bell.
-            if self.server.core.reached() == self.reached {
+            if self.edge.core.reached() == self.reached {
                 break;
             }
         }
@@ -532,7 +532,7 @@ impl IoThread {
 
     /// True if a reply waits only for its batch to be written.
     fn held_for_writing(&mut self) -> bool {
-        if !self.server.core.waits_for_disk() {
+        if !self.edge.core.waits_for_disk() {
             return true;
         }
         let (conns, reached) = (&mut self.conns, self.reached);
@@ -544,19 +544,19 @@ impl IoThread {
     }
 
     fn flush_conn(&mut self, slot: u32, now: Read) {
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
         conn.listed.dirty = false;
-        let counts = &server.threads[self.index];
-        let voice = &counts.voices[server.listeners[conn.listener].tally];
+        let counts = &edge.threads[self.index];
+        let voice = &counts.voices[edge.listeners[conn.listener].tally];
         let waits = conn.out.release(self.reached, self.instant, now, voice);
         let mut written = 0;
         let flushed = conn.out.flush(
             &mut conn.stream,
             &mut self.records,
-            &server.core.body_source(),
+            &edge.core.body_source(),
             &mut written,
         );
         if written > 0 {
@@ -582,13 +582,12 @@ impl IoThread {
             return;
         }
         conn.blocked = blocked;
-        conn.charge(&server.connection_memory);
+        conn.charge(&edge.connection_memory);
         if waits && !conn.listed.held {
             conn.listed.held = true;
             self.held.push(slot);
         }
-        let goes_on =
-            conn.pause == Pause::Stalled && conn.may_go_on(server.limits.output_bytes_max);
+        let goes_on = conn.pause == Pause::Stalled && conn.may_go_on(edge.limits.output_bytes_max);
         if goes_on {
             conn.pause = Pause::No;
             self.mark_again(slot);
@@ -605,16 +604,16 @@ impl IoThread {
         let Some(mut conn) = self.conns.remove(slot) else {
             return;
         };
-        self.server.dismiss(self.index, conn.origin);
+        self.edge.dismiss(self.index, conn.origin);
         if let Some(act) = conn.unfinished.take() {
             // It goes its way, and nobody will hear how it ended.
-            self.server.audit_act(&conn, &act, "later", Did::default());
+            self.edge.audit_act(&conn, &act, "later", Did::default());
         }
-        self.server.connection_memory.change(conn.charged, 0);
+        self.edge.connection_memory.change(conn.charged, 0);
         match conn.secrecy {
             Secrecy::Plain | Secrecy::Failed => {}
-            Secrecy::Handshake => self.server.tls.shared.count(Reason::Gone),
-            Secrecy::Secret => self.server.tls.shared.closed(),
+            Secrecy::Handshake => self.edge.tls.shared.count(Reason::Gone),
+            Secrecy::Secret => self.edge.tls.shared.closed(),
         }
         let greeted = matches!(conn.secrecy, Secrecy::Plain | Secrecy::Secret);
         if self.hooks.is_some() && greeted {
@@ -629,7 +628,7 @@ impl IoThread {
     /// Tells the budget of all connections what this one holds now.
     pub(super) fn charge(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot) {
-            conn.charge(&self.server.connection_memory);
+            conn.charge(&self.edge.connection_memory);
         }
     }
 
@@ -637,8 +636,8 @@ impl IoThread {
     /// who holds some is read no further while it is short; then the largest
     /// are closed. When there is room again, they go on.
     fn keep_memory(&mut self) {
-        let server = Arc::clone(&self.server);
-        let budget = &server.connection_memory;
+        let edge = Arc::clone(&self.edge);
+        let budget = &edge.connection_memory;
         if !budget.is_tight() {
             self.tight_since = None;
             for slot in std::mem::take(&mut self.starved) {
@@ -658,7 +657,7 @@ impl IoThread {
         for slot in self.conns.slots() {
             if let Some(conn) = self.conns.get_mut(slot)
                 && conn.charged >= average.max(1)
-                && !server.is_operator(conn.listener)
+                && !edge.is_operator(conn.listener)
             {
                 largest.push((conn.charged, slot));
             }
@@ -685,7 +684,7 @@ impl IoThread {
     }
 
     fn close_idle(&mut self) {
-        if !self.server.idle_used
+        if !self.edge.idle_used
             || self.instant.duration_since(self.idle_checked) < Duration::from_secs(1)
         {
             return;
@@ -695,7 +694,7 @@ impl IoThread {
             let Some(conn) = self.conns.get_mut(slot) else {
                 continue;
             };
-            let idle_ms = self.server.listeners[conn.listener].idle_ms;
+            let idle_ms = self.edge.listeners[conn.listener].idle_ms;
             let limit = Duration::from_millis(idle_ms);
             let quiet = self.instant.saturating_duration_since(conn.active);
             // A take that waits is not idle.
@@ -710,8 +709,7 @@ impl IoThread {
 
     /// Accepts no more and decides no more; what was decided is still sent.
     fn begin_stop(&mut self) {
-        let wait = self.server.limits.stop_wait_ms.load(Ordering::Relaxed);
-        self.stop_at = Some(self.instant + Duration::from_millis(wait));
+        self.stop_at = Some(self.instant + self.edge.limits.stop_wait());
         self.listeners.clear();
         for slot in self.conns.slots() {
             let Some(conn) = self.conns.get_mut(slot) else {

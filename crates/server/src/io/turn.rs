@@ -23,7 +23,7 @@ use super::outbox::FREE_BYTES;
 use super::stream::Got;
 use super::thread::IoThread;
 use super::upload::Upload;
-use crate::server::Server;
+use crate::edge::Edge;
 
 /// Requests of one connection in one turn.
 const REQUESTS: usize = 64;
@@ -73,7 +73,7 @@ impl IoThread {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "any other error ends it")]
     fn serve_with(&mut self, slot: u32, scratch: &mut [u8], records: &mut Scratch) -> Stop {
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         let instant = self.instant;
         // What was read last and not consumed is scratch[from..to], or, if
         // there was a rest from before, in the connection's own buffer.
@@ -90,7 +90,7 @@ impl IoThread {
                 // What it waited for was answered.
                 conn.close_after_flush();
             }
-            if !conn.may_go_on(server.limits.output_bytes_max) {
+            if !conn.may_go_on(edge.limits.output_bytes_max) {
                 if conn.phase.is_open() {
                     conn.pause = Pause::Stalled;
                 } else if conn.pause == Pause::Stalled {
@@ -98,16 +98,16 @@ impl IoThread {
                 }
                 break Stop::Quiet;
             }
-            if self.choked && !server.is_operator(conn.listener) {
+            if self.choked && !edge.is_operator(conn.listener) {
                 if conn.pause != Pause::Unacked {
                     conn.pause = Pause::Unacked;
                     self.unread.push(slot);
                 }
                 break Stop::Quiet;
             }
-            let tight = server.connection_memory.is_tight();
+            let tight = edge.connection_memory.is_tight();
             let crowded = conn.meter.is_tight().is_some();
-            if (tight || crowded) && conn.charged > 0 && !server.is_operator(conn.listener) {
+            if (tight || crowded) && conn.charged > 0 && !edge.is_operator(conn.listener) {
                 if !tight {
                     self.waiting.crowd(conn, instant);
                 } else if conn.pause != Pause::Starved {
@@ -131,10 +131,12 @@ impl IoThread {
             let mut room = REQUESTS - requests;
             let fresh = conn.inbox.pending.is_empty() && conn.inbox.upload.is_none();
             if fresh && !dry && !input.is_empty() {
-                room = conn.meter.room(|| server.quotas.now_ns(instant), room);
+                room = conn
+                    .meter
+                    .room(|| edge.security.quotas.now_ns(instant), room);
                 if room == 0 {
-                    let now_ns = server.quotas.now_ns(instant);
-                    self.waiting.slow(conn, now_ns, &server);
+                    let now_ns = edge.security.quotas.now_ns(instant);
+                    self.waiting.slow(conn, now_ns, &edge);
                     break Stop::Quiet;
                 }
                 if conn.pause == Pause::Slowed {
@@ -144,7 +146,7 @@ impl IoThread {
             if !conn.inbox.pending.is_empty() {
                 self.asks.extend(conn.inbox.pending.drain(..));
             } else if let Some(upload) = &mut conn.inbox.upload {
-                let (taken, wrote) = upload.feed(&server.core, server.limits.chunk_bytes, input);
+                let (taken, wrote) = upload.feed(&edge.core, edge.limits.chunk_bytes, input);
                 used = taken;
                 if upload.is_complete() {
                     if let Some(upload) = conn.inbox.upload.take() {
@@ -162,36 +164,36 @@ impl IoThread {
                 match Http::of(input) {
                     Http::Maybe if conn.inbox.feed != Feed::Ended => dry = true,
                     Http::Yes => {
-                        self.refuse_http(slot, &server);
+                        self.refuse_http(slot, &edge);
                         break Stop::Quiet;
                     }
                     Http::No | Http::Maybe => conn.inbox.is_new = false,
                 }
             } else if !dry {
-                let listener = &server.listeners[conn.listener];
-                let tally = &server.threads[self.index].voices[listener.tally].tally;
+                let listener = &edge.listeners[conn.listener];
+                let tally = &edge.threads[self.index].voices[listener.tally].tally;
                 let principal = conn.caller.principal;
                 let env = Env {
                     now: self.now,
                     tally,
-                    logins: server.logins_of(principal, self.hooks.as_ref()),
+                    logins: edge.logins_of(principal, self.hooks.as_ref()),
                 };
                 let decoded = decode(&mut *conn.session, input, room, &env, &mut self.asks);
                 let count = self.asks.len();
-                conn.meter.charge(|| server.quotas.now_ns(instant), count);
+                conn.meter
+                    .charge(|| edge.security.quotas.now_ns(instant), count);
                 used = decoded.used;
                 dry = decoded.dry;
                 known_dry = dry;
                 if let Some((len, queue)) = decoded.body {
-                    let refused = server.refuses_body(principal, &queue, len);
-                    conn.inbox.upload =
-                        Some(Upload::new(&server.core, &server.uploads, len, refused));
+                    let refused = edge.refuses_body(principal, &queue, len);
+                    conn.inbox.upload = Some(Upload::new(&edge.core, &edge.uploads, len, refused));
                 }
             }
             consume(conn, own, used, &mut from);
             if !self.asks.is_empty() {
                 requests += self.asks.len();
-                self.decide(slot, &server);
+                self.decide(slot, &edge);
                 if self.goes_on(slot) {
                     // Pages of a long reply: others get a turn in between.
                     requests += REQUESTS / 4;
@@ -224,14 +226,17 @@ impl IoThread {
                 false => scratch.len(),
             };
             let mut read = Ok(());
-            if conn.inbox.is_new && server.listeners[conn.listener].api {
+            if conn.inbox.is_new && edge.listeners[conn.listener].api {
                 // HTTP begins with a letter, a request of the control channel does not.
                 read = conn.stream.first().map(|first| {
                     conn.inbox.is_new = first.is_ascii_alphabetic();
                 });
                 if read.is_ok() && conn.inbox.is_new {
                     let who = conn.caller.principal;
-                    server.hand_to_api(&mut conn.stream, who, self.poll.registry());
+                    if let Some(control) = edge.control.get() {
+                        let (stream, registry) = (&mut conn.stream, self.poll.registry());
+                        control.hand_on(&edge.security, stream, who, registry);
+                    }
                     return Stop::Dead;
                 }
             }
@@ -253,7 +258,7 @@ impl IoThread {
                     drained,
                     ended,
                 }) => {
-                    let counter = &server.threads[self.index].bytes_read;
+                    let counter = &edge.threads[self.index].bytes_read;
                     counter.store(
                         counter.load(Ordering::Relaxed) + n as u64,
                         Ordering::Relaxed,
@@ -302,12 +307,12 @@ impl IoThread {
     }
 
     /// Answers a client that speaks HTTP, counts it, and closes.
-    fn refuse_http(&mut self, slot: u32, server: &Server) {
+    fn refuse_http(&mut self, slot: u32, edge: &Edge) {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        server.spoke_http.fetch_add(1, Ordering::Relaxed);
-        server.listeners[conn.listener].tell_foreign(Foreign::Http);
+        edge.spoke_http.fetch_add(1, Ordering::Relaxed);
+        edge.listeners[conn.listener].tell_foreign(Foreign::Http);
         let start = conn.out.output.len();
         conn.out.output.put(Foreign::Http.answer());
         conn.out
@@ -374,18 +379,18 @@ impl IoThread {
     }
 
     /// Writes the replies in `self.replies` to the connection's outbox.
-    pub(super) fn encode(&mut self, slot: u32, server: &Server) {
+    pub(super) fn encode(&mut self, slot: u32, edge: &Edge) {
         let read = self.read_at();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let listener = &server.listeners[conn.listener];
+        let listener = &edge.listeners[conn.listener];
         let env = Env {
             now: self.now,
-            tally: &server.threads[self.index].voices[listener.tally].tally,
+            tally: &edge.threads[self.index].voices[listener.tally].tally,
             logins: Logins::Off,
         };
-        let voice = &server.threads[self.index].voices[listener.tally];
+        let voice = &edge.threads[self.index].voices[listener.tally];
         let mut lost = Vec::new();
         let mut wrote = false;
         let mut replies = std::mem::take(&mut self.replies);
@@ -397,9 +402,9 @@ impl IoThread {
             }
             if let Some(ask) = reply.host.take() {
                 let (name, changes, what) = (ask.name(), changes_server(&ask), subject_of(&ask));
-                reply.given = server.answer(ask, listener, conn.caller.principal);
+                reply.given = self.operator.answer(ask, listener, conn.caller.principal);
                 if changes {
-                    server.audit_conn(conn, name, &what, result_of(&reply.given));
+                    edge.audit_conn(conn, name, &what, result_of(&reply.given));
                 }
             }
             if let Given::Engine(Outcome::Refused(refusal), _) = &reply.given {
@@ -439,7 +444,7 @@ impl IoThread {
 
     /// The take a connection waited for has an outcome.
     pub(super) fn answer_wait(&mut self, slot: u32, delivery: Delivery, need: Need) {
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
@@ -464,10 +469,10 @@ impl IoThread {
                 if let Some(conn) = self.conns.get_mut(slot)
                     && let Some(act) = conn.unfinished.take()
                 {
-                    server.audit_act(conn, &act, result_of(&reply.given), did_of(&reply.given));
+                    edge.audit_act(conn, &act, result_of(&reply.given), did_of(&reply.given));
                 }
                 self.replies.push(reply);
-                self.encode(slot, &server);
+                self.encode(slot, &edge);
             }
             None => {}
         }
@@ -476,7 +481,7 @@ impl IoThread {
     /// Messages for a connection's standing take.
     pub(super) fn push(&mut self, slot: u32, delivery: Delivery, need: Need) {
         let read = self.read_at();
-        let server = Arc::clone(&self.server);
+        let edge = Arc::clone(&self.edge);
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
@@ -501,10 +506,10 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let listener = &server.listeners[conn.listener];
+        let listener = &edge.listeners[conn.listener];
         let env = Env {
             now: self.now,
-            tally: &server.threads[self.index].voices[listener.tally].tally,
+            tally: &edge.threads[self.index].voices[listener.tally].tally,
             logins: Logins::Off,
         };
         let start = conn.out.output.len();
@@ -639,7 +644,7 @@ fn ends_batch(ask: &Ask) -> bool {
     }
 }
 
-impl Server {
+impl Edge {
     /// Why a large body for `queue` should not even be stored.
     pub(crate) fn refuses_body(
         &self,
@@ -647,7 +652,7 @@ impl Server {
         queue: &Name,
         len: u64,
     ) -> Option<Refusal> {
-        if !self.trust.may(principal, Verb::Put, queue) {
+        if !self.security.trust.may(principal, Verb::Put, queue) {
             return Some(Refusal::NotPermitted);
         }
         if self.draining.load(Ordering::Relaxed) {

@@ -14,7 +14,7 @@ const UNANSWERED_LOOK: Duration = Duration::from_secs(1);
 impl IoThread {
     /// When there is something to see to without an event.
     pub(super) fn next_look_at_unacked(&self) -> Option<Duration> {
-        let held = !self.held.is_empty() && self.server.core.is_shared();
+        let held = !self.held.is_empty() && self.edge.core.is_shared();
         match (self.unread.is_empty(), held) {
             (false, _) => Some(LOOK),
             (true, true) => Some(UNANSWERED_LOOK),
@@ -41,7 +41,7 @@ impl IoThread {
                 .conns
                 .get_mut(slot)
                 .map(|conn| conn.out.waited(self.instant));
-            if waited.is_some_and(|waited| self.server.core.gives_up(waited)) {
+            if waited.is_some_and(|waited| self.edge.core.gives_up(waited)) {
                 self.close(slot);
             }
         }

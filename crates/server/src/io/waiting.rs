@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quintet_types::Party;
 
 use super::conn::{Conn, Pause};
-use crate::server::Server;
+use crate::edge::Edge;
 
 /// ... and until then it is looked at that often.
 pub(super) const TIGHT_LOOK: Duration = Duration::from_millis(20);
@@ -43,11 +43,11 @@ impl Waiting {
     }
 
     /// A connection waits for a request it may make.
-    pub(super) fn slow(&mut self, conn: &mut Conn, now_ns: u64, server: &Server) {
+    pub(super) fn slow(&mut self, conn: &mut Conn, now_ns: u64, edge: &Edge) {
         let (at, of) = conn.meter.reserve(now_ns);
         conn.pause = Pause::Slowed;
         if let Some(of) = of {
-            server.quotas.delay(of);
+            edge.security.quotas.delay(of);
             self.slowed.push(Reverse((at, conn.caller.party.0)));
         }
     }

@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use quintet_host::locked;
+use quintet_host::{locked, random, wall_ms};
 use quintet_trust::{Claim, Fits, Password, Throttle, proof_of_password};
 use quintet_types::Principal;
 use quintet_wire::LoginRefused;
 
-use crate::server::Server;
-use quintet_host::{random, wall_ms};
+use super::Security;
 
 /// Bytes of a name that are written down.
 const NAME_SHOWN: usize = 128;
@@ -56,7 +55,7 @@ type Tell = Box<dyn FnOnce(Told) + Send>;
 
 /// A login that is looked at by one of the threads.
 struct Job {
-    server: Weak<Server>,
+    security: Weak<Security>,
     name: Box<[u8]>,
     secret: Box<[u8]>,
     address: Option<IpAddr>,
@@ -113,7 +112,7 @@ impl Checker {
     }
 }
 
-impl Server {
+impl Security {
     /// Somebody says who it is. What cannot be said at once is told to `tell`,
     /// from another thread.
     pub(crate) fn begin_login(
@@ -144,7 +143,7 @@ impl Server {
             return Begun::Now(self.known_login(comes, principal, proof));
         }
         let job = Job {
-            server: Arc::downgrade(self),
+            security: Arc::downgrade(self),
             name: name.into(),
             secret: secret.into(),
             address,
@@ -280,10 +279,10 @@ fn check_all(inbox: &Mutex<Receiver<Job>>) {
         let Ok(job) = locked(inbox).recv() else {
             return;
         };
-        let Some(server) = job.server.upgrade() else {
+        let Some(security) = job.security.upgrade() else {
             return;
         };
-        let outcome = check(&server, &job);
+        let outcome = check(&security, &job);
         let comes = Comes {
             name: &job.name,
             secret: &job.secret,
@@ -291,22 +290,22 @@ fn check_all(inbox: &Mutex<Receiver<Job>>) {
             own: job.own,
             with_each_request: false,
         };
-        let told = server.end_login(&comes, outcome);
+        let told = security.end_login(&comes, outcome);
         (job.tell)(told);
     }
 }
 
-fn check(server: &Arc<Server>, job: &Job) -> Result<(Principal, u64), LoginRefused> {
+fn check(security: &Security, job: &Job) -> Result<(Principal, u64), LoginRefused> {
     // Of many at once the first failures count for those behind them.
-    if server.trust.checker.is_throttled(job.address) {
+    if security.trust.checker.is_throttled(job.address) {
         return Err(LoginRefused::Throttled);
     }
     if job.unknown
         && let Ok(name) = std::str::from_utf8(&job.name)
     {
-        let may = server.may_log_in(name, &job.secret);
+        let may = security.may_log_in(name, &job.secret);
         if may.unwrap_or(job.own) {
-            return Ok((server.trust.user(name), 0));
+            return Ok((security.trust.user(name), 0));
         }
     }
     // Also where it lets nobody in: the time does not tell whether there is
@@ -314,7 +313,7 @@ fn check(server: &Arc<Server>, job: &Job) -> Result<(Principal, u64), LoginRefus
     let fits = job.against.fits(&job.secret);
     match job.is.filter(|_| fits) {
         Some(principal) => {
-            let checker = &server.trust.checker;
+            let checker = &security.trust.checker;
             let mut fits = locked(&checker.fits);
             fits.learn(&job.against, &job.secret, checker.now_ms());
             Ok((principal, proof_of_password(&job.against)))

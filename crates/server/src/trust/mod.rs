@@ -8,16 +8,59 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use anyhow::{Result, anyhow};
 use quintet_config::{Address, Config, Listen, Served, http, open_to_all, sqs};
+use quintet_door::AuditLog;
 use quintet_host::{Core, locked, wall_ms};
 use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
 use quintet_types::{Name, Permits, Principal, Verb};
 
-use crate::quotas::Quotas;
+use crate::hooks::Hooks;
+use crate::quotas::{Limited, Meter, Quotas};
 
 use quintet_wire::Logins;
 
 pub(crate) use gate::HttpGate;
 pub(crate) use login::{Begun, Checker, Comes, Told};
+
+/// Who clients are, what they may do and use, and where it is written down.
+pub(crate) struct Security {
+    pub(crate) core: Arc<Core>,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) trust: Trust,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) audit: Arc<dyn AuditLog>,
+}
+
+impl Security {
+    /// Has the shards go by the table in force.
+    /// Queues are counted in the accounts of the quotas.
+    pub(crate) fn enforce(&self) {
+        let table = self.trust.table();
+        let quotas = Arc::clone(&self.quotas);
+        let accounts: Arc<Accounts> = Arc::new(move |maker: &[u8]| quotas.account(maker));
+        self.core.set_permits(|| {
+            let permits = ShardPermits::new(Arc::clone(&table)).counting(Arc::clone(&accounts));
+            let permits = || Box::new(permits) as Box<dyn Permits>;
+            table.is_used().then(permits)
+        });
+    }
+
+    /// A connection is this user's from now on, and counts as one of it.
+    ///
+    /// # Errors
+    /// It is one too many.
+    pub(crate) fn count_as(&self, meter: &mut Meter, user: Principal) -> Result<(), Limited> {
+        if !self.trust.is_used() {
+            return Ok(());
+        }
+        let name = self.trust.table().name_of(user);
+        self.quotas.become_of(meter, user, name)
+    }
+
+    /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
+    pub(crate) fn may_log_in(&self, user: &str, secret: &[u8]) -> Option<bool> {
+        self.hooks.may_log_in(&self.core, user, secret)
+    }
+}
 
 /// Who there is, and how they get in.
 pub(crate) struct Trust {
@@ -101,19 +144,6 @@ impl Trust {
     pub(crate) fn table(&self) -> Arc<Table> {
         let table = self.table.read();
         Arc::clone(&table.unwrap_or_else(|poisoned| poisoned.into_inner()))
-    }
-
-    /// Has the shards go by the table in force.
-    /// Queues are counted in the accounts of `quotas`.
-    pub(crate) fn enforce(&self, core: &Core, quotas: &Arc<Quotas>) {
-        let table = self.table();
-        let quotas = Arc::clone(quotas);
-        let accounts: Arc<Accounts> = Arc::new(move |maker: &[u8]| quotas.account(maker));
-        core.set_permits(|| {
-            let permits = ShardPermits::new(Arc::clone(&table)).counting(Arc::clone(&accounts));
-            let permits = || Box::new(permits) as Box<dyn Permits>;
-            table.is_used().then(permits)
-        });
     }
 
     /// Whether a connection may, or has to, say who it is. `hooked`: a hook

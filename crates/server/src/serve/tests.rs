@@ -11,12 +11,6 @@ use quintet_types::{
 
 use super::*;
 
-/// A server and what it takes to stop it.
-struct Running {
-    server: Arc<Server>,
-    threads: Threads,
-}
-
 impl Running {
     fn start(dir: &std::path::Path, shards: u64, sync: SyncPolicy) -> Self {
         let config = Config {
@@ -48,21 +42,15 @@ impl Running {
         let (io, desk) = start_workers(&server, polls, Vec::new()).expect("workers");
         Self {
             server,
-            threads: Threads {
-                io,
-                desk,
-                helpers,
-                ends,
-            },
+            io,
+            desk,
+            helpers,
+            ends,
         }
     }
 
     fn door(&self) -> ServerDoor {
         ServerDoor(Arc::clone(&self.server))
-    }
-
-    fn stop(self) {
-        stop(&self.server, self.threads).expect("stop");
     }
 }
 
@@ -106,7 +94,7 @@ fn everywhere(test: impl Fn(&Running)) {
         let dir = tempfile::tempdir().expect("directory");
         let running = Running::start(dir.path(), shards, sync);
         test(&running);
-        running.stop();
+        running.stop().expect("stop");
     }
 }
 
@@ -268,7 +256,7 @@ fn who_waits_when_the_server_stops_is_told_so() {
     told.recv().expect("started");
     let draining = Outcome::Refused(Refusal::Draining);
     let party = door.enter(Box::new(|_, _| {}));
-    running.stop();
+    running.stop().expect("stop");
     assert_eq!(waits.join().expect("answered"), draining);
     // A command that comes later is not begun.
     let late = Command::Take(take(&["never"], Wait::Forever, false));
@@ -314,7 +302,7 @@ fn a_take_that_is_told_draining_took_nothing() {
             })
             .collect();
         assert_eq!(told.iter().take(100).count(), 100);
-        running.stop();
+        running.stop().expect("stop");
         let done = threads
             .into_iter()
             .map(|thread| thread.join().expect("ended"));
@@ -329,7 +317,7 @@ fn a_take_that_is_told_draining_took_nothing() {
         }
         drop(visit);
         drop(door);
-        running.stop();
+        running.stop().expect("stop");
         assert!(
             i32::abs(left - there) <= unknown,
             "{left} are there, {there} were told, {unknown} are unknown"
