@@ -13,8 +13,7 @@ use quintet_tls::Secure;
 use quintet_web::Site;
 
 use crate::edge::Edge;
-use crate::io::Bound;
-use crate::sockets::bind;
+use crate::io::{Bound, bind};
 
 /// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.

@@ -7,8 +7,7 @@ use quintet_wire::VOICES;
 
 use crate::cluster::{self, Door};
 use crate::edge::Listening;
-use crate::io::Bound;
-use crate::sockets::{bind, restrict};
+use crate::io::{Bound, bind, restrict};
 use crate::tls::Tls;
 use crate::{again, http, sqs};
 

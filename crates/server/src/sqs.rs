@@ -17,8 +17,7 @@ use ring::rand::SecureRandom as _;
 use crate::edge::Edge;
 use crate::http::users;
 use crate::http_counts::HttpCounts;
-use crate::io::Bound;
-use crate::sockets::bind;
+use crate::io::{Bound, bind};
 use crate::trust::HttpGate;
 
 /// The durable table with what receipt handles and ids of messages are made with.

@@ -14,8 +14,7 @@ use quintet_host::locked;
 use quintet_nodes::NODE_SOCKET;
 
 use crate::again;
-use crate::io::Bound;
-use crate::sockets::{bind, restrict};
+use crate::io::{Bound, bind, restrict};
 
 /// A client waits for an owner so long, its bytes unread.
 const WAIT: Duration = Duration::from_secs(15);

@@ -8,12 +8,12 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 
-use mio::net::{TcpListener, UnixListener};
+use anyhow::Context as _;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use quintet_config::Address;
 use rustix::net::sockopt;
 
-use super::Stream;
 use crate::again::{self, Handed};
 use crate::modes;
 
@@ -29,6 +29,28 @@ const BACKLOG: i32 = 4096;
 /// (`netdev_budget_usecs`), on the processor that an I/O thread needs.
 const NEAR_SEND_BYTES: usize = 128 << 10;
 const NEAR_RECEIVE_BYTES: usize = 256 << 10;
+
+/// Opens a listener's socket.
+///
+/// # Errors
+/// The address is in use or not ours; says what to do.
+pub(crate) fn bind(voice: &str, address: &Address) -> anyhow::Result<Bound> {
+    Bound::open(address).with_context(|| match address {
+        Address::Tcp(at) if at.port() != 0 => format!(
+            "cannot listen on {address} for {voice}: choose another port where this listener is \
+             named (--port, --listen or [[listen]]); --port {voice}=PORT moves a default listener"
+        ),
+        Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {voice}"),
+    })
+}
+
+/// From now on only the server's own user may use this socket.
+///
+/// # Errors
+/// The file is gone, or not ours.
+pub(crate) fn restrict(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
 
 /// An open listener.
 pub(crate) struct Bound {
@@ -92,6 +114,9 @@ impl Bound {
     }
 
     /// The listening socket, for whoever serves it elsewhere.
+    ///
+    /// # Errors
+    /// The system has no file to give.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         match &self.socket {
             Socket::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
@@ -99,7 +124,11 @@ impl Bound {
         }
     }
 
-    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    /// Has a poll tell of connections that come.
+    ///
+    /// # Errors
+    /// It cannot be polled.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut self.socket {
             Socket::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
             Socket::Unix(listener) => registry.register(listener, token, Interest::READABLE),
@@ -107,7 +136,13 @@ impl Bound {
     }
 
     /// The next connection, ready to be served.
-    pub(super) fn accept(&self) -> io::Result<Stream> {
+    ///
+    /// # Errors
+    /// There is none, or the system has no file or memory for it.
+    pub(crate) fn accept<S>(&self) -> io::Result<S>
+    where
+        S: From<TcpStream> + From<UnixStream>,
+    {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;

@@ -29,7 +29,7 @@ mod waiting;
 
 pub(crate) use counts::{Family, ThreadCounts};
 pub(crate) use guests::{Guests, Origin};
-pub(crate) use listen::Bound;
+pub(crate) use listen::{Bound, bind, restrict};
 pub(crate) use mail::{Arrival, Mail, Mailbox, Way};
 pub(crate) use operator::{Operator, TellText};
 pub(crate) use stream::Stream;
