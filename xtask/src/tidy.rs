@@ -41,6 +41,7 @@ const LOOPED: &[(&str, &str)] = &[
     ("crates/http", "tokio"),
     ("crates/jetstream", "tokio"),
     ("crates/rq", "tokio"),
+    ("crates/process", "mio"),
     ("crates/server", "mio"),
     ("crates/sqs", "tokio"),
     ("crates/web", "tokio"),
@@ -198,6 +199,11 @@ const ALLOWED: &[Edges] = &[
         None,
     ),
     edges(
+        "crates/process",
+        &["quintet-config", "quintet-host", "quintet-types"],
+        None,
+    ),
+    edges(
         "crates/ops",
         &[
             "quintet-config",
@@ -253,6 +259,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-nodes",
             "quintet-ops",
             "quintet-otlp",
+            "quintet-process",
             "quintet-rq",
             "quintet-scripts",
             "quintet-sqs",

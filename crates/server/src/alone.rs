@@ -11,10 +11,10 @@ use quintet_door::{ClusterSeen, NodeOrder};
 use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_ops::metrics::ClusterNumbers;
+use quintet_process::{End, Order};
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
 
-use crate::orders::{End, Order};
 use crate::quotas::Quotas;
 
 /// A node: there is none.
@@ -113,7 +113,7 @@ pub(crate) mod doors {
 
     use anyhow::{Result, bail};
 
-    use crate::io::Bound;
+    use quintet_process::Bound;
 
     pub(crate) fn socket(_: &Bound) -> Result<Infallible> {
         bail!("this binary was built without the feature \"cluster\"")

@@ -2,14 +2,14 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_config::{Address, Config, Places, Served};
+use quintet_process::{Bound, again, bind, restrict};
 use quintet_tls::Secure;
 use quintet_wire::VOICES;
 
 use crate::cluster::{self, Door};
 use crate::edge::Listening;
-use crate::io::{Bound, bind, restrict};
 use crate::tls::Tls;
-use crate::{again, http, sqs};
+use crate::{http, sqs};
 
 /// What is listened on.
 pub(crate) struct Opened {

@@ -6,12 +6,10 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
-mod again;
 mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
 mod control;
-mod crew;
 mod desk;
 mod door;
 mod edge;
@@ -23,16 +21,11 @@ mod io;
 mod linked;
 mod listeners;
 mod logging;
-mod modes;
-mod notify;
-mod open_files;
-mod orders;
 mod quotas;
 mod reload;
 mod scripts;
 mod serve;
 mod server;
-mod signals;
 mod sockets;
 mod sqs;
 mod stats;
@@ -62,7 +55,7 @@ fn main() -> std::process::ExitCode {
             )
         }
         _ => {
-            modes::keep_private();
+            quintet_process::modes::keep_private();
             quintet_cli::run(serve::run)
         }
     }

@@ -3,9 +3,9 @@
 use quintet_config::{Listen, load};
 use quintet_host::locked;
 use quintet_ops::cron::forgotten;
+use quintet_process::fit;
 use quintet_types::Principal;
 
-use crate::open_files::fit;
 use crate::server::Server;
 
 /// What a reload came to.

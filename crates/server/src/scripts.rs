@@ -248,7 +248,7 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
         run_time: Duration::from_millis(config.script_time_ms),
         grace: Duration::from_millis(config.script_grace_ms),
         address_space_bytes: config.script_memory,
-        umask: crate::modes::given_umask(),
+        umask: quintet_process::modes::given_umask(),
         log_bytes_max: config.script_log_bytes,
         children_max: usize::try_from(config.scripts_max).unwrap_or(usize::MAX),
         ..Limits::default()

@@ -15,26 +15,24 @@ use quintet_ops::audit::Audit;
 use quintet_ops::history::Surroundings;
 use quintet_ops::{Tracing, stuck};
 use quintet_otlp::Counts;
+use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_file_limit};
 use quintet_web::Site;
 
 use crate::cluster::{self, Seat, StepsDown, Threads};
 use crate::control::Control;
-use crate::crew::Crew;
 use crate::desk::Desk;
 use crate::door::ServerDoor;
 use crate::edge::{Edge, LinksByVoice, Listening};
 use crate::hooks::Hooks;
-use crate::io::{Bound, IoThread, Mail, Mailbox, WAKE};
+use crate::io::{IoThread, Mail, Mailbox, WAKE};
 use crate::listeners::{Opened, open_listeners};
-use crate::open_files::{fit, raise_file_limit};
-use crate::orders::{End, Order};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
 use crate::server::{Operations, Server};
 use crate::sockets::{announce, console, leave_out_taken, say};
 use crate::tls::{Tls, Watch};
 use crate::trust::{HttpGate, Security, Trust};
-use crate::{again, logging, modes, notify, scripts, watchdog};
+use crate::{logging, scripts, watchdog};
 
 /// Event streams of the control socket at once.
 const STREAMS_MAX: usize = 16;
@@ -72,7 +70,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     let places = fit(&config);
     modes::tell_wider(&config.data);
     let (orders, inbox) = channel();
-    let stops = crate::signals::listen(orders.clone())?;
+    let stops = quintet_process::signals::listen(orders.clone())?;
 
     let is_open = !trust.is_used();
     let tls = Tls::load(&config)?;
@@ -344,7 +342,7 @@ fn start_helpers(
     spares: Option<quintet_log::Spares>,
     ends: &Arc<AtomicBool>,
 ) -> Result<Crew> {
-    let mut helpers = Crew::new();
+    let mut helpers = Crew::default();
     let mut start = |name: &str, body: Helper| {
         let (server, ends) = (Arc::clone(server), Arc::clone(ends));
         helpers.start(name, move || body(&server, &ends))
@@ -415,7 +413,7 @@ fn start_helpers(
 
 /// Starts the I/O threads, among which listeners are shared out, and the desk's.
 fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Result<(Crew, Crew)> {
-    let (mut workers, mut desk) = (Crew::new(), Crew::new());
+    let (mut workers, mut desk) = (Crew::default(), Crew::default());
     let at_desk = Arc::clone(server);
     desk.start("desk", move || at_desk.desk.run(polls.desk))?;
     let mut shares: Vec<Vec<(usize, Bound)>> = polls.io.iter().map(|_| Vec::new()).collect();

@@ -15,12 +15,12 @@ use quintet_ops::audit::Audit;
 use quintet_ops::cron::Crons;
 use quintet_ops::history::Looks;
 use quintet_otlp::Counts;
+use quintet_process::Order;
 use quintet_types::Principal;
 
 use crate::cluster::Node;
 use crate::desk::Desk;
 use crate::edge::Edge;
-use crate::orders::Order;
 use crate::trust::Security;
 
 /// The parts of a server that serves.

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use quintet_config::{Address, Config, Listen, Served};
+use quintet_process::again;
 
-use crate::again;
 use crate::tls::Tls;
 
 /// Leaves out the default listeners whose ports other programs have, with a warning for each. If
@@ -109,8 +109,8 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::bind;
     use quintet_config::{Given, load};
+    use quintet_process::bind;
 
     #[test]
     fn a_default_listener_whose_port_is_taken_is_left_out_and_a_named_one_stays() {

@@ -9,6 +9,7 @@ use quintet_config::{Address, Config, Listen, Places};
 use quintet_door::{Door, Visit};
 use quintet_host::locked;
 use quintet_http::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
+use quintet_process::{Bound, bind};
 use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
 use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
@@ -17,7 +18,6 @@ use ring::rand::SecureRandom as _;
 use crate::edge::Edge;
 use crate::http::users;
 use crate::http_counts::HttpCounts;
-use crate::io::{Bound, bind};
 use crate::trust::HttpGate;
 
 /// The durable table with what receipt handles and ids of messages are made with.

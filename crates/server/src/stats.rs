@@ -7,6 +7,7 @@ use quintet_config::{Secrets, print};
 use quintet_door::{CronDone, CronNo, CronSeen, Exposition, Reloads};
 use quintet_host::{Decided, locked};
 use quintet_ops::metrics::{Process, Reading, Told, samples, text};
+use quintet_process::Order;
 use quintet_types::{
     Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
 };
@@ -15,7 +16,6 @@ use serde_json::json;
 
 use crate::edge::Listening;
 use crate::io::{Operator, TellText};
-use crate::orders::Order;
 use crate::server::Server;
 
 impl Operator for Server {

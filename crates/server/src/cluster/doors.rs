@@ -12,9 +12,7 @@ use quintet_front::tls::{Files, LinkTls};
 use quintet_front::{Door, Front, Intake, Node as Asked, Owners, Settings, Socket, watch};
 use quintet_host::locked;
 use quintet_nodes::NODE_SOCKET;
-
-use crate::again;
-use crate::io::{Bound, bind, restrict};
+use quintet_process::{Bound, again, bind, restrict};
 
 /// A client waits for an owner so long, its bytes unread.
 const WAIT: Duration = Duration::from_secs(15);

@@ -8,9 +8,8 @@ use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Core, Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
 use quintet_nodes::mirror::Mirrors;
+use quintet_process::Order;
 use quintet_types::Settings;
-
-use crate::orders::Order;
 
 use super::copies::Copies;
 use super::lags::Lags;
@@ -187,7 +186,7 @@ impl Duty for Work {
             Role::Standby => {
                 self.told.mirrors.remove_older();
                 if !std::mem::replace(&mut locked(&self.told.happened).ready, true) {
-                    crate::notify::ready();
+                    quintet_process::notify::ready();
                     say("quintet ready");
                 }
                 say(&format!("quintet standby of {name}"));

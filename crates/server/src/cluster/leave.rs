@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use quintet_host::{Core, Farewell, locked};
 use quintet_log::LogError;
+use quintet_process::{End, again};
 
 use super::{Node, say};
-use crate::again;
-use crate::orders::End;
 
 /// So long connections are given for what they are owed before another node may take over; those
 /// whose clients read slowly are given more, while it does.

@@ -30,9 +30,8 @@ use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
 use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
 use quintet_ops::audit::Audit;
+use quintet_process::{Order, again};
 
-use crate::again;
-use crate::orders::Order;
 use crate::quotas::Quotas;
 use copies::Copies;
 use doors::Doors;

@@ -12,7 +12,6 @@ mod guests;
 mod hooked;
 mod inbox;
 mod limits;
-mod listen;
 mod login;
 mod mail;
 mod numbers;
@@ -29,7 +28,6 @@ mod waiting;
 
 pub(crate) use counts::{Family, ThreadCounts};
 pub(crate) use guests::{Guests, Origin};
-pub(crate) use listen::{Bound, bind, restrict};
 pub(crate) use mail::{Arrival, Mail, Mailbox, Way};
 pub(crate) use operator::{Operator, TellText};
 pub(crate) use stream::Stream;

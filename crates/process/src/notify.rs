@@ -8,22 +8,22 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 /// Every listener accepts.
-pub(crate) fn ready() {
+pub fn ready() {
     tell("READY=1");
 }
 
 /// The server has begun to stop.
-pub(crate) fn stopping() {
+pub fn stopping() {
     tell("STOPPING=1");
 }
 
 /// The server answers.
-pub(crate) fn alive() {
+pub fn alive() {
     tell("WATCHDOG=1");
 }
 
 /// How long systemd waits to hear so (`WatchdogSec=`). `None`: it does not.
-pub(crate) fn watchdog() -> Option<Duration> {
+pub fn watchdog() -> Option<Duration> {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().ok());
     // Meant for another process of this service.
     if number("WATCHDOG_PID").is_some_and(|pid| pid != Some(u64::from(std::process::id()))) {

@@ -34,7 +34,7 @@ const NEAR_RECEIVE_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 /// The address is in use or not ours; says what to do.
-pub(crate) fn bind(voice: &str, address: &Address) -> anyhow::Result<Bound> {
+pub fn bind(voice: &str, address: &Address) -> anyhow::Result<Bound> {
     Bound::open(address).with_context(|| match address {
         Address::Tcp(at) if at.port() != 0 => format!(
             "cannot listen on {address} for {voice}: choose another port where this listener is \
@@ -48,15 +48,15 @@ pub(crate) fn bind(voice: &str, address: &Address) -> anyhow::Result<Bound> {
 ///
 /// # Errors
 /// The file is gone, or not ours.
-pub(crate) fn restrict(path: &Path) -> io::Result<()> {
+pub fn restrict(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
 }
 
 /// An open listener.
-pub(crate) struct Bound {
+pub struct Bound {
     socket: Socket,
     /// Where it really listens (a port of 0 was replaced).
-    pub(crate) address: Address,
+    pub address: Address,
     /// A socket file to remove in the end.
     file: Option<PathBuf>,
 }
@@ -71,7 +71,7 @@ impl Bound {
     ///
     /// # Errors
     /// The address is in use or not ours; the text says which.
-    pub(crate) fn open(address: &Address) -> io::Result<Self> {
+    pub fn open(address: &Address) -> io::Result<Self> {
         let handed = again::handed(&address.to_string());
         match address {
             Address::Tcp(at) => {
@@ -117,7 +117,7 @@ impl Bound {
     ///
     /// # Errors
     /// The system has no file to give.
-    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
         match &self.socket {
             Socket::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
             Socket::Unix(listener) => listener.as_fd().try_clone_to_owned(),
@@ -128,7 +128,7 @@ impl Bound {
     ///
     /// # Errors
     /// It cannot be polled.
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut self.socket {
             Socket::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
             Socket::Unix(listener) => registry.register(listener, token, Interest::READABLE),
@@ -139,7 +139,7 @@ impl Bound {
     ///
     /// # Errors
     /// There is none, or the system has no file or memory for it.
-    pub(crate) fn accept<S>(&self) -> io::Result<S>
+    pub fn accept<S>(&self) -> io::Result<S>
     where
         S: From<TcpStream> + From<UnixStream>,
     {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-use crate::orders::Order;
+use crate::Order;
 
 /// Exit code after a second SIGTERM or SIGINT.
 const IMPATIENT: i32 = 1;
@@ -18,7 +18,7 @@ const IMPATIENT: i32 = 1;
 ///
 /// # Errors
 /// The system does not let this process handle signals.
-pub(crate) fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
+pub fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
     // A file that may not grow is a full disk, not an end: the write says so.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot handle signals")?;
     let mut signals =

@@ -8,16 +8,15 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 /// Some threads. Dropped, they go on by themselves.
-pub(crate) struct Crew {
+pub struct Crew {
     threads: Vec<JoinHandle<()>>,
     /// Each thread holds one as well, until it ends.
     alive: Sender<Infallible>,
     ended: Receiver<Infallible>,
 }
 
-impl Crew {
-    /// None yet.
-    pub(crate) fn new() -> Self {
+impl Default for Crew {
+    fn default() -> Self {
         let (alive, ended) = channel();
         Self {
             threads: Vec::new(),
@@ -25,12 +24,14 @@ impl Crew {
             ended,
         }
     }
+}
 
+impl Crew {
     /// Starts one.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn start(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    pub fn start(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
         let alive = self.alive.clone();
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
@@ -42,7 +43,7 @@ impl Crew {
     }
 
     /// Waits until all have ended, or it is that late; nobody is started any more. True: they have.
-    pub(crate) fn ends_by(&mut self, by: Instant) -> bool {
+    pub fn ends_by(&mut self, by: Instant) -> bool {
         // The one that is held here would keep it waiting.
         self.alive = channel().0;
         let left = by.saturating_duration_since(Instant::now());
@@ -54,7 +55,7 @@ impl Crew {
     }
 
     /// Waits for all. False: one has panicked.
-    pub(crate) fn join(self) -> bool {
+    pub fn join(self) -> bool {
         let ended = self.threads.into_iter().map(|thread| thread.join().is_ok());
         ended.fold(true, |whole, one| whole & one)
     }
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn it_has_ended_when_the_last_thread_has() {
-        let mut crew = Crew::new();
+        let mut crew = Crew::default();
         let gate = Arc::new(Barrier::new(2));
         let held = Arc::clone(&gate);
         crew.start("ends", || {}).expect("a thread");

@@ -4,7 +4,7 @@ use quintet_types::Principal;
 
 /// What the main thread is told to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
+pub enum Order {
     /// End in good order.
     Stop,
     /// Read the configuration again; for a client, if it is one that asks. True: the next of
@@ -20,7 +20,7 @@ pub(crate) enum Order {
 
 /// Why a server that owned its queues serves no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub enum End {
     /// It was told to stop.
     Stop,
     /// Another node is to own them; this one follows.

@@ -17,20 +17,20 @@ static GIVEN: OnceLock<u32> = OnceLock::new();
 
 /// From now on directories are made 0700 and files 0600, whatever the umask
 /// was: logs, runs, backups and exports hold messages.
-pub(crate) fn keep_private() {
+pub fn keep_private() {
     let before = rustix::process::umask(Mode::from_bits_truncate(OTHERS));
     GIVEN.get_or_init(|| before.bits());
 }
 
 /// The umask the operator has given, for what is not ours: scripts, and who
 /// may connect to a listener's socket.
-pub(crate) fn given_umask() -> u32 {
+pub fn given_umask() -> u32 {
     GIVEN.get().copied().unwrap_or(0o022)
 }
 
 /// Warns of a data directory, and of files in it, that other accounts may
 /// read.
-pub(crate) fn tell_wider(data: &Path) {
+pub fn tell_wider(data: &Path) {
     let wide = wider(data);
     let Some((first, _)) = wide.split_first() else {
         return;

@@ -47,7 +47,7 @@ struct Left {
 }
 
 /// A listening socket that was open before this process began.
-pub(crate) enum Handed {
+pub enum Handed {
     Tcp(std::net::TcpListener),
     /// With whether its file is systemd's: neither changed nor removed.
     Unix(std::os::unix::net::UnixListener, bool),
@@ -57,7 +57,7 @@ pub(crate) enum Handed {
 ///
 /// # Errors
 /// There are no more files to be had.
-pub(crate) fn reserve(count: usize) -> std::io::Result<()> {
+pub fn reserve(count: usize) -> std::io::Result<()> {
     let end = FIRST + count;
     let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
     let mut reserved = Vec::new();
@@ -76,28 +76,28 @@ pub(crate) fn reserve(count: usize) -> std::io::Result<()> {
 }
 
 /// From now on the next process gets this socket.
-pub(crate) fn keep(address: String, socket: OwnedFd) {
+pub fn keep(address: String, socket: OwnedFd) {
     locked(&KEPT).push((address, socket));
 }
 
 /// From now on socket files stay when this process closes its listeners: it will begin again.
-pub(crate) fn hand_on() {
+pub fn hand_on() {
     HANDS_ON.store(true, Ordering::SeqCst);
 }
 
 /// Whether they stay.
-pub(crate) fn hands_on() -> bool {
+pub fn hands_on() -> bool {
     HANDS_ON.load(Ordering::SeqCst)
 }
 
 /// Whether [`handed`] has a socket for `address`.
-pub(crate) fn will_hand(address: &str) -> bool {
+pub fn will_hand(address: &str) -> bool {
     let left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
     left.sockets.iter().any(|(one, _)| one == address)
 }
 
 /// The socket that the process before this, or systemd, had opened for `address`.
-pub(crate) fn handed(address: &str) -> Option<Handed> {
+pub fn handed(address: &str) -> Option<Handed> {
     let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
     let number = left.sockets.iter().position(|(one, _)| one == address)?;
     Some(left.sockets.swap_remove(number).1)
@@ -108,7 +108,7 @@ pub(crate) fn handed(address: &str) -> Option<Handed> {
 ///
 /// # Errors
 /// One is not: says which.
-pub(crate) fn all_claimed() -> anyhow::Result<()> {
+pub fn all_claimed() -> anyhow::Result<()> {
     let left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
     match left.sockets.first().filter(|_| left.activated) {
         None => Ok(()),
@@ -186,7 +186,7 @@ fn close_on_exec(socket: &impl std::os::fd::AsFd) {
 }
 
 /// Ends this process's life at once, whatever its threads are doing, and begins another.
-pub(crate) fn begin() -> ! {
+pub fn begin() -> ! {
     // What other threads would still do nobody waits for.
     while GOING.swap(true, Ordering::SeqCst) {
         std::thread::park();
@@ -200,7 +200,7 @@ pub(crate) fn begin() -> ! {
 
 /// Ends what this process has started: the next one would not know that it runs, and who owns the
 /// queues now starts its scripts anew.
-pub(crate) fn end_children() {
+pub fn end_children() {
     let mut ended = children();
     for (pid, leads) in &ended {
         let gone = match leads {

@@ -3,7 +3,7 @@
 use quintet_config::{Config, Places};
 
 /// Raises the number of files this process may open as far as it may.
-pub(crate) fn raise_file_limit() {
+pub fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -17,7 +17,7 @@ pub(crate) fn raise_file_limit() {
 
 /// How many connections there are places for, by the limit on open files.
 /// Warns where that is fewer than were asked for.
-pub(crate) fn fit(config: &Config) -> Places {
+pub fn fit(config: &Config) -> Places {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let places = config.places(limit);
