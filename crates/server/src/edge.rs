@@ -14,7 +14,7 @@ use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::control::Control;
 use crate::http_counts::HttpCounts;
-use crate::io::{Guests, Mail, Mailbox, ThreadCounts};
+use crate::io::{Guests, Mailbox, ThreadCounts};
 use crate::tls::Tls;
 use crate::trust::Security;
 
@@ -92,11 +92,6 @@ impl Edge {
             http,
             control: OnceLock::new(),
         }
-    }
-
-    /// Leaves this for every I/O thread.
-    pub(crate) fn tell_threads(&self, mail: fn() -> Mail) {
-        self.mail.iter().for_each(|mailbox| mailbox.leave(mail()));
     }
 
     /// True for a connection of the control socket: an operator gets in, and

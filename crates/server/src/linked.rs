@@ -8,8 +8,6 @@ use quintet_http::{Connected, Linked, Links};
 use quintet_tls::Identity;
 
 use crate::edge::{Edge, LinksByVoice};
-use crate::io::{Arrival, Mail, Origin, Way};
-use crate::quotas::Meter;
 
 /// Hands links' clients to the I/O threads and to HTTP.
 pub(crate) struct Linking {
@@ -83,34 +81,17 @@ impl Intake for Linking {
         let Some(listener) = self.listener(&splice) else {
             return;
         };
+        // Over a link that nobody certifies, anybody could say so.
         let identity = identity(&splice).filter(|_| self.certified);
-        let arrival = Arrival {
-            number: 0,
-            stream: match stream {
-                Stream::Tcp(stream) => stream.into(),
-                Stream::Unix(stream) => stream.into(),
-            },
-            origin: Origin::new(splice.peer, listener),
-            listener,
-            way: Way::Linked(splice.peer),
-            // Over a link that nobody certifies, anybody could say so.
-            user: user(identity.as_ref()),
-            identity,
-            meter: Meter::default(),
+        let stream = match stream {
+            Stream::Tcp(stream) => stream.into(),
+            Stream::Unix(stream) => stream.into(),
         };
-        if let Some((thread, arrival)) = self.edge.admit(arrival, None) {
-            self.edge.mail[thread].leave(Mail::Socket(arrival));
-        }
+        self.edge.bring(stream, splice.peer, listener, identity);
     }
 }
 
 /// Who the client is by the certificate it has shown to the node it came through.
 fn identity(splice: &Splice) -> Option<Arc<Identity>> {
     Identity::from_text(&splice.principal).map(Arc::new)
-}
-
-/// The user it is, by its subject's common name.
-fn user(identity: Option<&Arc<Identity>>) -> Option<String> {
-    let name = &identity?.common_name;
-    (!name.is_empty()).then(|| name.clone())
 }

@@ -24,7 +24,7 @@ use crate::desk::Desk;
 use crate::door::ServerDoor;
 use crate::edge::{Edge, LinksByVoice, Listening};
 use crate::hooks::Hooks;
-use crate::io::{IoThread, Mail, Mailbox, WAKE};
+use crate::io::{IoThread, Mailbox, WAKE};
 use crate::listeners::{Opened, open_listeners};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
@@ -478,7 +478,7 @@ struct Running {
 
 impl Threads for Running {
     fn end_io(&mut self, by: Instant) -> bool {
-        self.server.edge.tell_threads(|| Mail::Stop);
+        self.server.edge.stop();
         self.io.ends_by(by)
     }
 
@@ -517,7 +517,7 @@ impl Running {
 
 /// The server stops: no listener of an I/O thread accepts any more, and no put waits for memory.
 fn end_waits(server: &Server) {
-    server.edge.tell_threads(|| Mail::Refuse);
+    server.edge.refuse();
     server.core.end_room_waits();
 }
 

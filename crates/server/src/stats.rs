@@ -1,12 +1,14 @@
 //! What sessions ask the host: numbers, the configuration, a stop.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_config::{Secrets, print};
 use quintet_door::{CronDone, CronNo, CronSeen, Exposition, Reloads};
 use quintet_host::{Decided, locked};
-use quintet_ops::metrics::{Process, Reading, Told, samples, text};
+use quintet_ops::metrics::{
+    Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers, Told, samples, text,
+};
 use quintet_process::Order;
 use quintet_types::{
     Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
@@ -14,7 +16,7 @@ use quintet_types::{
 use quintet_wire::{CronAct, Foreign, Given, HostAsk, ServerStats};
 use serde_json::json;
 
-use crate::edge::Listening;
+use crate::edge::{Edge, Listening};
 use crate::io::{Operator, TellText};
 use crate::server::Server;
 
@@ -182,7 +184,7 @@ impl Server {
             process: Process::read(),
             core: &self.core,
             shard,
-            edge: self.edge.numbers(),
+            edge: numbers(&self.edge),
             hooks: self.security.hooks.shared(),
             crons: &self.operations.crons,
             looks: &self.operations.looks,
@@ -215,6 +217,55 @@ impl Server {
             thread.voices[tally].tally.add_to(&mut stats.tally);
         }
         stats
+    }
+}
+
+/// What is counted of all listeners, as metrics tell it.
+fn numbers(edge: &Edge) -> EdgeNumbers {
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let now = edge.core.clock.now();
+    let (tls, http, logins) = (&edge.tls.shared, &edge.http, &edge.security.trust.counts);
+    let failures = tls.failures();
+    EdgeNumbers {
+        open: edge.guests.open(),
+        accepted: edge.guests.total(),
+        refused: edge.guests.refused(),
+        accepts_failed: of(&edge.accepts_failed),
+        spoke_tls: of(&edge.spoke_tls),
+        spoke_http: of(&edge.spoke_http),
+        workers: edge.guests.workers(|all| all.count(now)),
+        bytes_read: edge.threads.iter().map(|at| of(&at.bytes_read)).sum(),
+        bytes_written: edge.threads.iter().map(|at| of(&at.bytes_written)).sum(),
+        memory: Budget::of(&edge.connection_memory),
+        uploads: Budget::of(&edge.uploads),
+        tls_open: tls.open(),
+        tls_handshakes: tls.handshakes(),
+        tls_failures: failures
+            .map(|(why, count)| (vec![why.into()], count as f64))
+            .collect(),
+        certificate_end: edge.tls.ends(),
+        logins: LoginNumbers {
+            ok: of(&logins.logins),
+            failed: of(&logins.failed),
+            throttled: of(&logins.throttled),
+            busy: of(&logins.busy),
+        },
+        not_permitted: of(&logins.forbidden),
+        limit_refusals: edge.security.quotas.refusals(),
+        limit_delays: edge.security.quotas.delays(),
+        http_open: http.clients.count(),
+        http_crowded: http.clients.crowded(),
+        streams: StreamNumbers {
+            open: http.streams.open(),
+            refused: http.streams.refused(),
+            slow: http.streams.slow(),
+        },
+        commands: edge.commands(),
+        refusals: edge.refusals(),
+        latencies: edge.latencies(),
+        http_replies: http.statuses(),
+        sqs_replies: edge.sqs.statuses(),
+        voice_counts: edge.voice_counts(),
     }
 }
 

@@ -1,10 +1,13 @@
 //! New connections: accepted, given to a thread, and begun with.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mio::Token;
+use quintet_tls::Identity;
 use quintet_types::Caller;
 
 use super::Stream;
@@ -24,11 +27,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 impl Edge {
     /// Counts a new connection and chooses its thread: the one with the fewest, `first` if that has
     /// as few. `None`: there are too many, and it is closed.
-    pub(crate) fn admit(
-        &self,
-        mut arrival: Arrival,
-        first: Option<usize>,
-    ) -> Option<(usize, Arrival)> {
+    fn admit(&self, mut arrival: Arrival, first: Option<usize>) -> Option<(usize, Arrival)> {
         let operator = self.is_operator(arrival.listener);
         if !operator {
             match self.security.quotas.arrive(arrival.address()) {
@@ -49,8 +48,48 @@ impl Edge {
         Some((thread, arrival))
     }
 
+    /// Takes a client that another node brings to this listener; `identity`: who it is by the
+    /// certificate that it has shown there.
+    pub(crate) fn bring(
+        &self,
+        stream: Stream,
+        peer: Option<SocketAddr>,
+        listener: usize,
+        identity: Option<Arc<Identity>>,
+    ) {
+        let name = identity.as_ref().map(|identity| &identity.common_name);
+        let arrival = Arrival {
+            number: 0,
+            stream,
+            origin: Origin::new(peer, listener),
+            listener,
+            way: Way::Linked(peer),
+            user: name.filter(|name| !name.is_empty()).cloned(),
+            identity,
+            meter: Meter::default(),
+        };
+        if let Some((thread, arrival)) = self.admit(arrival, None) {
+            self.mail[thread].leave(Mail::Socket(arrival));
+        }
+    }
+
+    /// No listener of an I/O thread accepts any more.
+    pub(crate) fn refuse(&self) {
+        self.tell_threads(|| Mail::Refuse);
+    }
+
+    /// Connections get what they are owed, and the I/O threads end.
+    pub(crate) fn stop(&self) {
+        self.tell_threads(|| Mail::Stop);
+    }
+
+    /// Leaves this for every I/O thread.
+    pub(super) fn tell_threads(&self, mail: fn() -> Mail) {
+        self.mail.iter().for_each(|mailbox| mailbox.leave(mail()));
+    }
+
     /// An admitted connection of an I/O thread is gone.
-    pub(crate) fn dismiss(&self, thread: usize, origin: Origin) {
+    pub(super) fn dismiss(&self, thread: usize, origin: Origin) {
         self.guests.dismiss(origin);
         self.mail[thread]
             .connections

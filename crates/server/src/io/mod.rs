@@ -27,8 +27,9 @@ mod upload;
 mod waiting;
 
 pub(crate) use counts::{Family, ThreadCounts};
-pub(crate) use guests::{Guests, Origin};
-pub(crate) use mail::{Arrival, Mail, Mailbox, Way};
+pub(crate) use guests::Guests;
+use guests::Origin;
+pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use operator::{Operator, TellText};
 pub(crate) use stream::Stream;
 pub(crate) use thread::{IoThread, WAKE};

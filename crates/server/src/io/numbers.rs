@@ -2,67 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_host::{Distribution, Point, Spread, TIMES};
-use quintet_ops::metrics::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
 use quintet_wire::VOICES;
 
 use super::counts::{Family, VoiceCounts};
 use crate::edge::Edge;
 
 impl Edge {
-    /// What is counted of all listeners, as metrics tell it.
-    pub(crate) fn numbers(&self) -> EdgeNumbers {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let now = self.core.clock.now();
-        let (tls, http, logins) = (&self.tls.shared, &self.http, &self.security.trust.counts);
-        let failures = tls.failures();
-        EdgeNumbers {
-            open: self.guests.open(),
-            accepted: self.guests.total(),
-            refused: self.guests.refused(),
-            accepts_failed: of(&self.accepts_failed),
-            spoke_tls: of(&self.spoke_tls),
-            spoke_http: of(&self.spoke_http),
-            workers: self.guests.workers(|all| all.count(now)),
-            bytes_read: self.threads.iter().map(|at| of(&at.bytes_read)).sum(),
-            bytes_written: self.threads.iter().map(|at| of(&at.bytes_written)).sum(),
-            memory: Budget::of(&self.connection_memory),
-            uploads: Budget::of(&self.uploads),
-            tls_open: tls.open(),
-            tls_handshakes: tls.handshakes(),
-            tls_failures: failures
-                .map(|(why, count)| (vec![why.into()], count as f64))
-                .collect(),
-            certificate_end: self.tls.ends(),
-            logins: LoginNumbers {
-                ok: of(&logins.logins),
-                failed: of(&logins.failed),
-                throttled: of(&logins.throttled),
-                busy: of(&logins.busy),
-            },
-            not_permitted: of(&logins.forbidden),
-            limit_refusals: self.security.quotas.refusals(),
-            limit_delays: self.security.quotas.delays(),
-            http_open: http.clients.count(),
-            http_crowded: http.clients.crowded(),
-            streams: StreamNumbers {
-                open: http.streams.open(),
-                refused: http.streams.refused(),
-                slow: http.streams.slow(),
-            },
-            commands: self.by_voice(|counts| counts.commands().collect()),
-            refusals: self.by_voice(|counts| counts.refusals().collect()),
-            latencies: self.latencies(),
-            http_replies: http.statuses(),
-            sqs_replies: self.sqs.statuses(),
-            voice_counts: self.voice_counters(),
-        }
-    }
-
     /// Every counter of the voices that are spoken, by voice and name.
-    fn voice_counters(&self) -> Vec<Point> {
+    pub(crate) fn voice_counts(&self) -> Vec<Point> {
         let mut all = Vec::new();
         for (tally, voice) in VOICES.iter().enumerate() {
             if self.listeners.iter().any(|l| l.tally == tally) {
@@ -106,7 +55,7 @@ impl Edge {
     }
 
     /// How long replies took, by voice and family of commands.
-    fn latencies(&self) -> Vec<Spread> {
+    pub(crate) fn latencies(&self) -> Vec<Spread> {
         let mut all = Vec::new();
         for (voice, counts) in self.spoken() {
             let mut sums = Family::ALL.map(|family| (family, Distribution::of(TIMES)));
@@ -120,5 +69,15 @@ impl Edge {
         all.extend(self.http.latencies());
         all.extend(self.sqs.latencies());
         all
+    }
+
+    /// How often each command came, by voice.
+    pub(crate) fn commands(&self) -> Vec<Point> {
+        self.by_voice(|counts| counts.commands().collect())
+    }
+
+    /// How often each refusal was said, by voice and reason.
+    pub(crate) fn refusals(&self) -> Vec<Point> {
+        self.by_voice(|counts| counts.refusals().collect())
     }
 }
