@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use mio::{Poll, Waker};
+use mio::Poll;
 use quintet_config::{Config, Given, Places, RESERVE, load};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_http::{Serve, Settings, Socket, Web};
@@ -24,7 +24,7 @@ use crate::desk::Desk;
 use crate::door::ServerDoor;
 use crate::edge::{Edge, LinksByVoice, Listening};
 use crate::hooks::Hooks;
-use crate::io::{IoThread, Mailbox, WAKE};
+use crate::io::{IoThread, Mailbox};
 use crate::listeners::{Opened, open_listeners};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
@@ -218,11 +218,11 @@ fn open(
     let mut polls = Vec::new();
     let mut mail = Vec::new();
     for _ in 0..config.io_threads() {
-        let (poll, mailbox) = mailbox()?;
+        let (poll, mailbox) = Mailbox::open()?;
         polls.push(poll);
         mail.push(mailbox);
     }
-    let (desk_poll, desk_mailbox) = mailbox()?;
+    let (desk_poll, desk_mailbox) = Mailbox::open()?;
     let room = Room::new(config.data.clone(), config.segment_bytes);
     let spares = opened.spares.clone();
     let posts = mail.iter().chain([&desk_mailbox]);
@@ -270,13 +270,6 @@ fn open(
 struct Polls {
     io: Vec<Poll>,
     desk: Poll,
-}
-
-/// A thread's poll, and where others leave something for it.
-fn mailbox() -> Result<(Poll, Arc<Mailbox>)> {
-    let poll = Poll::new().context("cannot make a poll")?;
-    let waker = Waker::new(poll.registry(), WAKE).context("cannot make a waker")?;
-    Ok((poll, Mailbox::new(waker)))
 }
 
 /// Serves `/api/v1` on the control socket.

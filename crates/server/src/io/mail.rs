@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mio::Waker;
+use anyhow::{Context as _, Result};
+use mio::{Poll, Token, Waker};
 use quintet_host::{Need, Post, locked};
 use quintet_tls::Identity;
 use quintet_types::{Delivery, Party};
@@ -13,6 +14,9 @@ use super::{Origin, Stream};
 use crate::clients::Census;
 use crate::quotas::Meter;
 use crate::trust::Told;
+
+/// Token of a thread's waker.
+pub(crate) const WAKE: Token = Token(usize::MAX);
 
 /// One thing left.
 pub(crate) enum Mail {
@@ -93,14 +97,21 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) fn new(waker: Waker) -> Arc<Self> {
-        Arc::new(Self {
+    /// A thread's poll, and its mailbox.
+    ///
+    /// # Errors
+    /// The system has no files to give.
+    pub(crate) fn open() -> Result<(Poll, Arc<Self>)> {
+        let poll = Poll::new().context("cannot make a poll")?;
+        let waker = Waker::new(poll.registry(), WAKE).context("cannot make a waker")?;
+        let mailbox = Self {
             mail: Mutex::new(Vec::new()),
             waker,
             wants_written: AtomicBool::new(false),
             wants_durable: AtomicBool::new(false),
             connections: AtomicU64::new(0),
-        })
+        };
+        Ok((poll, Arc::new(mailbox)))
     }
 
     /// Leaves something; wakes the thread unless it was woken already.

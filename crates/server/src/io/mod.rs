@@ -32,5 +32,5 @@ use guests::Origin;
 pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use operator::{Operator, TellText};
 pub(crate) use stream::Stream;
-pub(crate) use thread::{IoThread, WAKE};
+pub(crate) use thread::IoThread;
 pub(crate) use upload::Upload;

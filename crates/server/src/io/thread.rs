@@ -18,7 +18,7 @@ use quintet_wire::Ask;
 use super::conn::{DueReply, Pause, Phase, Secrecy};
 use super::counts::Read;
 use super::gather::{Gather, Turn};
-use super::mail::Mail;
+use super::mail::{Mail, WAKE};
 use super::operator::Operator;
 use super::outbox::Flushed;
 use super::slab::Slab;
@@ -26,8 +26,6 @@ use super::waiting::{TIGHT_LOOK, Waiting};
 use crate::edge::Edge;
 use crate::hooks::Runner;
 
-/// Token of the thread's waker.
-pub(crate) const WAKE: Token = Token(usize::MAX);
 /// Tokens of listeners count down from here.
 const LISTENERS: usize = usize::MAX - 1;
 /// Bytes read at once; also what is decoded without a copy.
