@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use quintet_config::Config;
 use quintet_door::{ClusterSeen, NodeOrder};
+use quintet_edge::Quotas;
 use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_ops::metrics::ClusterNumbers;
 use quintet_process::{End, Order};
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
-
-use crate::quotas::Quotas;
 
 /// A node: there is none.
 pub(crate) struct Node(Infallible);

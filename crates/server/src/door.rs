@@ -11,6 +11,7 @@ use quintet_door::{
     HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
     Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
 };
+use quintet_edge::Upload;
 use quintet_host::locked;
 use quintet_ops::{audit, metrics};
 use quintet_types::{
@@ -19,7 +20,6 @@ use quintet_types::{
 };
 use quintet_wire::{STREAM_OVER, WorkerState};
 
-use crate::io::Upload;
 use crate::server::Server;
 
 /// The door to a running server.

@@ -7,13 +7,12 @@ use anyhow::{Context as _, Result, anyhow};
 use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
 use quintet_door::Door;
+use quintet_edge::Edge;
 use quintet_http::{Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Socket, User, Web};
 use quintet_process::{Bound, bind};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
 use quintet_web::Site;
-
-use crate::edge::Edge;
 
 /// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.

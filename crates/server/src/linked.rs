@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use quintet_edge::{Edge, LinksByVoice};
 use quintet_front::line::Splice;
 use quintet_front::{Client, Intake, Stream};
 use quintet_http::{Connected, Linked, Links};
 use quintet_tls::Identity;
-
-use crate::edge::{Edge, LinksByVoice};
 
 /// Hands links' clients to the I/O threads and to HTTP.
 pub(crate) struct Linking {

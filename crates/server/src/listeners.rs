@@ -2,13 +2,12 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_config::{Address, Config, Places, Served};
+use quintet_edge::{Listening, Tls};
 use quintet_process::{Bound, again, bind, restrict};
 use quintet_tls::Secure;
 use quintet_wire::VOICES;
 
 use crate::cluster::{self, Door};
-use crate::edge::Listening;
-use crate::tls::Tls;
 use crate::{http, sqs};
 
 /// What is listened on.

@@ -6,22 +6,14 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
-mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
-mod control;
-mod desk;
 mod door;
-mod edge;
-mod hooks;
 mod http;
-mod http_counts;
-mod io;
 #[cfg(feature = "cluster")]
 mod linked;
 mod listeners;
 mod logging;
-mod quotas;
 mod reload;
 mod scripts;
 mod serve;
@@ -29,8 +21,6 @@ mod server;
 mod sockets;
 mod sqs;
 mod stats;
-mod tls;
-mod trust;
 mod watchdog;
 
 /// Messages come and go by the thousand, many at once in sizes of their own: what takes them in

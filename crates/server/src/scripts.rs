@@ -9,13 +9,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
 use quintet_door::Door;
+use quintet_edge::{Edge, HttpGate, LinksByVoice, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::Shown;
 
-use crate::edge::{Edge, LinksByVoice};
-use crate::trust::{HttpGate, Security};
 use crate::{http, sqs};
 
 /// The hidden subcommand that becomes a script.

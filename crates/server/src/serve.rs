@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use mio::Poll;
 use quintet_config::{Config, Given, Places, RESERVE, load};
+use quintet_edge::{
+    Control, Desk, Edge, Hooks, HttpGate, IoThread, LinksByVoice, Listening, Mailbox, Quotas,
+    Security, Tls, Trust, Watch,
+};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_http::{Serve, Settings, Socket, Web};
 use quintet_log::{DirLock, LogError};
@@ -19,19 +23,11 @@ use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_
 use quintet_web::Site;
 
 use crate::cluster::{self, Seat, StepsDown, Threads};
-use crate::control::Control;
-use crate::desk::Desk;
 use crate::door::ServerDoor;
-use crate::edge::{Edge, LinksByVoice, Listening};
-use crate::hooks::Hooks;
-use crate::io::{IoThread, Mailbox};
 use crate::listeners::{Opened, open_listeners};
-use crate::quotas::Quotas;
 use crate::scripts::Scripts;
 use crate::server::{Operations, Server};
 use crate::sockets::{announce, console, leave_out_taken, say};
-use crate::tls::{Tls, Watch};
-use crate::trust::{HttpGate, Security, Trust};
 use crate::{logging, scripts, watchdog};
 
 /// Event streams of the control socket at once.

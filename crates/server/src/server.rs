@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::Result;
 use quintet_config::{Config, Given};
 use quintet_door::Reloads;
+use quintet_edge::{Desk, Edge, Security};
 use quintet_host::{Core, locked};
 use quintet_ops::Tails;
 use quintet_ops::audit::Audit;
@@ -19,9 +20,6 @@ use quintet_process::Order;
 use quintet_types::Principal;
 
 use crate::cluster::Node;
-use crate::desk::Desk;
-use crate::edge::Edge;
-use crate::trust::Security;
 
 /// The parts of a server that serves.
 pub(crate) struct Server {

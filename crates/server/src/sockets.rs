@@ -4,9 +4,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use quintet_config::{Address, Config, Listen, Served};
+use quintet_edge::Tls;
 use quintet_process::again;
-
-use crate::tls::Tls;
 
 /// Leaves out the default listeners whose ports other programs have, with a warning for each. If
 /// all are taken all stay, so that opening the first one fails. The data directory is locked before:

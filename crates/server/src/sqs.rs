@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Address, Config, Listen, Places};
 use quintet_door::{Door, Visit};
+use quintet_edge::{Edge, HttpCounts, HttpGate};
 use quintet_host::locked;
 use quintet_http::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
 use quintet_process::{Bound, bind};
@@ -15,10 +16,7 @@ use quintet_tls::Secure;
 use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
 use ring::rand::SecureRandom as _;
 
-use crate::edge::Edge;
 use crate::http::users;
-use crate::http_counts::HttpCounts;
-use crate::trust::HttpGate;
 
 /// The durable table with what receipt handles and ids of messages are made with.
 const TABLE: &[u8] = b"quintet.sqs";

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_config::{Secrets, print};
 use quintet_door::{CronDone, CronNo, CronSeen, Exposition, Reloads};
+use quintet_edge::{Edge, Listening, Operator, TellText};
 use quintet_host::{Decided, locked};
 use quintet_ops::metrics::{
     Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers, Told, samples, text,
@@ -16,8 +17,6 @@ use quintet_types::{
 use quintet_wire::{CronAct, Foreign, Given, HostAsk, ServerStats};
 use serde_json::json;
 
-use crate::edge::{Edge, Listening};
-use crate::io::{Operator, TellText};
 use crate::server::Server;
 
 impl Operator for Server {

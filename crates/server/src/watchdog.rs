@@ -7,10 +7,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use quintet_edge::Edge;
 use quintet_process::notify;
 use quintet_types::{Command, StatsOf};
-
-use crate::edge::Edge;
 
 /// What serves, from when it does.
 pub(crate) type Watched = Arc<OnceLock<Weak<Edge>>>;

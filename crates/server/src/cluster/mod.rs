@@ -24,6 +24,7 @@ use quintet_cluster::{
     Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
 };
 use quintet_config::Config;
+use quintet_edge::Quotas;
 use quintet_front::{Intake, Owners, watch};
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
@@ -32,7 +33,6 @@ use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards}
 use quintet_ops::audit::Audit;
 use quintet_process::{Order, again};
 
-use crate::quotas::Quotas;
 use copies::Copies;
 use doors::Doors;
 use duty::{Told, Work};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quintet_cluster::entry::Entry;
 use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
 use quintet_config::Cluster;
+use quintet_edge::Quotas;
 use quintet_front::line::Question;
 use quintet_front::{Held, Hint, Node as Asked, Settings, ask_node};
 use quintet_jetstream::JetStream;
@@ -16,7 +17,6 @@ use quintet_ops::audit::Audit;
 use serde::Serialize;
 
 use super::Node;
-use crate::quotas::Quotas;
 
 /// Everything about this node that is told.
 pub(super) struct Teller {
