@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quintet_door::Exposition;
+use quintet_door::{ClusterNumbers, Exposition};
 use quintet_hooks::EventStats;
 use quintet_host::{Core, Holder, Point, Spread};
 use quintet_otlp::Counts;
@@ -24,7 +24,6 @@ use crate::history::Looks;
 use cluster::{of_each, of_node, of_some};
 use exposition::{Family, Text, labels};
 
-pub use cluster::{ClusterNumbers, NodeNumbers};
 pub use edge::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
 pub use process::Process;
 pub use queues::{Told, look};

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use quintet_config::Config;
-use quintet_door::{ClusterSeen, NodeOrder};
-use quintet_edge::Quotas;
+use quintet_door::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen, NodeOrder};
 use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
-use quintet_ops::metrics::ClusterNumbers;
 use quintet_process::{End, Order};
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
@@ -56,8 +54,9 @@ pub(crate) fn follow(
     _: &Config,
     _: Vec<Door>,
     _: u64,
-    _: &Arc<Quotas>,
-    _: &dyn Fn(&Quotas),
+    _: Arc<dyn Arrivals>,
+    _: Arc<dyn AuditLog>,
+    _: &dyn Fn(),
     _: (&Sender<Order>, &Receiver<Order>),
 ) -> Result<Option<Seat>> {
     bail!(

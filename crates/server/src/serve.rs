@@ -86,12 +86,14 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     if config.cluster.is_on() {
         announce()?;
     }
+    let audit = Arc::new(Audit::new(&config.data));
     let seat = match config.cluster.is_on() {
         true => {
             let connections = places.connections;
-            let again = |quotas: &Quotas| reload_limits(&given, quotas);
+            let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
+            let reload = || reload_limits(&given, &quotas);
             let ours = (&orders, &inbox);
-            match cluster::follow(&config, doors, connections, &quotas, &again, ours)? {
+            match cluster::follow(&config, doors, connections, arrivals, log, &reload, ours)? {
                 Some(seat) => Some(seat),
                 // Told to stop before it owned anything.
                 None => return Ok(()),
@@ -99,7 +101,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         }
         false => None,
     };
-    let place = (places, trust, quotas);
+    let place = (places, trust, quotas, audit);
     let spans = Arc::default();
     let traced = Tracing::start(&config, &spans)?;
     let (server, polls, spares) =
@@ -179,7 +181,7 @@ fn open(
     given: Given,
     listeners: Vec<Listening>,
     orders: Sender<Order>,
-    (places, trust, quotas): (Places, Trust, Arc<Quotas>),
+    (places, trust, quotas, audit): (Places, Trust, Arc<Quotas>, Arc<Audit>),
     seat: Option<Seat>,
     (tls, spans): (Arc<Tls>, Arc<Counts>),
 ) -> Result<(Arc<Server>, Polls, Option<quintet_log::Spares>)> {
@@ -235,7 +237,6 @@ fn open(
     );
     core.share(config.cluster.sharing());
     let (core, hooks) = (Arc::new(core), Arc::new(hooks));
-    let audit = Arc::new(Audit::new(&config.data));
     let security = Arc::new(Security {
         core: Arc::clone(&core),
         hooks: Arc::clone(&hooks),

@@ -6,6 +6,7 @@ mod quota;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use quintet_config::Config;
-use quintet_door::{HeldBack, Share};
+use quintet_door::{Arrivals, HeldBack, Share};
 use quintet_host::{Point, locked};
 use quintet_trust::{LimitTable, Limits, Place, place_of};
 use quintet_types::{Account, Principal};
@@ -423,6 +424,17 @@ impl Quotas {
         points(&self.delayed)
             .map(|(of, count)| (vec![of], count))
             .collect()
+    }
+}
+
+impl Arrivals for Quotas {
+    fn arrive(&self, address: IpAddr) -> Option<Box<dyn Any + Send>> {
+        let stay = self.stay(Some(address)).ok()?;
+        Some(Box::new(stay))
+    }
+
+    fn failed(&self, address: IpAddr) {
+        self.failed(Some(address));
     }
 }
 

@@ -24,13 +24,12 @@ use quintet_cluster::{
     Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
 };
 use quintet_config::Config;
-use quintet_edge::Quotas;
+use quintet_door::{Arrivals, AuditLog};
 use quintet_front::{Intake, Owners, watch};
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
 use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
-use quintet_ops::audit::Audit;
 use quintet_process::{Order, again};
 
 use copies::Copies;
@@ -234,7 +233,8 @@ fn say(line: &str) {
 }
 
 /// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
-/// brought to the owner, so many at once and within `quotas`, whose limits `again` reads anew.
+/// brought to the owner, so many at once, and counted by `arrivals`. `reload`: whatever a node that
+/// only follows reads again.
 /// `None`: it was told to stop before.
 ///
 /// # Errors
@@ -243,8 +243,9 @@ pub(crate) fn follow(
     config: &Config,
     doors: Vec<Door>,
     connections: u64,
-    quotas: &Arc<Quotas>,
-    again: &dyn Fn(&Quotas),
+    arrivals: Arc<dyn Arrivals>,
+    audit: Arc<dyn AuditLog>,
+    reload: &dyn Fn(),
     (orders, inbox): (&Sender<Order>, &Receiver<Order>),
 ) -> Result<Option<Seat>> {
     checks::before(config)?;
@@ -354,8 +355,8 @@ pub(crate) fn follow(
         cluster: cluster.clone(),
         address: link.address.clone(),
         settings: settings.clone(),
-        audit: Audit::new(&config.data),
-        quotas: Arc::clone(quotas),
+        audit,
+        arrivals,
     });
     node.teller.get_or_init(|| Arc::downgrade(&teller));
     let owners = node.told.owners.subscribe();
@@ -363,7 +364,7 @@ pub(crate) fn follow(
     node.doors.open(doors, link, settings, owners, speaks)?;
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
-    wait(&node, inbox, &|| again(quotas))
+    wait(&node, inbox, reload)
 }
 
 /// Why this node cannot be a standby, and what there is to do.

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use quintet_door::{ClusterNumbers, NodeNumbers};
 use quintet_host::locked;
 use quintet_nodes::stores::BucketCopy;
 
 use super::Node;
 use quintet_nodes::{ClusterReport, Heard, NodeReport};
-use quintet_ops::metrics::{ClusterNumbers, NodeNumbers};
 
 impl Node {
     /// How it stands, and how the others did when it looked last.

@@ -5,7 +5,6 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use quintet_cluster::Role;
-use quintet_door::AuditLog as _;
 use quintet_front::ask_node;
 use quintet_front::line::Question;
 use quintet_nodes::registry::{self, Listed};

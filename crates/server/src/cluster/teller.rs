@@ -6,14 +6,13 @@ use std::sync::Arc;
 use quintet_cluster::entry::Entry;
 use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
 use quintet_config::Cluster;
-use quintet_edge::Quotas;
+use quintet_door::{Arrivals, AuditLog};
 use quintet_front::line::Question;
 use quintet_front::{Held, Hint, Node as Asked, Settings, ask_node};
 use quintet_jetstream::JetStream;
 use quintet_nodes::{
     ClusterReport, GroupReport, Heard, NodeReport, REPORT, Replica, StreamReport, registry, stores,
 };
-use quintet_ops::audit::Audit;
 use serde::Serialize;
 
 use super::Node;
@@ -27,9 +26,9 @@ pub(super) struct Teller {
     pub(super) address: String,
     pub(super) settings: Settings,
     /// Who ordered what.
-    pub(super) audit: Audit,
+    pub(super) audit: Arc<dyn AuditLog>,
     /// What clients' addresses may, before a node that owns counts them.
-    pub(super) quotas: Arc<Quotas>,
+    pub(super) arrivals: Arc<dyn Arrivals>,
 }
 
 fn ms(time: std::time::Duration) -> u64 {
@@ -300,12 +299,11 @@ impl Asked for Teller {
     }
 
     fn arrive(&self, peer: SocketAddr) -> Option<Held> {
-        let stay = self.quotas.stay(Some(peer.ip().to_canonical()));
-        stay.ok().map(|stay| Box::new(stay) as Held)
+        self.arrivals.arrive(peer.ip().to_canonical())
     }
 
     fn handshake_failed(&self, peer: SocketAddr) {
-        self.quotas.failed(Some(peer.ip().to_canonical()));
+        self.arrivals.failed(peer.ip().to_canonical());
     }
 }
 

@@ -25,7 +25,8 @@ impl Running {
             let places = fit(&config);
             let trust = Trust::new(&config, None).expect("nobody");
             let quotas = Arc::new(Quotas::new(&config, Instant::now()).expect("none"));
-            let places = (places, trust, quotas);
+            let audit = Arc::new(Audit::new(&config.data));
+            let places = (places, trust, quotas, audit);
             open(
                 config,
                 Given::default(),
