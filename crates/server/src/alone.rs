@@ -10,6 +10,7 @@ use quintet_config::Config;
 use quintet_door::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen, NodeOrder};
 use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
+use quintet_process::Bound;
 use quintet_process::{End, Order};
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
@@ -105,15 +106,7 @@ impl Node {
     }
 }
 
-/// What a listener's socket is to other nodes.
-pub(crate) mod doors {
-    use std::convert::Infallible;
-
-    use anyhow::{Result, bail};
-
-    use quintet_process::Bound;
-
-    pub(crate) fn socket(_: &Bound) -> Result<Infallible> {
-        bail!("this binary was built without the feature \"cluster\"")
-    }
+/// A listener's socket once more.
+pub(crate) fn socket(_: &Bound) -> Result<Infallible> {
+    bail!("this binary was built without the feature \"cluster\"")
 }

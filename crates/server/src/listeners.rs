@@ -151,7 +151,7 @@ fn keep(
         doors.push(Door {
             voice: voice.to_owned(),
             nth: u16::try_from(same.count()).unwrap_or(u16::MAX),
-            socket: cluster::doors::socket(bound)?,
+            socket: cluster::socket(bound)?,
             tls,
         });
     }

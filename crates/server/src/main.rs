@@ -6,7 +6,8 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
-#[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
+#[cfg(not(feature = "cluster"))]
+#[path = "alone.rs"]
 mod cluster;
 mod door;
 mod http;
@@ -22,6 +23,9 @@ mod sockets;
 mod sqs;
 mod stats;
 mod watchdog;
+
+#[cfg(feature = "cluster")]
+use quintet_node as cluster;
 
 /// Messages come and go by the thousand, many at once in sizes of their own: what takes them in
 /// turn from one heap and sorts its holes at each larger buffer (glibc) cost a fifth of the time

@@ -55,7 +55,7 @@ pub(super) fn open_link(config: &Config) -> Result<Link> {
 ///
 /// # Errors
 /// The system has no file to give.
-pub(crate) fn socket(bound: &Bound) -> std::io::Result<Socket> {
+pub fn socket(bound: &Bound) -> std::io::Result<Socket> {
     let socket = bound.duplicate()?;
     Ok(match &bound.address {
         Address::Tcp(_) => Socket::Tcp(socket.into()),

@@ -7,7 +7,7 @@ use super::Node;
 
 impl Node {
     /// The cluster as this node sees it; asks the others.
-    pub(crate) fn seen(&self) -> Option<ClusterSeen> {
+    pub fn seen(&self) -> Option<ClusterSeen> {
         Some(cluster_seen(self.teller.get()?.upgrade()?.report_now()))
     }
 
@@ -15,7 +15,7 @@ impl Node {
     ///
     /// # Errors
     /// Why it was not done.
-    pub(crate) fn order(&self, order: NodeOrder, node: &str) -> Result<String, String> {
+    pub fn order(&self, order: NodeOrder, node: &str) -> Result<String, String> {
         let teller = self.teller.get().and_then(std::sync::Weak::upgrade);
         let teller = teller.ok_or("the server stops")?;
         let said = match order {

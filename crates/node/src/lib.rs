@@ -1,8 +1,10 @@
 //! A server that is a node of a cluster: what it checks before, how it follows the log, and how it
 //! becomes the owner, or stops being it.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod copies;
-pub(crate) mod doors;
+mod doors;
 mod duty;
 mod lags;
 mod leave;
@@ -38,8 +40,9 @@ use duty::{Told, Work};
 use runs::Runs;
 use teller::Teller;
 
-pub(crate) use leave::Threads;
-pub(crate) use quintet_front::Door;
+pub use doors::socket;
+pub use leave::Threads;
+pub use quintet_front::Door;
 
 /// Pause between two tries to reach the servers.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -61,7 +64,7 @@ fn timing(cluster: &quintet_config::Cluster) -> Timing {
 }
 
 /// This process, as a node.
-pub(crate) struct Node {
+pub struct Node {
     member: Arc<Member<Work>>,
     told: Arc<Told>,
     world: Arc<World>,
@@ -83,9 +86,9 @@ pub(crate) struct Node {
 }
 
 /// A log this node has claimed, with what it led to.
-pub(crate) struct Seat {
+pub struct Seat {
     owned: Owned<Replay>,
-    pub(crate) node: Arc<Node>,
+    pub node: Arc<Node>,
 }
 
 impl Seat {
@@ -93,7 +96,7 @@ impl Seat {
     ///
     /// # Errors
     /// The log cannot be written, which is the end of it: another may own it by now.
-    pub(crate) fn take(self, layout: &Layout) -> Result<(Opened, Arc<Node>)> {
+    pub fn take(self, layout: &Layout) -> Result<(Opened, Arc<Node>)> {
         let Owned {
             log,
             recovery,
@@ -116,14 +119,14 @@ impl Seat {
 
 impl Node {
     /// What it is, in words.
-    pub(crate) fn role(&self) -> String {
+    pub fn role(&self) -> String {
         let status = self.member.status();
         let node = &self.told.node;
         format!("{node} is {} in epoch {}", status.role.name(), status.epoch)
     }
 
     /// What it is and who owns, for statistics.
-    pub(crate) fn texts(&self) -> Vec<(String, String)> {
+    pub fn texts(&self) -> Vec<(String, String)> {
         let status = self.member.status();
         let owner = status.owner.map_or_else(String::new, |claim| claim.node);
         vec![
@@ -134,18 +137,18 @@ impl Node {
     }
 
     /// Who keeps scripts' attachments.
-    pub(crate) fn blobs(&self) -> Arc<dyn quintet_scripts::Blobs> {
+    pub fn blobs(&self) -> Arc<dyn quintet_scripts::Blobs> {
         Arc::<Files>::clone(&self.files)
     }
 
     /// How it stands.
-    pub(crate) fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         self.member.status()
     }
 
     /// These shards decide from now on: they are what beats, and `intake` takes the clients that
     /// other nodes bring.
-    pub(crate) fn serves(&self, core: &Arc<Core>, intake: Arc<dyn Intake>) {
+    pub fn serves(&self, core: &Arc<Core>, intake: Arc<dyn Intake>) {
         self.doors.serve_by(intake);
         self.told.serves(core);
         self.nudge();
@@ -194,7 +197,7 @@ impl Node {
 }
 
 /// A node's log failed: it is another's now, or the disk or the stream is not what it was.
-pub(crate) struct StepsDown;
+pub struct StepsDown;
 
 impl Owner for StepsDown {
     fn log_failed(&self, error: &LogError) {
@@ -239,7 +242,7 @@ fn say(line: &str) {
 ///
 /// # Errors
 /// What is missing or wrong, all of it in one text; or the log cannot be followed.
-pub(crate) fn follow(
+pub fn follow(
     config: &Config,
     doors: Vec<Door>,
     connections: u64,

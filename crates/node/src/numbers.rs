@@ -11,7 +11,7 @@ use quintet_nodes::{ClusterReport, Heard, NodeReport};
 
 impl Node {
     /// How it stands, and how the others did when it looked last.
-    pub(crate) fn numbers(&self) -> ClusterNumbers {
+    pub fn numbers(&self) -> ClusterNumbers {
         let mut numbers = ClusterNumbers {
             drained_nodes: self.drained_nodes.load(Ordering::Relaxed),
             ..ClusterNumbers::default()

@@ -19,7 +19,7 @@ const OWED: Duration = Duration::from_millis(100);
 static STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// The threads of the server.
-pub(crate) trait Threads {
+pub trait Threads {
     /// Connections get what they are owed, and nothing more is decided for them. True: they have it
     /// all by then.
     fn end_io(&mut self, by: Instant) -> bool;
@@ -50,7 +50,7 @@ impl Node {
     ///
     /// # Errors
     /// What was decided last may be lost; nobody was told that it would not be.
-    pub(crate) fn leave(
+    pub fn leave(
         self: &Arc<Self>,
         core: &Core,
         stop_wait: Duration,
