@@ -16,6 +16,7 @@ mod linked;
 mod listeners;
 mod logging;
 mod reload;
+mod running;
 mod scripts;
 mod serve;
 mod server;

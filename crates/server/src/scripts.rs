@@ -9,12 +9,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
 use quintet_door::Door;
-use quintet_edge::{Edge, HttpGate, LinksByVoice, Security};
+use quintet_edge::{Edge, LinksByVoice, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::Shown;
 
+use crate::running::Running;
 use crate::{http, sqs};
 
 /// The hidden subcommand that becomes a script.
@@ -31,8 +32,8 @@ const BUILT_IN_QUEUES: [(&str, u32); 2] = [("relay", 10), ("webhook", 10)];
 pub(crate) struct Scripts {
     door: Arc<dyn Door>,
     rq: Option<Arc<Rq>>,
-    http: Option<http::Running>,
-    sqs: Option<sqs::Running>,
+    http: Option<Running>,
+    sqs: Option<Running>,
     options: Options,
 }
 
@@ -70,7 +71,7 @@ impl Scripts {
         let mut shown = Shown::default();
         sqs.iter().for_each(|open| open.tell(&mut shown));
         if !sqs.is_empty() {
-            scripts.sqs = Some(sqs::Running::start(sqs, edge, config, &scripts.door)?);
+            scripts.sqs = Some(sqs::serve(sqs, edge, config, &scripts.door)?);
         }
         let config = locked(config).clone();
         if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
@@ -79,12 +80,10 @@ impl Scripts {
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
             let logins = logins(&edge.security);
-            let gate = |user, users| HttpGate::of_listener(&edge.security, user, users);
             let door = &scripts.door;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
             open.iter_mut().for_each(|one| one.knows(&elsewhere));
-            let running =
-                http::Running::start(open, edge, config.http_threads(), &rq, door, &logins, gate)?;
+            let running = http::serve(open, edge, config.http_threads(), &rq, door, &logins)?;
             scripts.http = Some(running);
         }
         Ok(scripts)

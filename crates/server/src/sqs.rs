@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Address, Config, Listen, Places};
 use quintet_door::{Door, Visit};
-use quintet_edge::{Edge, HttpCounts, HttpGate};
+use quintet_edge::{Edge, HttpGate};
 use quintet_host::locked;
-use quintet_http::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
+use quintet_http::{Limits, Serve, Settings, User};
 use quintet_process::{Bound, bind};
 use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
@@ -17,6 +17,7 @@ use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, Ta
 use ring::rand::SecureRandom as _;
 
 use crate::http::users;
+use crate::running::{Running, share};
 
 /// The durable table with what receipt handles and ids of messages are made with.
 const TABLE: &[u8] = b"quintet.sqs";
@@ -122,67 +123,28 @@ impl Open {
     }
 }
 
-/// Listeners being served.
-pub(crate) struct Running {
-    web: Web,
-    /// They remove their socket files when they go.
-    _bound: Vec<Bound>,
-}
-
-impl Running {
-    /// Starts serving.
-    ///
-    /// # Errors
-    /// The system has no thread or file to give, or the log cannot keep what handles are made
-    /// with.
-    pub(crate) fn start(
-        open: Vec<Open>,
-        edge: &Edge,
-        config: &Arc<Mutex<Config>>,
-        door: &Arc<dyn Door>,
-    ) -> Result<Self> {
-        let secrets = secrets(&**door)?;
-        let counts: &Arc<HttpCounts> = &edge.sqs;
-        let mut sites = Vec::new();
-        let mut kept = Vec::new();
-        for one in open {
-            let Open {
-                bound,
-                mut settings,
-                options,
-                users,
-                user,
-            } = one;
-            let gate: Arc<dyn Gate> = HttpGate::of_listener(&edge.security, user, users);
-            settings.gate = Some(gate);
-            settings.memory = Some(Arc::clone(&edge.connection_memory));
-            settings.clients = Arc::clone(&counts.clients);
-            settings.address = bound.address.to_string().into();
-            settings.replied = Some(counts.teller());
-            let socket = match &bound.address {
-                Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
-                Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),
-            };
-            let file = file_settings(config);
-            let door = Arc::clone(door);
-            let site: Arc<dyn Serve> = Sqs::new(settings, options, secrets.clone(), file, door);
-            sites.push((socket, site));
-            kept.push(bound);
-        }
-        let threads = locked(config).http_threads();
-        let web = Web::start(NAME, threads, sites).context("cannot serve sqs")?;
-        Ok(Self { web, _bound: kept })
-    }
-
-    /// The way in for clients that come through other nodes.
-    pub(crate) fn links(&self) -> Links {
-        self.web.links()
-    }
-
-    /// Lets requests under way end within `grace`. False if its thread had failed.
-    pub(crate) fn stop(self, grace: Duration) -> bool {
-        self.web.stop(grace)
-    }
+/// Starts serving.
+///
+/// # Errors
+/// The system has no thread or file to give, or the log cannot keep what handles are made
+/// with.
+pub(crate) fn serve(
+    open: Vec<Open>,
+    edge: &Edge,
+    config: &Arc<Mutex<Config>>,
+    door: &Arc<dyn Door>,
+) -> Result<Running> {
+    let secrets = secrets(&**door)?;
+    let sites = open.into_iter().map(|one| {
+        let (bound, mut settings) = (one.bound, one.settings);
+        settings.gate = Some(HttpGate::of_listener(&edge.security, one.user, one.users));
+        share(&mut settings, &bound, edge, &edge.sqs);
+        let (file, door) = (file_settings(config), Arc::clone(door));
+        let site: Arc<dyn Serve> = Sqs::new(settings, one.options, secrets.clone(), file, door);
+        (bound, site)
+    });
+    let sites = sites.collect();
+    Running::start(NAME, locked(config).http_threads(), sites)
 }
 
 /// What the configuration says of a queue.
