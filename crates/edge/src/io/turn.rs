@@ -20,7 +20,6 @@ use super::counts::{Family, Replies};
 use super::hooked::reply;
 use super::inbox::Feed;
 use super::outbox::FREE_BYTES;
-use super::stream::Got;
 use super::thread::IoThread;
 use super::upload::Upload;
 use crate::edge::Edge;
@@ -51,6 +50,27 @@ enum Stop {
     Broken(std::io::Error),
 }
 
+/// What was read last of a connection, and how far its turn has come.
+struct Input<'a> {
+    /// What was not consumed of it is `scratch[from..to]`, or, if there was a rest from before, in
+    /// the connection's own buffer.
+    scratch: &'a mut [u8],
+    from: usize,
+    to: usize,
+    /// For what TLS makes of it.
+    records: &'a mut Scratch,
+    requests: usize,
+    reads: usize,
+    /// Decoding the same bytes again would find nothing more.
+    dry: bool,
+}
+
+impl Input<'_> {
+    fn rest(&self) -> &[u8] {
+        &self.scratch[self.from..self.to]
+    }
+}
+
 impl IoThread {
     /// Serves a connection as far as its turn goes.
     pub(super) fn serve(&mut self, slot: u32) {
@@ -71,239 +91,271 @@ impl IoThread {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "any other error ends it")]
     fn serve_with(&mut self, slot: u32, scratch: &mut [u8], records: &mut Scratch) -> Stop {
         let edge = Arc::clone(&self.edge);
-        let instant = self.instant;
-        // What was read last and not consumed is scratch[from..to], or, if
-        // there was a rest from before, in the connection's own buffer.
-        let (mut from, mut to) = (0, 0);
-        let mut requests = 0;
-        let mut reads = 0;
-        // Decoding the same bytes again would find nothing more.
-        let mut known_dry = false;
+        let mut input = Input {
+            scratch,
+            records,
+            from: 0,
+            to: 0,
+            requests: 0,
+            reads: 0,
+            dry: false,
+        };
         let stop = loop {
-            let Some(conn) = self.conns.get_mut(slot) else {
-                return Stop::Dead;
-            };
-            if self.stop_at.is_some() && conn.phase.is_open() {
-                // What it waited for was answered.
-                conn.close_after_flush();
-            }
-            if !conn.may_go_on(edge.limits.output_bytes_max) {
-                if conn.phase.is_open() {
-                    conn.pause = Pause::Stalled;
-                } else if conn.pause == Pause::Stalled {
-                    conn.pause = Pause::No;
-                }
-                break Stop::Quiet;
-            }
-            if self.choked && !edge.is_operator(conn.listener) {
-                if conn.pause != Pause::Unacked {
-                    conn.pause = Pause::Unacked;
-                    self.unread.push(slot);
-                }
-                break Stop::Quiet;
-            }
-            let tight = edge.connection_memory.is_tight();
-            let crowded = conn.meter.is_tight().is_some();
-            if (tight || crowded) && conn.charged > 0 && !edge.is_operator(conn.listener) {
-                if !tight {
-                    self.waiting.crowd(conn, instant);
-                } else if conn.pause != Pause::Starved {
-                    conn.pause = Pause::Starved;
-                    self.starved.push(slot);
-                }
-                break Stop::Quiet;
-            }
-            if requests >= REQUESTS {
-                break Stop::Again;
-            }
-            let own = !conn.inbox.bytes.is_empty();
-            let input = if own {
-                &conn.inbox.bytes[..]
-            } else {
-                &scratch[from..to]
-            };
-            // Nothing is said in the clear, not even by who speaks first.
-            let mut dry = known_dry || conn.secrecy == Secrecy::Handshake;
-            let mut used = 0;
-            let mut room = REQUESTS - requests;
-            let fresh = conn.inbox.pending.is_empty() && conn.inbox.upload.is_none();
-            if fresh && !dry && !input.is_empty() {
-                room = conn
-                    .meter
-                    .room(|| edge.security.quotas.now_ns(instant), room);
-                if room == 0 {
-                    let now_ns = edge.security.quotas.now_ns(instant);
-                    self.waiting.slow(conn, now_ns, &edge);
-                    break Stop::Quiet;
-                }
-                if conn.pause == Pause::Slowed {
-                    conn.pause = Pause::No;
-                }
-            }
-            if !conn.inbox.pending.is_empty() {
-                self.asks.extend(conn.inbox.pending.drain(..));
-            } else if let Some(upload) = &mut conn.inbox.upload {
-                let (taken, wrote) = upload.feed(&edge.core, edge.limits.chunk_bytes, input);
-                used = taken;
-                if upload.is_complete() {
-                    if let Some(upload) = conn.inbox.upload.take() {
-                        conn.session.streamed(upload.finish());
-                    }
-                } else if wrote {
-                    consume(conn, own, used, &mut from);
-                    break Stop::Again;
-                } else {
-                    dry = true;
-                }
-            } else if conn.inbox.is_new && !input.is_empty() {
-                // Whether its first line is HTTP's is known before a session
-                // sees a byte: what follows such a line is no command.
-                match Http::of(input) {
-                    Http::Maybe if conn.inbox.feed != Feed::Ended => dry = true,
-                    Http::Yes => {
-                        self.refuse_http(slot, &edge);
-                        break Stop::Quiet;
-                    }
-                    Http::No | Http::Maybe => conn.inbox.is_new = false,
-                }
-            } else if !dry {
-                let listener = &edge.listeners[conn.listener];
-                let tally = &edge.threads[self.index].voices[listener.tally].tally;
-                let principal = conn.caller.principal;
-                let env = Env {
-                    now: self.now,
-                    tally,
-                    logins: edge.logins_of(principal, self.hooks.as_ref()),
-                };
-                let decoded = decode(&mut *conn.session, input, room, &env, &mut self.asks);
-                let count = self.asks.len();
-                conn.meter
-                    .charge(|| edge.security.quotas.now_ns(instant), count);
-                used = decoded.used;
-                dry = decoded.dry;
-                known_dry = dry;
-                if let Some((len, queue)) = decoded.body {
-                    let refused = edge.refuses_body(principal, &queue, len);
-                    conn.inbox.upload = Some(Upload::new(&edge.core, &edge.uploads, len, refused));
-                }
-            }
-            consume(conn, own, used, &mut from);
-            if !self.asks.is_empty() {
-                requests += self.asks.len();
-                self.decide(slot, &edge);
-                if self.goes_on(slot) {
-                    // Pages of a long reply: others get a turn in between.
-                    requests += REQUESTS / 4;
-                }
-                continue;
-            }
-            if !dry {
-                continue;
-            }
-            if !conn.inbox.feed.may_bring() {
-                break Stop::Quiet;
-            }
-            // A body on its way in is long: others are to have a turn.
-            let most = if conn.inbox.upload.is_some() {
-                1
-            } else {
-                READS
-            };
-            if reads >= most {
-                break Stop::Again;
-            }
-            reads += 1;
-            known_dry = false;
-            // A rest in the scratch moves to the connection before the next read.
-            conn.inbox.bytes.extend_from_slice(&scratch[from..to]);
-            (from, to) = (0, 0);
-            // Where memory is short nobody begins to hold much of it.
-            let room = match tight || crowded {
-                true => FREE_BYTES / 2,
-                false => scratch.len(),
-            };
-            let mut read = Ok(());
-            if conn.inbox.is_new && edge.listeners[conn.listener].api {
-                // HTTP begins with a letter, a request of the control channel does not.
-                read = conn.stream.first().map(|first| {
-                    conn.inbox.is_new = first.is_ascii_alphabetic();
-                });
-                if read.is_ok() && conn.inbox.is_new {
-                    let who = conn.caller.principal;
-                    if let Some(control) = edge.control.get() {
-                        let (stream, registry) = (&mut conn.stream, self.poll.registry());
-                        control.hand_on(&edge.security, stream, who, registry);
-                    }
-                    return Stop::Dead;
-                }
-            }
-            match read.and_then(|()| conn.stream.read(scratch, room, records)) {
-                Ok(Got {
-                    bytes: 0,
-                    ended: true,
-                    ..
-                }) => {
-                    conn.inbox.feed = Feed::Ended;
-                    if conn.inbox.is_new && !conn.inbox.bytes.is_empty() {
-                        // It will not become HTTP any more.
-                        continue;
-                    }
-                    break Stop::Quiet;
-                }
-                Ok(Got {
-                    bytes: n,
-                    drained,
-                    ended,
-                }) => {
-                    let counter = &edge.threads[self.index].bytes_read;
-                    counter.store(
-                        counter.load(Ordering::Relaxed) + n as u64,
-                        Ordering::Relaxed,
-                    );
-                    if drained {
-                        conn.inbox.feed.drained();
-                    }
-                    if ended {
-                        conn.inbox.feed = Feed::Ended;
-                    }
-                    if conn.inbox.bytes.is_empty() {
-                        to = n;
-                    } else {
-                        conn.inbox.bytes.extend_from_slice(&scratch[..n]);
-                    }
-                    if conn.secrecy != Secrecy::Plain {
-                        if conn.stream.is_pending() {
-                            self.mark_dirty(slot);
-                        }
-                        self.go_on_with_handshake(slot);
-                    }
-                }
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => {
-                        if conn.inbox.feed == Feed::Ready {
-                            conn.inbox.feed = Feed::Quiet;
-                        }
-                        break Stop::Quiet;
-                    }
-                    ErrorKind::Interrupted => {}
-                    ErrorKind::InvalidData => return Stop::Broken(error),
-                    _ => return Stop::Dead,
-                },
+            if let Err(stop) = self.step(slot, &edge, &mut input) {
+                break stop;
             }
         };
         if let Some(conn) = self.conns.get_mut(slot)
             && !conn.phase.closes()
         {
-            conn.inbox.bytes.extend_from_slice(&scratch[from..to]);
+            conn.inbox.bytes.extend_from_slice(input.rest());
             if conn.inbox.bytes.is_empty() && conn.inbox.bytes.capacity() > FREE_BYTES / 2 {
                 // A connection that rests owns no buffer.
                 conn.inbox.bytes = Vec::new();
             }
         }
         stop
+    }
+
+    /// Decides what was read of a connection, or reads more.
+    ///
+    /// # Errors
+    /// Why nothing more is done for it now.
+    #[inline]
+    fn step(&mut self, slot: u32, edge: &Arc<Edge>, input: &mut Input<'_>) -> Result<(), Stop> {
+        let is_short = self.go_on(slot, edge)?;
+        if input.requests >= REQUESTS {
+            return Err(Stop::Again);
+        }
+        let dry = self.take_in(slot, edge, input)?;
+        if !self.asks.is_empty() {
+            input.requests += self.asks.len();
+            self.decide(slot, edge);
+            if self.goes_on(slot) {
+                // Pages of a long reply: others get a turn in between.
+                input.requests += REQUESTS / 4;
+            }
+            return Ok(());
+        }
+        match dry {
+            true => self.read_more(slot, edge, input, is_short),
+            false => Ok(()),
+        }
+    }
+
+    /// True if memory is short, for all connections or for those of this one's address or user.
+    ///
+    /// # Errors
+    /// The connection is not served further.
+    #[inline]
+    fn go_on(&mut self, slot: u32, edge: &Edge) -> Result<bool, Stop> {
+        let conn = self.conns.get_mut(slot).ok_or(Stop::Dead)?;
+        if self.stop_at.is_some() && conn.phase.is_open() {
+            // What it waited for was answered.
+            conn.close_after_flush();
+        }
+        if !conn.may_go_on(edge.limits.output_bytes_max) {
+            if conn.phase.is_open() {
+                conn.pause = Pause::Stalled;
+            } else if conn.pause == Pause::Stalled {
+                conn.pause = Pause::No;
+            }
+            return Err(Stop::Quiet);
+        }
+        if self.choked && !edge.is_operator(conn.listener) {
+            if conn.pause != Pause::Unacked {
+                conn.pause = Pause::Unacked;
+                self.unread.push(slot);
+            }
+            return Err(Stop::Quiet);
+        }
+        let tight = edge.connection_memory.is_tight();
+        let crowded = conn.meter.is_tight().is_some();
+        if (tight || crowded) && conn.charged > 0 && !edge.is_operator(conn.listener) {
+            if !tight {
+                self.waiting.crowd(conn, self.instant);
+            } else if conn.pause != Pause::Starved {
+                conn.pause = Pause::Starved;
+                self.starved.push(slot);
+            }
+            return Err(Stop::Quiet);
+        }
+        Ok(tight || crowded)
+    }
+
+    /// Decodes what was read of a connection into `self.asks`, or takes it for a large body. True:
+    /// more has to be read.
+    ///
+    /// # Errors
+    /// Why nothing more is decoded now.
+    #[inline]
+    fn take_in(&mut self, slot: u32, edge: &Edge, input: &mut Input<'_>) -> Result<bool, Stop> {
+        let conn = self.conns.get_mut(slot).ok_or(Stop::Dead)?;
+        let instant = self.instant;
+        let own = !conn.inbox.bytes.is_empty();
+        let bytes = match own {
+            true => &conn.inbox.bytes[..],
+            false => input.rest(),
+        };
+        // Nothing is said in the clear, not even by who speaks first.
+        let mut dry = input.dry || conn.secrecy == Secrecy::Handshake;
+        let mut used = 0;
+        let mut room = REQUESTS - input.requests;
+        let fresh = conn.inbox.pending.is_empty() && conn.inbox.upload.is_none();
+        if fresh && !dry && !bytes.is_empty() {
+            let quotas = &edge.security.quotas;
+            room = conn.meter.room(|| quotas.now_ns(instant), room);
+            if room == 0 {
+                self.waiting.slow(conn, quotas.now_ns(instant), edge);
+                return Err(Stop::Quiet);
+            }
+            if conn.pause == Pause::Slowed {
+                conn.pause = Pause::No;
+            }
+        }
+        if !conn.inbox.pending.is_empty() {
+            self.asks.extend(conn.inbox.pending.drain(..));
+        } else if let Some(upload) = &mut conn.inbox.upload {
+            let (taken, wrote) = upload.feed(&edge.core, edge.limits.chunk_bytes, bytes);
+            used = taken;
+            if upload.is_complete() {
+                if let Some(upload) = conn.inbox.upload.take() {
+                    conn.session.streamed(upload.finish());
+                }
+            } else if wrote {
+                consume(conn, own, used, &mut input.from);
+                return Err(Stop::Again);
+            } else {
+                dry = true;
+            }
+        } else if conn.inbox.is_new && !bytes.is_empty() {
+            // Whether its first line is HTTP's is known before a session
+            // sees a byte: what follows such a line is no command.
+            match Http::of(bytes) {
+                Http::Maybe if conn.inbox.feed != Feed::Ended => dry = true,
+                Http::Yes => {
+                    self.refuse_http(slot, edge);
+                    return Err(Stop::Quiet);
+                }
+                Http::No | Http::Maybe => conn.inbox.is_new = false,
+            }
+        } else if !dry {
+            let listener = &edge.listeners[conn.listener];
+            let principal = conn.caller.principal;
+            let env = Env {
+                now: self.now,
+                tally: &edge.threads[self.index].voices[listener.tally].tally,
+                logins: edge.logins_of(principal, self.hooks.as_ref()),
+            };
+            let decoded = decode(&mut *conn.session, bytes, room, &env, &mut self.asks);
+            let (count, quotas) = (self.asks.len(), &edge.security.quotas);
+            conn.meter.charge(|| quotas.now_ns(instant), count);
+            used = decoded.used;
+            dry = decoded.dry;
+            input.dry = dry;
+            if let Some((len, queue)) = decoded.body {
+                let refused = edge.refuses_body(principal, &queue, len);
+                conn.inbox.upload = Some(Upload::new(&edge.core, &edge.uploads, len, refused));
+            }
+        }
+        consume(conn, own, used, &mut input.from);
+        Ok(dry)
+    }
+
+    /// Reads more of a connection. `is_short`: memory is.
+    ///
+    /// # Errors
+    /// There is nothing to be read now.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "any other error ends it")]
+    fn read_more(
+        &mut self,
+        slot: u32,
+        edge: &Edge,
+        input: &mut Input<'_>,
+        is_short: bool,
+    ) -> Result<(), Stop> {
+        let conn = self.conns.get_mut(slot).ok_or(Stop::Dead)?;
+        if !conn.inbox.feed.may_bring() {
+            return Err(Stop::Quiet);
+        }
+        // A body on its way in is long: others are to have a turn.
+        let most = match conn.inbox.upload {
+            Some(_) => 1,
+            None => READS,
+        };
+        if input.reads >= most {
+            return Err(Stop::Again);
+        }
+        input.reads += 1;
+        input.dry = false;
+        // A rest in the scratch moves to the connection before the next read.
+        conn.inbox.bytes.extend_from_slice(input.rest());
+        (input.from, input.to) = (0, 0);
+        let mut read = Ok(());
+        if conn.inbox.is_new && edge.listeners[conn.listener].api {
+            // HTTP begins with a letter, a request of the control channel does not.
+            read = conn.stream.first().map(|first| {
+                conn.inbox.is_new = first.is_ascii_alphabetic();
+            });
+            if read.is_ok() && conn.inbox.is_new {
+                if let Some(control) = edge.control.get() {
+                    let (who, registry) = (conn.caller.principal, self.poll.registry());
+                    control.hand_on(&edge.security, &mut conn.stream, who, registry);
+                }
+                return Err(Stop::Dead);
+            }
+        }
+        // Where memory is short nobody begins to hold much of it.
+        let room = match is_short {
+            true => FREE_BYTES / 2,
+            false => input.scratch.len(),
+        };
+        let read = read.and_then(|()| conn.stream.read(input.scratch, room, input.records));
+        let got = match read {
+            Ok(got) => got,
+            Err(error) => {
+                return match error.kind() {
+                    ErrorKind::WouldBlock => {
+                        if conn.inbox.feed == Feed::Ready {
+                            conn.inbox.feed = Feed::Quiet;
+                        }
+                        Err(Stop::Quiet)
+                    }
+                    ErrorKind::Interrupted => Ok(()),
+                    ErrorKind::InvalidData => Err(Stop::Broken(error)),
+                    _ => Err(Stop::Dead),
+                };
+            }
+        };
+        if got.ended {
+            conn.inbox.feed = Feed::Ended;
+            if got.bytes == 0 {
+                // What began like HTTP will not become HTTP any more.
+                let goes_on = conn.inbox.is_new && !conn.inbox.bytes.is_empty();
+                return goes_on.then_some(()).ok_or(Stop::Quiet);
+            }
+        } else if got.drained {
+            conn.inbox.feed.drained();
+        }
+        let counter = &edge.threads[self.index].bytes_read;
+        let before = counter.load(Ordering::Relaxed);
+        counter.store(before + got.bytes as u64, Ordering::Relaxed);
+        match conn.inbox.bytes.is_empty() {
+            true => input.to = got.bytes,
+            false => conn
+                .inbox
+                .bytes
+                .extend_from_slice(&input.scratch[..got.bytes]),
+        }
+        if conn.secrecy != Secrecy::Plain {
+            if conn.stream.is_pending() {
+                self.mark_dirty(slot);
+            }
+            self.go_on_with_handshake(slot);
+        }
+        Ok(())
     }
 
     /// Answers a client that speaks HTTP, counts it, and closes.
