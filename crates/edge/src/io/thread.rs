@@ -74,14 +74,8 @@ pub struct IoThread {
     again_handshake: VecDeque<u32>,
     /// When handshakes are late; those that are over too.
     pub(super) handshakes: VecDeque<(Instant, PartyKey)>,
-    /// Connections that go on when memory is no longer short.
-    pub(super) starved: Vec<u32>,
-    /// Those that a limit of their address or user makes wait.
+    /// Those that wait for a limit, for memory or for acknowledgements.
     pub(super) waiting: Waiting,
-    /// So much waits to be acknowledged that none is read further.
-    pub(super) choked: bool,
-    /// Connections that go on when that is over.
-    pub(super) unread: Vec<u32>,
     /// When it was looked last whose replies are given up.
     pub(super) unanswered_checked: Instant,
     /// Since when memory is short.
@@ -142,10 +136,7 @@ impl IoThread {
             again_large: VecDeque::new(),
             again_handshake: VecDeque::new(),
             handshakes: VecDeque::new(),
-            starved: Vec::new(),
             waiting: Waiting::default(),
-            choked: false,
-            unread: Vec::new(),
             unanswered_checked: Instant::now(),
             tight_since: None,
             mail: Vec::new(),
@@ -176,7 +167,7 @@ impl IoThread {
             }
             self.now = self.edge.core.clock.now();
             self.instant = Instant::now();
-            self.choked = self.edge.core.is_choked();
+            self.waiting.choked = self.edge.core.is_choked();
             self.renew_hooks();
             let idle = events.is_empty() && !self.has_more();
             for event in &events {
@@ -638,7 +629,7 @@ impl IoThread {
         let budget = &edge.connection_memory;
         if !budget.is_tight() {
             self.tight_since = None;
-            for slot in std::mem::take(&mut self.starved) {
+            for slot in std::mem::take(&mut self.waiting.starved) {
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.pause = Pause::No;
                     self.mark_again(slot);

@@ -63,6 +63,8 @@ struct Input<'a> {
     reads: usize,
     /// Decoding the same bytes again would find nothing more.
     dry: bool,
+    /// Memory is short, for all connections or for those of this one's address or user.
+    is_short: bool,
 }
 
 impl Input<'_> {
@@ -101,6 +103,7 @@ impl IoThread {
             requests: 0,
             reads: 0,
             dry: false,
+            is_short: false,
         };
         let stop = loop {
             if let Err(stop) = self.step(slot, &edge, &mut input) {
@@ -125,10 +128,6 @@ impl IoThread {
     /// Why nothing more is done for it now.
     #[inline]
     fn step(&mut self, slot: u32, edge: &Arc<Edge>, input: &mut Input<'_>) -> Result<(), Stop> {
-        let is_short = self.go_on(slot, edge)?;
-        if input.requests >= REQUESTS {
-            return Err(Stop::Again);
-        }
         let dry = self.take_in(slot, edge, input)?;
         if !self.asks.is_empty() {
             input.requests += self.asks.len();
@@ -140,49 +139,9 @@ impl IoThread {
             return Ok(());
         }
         match dry {
-            true => self.read_more(slot, edge, input, is_short),
+            true => self.read_more(slot, edge, input),
             false => Ok(()),
         }
-    }
-
-    /// True if memory is short, for all connections or for those of this one's address or user.
-    ///
-    /// # Errors
-    /// The connection is not served further.
-    #[inline]
-    fn go_on(&mut self, slot: u32, edge: &Edge) -> Result<bool, Stop> {
-        let conn = self.conns.get_mut(slot).ok_or(Stop::Dead)?;
-        if self.stop_at.is_some() && conn.phase.is_open() {
-            // What it waited for was answered.
-            conn.close_after_flush();
-        }
-        if !conn.may_go_on(edge.limits.output_bytes_max) {
-            if conn.phase.is_open() {
-                conn.pause = Pause::Stalled;
-            } else if conn.pause == Pause::Stalled {
-                conn.pause = Pause::No;
-            }
-            return Err(Stop::Quiet);
-        }
-        if self.choked && !edge.is_operator(conn.listener) {
-            if conn.pause != Pause::Unacked {
-                conn.pause = Pause::Unacked;
-                self.unread.push(slot);
-            }
-            return Err(Stop::Quiet);
-        }
-        let tight = edge.connection_memory.is_tight();
-        let crowded = conn.meter.is_tight().is_some();
-        if (tight || crowded) && conn.charged > 0 && !edge.is_operator(conn.listener) {
-            if !tight {
-                self.waiting.crowd(conn, self.instant);
-            } else if conn.pause != Pause::Starved {
-                conn.pause = Pause::Starved;
-                self.starved.push(slot);
-            }
-            return Err(Stop::Quiet);
-        }
-        Ok(tight || crowded)
     }
 
     /// Decodes what was read of a connection into `self.asks`, or takes it for a large body. True:
@@ -192,8 +151,21 @@ impl IoThread {
     /// Why nothing more is decoded now.
     #[inline]
     fn take_in(&mut self, slot: u32, edge: &Edge, input: &mut Input<'_>) -> Result<bool, Stop> {
-        let conn = self.conns.get_mut(slot).ok_or(Stop::Dead)?;
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return Err(Stop::Dead);
+        };
         let instant = self.instant;
+        if self.stop_at.is_some() && conn.phase.is_open() {
+            // What it waited for was answered.
+            conn.close_after_flush();
+        }
+        let Some(is_short) = self.waiting.look(conn, slot, edge, instant) else {
+            return Err(Stop::Quiet);
+        };
+        input.is_short = is_short;
+        if input.requests >= REQUESTS {
+            return Err(Stop::Again);
+        }
         let own = !conn.inbox.bytes.is_empty();
         let bytes = match own {
             true => &conn.inbox.bytes[..],
@@ -236,7 +208,7 @@ impl IoThread {
             match Http::of(bytes) {
                 Http::Maybe if conn.inbox.feed != Feed::Ended => dry = true,
                 Http::Yes => {
-                    self.refuse_http(slot, edge);
+                    refuse_http(conn, edge);
                     return Err(Stop::Quiet);
                 }
                 Http::No | Http::Maybe => conn.inbox.is_new = false,
@@ -264,19 +236,16 @@ impl IoThread {
         Ok(dry)
     }
 
-    /// Reads more of a connection. `is_short`: memory is.
+    /// Reads more of a connection.
     ///
     /// # Errors
     /// There is nothing to be read now.
     #[expect(clippy::wildcard_enum_match_arm, reason = "any other error ends it")]
-    fn read_more(
-        &mut self,
-        slot: u32,
-        edge: &Edge,
-        input: &mut Input<'_>,
-        is_short: bool,
-    ) -> Result<(), Stop> {
-        let conn = self.conns.get_mut(slot).ok_or(Stop::Dead)?;
+    #[inline]
+    fn read_more(&mut self, slot: u32, edge: &Edge, input: &mut Input<'_>) -> Result<(), Stop> {
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return Err(Stop::Dead);
+        };
         if !conn.inbox.feed.may_bring() {
             return Err(Stop::Quiet);
         }
@@ -308,7 +277,7 @@ impl IoThread {
             }
         }
         // Where memory is short nobody begins to hold much of it.
-        let room = match is_short {
+        let room = match input.is_short {
             true => FREE_BYTES / 2,
             false => input.scratch.len(),
         };
@@ -334,7 +303,10 @@ impl IoThread {
             if got.bytes == 0 {
                 // What began like HTTP will not become HTTP any more.
                 let goes_on = conn.inbox.is_new && !conn.inbox.bytes.is_empty();
-                return goes_on.then_some(()).ok_or(Stop::Quiet);
+                return match goes_on {
+                    true => Ok(()),
+                    false => Err(Stop::Quiet),
+                };
             }
         } else if got.drained {
             conn.inbox.feed.drained();
@@ -356,20 +328,6 @@ impl IoThread {
             self.go_on_with_handshake(slot);
         }
         Ok(())
-    }
-
-    /// Answers a client that speaks HTTP, counts it, and closes.
-    fn refuse_http(&mut self, slot: u32, edge: &Edge) {
-        let Some(conn) = self.conns.get_mut(slot) else {
-            return;
-        };
-        edge.spoke_http.fetch_add(1, Ordering::Relaxed);
-        edge.listeners[conn.listener].tell_foreign(Foreign::Http);
-        let start = conn.out.output.len();
-        conn.out.output.put(Foreign::Http.answer());
-        conn.out
-            .end_reply(start, Need::default(), None, Replies::none());
-        conn.close_after_flush();
     }
 
     /// True if the last reply of a connection is in its middle.
@@ -616,6 +574,17 @@ pub(super) fn bytes_in(outcome: &Outcome) -> usize {
     small.map(<[u8]>::len).sum()
 }
 
+/// Answers a client that speaks HTTP, counts it, and closes.
+fn refuse_http(conn: &mut Conn, edge: &Edge) {
+    edge.spoke_http.fetch_add(1, Ordering::Relaxed);
+    edge.listeners[conn.listener].tell_foreign(Foreign::Http);
+    let start = conn.out.output.len();
+    conn.out.output.put(Foreign::Http.answer());
+    conn.out
+        .end_reply(start, Need::default(), None, Replies::none());
+    conn.close_after_flush();
+}
+
 /// Drops what was used from the front of the input.
 fn consume(conn: &mut Conn, own: bool, used: usize, from: &mut usize) {
     if !own {
@@ -628,6 +597,7 @@ fn consume(conn: &mut Conn, own: bool, used: usize, from: &mut usize) {
 }
 
 /// Decodes up to `room` requests.
+#[inline(always)]
 fn decode(
     session: &mut dyn Session,
     input: &[u8],

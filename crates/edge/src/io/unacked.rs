@@ -15,7 +15,7 @@ impl IoThread {
     /// When there is something to see to without an event.
     pub(super) fn next_look_at_unacked(&self) -> Option<Duration> {
         let held = !self.held.is_empty() && self.edge.core.is_shared();
-        match (self.unread.is_empty(), held) {
+        match (self.waiting.unread.is_empty(), held) {
             (false, _) => Some(LOOK),
             (true, true) => Some(UNANSWERED_LOOK),
             (true, false) => None,
@@ -24,8 +24,8 @@ impl IoThread {
 
     /// Lets those go on that were not read from, and closes those whose replies are given up.
     pub(super) fn see_to_unacked(&mut self) {
-        if !self.choked {
-            for slot in std::mem::take(&mut self.unread) {
+        if !self.waiting.choked {
+            for slot in std::mem::take(&mut self.waiting.unread) {
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.pause = Pause::No;
                     self.mark_again(slot);
