@@ -3,51 +3,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The circles that are left, the largest of a crate first: where they are, and of how many modules.
-/// A number may only become less, and a line may only go.
-const LEFT: &[(&str, usize)] = &[("crates/server/", 18)];
-
-/// The breaches by circles of modules in these files.
+/// The circles of modules in these files, a line each. Files are named from the root.
 pub(crate) fn all(files: &[(String, String)]) -> Vec<String> {
-    beyond(files, LEFT)
-}
-
-/// Circles in these files that are not among those `left`, and those left that
-/// are smaller now: a line each. Files are named from the root.
-fn beyond(files: &[(String, String)], left: &[(&str, usize)]) -> Vec<String> {
     let mut crates: BTreeMap<&str, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for (file, text) in files {
         let Some((krate, within)) = file.split_once("src/") else {
             continue;
         };
-        if file.ends_with("tests.rs") || !file.ends_with(".rs") {
+        if file.ends_with("tests.rs") {
             continue;
         }
         let module = module_of(within);
         let imports = imports(&module, text);
         crates.entry(krate).or_default().insert(module, imports);
     }
-    let mut found = Vec::new();
-    for (krate, paths) in crates {
-        let mut circles = circles(&paths);
-        circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
-        let mut known = left.iter().filter(|(place, _)| *place == krate);
-        for circle in circles {
-            let most = known.next().map_or(0, |(_, most)| *most);
-            let (now, names) = (circle.len(), circle.join(", "));
-            if now > most {
-                found.push(format!("{krate}src: {names} import each other in a circle"));
-            } else if now < most {
-                found.push(format!(
-                    "{krate}src: a circle has {now} modules, no longer {most}: say so in circles.rs"
-                ));
-            }
-        }
-        found.extend(known.map(|(_, most)| {
-            format!("{krate}src: a circle of {most} modules is gone: say so in circles.rs")
-        }));
-    }
-    found
+    let found = crates.iter().flat_map(|(krate, paths)| {
+        let circles = circles(paths).into_iter();
+        circles.map(move |circle| {
+            let names = circle.join(", ");
+            format!("{krate}src: {names} import each other in a circle")
+        })
+    });
+    found.collect()
 }
 
 /// Those of a crate, each by the names of its modules.
@@ -90,7 +67,8 @@ fn between(paths: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTree
             path = path.rsplit_once("::").map_or("", |(parent, _)| parent);
         }
     };
-    // The crate's own file re-exports from all modules: a path through it is no edge.
+    // What a path through the crate's own file leads to is re-exported there;
+    // that file imports from all and is no part of a circle worth naming.
     let of = |module: &String, paths: &BTreeSet<String>| {
         let all = paths.iter().map(resolve);
         all.filter(|other| other != module && !other.is_empty())
@@ -187,41 +165,12 @@ fn expand<'a>(base: &str, text: &'a str, found: &mut BTreeSet<String>) -> &'a st
 
 #[cfg(test)]
 mod tests {
-    use super::beyond;
-
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
-        circles_beyond(files, &[])
-    }
-
-    fn circles_beyond(files: &[(&str, &str)], left: &[(&str, usize)]) -> Vec<String> {
         let files: Vec<(String, String)> = files
             .iter()
             .map(|(file, text)| (format!("crates/web/src/{file}"), (*text).to_owned()))
             .collect();
-        beyond(&files, left)
-    }
-
-    #[test]
-    fn circles_that_are_left_may_only_shrink() {
-        let circle = [
-            ("a.rs", "use crate::b::B;"),
-            ("b.rs", "use crate::a::A;"),
-            ("c.rs", "use crate::a::A;"),
-        ];
-        let crates = |sizes: &[usize]| -> Vec<String> {
-            let left: Vec<_> = sizes.iter().map(|&size| ("crates/web/", size)).collect();
-            circles_beyond(&circle, &left)
-        };
-        assert!(crates(&[2]).is_empty());
-        let grown = ["crates/web/src: a, b import each other in a circle"];
-        assert_eq!(crates(&[]), grown);
-        for (sizes, said) in [
-            (&[3][..], "has 2 modules, no longer 3"),
-            (&[2, 2], "a circle of 2 modules is gone"),
-        ] {
-            let found = crates(sizes);
-            assert!(found.len() == 1 && found[0].contains(said), "{found:?}");
-        }
+        super::all(&files)
     }
 
     #[test]

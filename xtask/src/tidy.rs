@@ -35,7 +35,11 @@ config: door policy scripts tls trust types wire | *
 control: api config door scripts types wire | *
 nodes: cluster config host jetstream log scripts | *
 cli: bench config console control door front hooks host import log nodes scripts sqs tls trust types wire | *
-server: api cli cluster config control door engine front hooks host http jetstream log nodes otlp rq scripts sqs tls trust types web wire | * mio
+process: config host types | * mio
+edge: config door hooks host http log process tls trust types wire | * mio
+node: cluster config door front host jetstream log nodes process scripts types | *
+ops: config control door engine hooks host otlp types | *
+server: api cli config control door edge front host http log node ops otlp process rq scripts sqs tls types web wire | * mio
 sim: cluster door engine log types | *
 faults: |
 testkit: faults tls | *

@@ -6,11 +6,14 @@
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
+mod arrivals;
 pub mod attention;
+mod audit;
 mod budget;
 mod cron;
 mod followed;
 mod history;
+mod node;
 pub mod shown;
 mod told;
 pub mod trace;
@@ -26,11 +29,14 @@ use quintet_types::{
     Principal, QueueSetup, QueueStats, Refusal, WallAhead,
 };
 
+pub use arrivals::Arrivals;
 pub use attention::{Finding, Level, Rule, Thresholds};
+pub use audit::AuditLog;
 pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
 pub use followed::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
 pub use history::{History, Rates, Recent, Sample, Series};
+pub use node::{ClusterNumbers, NodeNumbers};
 pub use told::{
     AuditLine, Change, ClusterSeen, Did, HeldBack, HookEvent, LogSeen, NoChange, NodeSeen, Parts,
     Reloads, SetBy, Setting, Source,

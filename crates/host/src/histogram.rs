@@ -1,6 +1,13 @@
 //! How large numbers were, for statistics.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The values of a metric's labels, and the number.
+pub type Point = (Vec<Cow<'static, str>>, f64);
+
+/// The values of a metric's labels, and what was counted.
+pub type Spread = (Vec<Cow<'static, str>>, Distribution);
 
 /// Ends of the steps that times are told in, microseconds: what a cache, a disk, a network and a
 /// person notice.

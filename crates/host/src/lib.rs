@@ -76,7 +76,7 @@ pub use clock::Clock;
 pub(crate) use commit::Committer;
 pub use contents::{Contents, Lost, give_up_runs};
 pub(crate) use deadline::Timer;
-pub use histogram::{AMOUNTS, Distribution, Histogram, TIMES};
+pub use histogram::{AMOUNTS, Distribution, Histogram, Point, Spread, TIMES};
 pub use holders::{Holder, Work};
 pub use keep::BodySource;
 pub(crate) use keep::{Budget, Runs};

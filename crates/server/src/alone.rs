@@ -3,19 +3,17 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
 
-use crate::http::LinksByVoice;
 use anyhow::{Result, bail};
 use quintet_config::Config;
-use quintet_door::{ClusterSeen, NodeOrder};
-use quintet_host::{Layout, Opened, Owner};
+use quintet_door::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen, NodeOrder};
+use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
+use quintet_process::Bound;
+use quintet_process::{End, Order};
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
-
-use crate::metrics::ClusterNumbers;
-use crate::quotas::Quotas;
-use crate::server::{End, Order, Server, Threads};
 
 /// A node: there is none.
 pub(crate) struct Node(Infallible);
@@ -31,6 +29,9 @@ pub(crate) struct Door {
     pub(crate) tls: Option<Secure>,
 }
 
+/// What takes the clients of other nodes: there are none.
+pub(crate) struct Intake;
+
 /// Whom a node's log tells of its failure: there is none.
 pub(crate) struct StepsDown;
 
@@ -38,6 +39,12 @@ impl Owner for StepsDown {
     fn log_failed(&self, error: &LogError) {
         unreachable!("there are no nodes: {error}")
     }
+}
+
+/// The threads of the server.
+pub(crate) trait Threads {
+    fn end_io(&mut self, by: Instant) -> bool;
+    fn end(&mut self, by: Instant) -> bool;
 }
 
 /// Says what to do.
@@ -48,8 +55,9 @@ pub(crate) fn follow(
     _: &Config,
     _: Vec<Door>,
     _: u64,
-    _: &Arc<Quotas>,
-    _: &dyn Fn(&Quotas),
+    _: Arc<dyn Arrivals>,
+    _: Arc<dyn AuditLog>,
+    _: &dyn Fn(),
     _: (&Sender<Order>, &Receiver<Order>),
 ) -> Result<Option<Seat>> {
     bail!(
@@ -89,24 +97,16 @@ impl Node {
         match self.0 {}
     }
 
-    pub(crate) fn serves(&self, _: &Arc<Server>, _: LinksByVoice) {
+    pub(crate) fn serves(&self, _: &Arc<Core>, _: Intake) {
         match self.0 {}
     }
 
-    pub(crate) fn leave(&self, _: &Arc<Server>, _: Threads, _: End) -> Result<()> {
+    pub(crate) fn leave(&self, _: &Core, _: Duration, _: &mut dyn Threads, _: End) -> Result<()> {
         match self.0 {}
     }
 }
 
-/// What a listener's socket is to other nodes.
-pub(crate) mod doors {
-    use std::convert::Infallible;
-
-    use anyhow::{Result, bail};
-
-    use crate::io::Bound;
-
-    pub(crate) fn socket(_: &Bound) -> Result<Infallible> {
-        bail!("this binary was built without the feature \"cluster\"")
-    }
+/// A listener's socket once more.
+pub(crate) fn socket(_: &Bound) -> Result<Infallible> {
+    bail!("this binary was built without the feature \"cluster\"")
 }

@@ -3,22 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
 use quintet_door::Door;
-use quintet_host::locked;
-use quintet_http::{Elsewhere, Gate, Limits, Links, Logins, Serve, Settings, Socket, User, Web};
+use quintet_edge::{Edge, HttpGate};
+use quintet_http::{Elsewhere, Limits, Logins, Serve, Settings, User};
+use quintet_process::{Bound, bind};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
 use quintet_web::Site;
 
-use crate::io::Bound;
-use crate::server::Server;
-use crate::sockets::bind;
-
-/// The ways in for clients that come through other nodes, by voice.
-pub(crate) type LinksByVoice = Vec<(&'static str, Links)>;
+use crate::running::{Running, share};
 
 /// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.
@@ -139,63 +135,26 @@ impl Open {
     }
 }
 
-/// HTTP listeners, being served.
-pub(crate) struct Running {
-    web: Web,
-    /// They remove their socket files when they go.
-    _bound: Vec<Bound>,
-}
-
-impl Running {
-    /// Starts serving.
-    ///
-    /// # Errors
-    /// The system has no thread or file to give.
-    pub(crate) fn start(
-        open: Vec<Open>,
-        server: &Arc<Server>,
-        rq: &Arc<Rq>,
-        door: &Arc<dyn Door>,
-        logins: &Logins,
-        gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
-    ) -> Result<Self> {
-        let counts = &server.http;
-        let mut sites = Vec::new();
-        let mut kept = Vec::new();
-        for Open {
-            bound,
-            mut settings,
-            user,
-        } in open
-        {
-            settings.gate = Some(gate(user, settings.users.clone()));
-            settings.logins = Some(logins.clone());
-            settings.memory = Some(Arc::clone(&server.connection_memory));
-            settings.stream_counts = Arc::clone(&counts.streams);
-            settings.clients = Arc::clone(&counts.clients);
-            settings.address = bound.address.to_string().into();
-            settings.replied = Some(counts.teller());
-            let socket = match &bound.address {
-                Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
-                Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),
-            };
-            let site: Arc<dyn Serve> = Site::new(settings, Arc::clone(rq), Arc::clone(door));
-            sites.push((socket, site));
-            kept.push(bound);
-        }
-        let threads = locked(&server.config).http_threads();
-        let web = Web::start(NAME, threads, sites).context("cannot serve http")?;
-        Ok(Self { web, _bound: kept })
-    }
-
-    /// The way in for clients that come through other nodes.
-    pub(crate) fn links(&self) -> Links {
-        self.web.links()
-    }
-
-    /// Lets requests under way end within `grace`. False if its thread had
-    /// failed.
-    pub(crate) fn stop(self, grace: Duration) -> bool {
-        self.web.stop(grace)
-    }
+/// Starts serving with so many threads.
+///
+/// # Errors
+/// The system has no thread or file to give.
+pub(crate) fn serve(
+    open: Vec<Open>,
+    edge: &Edge,
+    threads: usize,
+    rq: &Arc<Rq>,
+    door: &Arc<dyn Door>,
+    logins: &Logins,
+) -> Result<Running> {
+    let sites = open.into_iter().map(|one| {
+        let (bound, mut settings) = (one.bound, one.settings);
+        let users = settings.users.clone();
+        settings.gate = Some(HttpGate::of_listener(&edge.security, one.user, users));
+        settings.logins = Some(logins.clone());
+        share(&mut settings, &bound, edge, &edge.http);
+        let site: Arc<dyn Serve> = Site::new(settings, Arc::clone(rq), Arc::clone(door));
+        (bound, site)
+    });
+    Running::start(NAME, threads, sites.collect())
 }

@@ -2,20 +2,15 @@
 
 use std::sync::Arc;
 
+use quintet_edge::{Edge, LinksByVoice};
 use quintet_front::line::Splice;
 use quintet_front::{Client, Intake, Stream};
-use quintet_host::locked;
 use quintet_http::{Connected, Linked, Links};
 use quintet_tls::Identity;
 
-use crate::http::LinksByVoice;
-use crate::io::{Arrival, Mail, Origin, Way};
-use crate::quotas::Meter;
-use crate::server::Server;
-
 /// Hands links' clients to the I/O threads and to HTTP.
 pub(crate) struct Linking {
-    server: Arc<Server>,
+    edge: Arc<Edge>,
     /// Links show certificates, or never leave this machine.
     certified: bool,
     /// Those of voices over HTTP.
@@ -23,10 +18,10 @@ pub(crate) struct Linking {
 }
 
 impl Linking {
-    pub(crate) fn new(server: Arc<Server>, http: LinksByVoice) -> Self {
-        let certified = !locked(&server.config).cluster.link_insecure;
+    /// `certified`: links show certificates, or never leave this machine.
+    pub(crate) fn new(edge: Arc<Edge>, certified: bool, http: LinksByVoice) -> Self {
         Self {
-            server,
+            edge,
             certified,
             http,
         }
@@ -41,7 +36,7 @@ impl Linking {
 
     /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
     fn listener(&self, splice: &Splice) -> Option<usize> {
-        let listeners = self.server.listeners.iter().enumerate();
+        let listeners = self.edge.listeners.iter().enumerate();
         let mut speak = listeners.filter(|(_, listener)| listener.voice == splice.voice);
         speak.nth(usize::from(splice.nth)).map(|(number, _)| number)
     }
@@ -85,34 +80,17 @@ impl Intake for Linking {
         let Some(listener) = self.listener(&splice) else {
             return;
         };
+        // Over a link that nobody certifies, anybody could say so.
         let identity = identity(&splice).filter(|_| self.certified);
-        let arrival = Arrival {
-            number: 0,
-            stream: match stream {
-                Stream::Tcp(stream) => stream.into(),
-                Stream::Unix(stream) => stream.into(),
-            },
-            origin: Origin::new(splice.peer, listener),
-            listener,
-            way: Way::Linked(splice.peer),
-            // Over a link that nobody certifies, anybody could say so.
-            user: user(identity.as_ref()),
-            identity,
-            meter: Meter::default(),
+        let stream = match stream {
+            Stream::Tcp(stream) => stream.into(),
+            Stream::Unix(stream) => stream.into(),
         };
-        if let Some((thread, arrival)) = self.server.admit(arrival, None) {
-            self.server.mail[thread].leave(Mail::Socket(arrival));
-        }
+        self.edge.bring(stream, splice.peer, listener, identity);
     }
 }
 
 /// Who the client is by the certificate it has shown to the node it came through.
 fn identity(splice: &Splice) -> Option<Arc<Identity>> {
     Identity::from_text(&splice.principal).map(Arc::new)
-}
-
-/// The user it is, by its subject's common name.
-fn user(identity: Option<&Arc<Identity>>) -> Option<String> {
-    let name = &identity?.common_name;
-    (!name.is_empty()).then(|| name.clone())
 }

@@ -6,41 +6,27 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
-mod again;
-mod audit;
-mod clients;
-#[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
+#[cfg(not(feature = "cluster"))]
+#[path = "alone.rs"]
 mod cluster;
-mod control;
-mod crew;
-mod cron;
-mod desk;
-mod history;
-mod hooks;
+mod door;
 mod http;
-mod http_counts;
-mod io;
 #[cfg(feature = "cluster")]
 mod linked;
+mod listeners;
 mod logging;
-mod metrics;
-mod modes;
-mod notify;
-mod open_files;
-mod quotas;
 mod reload;
+mod running;
 mod scripts;
+mod serve;
 mod server;
-mod signals;
 mod sockets;
-mod spans;
 mod sqs;
 mod stats;
-mod stuck;
-mod tails;
-mod tls;
-mod trust;
 mod watchdog;
+
+#[cfg(feature = "cluster")]
+use quintet_node as cluster;
 
 /// Messages come and go by the thousand, many at once in sizes of their own: what takes them in
 /// turn from one heap and sorts its holes at each larger buffer (glibc) cost a fifth of the time
@@ -64,8 +50,8 @@ fn main() -> std::process::ExitCode {
             )
         }
         _ => {
-            modes::keep_private();
-            quintet_cli::run(server::run)
+            quintet_process::modes::keep_private();
+            quintet_cli::run(serve::run)
         }
     }
 }

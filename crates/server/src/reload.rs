@@ -2,10 +2,10 @@
 
 use quintet_config::{Listen, load};
 use quintet_host::locked;
+use quintet_ops::cron::forgotten;
+use quintet_process::fit;
 use quintet_types::Principal;
 
-use crate::cron::forgotten;
-use crate::open_files::fit;
 use crate::server::Server;
 
 /// What a reload came to.
@@ -22,9 +22,9 @@ impl Server {
     /// # Errors
     /// Why not, in words; nothing changed.
     pub(crate) fn reload(&self, by: Option<Principal>) -> Result<Reloaded, String> {
-        let mut config = load(&self.given).map_err(|error| format!("{error:#}"))?;
+        let mut config = load(&self.operations.given).map_err(|error| format!("{error:#}"))?;
         // Listeners stay as they were opened, and who gets to the control channel too.
-        let current = locked(&self.config);
+        let current = locked(&self.operations.config);
         config.listen.clone_from(&current.listen);
         let changed = |listen: &&Listen| {
             listen.served.is_control() && config.is_guarded(listen) != current.is_guarded(listen)
@@ -39,28 +39,31 @@ impl Server {
         drop(current);
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
         let jobs = config.cron_jobs().map_err(|wrong| wrong.to_string())?;
-        self.trust
-            .reload(&config, self.given.config.as_deref(), by)?;
-        self.quotas.reload(limits);
-        self.trust.enforce(&self.core, &self.quotas);
+        self.security
+            .trust
+            .reload(&config, self.operations.given.config.as_deref(), by)?;
+        self.security.quotas.reload(limits);
+        self.security.enforce();
         let settings = config.engine_settings();
         self.core.configure(&settings);
-        *locked(&self.settings) = settings;
-        let mut current = locked(&self.config);
+        *locked(&self.edge.settings) = settings;
+        let mut current = locked(&self.operations.config);
         for key in current.take_over(config) {
             tracing::warn!("{key} has changed: the new value counts after a restart");
         }
-        self.guests.set_most(fit(&current).connections);
-        self.uploads.set_limit(current.upload_bytes_max);
-        self.connection_memory
+        self.edge.guests.set_most(fit(&current).connections);
+        self.edge.uploads.set_limit(current.upload_bytes_max);
+        self.edge
+            .connection_memory
             .set_limit(current.connection_memory_bytes());
-        self.limits.reload(&current);
-        self.tls.reload(&current);
+        self.edge.limits.reload(&current);
+        self.edge.tls.reload(&current);
         self.core.set_memory(current.memory);
         let log_level = current.log_level.clone();
         drop(current);
-        let unpaused = self.crons.configure(jobs);
-        self.reload_hooks();
+        let unpaused = self.operations.crons.configure(jobs);
+        let config = &self.operations.config;
+        self.security.hooks.reload_by(&self.core, config);
         let notes = unpaused.iter().map(|name| forgotten(name)).collect();
         Ok(Reloaded { log_level, notes })
     }
@@ -69,23 +72,23 @@ impl Server {
     pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, tells: bool) {
         let (failed, notes) = match came {
             Ok(notes) => {
-                self.audit.note("", None, "reloaded", "", "ok");
+                self.security.audit.note("", None, "reloaded", "", "ok");
                 tracing::info!("configuration reloaded");
                 (None, notes)
             }
             Err(why) => {
-                self.audit.note("", None, "reloaded", "", "failed");
+                self.security.audit.note("", None, "reloaded", "", "failed");
                 tracing::error!("configuration not reloaded: {why}");
                 (Some(why), Vec::new())
             }
         };
-        let mut reloads = locked(&self.reloads);
+        let mut reloads = locked(&self.operations.reloads);
         reloads.count += 1;
         reloads.failed = failed;
         reloads.notes = notes;
         let came = reloads.clone();
         drop(reloads);
-        let tell = tells.then(|| locked(&self.reload_tells).pop_front());
+        let tell = tells.then(|| locked(&self.operations.reload_tells).pop_front());
         if let Some(tell) = tell.flatten() {
             tell(&came);
         }

@@ -2,23 +2,21 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
 use quintet_door::Door;
+use quintet_edge::{Edge, LinksByVoice, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
-use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
+use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::Shown;
 
-use crate::desk::ServerDoor;
-use crate::http::{self, LinksByVoice};
-use crate::server::Server;
-use crate::sqs;
-use crate::trust::HttpGate;
+use crate::running::Running;
+use crate::{http, sqs};
 
 /// The hidden subcommand that becomes a script.
 pub(crate) const CHILD: &str = "__child";
@@ -34,16 +32,16 @@ const BUILT_IN_QUEUES: [(&str, u32); 2] = [("relay", 10), ("webhook", 10)];
 pub(crate) struct Scripts {
     door: Arc<dyn Door>,
     rq: Option<Arc<Rq>>,
-    http: Option<http::Running>,
-    sqs: Option<sqs::Running>,
+    http: Option<Running>,
+    sqs: Option<Running>,
     options: Options,
 }
 
 /// What the hooks say of a login.
-fn logins(server: &Arc<Server>) -> Logins {
-    let server = Arc::downgrade(server);
+fn logins(security: &Arc<Security>) -> Logins {
+    let security = Arc::clone(security);
     Logins(Arc::new(move |user, secret| {
-        server.upgrade()?.may_log_in(user, secret)
+        security.may_log_in(user, secret)
     }))
 }
 
@@ -54,13 +52,15 @@ impl Scripts {
     /// # Errors
     /// The directory of scripts cannot be made, or the system has no threads.
     pub(crate) fn start(
-        server: &Arc<Server>,
+        edge: &Edge,
+        config: &Arc<Mutex<Config>>,
+        door: Arc<dyn Door>,
+        blobs: Option<Arc<dyn Blobs>>,
         mut open: Vec<http::Open>,
         sqs: Vec<sqs::Open>,
     ) -> Result<Self> {
-        let door: Arc<dyn Door> = Arc::new(ServerDoor(Arc::clone(server)));
-        let mut options = options(&locked(&server.config), &open);
-        options.blobs = server.node.as_ref().map(|node| node.blobs());
+        let mut options = options(&locked(config), &open);
+        options.blobs = blobs;
         let mut scripts = Self {
             door,
             rq: None,
@@ -71,20 +71,19 @@ impl Scripts {
         let mut shown = Shown::default();
         sqs.iter().for_each(|open| open.tell(&mut shown));
         if !sqs.is_empty() {
-            scripts.sqs = Some(sqs::Running::start(sqs, server, &scripts.door)?);
+            scripts.sqs = Some(sqs::serve(sqs, edge, config, &scripts.door)?);
         }
-        let config = locked(&server.config).clone();
+        let config = locked(config).clone();
         if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
             return Ok(scripts);
         }
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
-            let logins = logins(server);
-            let gate = |user, users| HttpGate::of_listener(server, user, users);
+            let logins = logins(&edge.security);
             let door = &scripts.door;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
             open.iter_mut().for_each(|one| one.knows(&elsewhere));
-            let running = http::Running::start(open, server, &rq, door, &logins, gate)?;
+            let running = http::serve(open, edge, config.http_threads(), &rq, door, &logins)?;
             scripts.http = Some(running);
         }
         Ok(scripts)
@@ -112,16 +111,15 @@ impl Scripts {
     }
 
     /// Goes by what the configuration and the folders of queues say now.
-    pub(crate) fn configure(&mut self, server: &Server) {
-        let config = locked(&server.config).clone();
+    pub(crate) fn configure(&mut self, config: &Config) {
         match &self.rq {
             Some(rq) => {
-                rq.configure(queues(&config));
+                rq.configure(queues(config));
                 rq.reload();
             }
             None if config.scripts.is_empty() => {}
             None => {
-                if let Err(error) = self.start_rq(queues(&config)) {
+                if let Err(error) = self.start_rq(queues(config)) {
                     tracing::error!("{error:#}");
                 }
             }
@@ -248,7 +246,7 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
         run_time: Duration::from_millis(config.script_time_ms),
         grace: Duration::from_millis(config.script_grace_ms),
         address_space_bytes: config.script_memory,
-        umask: crate::modes::given_umask(),
+        umask: quintet_process::modes::given_umask(),
         log_bytes_max: config.script_log_bytes,
         children_max: usize::try_from(config.scripts_max).unwrap_or(usize::MAX),
         ..Limits::default()

@@ -3,12 +3,9 @@
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-use anyhow::{Context as _, Result};
 use quintet_config::{Address, Config, Listen, Served};
-
-use crate::again;
-use crate::io::Bound;
-use crate::tls::Tls;
+use quintet_edge::Tls;
+use quintet_process::again;
 
 /// Leaves out the default listeners whose ports other programs have, with a warning for each. If
 /// all are taken all stay, so that opening the first one fails. The data directory is locked before:
@@ -49,20 +46,6 @@ pub(crate) fn leave_out_taken(config: &mut Config) {
 
 fn is_taken(at: SocketAddr) -> bool {
     TcpListener::bind(at).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
-}
-
-/// Opens a listener's socket.
-///
-/// # Errors
-/// The address is in use or not ours; says what to do.
-pub(crate) fn bind(voice: &str, address: &Address) -> Result<Bound> {
-    Bound::open(address).with_context(|| match address {
-        Address::Tcp(at) if at.port() != 0 => format!(
-            "cannot listen on {address} for {voice}: choose another port where this listener is \
-             named (--port, --listen or [[listen]]); --port {voice}=PORT moves a default listener"
-        ),
-        Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {voice}"),
-    })
 }
 
 /// The console's address for a browser on this machine; `None`: no listener has it.
@@ -122,16 +105,11 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Only the server's own user may use the control socket.
-pub(crate) fn restrict(path: &std::path::Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use quintet_config::{Given, load};
+    use quintet_process::bind;
 
     #[test]
     fn a_default_listener_whose_port_is_taken_is_left_out_and_a_named_one_stays() {

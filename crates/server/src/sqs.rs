@@ -1,25 +1,23 @@
 //! The `sqs` listener: its options, and how it starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use quintet_config::sqs::{self as config, NAME};
-use quintet_config::{Address, Listen, Places};
+use quintet_config::{Address, Config, Listen, Places};
 use quintet_door::{Door, Visit};
+use quintet_edge::{Edge, HttpGate};
 use quintet_host::locked;
-use quintet_http::{Gate, Limits, Links, Serve, Settings, Socket, User, Web};
+use quintet_http::{Limits, Serve, Settings, User};
+use quintet_process::{Bound, bind};
 use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
 use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
 use ring::rand::SecureRandom as _;
 
 use crate::http::users;
-use crate::http_counts::HttpCounts;
-use crate::io::Bound;
-use crate::server::Server;
-use crate::sockets::bind;
-use crate::trust::HttpGate;
+use crate::running::{Running, share};
 
 /// The durable table with what receipt handles and ids of messages are made with.
 const TABLE: &[u8] = b"quintet.sqs";
@@ -125,76 +123,36 @@ impl Open {
     }
 }
 
-/// Listeners being served.
-pub(crate) struct Running {
-    web: Web,
-    /// They remove their socket files when they go.
-    _bound: Vec<Bound>,
-}
-
-impl Running {
-    /// Starts serving.
-    ///
-    /// # Errors
-    /// The system has no thread or file to give, or the log cannot keep what handles are made
-    /// with.
-    pub(crate) fn start(
-        open: Vec<Open>,
-        server: &Arc<Server>,
-        door: &Arc<dyn Door>,
-    ) -> Result<Self> {
-        let secrets = secrets(&**door)?;
-        let counts: &Arc<HttpCounts> = &server.sqs;
-        let mut sites = Vec::new();
-        let mut kept = Vec::new();
-        for one in open {
-            let Open {
-                bound,
-                mut settings,
-                options,
-                users,
-                user,
-            } = one;
-            let gate: Arc<dyn Gate> = HttpGate::of_listener(server, user, users);
-            settings.gate = Some(gate);
-            settings.memory = Some(Arc::clone(&server.connection_memory));
-            settings.clients = Arc::clone(&counts.clients);
-            settings.address = bound.address.to_string().into();
-            settings.replied = Some(counts.teller());
-            let socket = match &bound.address {
-                Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
-                Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),
-            };
-            let file = file_settings(server);
-            let door = Arc::clone(door);
-            let site: Arc<dyn Serve> = Sqs::new(settings, options, secrets.clone(), file, door);
-            sites.push((socket, site));
-            kept.push(bound);
-        }
-        let threads = locked(&server.config).http_threads();
-        let web = Web::start(NAME, threads, sites).context("cannot serve sqs")?;
-        Ok(Self { web, _bound: kept })
-    }
-
-    /// The way in for clients that come through other nodes.
-    pub(crate) fn links(&self) -> Links {
-        self.web.links()
-    }
-
-    /// Lets requests under way end within `grace`. False if its thread had failed.
-    pub(crate) fn stop(self, grace: Duration) -> bool {
-        self.web.stop(grace)
-    }
+/// Starts serving.
+///
+/// # Errors
+/// The system has no thread or file to give, or the log cannot keep what handles are made
+/// with.
+pub(crate) fn serve(
+    open: Vec<Open>,
+    edge: &Edge,
+    config: &Arc<Mutex<Config>>,
+    door: &Arc<dyn Door>,
+) -> Result<Running> {
+    let secrets = secrets(&**door)?;
+    let sites = open.into_iter().map(|one| {
+        let (bound, mut settings) = (one.bound, one.settings);
+        settings.gate = Some(HttpGate::of_listener(&edge.security, one.user, one.users));
+        share(&mut settings, &bound, edge, &edge.sqs);
+        let (file, door) = (file_settings(config), Arc::clone(door));
+        let site: Arc<dyn Serve> = Sqs::new(settings, one.options, secrets.clone(), file, door);
+        (bound, site)
+    });
+    let sites = sites.collect();
+    Running::start(NAME, locked(config).http_threads(), sites)
 }
 
 /// What the configuration says of a queue.
-fn file_settings(server: &Arc<Server>) -> FileSettings {
-    let server = Arc::downgrade(server);
-    Arc::new(move |name| match server.upgrade() {
-        Some(server) => locked(&server.config)
-            .engine_settings()
-            .resolve(name.as_bytes()),
-        None => Default::default(),
+fn file_settings(config: &Arc<Mutex<Config>>) -> FileSettings {
+    let config = Arc::clone(config);
+    Arc::new(move |name| {
+        let settings = locked(&config).engine_settings();
+        settings.resolve(name.as_bytes())
     })
 }
 

@@ -1,49 +1,44 @@
 //! What sessions ask the host: numbers, the configuration, a stop.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_config::{Secrets, print};
-use quintet_door::Exposition;
-use quintet_hooks::EventStats;
-use quintet_host::{Decided, Distribution, TIMES, locked};
+use quintet_door::{CronDone, CronNo, CronSeen, Exposition, Reloads};
+use quintet_edge::{Edge, Listening, Operator, TellText};
+use quintet_host::{Decided, locked};
+use quintet_ops::metrics::{
+    Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers, Told, samples, text,
+};
+use quintet_process::Order;
 use quintet_types::{
     Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
 };
-use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
+use quintet_wire::{CronAct, Foreign, Given, HostAsk, ServerStats};
+use serde_json::json;
 
-use crate::io::{Family, VoiceCounts};
-use crate::metrics::{Point, Reading, Spread, Told, samples, text};
-use crate::server::{Listening, Order, Server, TellReload};
+use crate::server::Server;
 
-impl Server {
-    /// Answers what a session of this listener asks the host.
-    pub(crate) fn answer(
-        &self,
-        ask: HostAsk,
-        listening: &Listening,
-        principal: Principal,
-    ) -> Given {
+impl Operator for Server {
+    fn answer(&self, ask: HostAsk, listening: &Listening, principal: Principal) -> Given {
         let anybodys = matches!(ask, HostAsk::Foreign(_) | HostAsk::Noted(..));
-        if !anybodys && !self.trust.may_server(principal) {
+        if !anybodys && !self.security.trust.may_server(principal) {
             let refused = Outcome::Refused(Refusal::NotPermitted);
             return Given::Engine(refused, Name::default());
         }
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
             HostAsk::Metrics => Given::Host(Ok(self.metrics(None, Exposition::Prometheus, &[]))),
-            HostAsk::Rates => Given::Host(Ok(self.looks.all_rates())),
+            HostAsk::Rates => Given::Host(Ok(self.operations.looks.all_rates())),
             HostAsk::Foreign(foreign) => {
                 if foreign == Foreign::Tls {
-                    self.spoke_tls.fetch_add(1, Ordering::Relaxed);
+                    self.edge.spoke_tls.fetch_add(1, Ordering::Relaxed);
                 }
                 listening.tell_foreign(foreign);
                 Given::Own
             }
             HostAsk::Listener | HostAsk::Noted(..) => Given::Host(Ok(String::new())),
-            HostAsk::Steer(state, wid) => Given::Host(match self.steer_worker(state, &wid) {
+            HostAsk::Steer(state, wid) => Given::Host(match self.edge.steer_worker(state, &wid) {
                 true => Ok(String::new()),
                 false => Err(format!("there is no worker {}", wid.escape_debug())),
             }),
@@ -54,10 +49,12 @@ impl Server {
             | HostAsk::Crons
             | HostAsk::Cron(..)
             | HostAsk::Reload => Given::Host(Err(String::new())),
-            HostAsk::Drain(on) => Given::Host(self.order(Order::Drain(on))),
-            HostAsk::Config => Given::Host(Ok(print(&locked(&self.config), Secrets::Hidden))),
-            HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {
-                Given::Host(self.order(Order::Stop))
+            HostAsk::Drain(on) => Given::Host(self.operations.order(Order::Drain(on))),
+            HostAsk::Config => {
+                Given::Host(Ok(print(&locked(&self.operations.config), Secrets::Hidden)))
+            }
+            HostAsk::Shutdown if self.edge.limits.allow_shutdown.load(Ordering::Relaxed) => {
+                Given::Host(self.operations.order(Order::Stop))
             }
             HostAsk::Shutdown => Given::Host(Err(
                 "shutdown is not allowed: set allow_shutdown = true".to_owned(),
@@ -65,6 +62,76 @@ impl Server {
         }
     }
 
+    fn ask_elsewhere(&self, ask: HostAsk, principal: Principal, tell: TellText) {
+        match ask {
+            HostAsk::Reload => {
+                let tell = move |came: &Reloads| {
+                    tell(match &came.failed {
+                        None => Ok(came.notes.join("\n")),
+                        // The reason may quote lines of the file, and so what is secret.
+                        Some(_) => {
+                            Err("not reloaded, all is as it was: the server's log tells why"
+                                .to_owned())
+                        }
+                    });
+                };
+                self.operations.reload_and_tell(principal, Box::new(tell));
+            }
+            HostAsk::Workers => {
+                let tell = move |workers| tell(Ok(workers));
+                self.edge.list_all_workers(Box::new(tell));
+            }
+            HostAsk::Crons => {
+                let tell = move |crons: Vec<CronSeen>| {
+                    let crons: Vec<_> = crons.into_iter().map(quintet_api::Cron::from).collect();
+                    tell(serde_json::to_string(&crons).map_err(|error| error.to_string()));
+                };
+                let now = self.core.clock.wall();
+                self.operations.crons.list(Box::new(tell), now);
+            }
+            HostAsk::Cron(act, name) => {
+                let act = match act {
+                    CronAct::Pause => quintet_door::CronAct::Pause,
+                    CronAct::Resume => quintet_door::CronAct::Resume,
+                    CronAct::Run => quintet_door::CronAct::Run,
+                };
+                let tell = move |done: Result<CronDone, CronNo>| {
+                    let text = done.map(|done| {
+                        json!({ "changed": done.changed, "message": done.message.map(|id| id.0) })
+                            .to_string()
+                    });
+                    tell(text.map_err(|no| no.to_string()));
+                };
+                self.operations.crons.steer(act, &name, Box::new(tell));
+            }
+            HostAsk::CloseClient(id) => {
+                let tell = move |there| {
+                    tell(match there {
+                        true => Ok(String::new()),
+                        false => Err(format!("there is no connection {id}")),
+                    });
+                };
+                self.edge.close_client(id, Box::new(tell));
+            }
+            HostAsk::Clients => self.edge.list_clients(Box::new(move |clients| {
+                tell(serde_json::to_string(&clients).map_err(|error| error.to_string()));
+            })),
+            // Answered at once.
+            HostAsk::Stats
+            | HostAsk::Metrics
+            | HostAsk::Rates
+            | HostAsk::Foreign(_)
+            | HostAsk::Listener
+            | HostAsk::Noted(..)
+            | HostAsk::Steer(..)
+            | HostAsk::Drain(_)
+            | HostAsk::Config
+            | HostAsk::Shutdown => {}
+        }
+    }
+}
+
+impl Server {
     /// All numbers, and those of `queues` if they are told of.
     pub(crate) fn metrics(
         &self,
@@ -80,101 +147,9 @@ impl Server {
         )
     }
 
-    /// Every counter of the voices that are spoken, by voice and name.
-    pub(crate) fn voice_counters(&self) -> Vec<Point> {
-        let mut all = Vec::new();
-        for (tally, voice) in VOICES.iter().enumerate() {
-            if self.listeners.iter().any(|l| l.tally == tally) {
-                let mut sum = Vec::new();
-                for thread in &self.threads {
-                    thread.voices[tally].tally.add_to(&mut sum);
-                }
-                let named = voice.tally_names.iter().zip(sum);
-                all.extend(named.map(|(name, value)| {
-                    let labels = vec![voice.name.into(), Cow::Borrowed(*name)];
-                    (labels, value as f64)
-                }));
-            }
-        }
-        all
-    }
-
-    /// What each thread counts of the voices that are spoken, with their names.
-    fn spoken(&self) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &VoiceCounts>)> {
-        let voices = VOICES.iter().enumerate();
-        let spoken = voices.filter(|&(tally, _)| self.listeners.iter().any(|l| l.tally == tally));
-        spoken.map(|(tally, voice)| {
-            let threads = self.threads.iter();
-            (voice.name, threads.map(move |thread| &thread.voices[tally]))
-        })
-    }
-
-    /// Named counters of the voices that are spoken, but those that never counted.
-    fn by_voice(&self, counters: fn(&VoiceCounts) -> Vec<(&'static str, u64)>) -> Vec<Point> {
-        let mut all = Vec::new();
-        for (voice, counts) in self.spoken() {
-            let mut sums = BTreeMap::new();
-            for (name, count) in counts.flat_map(counters) {
-                *sums.entry(name).or_default() += count;
-            }
-            sums.retain(|_, count: &mut u64| *count > 0);
-            let named = sums.into_iter();
-            all.extend(named.map(|(name, count)| (vec![voice.into(), name.into()], count as f64)));
-        }
-        all
-    }
-
-    /// How often each command came, by voice.
-    pub(crate) fn commands(&self) -> Vec<Point> {
-        self.by_voice(|counts| counts.commands().collect())
-    }
-
-    /// What was refused, by voice and reason.
-    pub(crate) fn refusals(&self) -> Vec<Point> {
-        self.by_voice(|counts| counts.refusals().collect())
-    }
-
-    /// How long replies took, by voice and family of commands.
-    pub(crate) fn latencies(&self) -> Vec<Spread> {
-        let mut all = Vec::new();
-        for (voice, counts) in self.spoken() {
-            let mut sums = Family::ALL.map(|family| (family, Distribution::of(TIMES)));
-            for counts in counts {
-                for (family, sum) in &mut sums {
-                    counts.add_latency_to(*family, sum);
-                }
-            }
-            all.extend(sums.map(|(family, sum)| (vec![voice.into(), family.name().into()], sum)));
-        }
-        all.extend(self.http.latencies());
-        all.extend(self.sqs.latencies());
-        all
-    }
-
-    /// Connections that TLS ended, by reason.
-    pub(crate) fn tls_failures(&self) -> Vec<Point> {
-        let failures = self.tls.shared.failures();
-        let points = failures.map(|(reason, count)| (vec![reason.into()], count as f64));
-        points.collect()
-    }
-
-    /// What hooks did, by event.
-    pub(crate) fn hook_counters(&self, of: fn(&EventStats) -> u64) -> Vec<Point> {
-        let events = self.hooks.shared().stats().into_iter();
-        let events = events.map(|event| (vec![event.event.name().into()], of(&event) as f64));
-        events.collect()
-    }
-
-    /// What hooks count themselves, by name.
-    pub(crate) fn hook_sums(&self) -> Vec<Point> {
-        let sums = self.hooks.shared().metrics.all().into_iter();
-        sums.map(|(name, sum)| (vec![String::from(name).into()], sum))
-            .collect()
-    }
-
     /// The last error of each event that had one.
     fn hook_errors(&self) -> Vec<(String, String)> {
-        let events = self.hooks.shared().stats().into_iter();
+        let events = self.security.hooks.shared().stats().into_iter();
         let errors = events.filter_map(|event| {
             let last = event.last?.to_string();
             Some((format!("hook_{}_last_error", event.event.name()), last))
@@ -187,41 +162,6 @@ impl Server {
         let mut texts = self.hook_errors();
         texts.extend(self.node.iter().flat_map(|node| node.texts()));
         texts
-    }
-
-    /// What comes in through the door is ordered as over a connection.
-    pub(crate) fn ordered(
-        &self,
-        order: quintet_door::Order,
-        principal: Principal,
-    ) -> Result<(), String> {
-        let order = match order {
-            quintet_door::Order::Drain => Order::Drain(true),
-            quintet_door::Order::Undrain => Order::Drain(false),
-            quintet_door::Order::Reload => Order::Reload(client(principal), false),
-        };
-        self.order(order).map(|_| ())
-    }
-
-    /// Has the configuration read again, for `principal`; `tell` is told what came of it, or
-    /// dropped where the server stops.
-    pub(crate) fn reload_and_tell(&self, principal: Principal, tell: TellReload) {
-        // Under one lock, so that tells stand in the order of the orders.
-        let mut tells = locked(&self.reload_tells);
-        if self
-            .orders
-            .send(Order::Reload(client(principal), true))
-            .is_ok()
-        {
-            tells.push_back(tell);
-        }
-    }
-
-    fn order(&self, order: Order) -> Result<String, String> {
-        self.orders
-            .send(order)
-            .map_err(|_| "the server is stopping".to_owned())?;
-        Ok(String::new())
     }
 
     fn shard_stats(&self) -> ShardStats {
@@ -238,16 +178,16 @@ impl Server {
     }
 
     fn reading<'a>(&'a self, shard: &'a ShardStats) -> Reading<'a> {
-        let mut traffic = (0, 0);
-        for thread in &self.threads {
-            traffic.0 += thread.bytes_read.load(Ordering::Relaxed);
-            traffic.1 += thread.bytes_written.load(Ordering::Relaxed);
-        }
         Reading {
-            server: self,
-            shard,
+            uptime: self.operations.started.elapsed(),
             process: Process::read(),
-            traffic,
+            core: &self.core,
+            shard,
+            edge: numbers(&self.edge),
+            hooks: self.security.hooks.shared(),
+            crons: &self.operations.crons,
+            looks: &self.operations.looks,
+            spans: &self.operations.spans,
             cold: self.core.cold_numbers(&shard.cold),
             cluster: self.node.as_ref().map(|node| node.numbers()),
         }
@@ -256,7 +196,7 @@ impl Server {
     fn stats(&self, tally: usize) -> ServerStats {
         let shard = self.shard_stats();
         // Not below, where it would be locked while all else is read.
-        let segment_bytes = locked(&self.config).segment_bytes;
+        let segment_bytes = locked(&self.operations.config).segment_bytes;
         let mut stats = ServerStats {
             version: env!("CARGO_PKG_VERSION"),
             time_s: SystemTime::now()
@@ -264,24 +204,68 @@ impl Server {
                 .map_or(0, |since| since.as_secs()),
             log_segments: self.core.log_span(),
             segment_bytes,
-            instance: self.instance,
+            instance: self.operations.instance,
             machine: machine(),
-            draining: self.draining.load(Ordering::Relaxed),
+            draining: self.edge.draining.load(Ordering::Relaxed),
             errors: self.texts(),
             numbers: samples(&self.reading(&shard)),
             shard,
             ..ServerStats::default()
         };
-        for thread in &self.threads {
+        for thread in &self.edge.threads {
             thread.voices[tally].tally.add_to(&mut stats.tally);
         }
         stats
     }
 }
 
-/// Whom a reload must not lock out; the operator gets in whatever it says.
-fn client(principal: Principal) -> Option<Principal> {
-    (principal != Principal::SERVER).then_some(principal)
+/// What is counted of all listeners, as metrics tell it.
+fn numbers(edge: &Edge) -> EdgeNumbers {
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let now = edge.core.clock.now();
+    let (tls, http, logins) = (&edge.tls.shared, &edge.http, &edge.security.trust.counts);
+    let failures = tls.failures();
+    EdgeNumbers {
+        open: edge.guests.open(),
+        accepted: edge.guests.total(),
+        refused: edge.guests.refused(),
+        accepts_failed: of(&edge.accepts_failed),
+        spoke_tls: of(&edge.spoke_tls),
+        spoke_http: of(&edge.spoke_http),
+        workers: edge.guests.workers(|all| all.count(now)),
+        bytes_read: edge.threads.iter().map(|at| of(&at.bytes_read)).sum(),
+        bytes_written: edge.threads.iter().map(|at| of(&at.bytes_written)).sum(),
+        memory: Budget::of(&edge.connection_memory),
+        uploads: Budget::of(&edge.uploads),
+        tls_open: tls.open(),
+        tls_handshakes: tls.handshakes(),
+        tls_failures: failures
+            .map(|(why, count)| (vec![why.into()], count as f64))
+            .collect(),
+        certificate_end: edge.tls.ends(),
+        logins: LoginNumbers {
+            ok: of(&logins.logins),
+            failed: of(&logins.failed),
+            throttled: of(&logins.throttled),
+            busy: of(&logins.busy),
+        },
+        not_permitted: of(&logins.forbidden),
+        limit_refusals: edge.security.quotas.refusals(),
+        limit_delays: edge.security.quotas.delays(),
+        http_open: http.clients.count(),
+        http_crowded: http.clients.crowded(),
+        streams: StreamNumbers {
+            open: http.streams.open(),
+            refused: http.streams.refused(),
+            slow: http.streams.slow(),
+        },
+        commands: edge.commands(),
+        refusals: edge.refusals(),
+        latencies: edge.latencies(),
+        http_replies: http.statuses(),
+        sqs_replies: edge.sqs.statuses(),
+        voice_counts: edge.voice_counts(),
+    }
 }
 
 /// What the kernel knows of the machine.
@@ -289,36 +273,4 @@ fn machine() -> [String; 3] {
     let uname = rustix::system::uname();
     [uname.nodename(), uname.version(), uname.machine()]
         .map(|text| text.to_string_lossy().into_owned())
-}
-
-/// What the kernel knows of this process. Zeros where it does not say.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Process {
-    /// Processor time in user mode, microseconds.
-    pub(crate) cpu_user_us: u64,
-    /// The same in the kernel.
-    pub(crate) cpu_system_us: u64,
-    pub(crate) resident_bytes: u64,
-}
-
-impl Process {
-    fn read() -> Self {
-        let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // Fields are counted behind the name, which may hold spaces.
-        let Some((_, fields)) = text.rsplit_once(')') else {
-            return Self::default();
-        };
-        let field = |at: usize| -> u64 {
-            let field = fields.split_ascii_whitespace().nth(at);
-            field.and_then(|n| n.parse().ok()).unwrap_or(0)
-        };
-        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        // proc_pid_stat(5): utime is field 14, stime 15, rss, in pages, 24; the
-        // state, here 0, is 3.
-        Self {
-            cpu_user_us: field(11) * tick_us,
-            cpu_system_us: field(12) * tick_us,
-            resident_bytes: field(21) * rustix::param::page_size() as u64,
-        }
-    }
 }

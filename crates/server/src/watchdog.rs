@@ -7,16 +7,15 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use quintet_edge::Edge;
+use quintet_process::notify;
 use quintet_types::{Command, StatsOf};
 
-use crate::notify;
-use crate::server::Server;
-
-/// The server, from when it serves.
-pub(crate) type Watched = Arc<OnceLock<Weak<Server>>>;
+/// What serves, from when it does.
+pub(crate) type Watched = Arc<OnceLock<Weak<Edge>>>;
 
 /// Starts the thread, if systemd wants to hear; it ends with the process. Until
-/// there is a server, and of a node that stands by, it says only that the
+/// there is a edge, and of a node that stands by, it says only that the
 /// process lives.
 ///
 /// # Errors
@@ -30,8 +29,8 @@ pub(crate) fn start() -> Result<Watched> {
             loop {
                 // As sd_watchdog_enabled(3) advises, and once more.
                 std::thread::sleep(within / 3);
-                let server = watched.get().and_then(Weak::upgrade);
-                if server.is_none_or(|server| answers(&server, within)) {
+                let edge = watched.get().and_then(Weak::upgrade);
+                if edge.is_none_or(|edge| answers(&edge, within)) {
                     notify::alive();
                 }
             }
@@ -43,13 +42,13 @@ pub(crate) fn start() -> Result<Watched> {
 
 /// True if all parts of it answer in this time. A shard that is locked for good
 /// keeps this from returning, which says the same.
-fn answers(server: &Server, within: Duration) -> bool {
+fn answers(edge: &Edge, within: Duration) -> bool {
     let began = Instant::now();
     let (tell, told) = channel();
-    let threads = server.threads.len();
+    let threads = edge.threads.len();
     for thread in 0..threads {
         let tell = tell.clone();
-        server.ask_thread(
+        edge.ask_thread(
             thread,
             Box::new(move || {
                 // It may be too late.
@@ -65,6 +64,6 @@ fn answers(server: &Server, within: Duration) -> bool {
         }
     }
     // Each shard is locked for it; what it says is of no interest.
-    let _answer = server.core.look(Command::Stats(StatsOf::Shard));
+    let _answer = edge.core.look(Command::Stats(StatsOf::Shard));
     true
 }

@@ -167,9 +167,9 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-desk",
         what: "the desk is not woken for the first reply that it holds",
         edits: &[(
-            "crates/server/src/desk.rs",
+            "crates/edge/src/desk.rs",
             "        if is_first {",
-            "        if is_first && self.threads.is_empty() {",
+            "        if is_first && self.thread == 0 {",
         )],
         tests: &[&["--test=http", "a_message_goes_in"]],
     },
@@ -237,7 +237,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-take-at-stop",
         what: "a take in line waits at a stop",
         edits: &[(
-            "crates/server/src/io/thread.rs",
+            "crates/edge/src/io/thread.rs",
             "                self.stop_waiting(slot);\n            } else {\n                conn.close_after_flush();",
             "                self.mark_again(slot);\n            } else {\n                conn.close_after_flush();",
         )],
@@ -247,9 +247,9 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-room-at-stop",
         what: "a put for memory waits at a stop",
         edits: &[(
-            "crates/server/src/server.rs",
-            "        self.core.end_room_waits();\n    }",
-            "    }",
+            "crates/server/src/serve.rs",
+            "    server.core.end_room_waits();\n}",
+            "}",
         )],
         tests: &[&["--test=faults", "a_stop_answers_puts"]],
     },
@@ -267,7 +267,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-upload-more",
         what: "a large body is not read on",
         edits: &[(
-            "crates/server/src/io/thread.rs",
+            "crates/edge/src/io/thread.rs",
             "                self.again_large.push_back(slot);\n",
             "                self.dirty.push(slot);\n",
         )],
@@ -277,7 +277,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-upload-client",
         what: "half a large body outlives its client",
         edits: &[(
-            "crates/server/src/io/thread.rs",
+            "crates/edge/src/io/thread.rs",
             "        let later = conn.inbox.upload.is_some()",
             "        if closed && conn.inbox.upload.is_some() {\n            return;\n        }\n        let later = conn.inbox.upload.is_some()",
         )],
@@ -287,7 +287,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-upload-idle",
         what: "half a large body is never idle",
         edits: &[(
-            "crates/server/src/io/thread.rs",
+            "crates/edge/src/io/thread.rs",
             "        let waits = waits || conn.pause == Pause::Slowed;",
             "        let waits = waits || conn.pause == Pause::Slowed || conn.inbox.upload.is_some();",
         )],
@@ -297,7 +297,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-upload-stop",
         what: "half a large body waits at a stop",
         edits: &[(
-            "crates/server/src/io/thread.rs",
+            "crates/edge/src/io/thread.rs",
             "            } else {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped",
             "            } else if conn.inbox.upload.is_none() {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped",
         )],

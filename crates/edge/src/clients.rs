@@ -1,0 +1,66 @@
+//! The connections there are: each thread tells of its own, one after the
+//! other, so that none waits for another.
+
+use quintet_types::{Name, Party};
+use serde::Serialize;
+
+/// What one is told of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Client {
+    /// Its number while the process lives; leases name it as their holder.
+    pub id: u64,
+    pub voice: &'static str,
+    /// The listener it came by.
+    pub listener: String,
+    /// Where its client is; `None`: on this machine, by a unix socket.
+    pub peer: Option<String>,
+    /// Who the client is, as far as it is known.
+    pub user: String,
+    pub tls: bool,
+    /// Since it last sent or took something, ms.
+    pub idle_ms: u64,
+    /// Bytes of replies it has not taken yet.
+    pub unread_bytes: u64,
+    /// What it asks for now, over HTTP: `GET /q`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<String>,
+    /// The worker it is a connection of (faktory), by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Queues its takes wait for, the first of them.
+    pub waits_on: Vec<String>,
+    /// Leases it holds.
+    pub leases: u64,
+}
+
+/// Bytes of a name or an address that are shown of a connection: there may be thousands of them.
+const SHOWN_MAX: usize = 255;
+
+/// The first part of a text.
+pub(crate) fn shown(mut text: String) -> String {
+    let end = (0..=SHOWN_MAX.min(text.len())).rev();
+    let mut ends = end.filter(|&at| text.is_char_boundary(at));
+    text.truncate(ends.next().unwrap_or(0));
+    text
+}
+
+impl Client {
+    pub(crate) fn party(&self) -> Party {
+        Party(self.id)
+    }
+
+    pub(crate) fn set_held(&mut self, leases: u64, waits_on: &[Name]) {
+        self.leases = leases;
+        let shown = |name: &Name| shown(name.to_string());
+        self.waits_on = waits_on.iter().map(shown).collect();
+    }
+}
+
+/// Told who is connected.
+pub type TellClients = Box<dyn FnOnce(Vec<Client>) + Send>;
+
+/// A list that goes from thread to thread.
+pub struct Census {
+    pub clients: Vec<Client>,
+    pub tell: TellClients,
+}

@@ -1,0 +1,84 @@
+//! `/api/v1` on the control socket: who speaks HTTP there is handed on by the I/O threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mio::Registry;
+use quintet_config::RESERVE;
+use quintet_http::{Known, Linked, Links, Web};
+use quintet_types::Principal;
+
+use crate::io::Stream;
+use crate::trust::{HttpGate, Security};
+
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
+    Content-Length: 49\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
+    503 - too many connections on the control socket\n";
+
+/// The way in for connections of the control socket.
+pub struct Control {
+    links: Links,
+    open: Arc<AtomicU64>,
+}
+
+/// A connection, until it ends.
+struct Open(Arc<AtomicU64>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Control {
+    /// Hands connections on to the first site of `web`.
+    pub fn new(web: &Web) -> Self {
+        Self {
+            links: web.links(),
+            open: Arc::default(),
+        }
+    }
+
+    /// Hands on a connection whose client speaks HTTP; it is closed if there are too many.
+    pub fn hand_on(
+        &self,
+        security: &Arc<Security>,
+        stream: &mut Stream,
+        principal: Principal,
+        registry: &Registry,
+    ) {
+        let open = Open(Arc::clone(&self.open));
+        if open.0.fetch_add(1, Ordering::Relaxed) >= RESERVE {
+            stream.last_word(FULL);
+            return;
+        }
+        let known = (principal != Principal::ANONYMOUS).then(|| Known {
+            principal,
+            gate: HttpGate::of_account(security, stream.account()),
+        });
+        match stream.hand_on(registry) {
+            Ok(stream) => self.links.take(
+                0,
+                Linked {
+                    stream,
+                    peer: None,
+                    identity: None,
+                    known,
+                    counted: Some(Box::new(open)),
+                },
+            ),
+            Err(error) => tracing::warn!("cannot hand on a connection: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_is_as_long_as_it_says() {
+        let text = FULL.split(|&byte| byte == b'\n').rev().nth(1);
+        assert_eq!(text.map(|text| text.len() + 1), Some(49));
+    }
+}

@@ -1,0 +1,480 @@
+//! Commands of the parts that have no connection, which come in through the door.
+//!
+//! A command is decided by the thread that brings it. What it says is told
+//! when it is durable, mostly by the desk's own thread, which also gets what
+//! arrives for takes that waited.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+use quintet_door::{Arrive, OnOutcome};
+use quintet_hooks::Decided as Hooked;
+use quintet_host::{Core, Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
+use quintet_types::{Caller, Command, Delivery, Handed, LargeBody, Name, Outcome, Party, Refusal};
+
+use crate::hooks::{Hooks, at_door};
+use crate::io::{Mail, Mailbox};
+
+/// While something is held that others acknowledge it is looked so often whether it is given up.
+const HELD_LOOK: Duration = Duration::from_secs(1);
+
+/// Those who came in, and what they are still to be told.
+pub struct Desk {
+    core: Arc<Core>,
+    hooks: Arc<Hooks>,
+    mailbox: Arc<Mailbox>,
+    /// Its number among those that have parties: the one behind the I/O threads.
+    thread: usize,
+    inside: Mutex<Inside>,
+    /// A command has been decided.
+    decided: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    visitors: HashMap<Party, Visitor>,
+    entered: u64,
+    /// Outcomes that wait for what they need, in the order they were decided, and since when.
+    held: Vec<(Need, Told, Instant)>,
+    /// Commands that are being decided.
+    deciding: usize,
+    /// No command is begun any more.
+    closing: bool,
+    /// Nobody is told anything any more.
+    closed: bool,
+}
+
+impl Inside {
+    /// A party's command is answered; the one it brought next.
+    fn next_of(&mut self, party: Party) -> Option<(Caller, Command, OnOutcome)> {
+        let visitor = self.visitors.get_mut(&party)?;
+        let next = visitor.queue.pop_front();
+        visitor.busy = next.is_some();
+        next
+    }
+}
+
+struct Visitor {
+    arrive: Arc<Mutex<Arrive>>,
+    /// Its command is being decided, or waits.
+    busy: bool,
+    /// Who is told what came of it, if it waits.
+    waiting: Option<OnOutcome>,
+    /// That is a take, which nothing has come of while it waits.
+    takes: bool,
+    /// Its next commands.
+    queue: VecDeque<(Caller, Command, OnOutcome)>,
+}
+
+/// Something to say once it is true.
+enum Told {
+    Outcome(OnOutcome, Outcome, Name),
+    Arrived(Arc<Mutex<Arrive>>, Handed, Name),
+}
+
+impl Told {
+    fn say(self) {
+        match self {
+            Told::Outcome(reply, outcome, name) => reply(outcome, name),
+            Told::Arrived(arrive, messages, name) => locked(&arrive)(messages, name),
+        }
+    }
+}
+
+impl Desk {
+    /// For parties beside those of `threads` I/O threads.
+    pub fn new(core: Arc<Core>, hooks: Arc<Hooks>, mailbox: Arc<Mailbox>, threads: usize) -> Self {
+        Self {
+            core,
+            hooks,
+            mailbox,
+            thread: threads,
+            inside: Mutex::default(),
+            decided: Condvar::new(),
+        }
+    }
+
+    /// As [`quintet_door::Door::enter`].
+    pub fn enter(&self, arrive: Arrive) -> Party {
+        let mut inside = locked(&self.inside);
+        inside.entered += 1;
+        let key = PartyKey {
+            thread: self.thread,
+            slot: u32::try_from(inside.entered % u64::from(SLOTS_MAX)).unwrap_or(0),
+            generation: u32::try_from(1 + inside.entered / u64::from(SLOTS_MAX)).unwrap_or(1),
+        };
+        let visitor = Visitor {
+            arrive: Arc::new(Mutex::new(arrive)),
+            busy: false,
+            waiting: None,
+            takes: false,
+            queue: VecDeque::new(),
+        };
+        inside.visitors.insert(key.party(), visitor);
+        key.party()
+    }
+
+    /// As [`quintet_door::Door::leave`].
+    pub fn leave(&self, party: Party) {
+        let gone = locked(&self.inside).visitors.remove(&party);
+        self.hooks
+            .at_desk(&self.core, |runner| runner.state.forget(party));
+        self.core.visit(|access| access.disconnect(party));
+        drop(gone);
+    }
+
+    /// Tells the desk's thread to end.
+    pub fn stop(&self) {
+        self.mailbox.leave(Mail::Stop);
+    }
+
+    /// Decides a party's command, and those it brought meanwhile. `is_next`: the command has been
+    /// in the party's line.
+    pub fn decide(&self, caller: Caller, command: Command, reply: OnOutcome, is_next: bool) {
+        let mut next = Some((caller, command, reply));
+        let mut is_next = is_next;
+        while let Some((caller, command, reply)) = next.take() {
+            // Before it is decided: what it waits for may come at once.
+            let stops = matches!(command, Command::StopWaiting);
+            let takes = matches!(command, Command::Take(_));
+            let mut inside = locked(&self.inside);
+            let inside_now = &mut *inside;
+            let visitor = inside_now.visitors.get_mut(&caller.party);
+            let mut visitor = visitor.filter(|_| !stops);
+            if let Some(visitor) = &mut visitor
+                && !is_next
+            {
+                if visitor.busy {
+                    visitor.queue.push_back((caller, command, reply));
+                    return;
+                }
+                visitor.busy = true;
+            }
+            if inside_now.closing {
+                if !stops {
+                    next = inside_now.next_of(caller.party);
+                }
+                drop(inside);
+                reply(Outcome::Refused(Refusal::Draining), Name::default());
+                is_next = true;
+                continue;
+            }
+            let kept = match visitor {
+                Some(visitor) => {
+                    visitor.waiting = Some(reply);
+                    visitor.takes = takes;
+                    None
+                }
+                None => Some(reply),
+            };
+            inside_now.deciding += 1;
+            drop(inside);
+            let decided = self.submit(caller, command);
+            let mut inside = locked(&self.inside);
+            inside.deciding -= 1;
+            if inside.closing {
+                self.decided.notify_all();
+            }
+            let Some((outcome, name, need)) = decided else {
+                // A party that has left gets no answer. Without the lock.
+                drop(inside);
+                return;
+            };
+            let reply = kept.or_else(|| inside.visitors.get_mut(&caller.party)?.waiting.take());
+            if !stops {
+                next = inside.next_of(caller.party);
+                is_next = true;
+            }
+            match reply {
+                Some(reply) => self.tell(inside, need, Told::Outcome(reply, outcome, name)),
+                // What is left is dropped without the lock.
+                None => drop(inside),
+            }
+        }
+    }
+
+    /// Decides a command, with the events around it; `None`: it waits.
+    fn submit(&self, caller: Caller, command: Command) -> Option<(Outcome, Name, Need)> {
+        let mut command = Some(command);
+        let hooked = self.hooks.at_desk(&self.core, |runner| {
+            let command = command.take_if(|command| !runner.state.ignores(command))?;
+            let decided = runner.state.submit(&at_door(caller), command);
+            Some((decided, runner.take_did()))
+        });
+        if let Some((decided, did)) = hooked.flatten() {
+            let need = did.see_to(&self.core);
+            return plain(decided).map(|(outcome, name)| (outcome, name, need));
+        }
+        match self.core.visit(|access| {
+            let command = command?;
+            access.is_for(command.about().verb);
+            Some(access.submit(caller, command))
+        }) {
+            Some(Decided::Now(outcome, name, need)) => Some((outcome, name, need)),
+            Some(Decided::Later) | None => None,
+        }
+    }
+
+    /// What a party waited for, after the hooks have seen it; `None`: it waits
+    /// again.
+    fn arrived(&self, delivery: &mut Delivery, need: Need) -> Option<(Outcome, Need)> {
+        let outcome = std::mem::replace(&mut delivery.outcome, Outcome::Done).of_command();
+        let (party, standing) = (delivery.to, delivery.standing);
+        let mut outcome = Some(outcome);
+        let hooked = self.hooks.at_desk(&self.core, |runner| {
+            if !runner.state.awaits(party, standing) {
+                return None;
+            }
+            let caller = Caller::server(party);
+            let (who, queue) = (at_door(caller), delivery.queue.clone());
+            let decided = runner.state.arrived(&who, standing, outcome.take()?, queue);
+            Some((decided, runner.take_did()))
+        });
+        match hooked.flatten() {
+            Some((decided, did)) => {
+                let need = need.and(did.see_to(&self.core));
+                let (outcome, queue) = plain(decided)?;
+                delivery.queue = queue;
+                Some((outcome, need))
+            }
+            None => outcome.map(|outcome| (outcome, need)),
+        }
+    }
+
+    /// Says something, now or when what it needs has been reached.
+    fn tell(&self, mut inside: MutexGuard<'_, Inside>, need: Need, told: Told) {
+        if self.core.reached().satisfies(need) {
+            drop(inside);
+            told.say();
+            return;
+        }
+        if inside.closed {
+            // Without the lock.
+            drop(inside);
+            return;
+        }
+        // The first reply that is held wakes the desk, which looks again until none is held.
+        let is_first = inside.held.is_empty();
+        inside.held.push((need, told, Instant::now()));
+        drop(inside);
+        self.core.write(need.written);
+        if is_first {
+            self.mailbox.wake();
+        }
+    }
+
+    /// The desk's own thread: runs until it is told to stop, when nobody comes
+    /// in any more.
+    pub fn run(&self, mut poll: Poll) {
+        let mut events = Events::with_capacity(4);
+        let mut mail = Vec::new();
+        let mut stops = None;
+        while stops.is_none_or(|since: Instant| self.takes_wait(since)) {
+            let timeout = stops.map_or_else(|| self.timeout(), |_| Some(HELD_LOOK));
+            if let Err(error) = poll.poll(&mut events, timeout)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                tracing::error!("cannot wait for deliveries: {error}");
+                std::process::exit(1);
+            }
+            self.mailbox.collect(&mut mail);
+            for item in mail.drain(..) {
+                match item {
+                    Mail::Delivery(delivery, need) => self.deliver(delivery, need),
+                    Mail::Stop => {
+                        self.end_takes();
+                        stops = Some(Instant::now());
+                    }
+                    // Connections are never placed here.
+                    Mail::Socket(..)
+                    | Mail::Login(..)
+                    | Mail::Logins
+                    | Mail::Census(..)
+                    | Mail::Close(..)
+                    | Mail::Refuse
+                    | Mail::Told(..) => {}
+                }
+            }
+            self.say_reached();
+            self.give_up();
+        }
+        let (visitors, held) = {
+            let mut inside = locked(&self.inside);
+            inside.closed = true;
+            (
+                std::mem::take(&mut inside.visitors),
+                std::mem::take(&mut inside.held),
+            )
+        };
+        // Without the lock. A reply that is dropped says that nobody knows what came of it.
+        drop(held);
+        for visitor in visitors.into_values() {
+            for (_, _, reply) in visitor.queue {
+                reply(Outcome::Refused(Refusal::Draining), Name::default());
+            }
+        }
+    }
+
+    /// Begins no command any more, and takes those that wait out of their lines. The engine
+    /// delivers to each either nothing or the messages that were on their way.
+    fn end_takes(&self) {
+        let mut inside = locked(&self.inside);
+        inside.closing = true;
+        while inside.deciding > 0 {
+            let decided = self.decided.wait(inside);
+            inside = decided.unwrap_or_else(PoisonError::into_inner);
+        }
+        let takes = inside.visitors.iter().filter(|(_, visitor)| visitor.takes);
+        let waiting: Vec<Party> = takes.map(|(party, _)| *party).collect();
+        drop(inside);
+        for party in waiting {
+            self.submit(Caller::server(party), Command::StopWaiting);
+        }
+    }
+
+    /// True while a take waits for its delivery after [`Desk::end_takes`].
+    fn takes_wait(&self, since: Instant) -> bool {
+        let inside = locked(&self.inside);
+        let mut visitors = inside.visitors.values();
+        visitors.any(|visitor| visitor.takes && visitor.waiting.is_some())
+            && since.elapsed() < HELD_LOOK
+    }
+
+    /// What a party waited for has come.
+    fn deliver(&self, mut delivery: Delivery, need: Need) {
+        let party = delivery.to;
+        if delivery.claimed {
+            self.core.visit(|access| access.leave_lines(party));
+        }
+        let Some((outcome, need)) = self.arrived(&mut delivery, need) else {
+            return;
+        };
+        let mut inside = locked(&self.inside);
+        let closing = inside.closing;
+        let told =
+            match (inside.visitors.get_mut(&party), outcome) {
+                (Some(visitor), Outcome::Messages(messages)) if delivery.standing => Ok(
+                    Told::Arrived(Arc::clone(&visitor.arrive), messages, delivery.queue),
+                ),
+                (Some(visitor), outcome) => match visitor.waiting.take() {
+                    Some(reply) if closing && outcome == Outcome::Empty => Ok(Told::Outcome(
+                        reply,
+                        Outcome::Refused(Refusal::Draining),
+                        Name::default(),
+                    )),
+                    Some(reply) => Ok(Told::Outcome(reply, outcome, delivery.queue)),
+                    None => Err(outcome),
+                },
+                (None, outcome) => Err(outcome),
+            };
+        let next = match delivery.standing {
+            true => None,
+            false => inside.next_of(party),
+        };
+        match told {
+            Ok(told) => self.tell(inside, need, told),
+            // Too late: leases of the party end with it, the rest is undone.
+            Err(Outcome::Messages(messages)) if !delivery.looked => {
+                drop(inside);
+                let caller = Caller::server(party);
+                self.core
+                    .visit(|access| access.restore(caller, messages.into_vec()));
+            }
+            Err(_) => drop(inside),
+        }
+        if let Some((caller, command, reply)) = next {
+            self.decide(caller, command, reply, true);
+        }
+    }
+
+    /// Says what waited for something that has been reached.
+    fn say_reached(&self) {
+        let mailbox = &self.mailbox;
+        loop {
+            let reached = self.core.reached();
+            for told in self.take_reached(reached) {
+                told.say();
+            }
+            if locked(&self.inside).held.is_empty() {
+                return;
+            }
+            mailbox.wants_durable.store(true, Ordering::SeqCst);
+            mailbox.wants_written.store(true, Ordering::SeqCst);
+            // What was reached before the flags were up rang no bell.
+            if self.core.reached() == reached {
+                return;
+            }
+        }
+    }
+
+    fn take_reached(&self, reached: Reached) -> Vec<Told> {
+        let mut inside = locked(&self.inside);
+        let (free, held) = std::mem::take(&mut inside.held)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(need, ..)| reached.satisfies(*need));
+        inside.held = held;
+        free.into_iter().map(|(_, told, _)| told).collect()
+    }
+
+    /// How long nothing has to be looked at without a bell.
+    fn timeout(&self) -> Option<Duration> {
+        let held = self.core.is_shared() && !locked(&self.inside).held.is_empty();
+        held.then_some(HELD_LOOK)
+    }
+
+    /// Gives up replies that nobody acknowledges: who waits for one is told by its being dropped.
+    fn give_up(&self) {
+        let mut inside = locked(&self.inside);
+        let (late, held) = std::mem::take(&mut inside.held)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, _, since)| self.core.gives_up(since.elapsed()));
+        inside.held = held;
+        // Without the lock.
+        drop(inside);
+        drop(late);
+    }
+
+    /// As [`quintet_door::Door::read`], of a large body.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn read_large(&self, body: &LargeBody, from: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut begin = 0;
+        let mut filled = 0;
+        for place in body.places() {
+            let end = begin + u64::from(place.len);
+            let at = from + filled as u64;
+            if at < end && filled < into.len() {
+                let bytes = self.core.body_source().read(&place);
+                let bytes = bytes.map_err(io::Error::other)?;
+                // The body's bytes are the last ones.
+                let bytes = bytes
+                    .len()
+                    .checked_sub(place.len as usize)
+                    .map(|skip| &bytes[skip..])
+                    .ok_or_else(|| io::Error::other("a chunk of the body is cut short"))?;
+                let skip = usize::try_from(at - begin).unwrap_or(usize::MAX);
+                let count = (bytes.len() - skip).min(into.len() - filled);
+                into[filled..filled + count].copy_from_slice(&bytes[skip..skip + count]);
+                filled += count;
+            }
+            begin = end;
+        }
+        Ok(filled)
+    }
+}
+
+/// What hooks decided; `None`: it waits.
+fn plain(decided: Hooked) -> Option<(Outcome, Name)> {
+    match decided {
+        Hooked::Now(outcome, name) => Some((outcome, name)),
+        Hooked::Denied(text) => Some((Outcome::Denied(text.into()), Name::default())),
+        // Nobody reads a text here: the hook has done what there was to do.
+        Hooked::Answer(_) => Some((Outcome::Done, Name::default())),
+        Hooked::Later => None,
+    }
+}

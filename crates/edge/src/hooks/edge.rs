@@ -1,0 +1,84 @@
+//! The shards, as a hook asks them.
+
+use std::sync::{Arc, Mutex};
+
+use quintet_hooks::{Host, Level};
+use quintet_host::{Access, Core, Decided, Need, Trail, locked};
+use quintet_types::{Caller, Command, Ms, Name, Outcome, TableAsk};
+
+/// What commands of hooks did.
+#[derive(Default)]
+pub struct Did {
+    /// What a reply that tells of it waits for.
+    pub need: Need,
+    /// What their steps have left.
+    pub trail: Trail,
+}
+
+impl Did {
+    /// Sees to it; answers what a reply that tells of it waits for.
+    pub fn see_to(mut self, core: &Core) -> Need {
+        self.trail.recorded = self.trail.recorded.max(self.need.written);
+        core.see_to(self.trail);
+        self.need
+    }
+}
+
+/// A state's host.
+pub(super) struct Shards {
+    pub(super) core: Arc<Core>,
+    pub(super) did: Arc<Mutex<Did>>,
+}
+
+impl Host for Shards {
+    fn now(&self) -> Ms {
+        self.core.clock.now()
+    }
+
+    fn wall(&self) -> Ms {
+        self.core.clock.wall()
+    }
+
+    fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
+        let mut did = locked(&self.did);
+        let did = &mut *did;
+        if looks(&command) {
+            let (outcome, name, need) = self.core.look(command);
+            did.need = did.need.and(need);
+            return (Some(outcome), name);
+        }
+        // Tables are the hooks' own; what else comes is a client's command.
+        let caller = match matches!(command, Command::Table(_)) {
+            true => Caller::server(caller.party),
+            false => caller,
+        };
+        let now = self.core.clock.now();
+        let decided = Access::new(&self.core, now, &mut did.trail).submit(caller, command);
+        match decided {
+            Decided::Now(outcome, name, need) => {
+                did.need = did.need.and(need);
+                (Some(outcome), name)
+            }
+            Decided::Later => (None, Name::default()),
+        }
+    }
+
+    fn log(&mut self, level: Level, text: &str) {
+        match level {
+            Level::Info => tracing::info!(target: "hooks", "{text}"),
+            Level::Warn => tracing::warn!(target: "hooks", "{text}"),
+            Level::Error => tracing::error!(target: "hooks", "{text}"),
+        }
+    }
+}
+
+/// True for what only looks: a hook that asks for it gets its answer at once,
+/// also if a run has to be read for it.
+fn looks(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Peek(_)
+            | Command::Stats(_)
+            | Command::Table(TableAsk::Get { .. } | TableAsk::List { .. })
+    )
+}

@@ -1,0 +1,180 @@
+//! Lua hooks in the server: which are in force, who runs them, and how they
+//! ask the shards.
+//!
+//! Each I/O thread has a state of its own, the desk one for all that comes in
+//! through the door, and the hooks thread one for timers and for what happens
+//! by itself. A change of the files makes new states; a thread notices by a
+//! number it looks at once a turn.
+
+mod edge;
+mod thread;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use quintet_hooks::{HookError, HookState, Limits, Program, Shared, Who};
+use quintet_host::{Core, locked};
+use quintet_types::{Caller, Party};
+
+pub(crate) use edge::Did;
+use edge::Shards;
+
+/// The hooks in force.
+pub struct Hooks {
+    shared: Arc<Shared>,
+    current: Mutex<Option<Arc<Program>>>,
+    /// Rises with each change; 0: there never were any hooks.
+    version: AtomicU64,
+    /// The state for commands that come in through the door.
+    desk: Mutex<Option<Runner>>,
+}
+
+/// A state, and what its host does for it.
+pub struct Runner {
+    pub state: HookState,
+    did: Arc<Mutex<Did>>,
+    version: u64,
+}
+
+impl Hooks {
+    /// Reads the hooks in `path`, if one is given.
+    ///
+    /// # Errors
+    /// They cannot be read, or fail when they are loaded.
+    pub fn load(path: Option<&Path>, limits: &Limits) -> Result<Self, HookError> {
+        let hooks = Self {
+            shared: Arc::default(),
+            current: Mutex::new(None),
+            version: AtomicU64::new(0),
+            desk: Mutex::new(None),
+        };
+        if path.is_some() {
+            hooks.reload(path, limits)?;
+        }
+        Ok(hooks)
+    }
+
+    /// Reads them again. If that fails those in force stay.
+    ///
+    /// # Errors
+    /// As [`Hooks::load`].
+    pub fn reload(&self, path: Option<&Path>, limits: &Limits) -> Result<(), HookError> {
+        let program = match path {
+            Some(path) => Program::load(path, limits, Arc::clone(&self.shared))?,
+            // Not nothing: takes that wait may still need what earlier hooks
+            // began.
+            None if self.are_used() => {
+                Program::from_text("", "", limits, Arc::clone(&self.shared))?
+            }
+            None => return Ok(()),
+        };
+        *locked(&self.current) = Some(program);
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// True if there are, or were, hooks since the start.
+    pub fn are_used(&self) -> bool {
+        self.version() > 0
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Counters, metrics and statistics.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Makes `runner` one of the hooks in force, if it is not.
+    pub fn renew(&self, runner: &mut Option<Runner>, core: &Arc<Core>) {
+        let version = self.version();
+        if runner.as_ref().map_or(0, |runner| runner.version) == version {
+            return;
+        }
+        let Some(program) = locked(&self.current).clone() else {
+            return;
+        };
+        let did = Arc::new(Mutex::new(Did::default()));
+        let host = Shards {
+            core: Arc::clone(core),
+            did: Arc::clone(&did),
+        };
+        match HookState::new(program, Box::new(host)) {
+            Ok(mut state) => {
+                if let Some(old) = runner.take() {
+                    state.take_over(old.state);
+                }
+                *runner = Some(Runner {
+                    state,
+                    did,
+                    version,
+                });
+            }
+            // It was loaded on trial before, so this is memory or the like.
+            Err(error) => {
+                tracing::error!("hooks are not renewed on one thread: {error}");
+                if let Some(runner) = runner {
+                    runner.version = version;
+                }
+            }
+        }
+    }
+
+    /// Works with the desk's state, if there are hooks.
+    pub fn at_desk<T>(&self, core: &Arc<Core>, work: impl FnOnce(&mut Runner) -> T) -> Option<T> {
+        if !self.are_used() {
+            return None;
+        }
+        let mut runner = locked(&self.desk);
+        self.renew(&mut runner, core);
+        runner.as_mut().map(work)
+    }
+
+    /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
+    pub fn may_log_in(&self, core: &Arc<Core>, user: &str, secret: &[u8]) -> Option<bool> {
+        let who = at_door(Caller::server(Party::default()));
+        let asked = self.at_desk(core, |runner| {
+            let may = runner.state.auth(&who, user, secret);
+            (may, runner.take_did())
+        });
+        let (may, did) = asked?;
+        did.see_to(core);
+        may
+    }
+}
+
+/// Who comes in through the door, as hooks are shown it.
+pub(crate) fn at_door(caller: Caller) -> Who {
+    Who {
+        caller,
+        connection: caller.party.0,
+        voice: "door",
+        ..Who::default()
+    }
+}
+
+impl Runner {
+    /// What was done since this was last asked, for its consequences to be
+    /// seen to.
+    pub fn take_did(&self) -> Did {
+        std::mem::take(&mut *locked(&self.did))
+    }
+}
+
+/// The files of `path` and when each was changed, to notice changes by.
+fn stamp(path: &Path) -> Vec<(PathBuf, Option<std::time::SystemTime>, u64)> {
+    let one = |path: PathBuf| {
+        let about = path.metadata().ok();
+        let changed = about.as_ref().and_then(|about| about.modified().ok());
+        (path, changed, about.map_or(0, |about| about.len()))
+    };
+    let mut files = vec![one(path.to_owned())];
+    if let Ok(inside) = path.read_dir() {
+        files.extend(inside.flatten().map(|entry| one(entry.path())));
+    }
+    files.sort();
+    files
+}

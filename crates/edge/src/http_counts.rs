@@ -1,0 +1,92 @@
+//! What is counted of HTTP, as the I/O threads count the voices.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use quintet_config::http;
+use quintet_host::{Histogram, Point, Spread, TIMES, locked};
+use quintet_http::{Clients, Errand, Replied, StreamCounts, TellReply};
+
+use crate::io::Family;
+
+/// Counts of all listeners of HTTP, or of a voice over it.
+pub struct HttpCounts {
+    voice: &'static str,
+    /// Event streams.
+    pub streams: Arc<StreamCounts>,
+    /// Connections.
+    pub clients: Arc<Clients>,
+    latencies: [Histogram; Family::ALL.len()],
+    /// There is such a listener.
+    served: AtomicBool,
+    /// Replies by family and status.
+    statuses: Mutex<BTreeMap<(&'static str, u16), u64>>,
+}
+
+impl HttpCounts {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::of(http::NAME, Arc::default())
+    }
+
+    /// Those of another voice, whose connections are kept count of together with these.
+    pub fn beside(http: &Self, voice: &'static str) -> Arc<Self> {
+        Self::of(voice, Arc::clone(&http.clients))
+    }
+
+    fn of(voice: &'static str, clients: Arc<Clients>) -> Arc<Self> {
+        Arc::new(Self {
+            voice,
+            streams: Arc::default(),
+            clients,
+            latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
+            served: AtomicBool::new(false),
+            statuses: Mutex::default(),
+        })
+    }
+
+    /// What tells these of each reply.
+    pub fn teller(self: &Arc<Self>) -> Arc<TellReply> {
+        self.served.store(true, Ordering::Relaxed);
+        let counts = Arc::clone(self);
+        Arc::new(Box::new(move |replied| counts.replied(replied)))
+    }
+
+    fn replied(&self, replied: Replied) {
+        let family = family(replied.errand);
+        let took = u64::try_from(replied.took.as_micros()).unwrap_or(u64::MAX);
+        self.latencies[family as usize].add(took, 1);
+        let key = (family.name(), replied.status);
+        *locked(&self.statuses).entry(key).or_default() += 1;
+    }
+
+    /// How long replies took, by family; nothing where HTTP is not served.
+    pub fn latencies(&self) -> impl Iterator<Item = Spread> + '_ {
+        let served = self.served.load(Ordering::Relaxed);
+        let families = Family::ALL.into_iter().filter(move |_| served);
+        families.map(|family| {
+            let labels = vec![self.voice.into(), family.name().into()];
+            (labels, self.latencies[family as usize].read())
+        })
+    }
+
+    /// Replies by family and status.
+    pub fn statuses(&self) -> Vec<Point> {
+        let statuses = locked(&self.statuses);
+        let points = statuses.iter().map(|((family, status), count)| {
+            let labels = vec![(*family).into(), Cow::Owned(status.to_string())];
+            (labels, *count as f64)
+        });
+        points.collect()
+    }
+}
+
+fn family(errand: Errand) -> Family {
+    match errand {
+        Errand::Put => Family::Put,
+        Errand::Take => Family::Take,
+        Errand::Settle => Family::Settle,
+        Errand::Other => Family::Other,
+    }
+}

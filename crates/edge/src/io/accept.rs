@@ -1,0 +1,221 @@
+//! New connections: accepted, given to a thread, and begun with.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mio::Token;
+use quintet_tls::Identity;
+use quintet_types::Caller;
+
+use super::Stream;
+use super::conn::Conn;
+use super::conn::Secrecy;
+use super::guests::Origin;
+use super::mail::{Arrival, Mail, Way};
+use super::thread::IoThread;
+use crate::edge::Edge;
+use crate::quotas::{Meter, Of};
+
+/// Connections accepted from one listener before others get a turn.
+const ACCEPTS: usize = 64;
+/// Pause after the system had no file or memory for a connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+impl Edge {
+    /// Counts a new connection and chooses its thread: the one with the fewest, `first` if that has
+    /// as few. `None`: there are too many, and it is closed.
+    fn admit(&self, mut arrival: Arrival, first: Option<usize>) -> Option<(usize, Arrival)> {
+        let operator = self.is_operator(arrival.listener);
+        if !operator {
+            match self.security.quotas.arrive(arrival.address()) {
+                Ok(meter) => arrival.meter = meter,
+                Err(limited) => {
+                    self.turn_away(arrival, limited, Of::Address);
+                    return None;
+                }
+            }
+        }
+        arrival.number = self.guests.admit(arrival.origin, operator)?;
+        let load = |thread: &usize| self.mail[*thread].connections.load(Ordering::Relaxed);
+        let others = (0..self.threads.len()).filter(|thread| Some(*thread) != first);
+        let thread = first.into_iter().chain(others).min_by_key(load)?;
+        self.mail[thread]
+            .connections
+            .fetch_add(1, Ordering::Relaxed);
+        Some((thread, arrival))
+    }
+
+    /// Takes a client that another node brings to this listener; `identity`: who it is by the
+    /// certificate that it has shown there.
+    pub fn bring(
+        &self,
+        stream: Stream,
+        peer: Option<SocketAddr>,
+        listener: usize,
+        identity: Option<Arc<Identity>>,
+    ) {
+        let name = identity.as_ref().map(|identity| &identity.common_name);
+        let arrival = Arrival {
+            number: 0,
+            stream,
+            origin: Origin::new(peer, listener),
+            listener,
+            way: Way::Linked(peer),
+            user: name.filter(|name| !name.is_empty()).cloned(),
+            identity,
+            meter: Meter::default(),
+        };
+        if let Some((thread, arrival)) = self.admit(arrival, None) {
+            self.mail[thread].leave(Mail::Socket(arrival));
+        }
+    }
+
+    /// No listener of an I/O thread accepts any more.
+    pub fn refuse(&self) {
+        self.tell_threads(|| Mail::Refuse);
+    }
+
+    /// Connections get what they are owed, and the I/O threads end.
+    pub fn stop(&self) {
+        self.tell_threads(|| Mail::Stop);
+    }
+
+    /// Leaves this for every I/O thread.
+    pub(super) fn tell_threads(&self, mail: fn() -> Mail) {
+        self.mail.iter().for_each(|mailbox| mailbox.leave(mail()));
+    }
+
+    /// An admitted connection of an I/O thread is gone.
+    pub(super) fn dismiss(&self, thread: usize, origin: Origin) {
+        self.guests.dismiss(origin);
+        self.mail[thread]
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl IoThread {
+    pub(super) fn accept_all(&mut self) {
+        if self.accept_at.is_some_and(|at| at > self.instant) {
+            return;
+        }
+        self.accept_at = None;
+        for at in std::mem::take(&mut self.accept_again) {
+            self.accept(at);
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "any other is the system's need"
+    )]
+    fn accept(&mut self, at: usize) {
+        for _ in 0..ACCEPTS {
+            let Some((number, bound)) = self.listeners.get(at) else {
+                return;
+            };
+            let number = *number;
+            match bound.accept() {
+                Ok(stream) => self.place(stream, number),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => {
+                        let failed = &self.edge.accepts_failed;
+                        let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
+                        // It is tried again ten times a second.
+                        if failed.is_power_of_two() {
+                            tracing::warn!("cannot accept a connection, {failed} times: {error}");
+                        }
+                        self.accept_again.push(at);
+                        self.accept_at = Some(self.instant + ACCEPT_RETRY);
+                        return;
+                    }
+                },
+            }
+        }
+        self.accept_again.push(at);
+        self.accept_at = Some(self.instant);
+    }
+
+    /// Gives a new connection to the thread with the fewest.
+    fn place(&mut self, stream: Stream, listener: usize) {
+        let origin = Origin::new(stream.peer(), listener);
+        let arrival = Arrival {
+            number: 0,
+            stream,
+            origin,
+            listener,
+            way: Way::Direct,
+            user: None,
+            identity: None,
+            meter: Meter::default(),
+        };
+        if let Some((thread, arrival)) = self.edge.admit(arrival, Some(self.index)) {
+            if thread == self.index {
+                self.open(arrival);
+            } else {
+                self.edge.mail[thread].leave(Mail::Socket(arrival));
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, mut arrival: Arrival) {
+        let (origin, listener) = (arrival.origin, arrival.listener);
+        let Some(key) = self.conns.reserve(self.index) else {
+            self.edge.dismiss(self.index, origin);
+            return;
+        };
+        let token = Token((key.generation as usize) << 24 | key.slot as usize);
+        if let Err(error) = arrival.stream.register(self.poll.registry(), token) {
+            let peer = arrival.address().map(|address| address.to_string());
+            tracing::warn!(
+                conn = arrival.number,
+                peer,
+                "cannot watch a connection: {error}"
+            );
+            self.conns.release(key);
+            self.edge.dismiss(self.index, origin);
+            return;
+        }
+        let caller = Caller {
+            party: key.party(),
+            principal: self.edge.who_comes(&arrival),
+        };
+        let counted = self
+            .edge
+            .security
+            .count_as(&mut arrival.meter, caller.principal);
+        if let Err(limited) = counted {
+            self.edge.turn_away(arrival, limited, Of::User);
+            self.conns.release(key);
+            self.edge.dismiss(self.index, origin);
+            return;
+        }
+        let listening = &self.edge.listeners[listener];
+        let session = listening.opener.open();
+        if let Some(secure) = &listening.tls
+            && arrival.way == Way::Direct
+        {
+            arrival.stream.secure(secure.acceptor.accept());
+            self.begin_handshake(key);
+        }
+        let mut conn = Conn::new(arrival, session, caller);
+        conn.active = self.instant;
+        conn.inbox.is_new = self.edge.listeners[listener].api || !self.edge.is_operator(listener);
+        let knows = conn.secrecy == Secrecy::Plain;
+        let speaks_first = knows && self.edge.listeners[listener].opener.speaks_first();
+        self.conns.insert(key, Box::new(conn));
+        if self.stop_at.is_some() {
+            self.close(key.slot);
+        } else if self.hooks.is_some() && knows {
+            self.greet(key.slot);
+        }
+        if speaks_first {
+            self.mark_again(key.slot);
+        }
+    }
+}

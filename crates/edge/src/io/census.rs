@@ -1,0 +1,277 @@
+//! What an operator asks and only the I/O threads know: of connections, and closing one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quintet_door::{Did, TellWorkers};
+use quintet_host::PartyKey;
+use quintet_types::{Party, PartyStats, Principal};
+use quintet_wire::{Given, WorkerSeen, WorkerState};
+use serde_json::json;
+
+use super::acts::result_of;
+use super::conn::Secrecy;
+use super::conn::{Conn, DueReply};
+use super::mail::Mail;
+use super::thread::IoThread;
+use crate::clients::{Census, Client, TellClients, shown};
+use crate::edge::Edge;
+
+/// Bytes of a page of workers, but for the last.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Workers as a list in JSON, each with the jobs that these connections of its hold: a page of
+/// those behind `after`, in the order of their names, and the last of it if more follow.
+fn told_of_workers(
+    all: &[WorkerSeen],
+    clients: &[Client],
+    after: Option<&str>,
+) -> (String, Option<String>) {
+    let mut jobs: HashMap<&str, u64> = HashMap::new();
+    for client in clients {
+        if let Some(wid) = &client.worker {
+            *jobs.entry(wid).or_default() += client.leases;
+        }
+    }
+    let behind = after.map_or(0, |after| {
+        all.partition_point(|worker| *worker.joins.wid <= *after)
+    });
+    let (mut list, mut last) = (String::from("["), None);
+    for worker in &all[behind..] {
+        if list.len() >= PAGE_BYTES {
+            return (list + "]", last);
+        }
+        if last.is_some() {
+            list.push(',');
+        }
+        let told = json!({
+            "wid": worker.joins.wid,
+            "host": worker.joins.host,
+            "pid": worker.joins.pid,
+            "labels": worker.joins.labels,
+            "state": worker.state.word(),
+            "jobs": jobs.get(&*worker.joins.wid).copied().unwrap_or(0),
+            "connections": worker.connections,
+            "rss_kb": worker.rss_kb,
+            "age_ms": worker.age_ms,
+            "silent_ms": worker.silent_ms,
+        });
+        list.push_str(&told.to_string());
+        last = Some(worker.joins.wid.to_string());
+    }
+    (list + "]", None)
+}
+
+/// What a connection of HTTP is called among all; `id` from 1. A party's
+/// generation is never 0, so that these are no parties' numbers, and below 2^53
+/// they are the same in every JSON.
+fn http_party(id: u64) -> Party {
+    Party(id << 32)
+}
+
+/// The connection of HTTP that is called so.
+fn http_id(party: Party) -> Option<u64> {
+    let key = PartyKey::of(party);
+    (key.thread == 0 && key.generation == 0).then_some(party.0 >> 32)
+}
+
+/// Parties that are asked for under one lock.
+const AT_ONCE: usize = 256;
+
+impl Edge {
+    /// Has every I/O thread tell of its connections.
+    pub fn list_clients(&self, tell: TellClients) {
+        let clients = Vec::new();
+        self.mail[0].leave(Mail::Census(Box::new(Census { clients, tell })));
+    }
+
+    /// Closes a connection; told whether there was one of this number.
+    pub fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
+        let party = Party(id);
+        let thread = PartyKey::of(party).thread;
+        if let Some(id) = http_id(party) {
+            return tell(self.http.clients.close(id));
+        }
+        match thread < self.threads.len() {
+            true => self.mail[thread].leave(Mail::Close(party, tell)),
+            false => tell(false),
+        }
+    }
+
+    /// Told by an I/O thread when it gets to it: that it lives.
+    pub fn ask_thread(&self, thread: usize, tell: Box<dyn FnOnce() + Send>) {
+        // Generations begin with 1: nobody has this number.
+        let nobody = PartyKey {
+            thread,
+            slot: 0,
+            generation: 0,
+        };
+        let tell = Box::new(move |_| tell());
+        self.mail[thread].leave(Mail::Close(nobody.party(), tell));
+    }
+
+    /// Tells of the workers behind `after`, as a page of a list in JSON: with what their
+    /// connections hold, so the threads are asked.
+    pub fn list_workers(&self, after: Option<String>, tell: TellWorkers) {
+        let now = self.core.clock.now();
+        let all = self.guests.workers(|workers| workers.list(now));
+        self.list_clients(Box::new(move |clients| {
+            let (list, next) = told_of_workers(&all, &clients, after.as_deref());
+            tell(list, next);
+        }));
+    }
+
+    /// The same of all of them, for an operator.
+    pub fn list_all_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
+        let now = self.core.clock.now();
+        let all = self.guests.workers(|workers| workers.list(now));
+        self.list_clients(Box::new(move |clients| {
+            let (mut whole, mut after) = (String::new(), None);
+            loop {
+                let (page, next) = told_of_workers(&all, &clients, after.as_deref());
+                match whole.pop() {
+                    None => whole = page,
+                    Some(_) => {
+                        whole.push(',');
+                        whole.push_str(&page[1..]);
+                    }
+                }
+                match next {
+                    Some(next) => after = Some(next),
+                    None => return tell(whole),
+                }
+            }
+        }));
+    }
+
+    /// Asks a worker for this, unless it was asked for more; false: it is not known.
+    pub fn steer_worker(&self, state: WorkerState, wid: &str) -> bool {
+        let now = self.core.clock.now();
+        self.guests
+            .workers(|workers| workers.raise(wid, state, now))
+    }
+
+    /// The connections of HTTP.
+    fn http_clients(&self) -> Vec<Client> {
+        let told = self.http.clients.list();
+        let waiting: Vec<Party> = told.iter().filter_map(|client| client.party).collect();
+        let waiting = waiting.chunks(AT_ONCE).flat_map(|parties| {
+            let known = self.core.parties(parties);
+            parties.iter().copied().zip(known).collect::<Vec<_>>()
+        });
+        let waiting: HashMap<Party, PartyStats> = waiting.collect();
+        let clients = told.into_iter().map(|told| {
+            let mut client = Client {
+                id: http_party(told.id).0,
+                voice: told.voice,
+                listener: told.listener.to_string(),
+                peer: told.peer.map(|peer| peer.to_string()),
+                user: told.user.map_or_else(String::new, |user| user.to_string()),
+                tls: told.tls,
+                idle_ms: told.idle_ms,
+                unread_bytes: told.unread_bytes,
+                asks: told.asks.map(shown),
+                worker: None,
+                waits_on: Vec::new(),
+                leases: 0,
+            };
+            if let Some(known) = told.party.and_then(|party| waiting.get(&party)) {
+                client.set_held(known.leases, &known.waits_on);
+            }
+            client
+        });
+        clients.collect()
+    }
+
+    fn client(&self, conn: &Conn, idle_ms: u64) -> Client {
+        let listener = &self.listeners[conn.listener];
+        let user = match (&conn.user, conn.caller.principal) {
+            (Some(user), _) => user.to_string(),
+            (None, Principal::SERVER) => {
+                let account = conn.stream.account();
+                account.map_or_else(String::new, |uid| format!("uid {uid}"))
+            }
+            (None, principal) => {
+                let name = self.security.trust.table().name_of(principal);
+                name.map_or_else(String::new, |name| name.to_string())
+            }
+        };
+        Client {
+            id: conn.caller.party.0,
+            voice: listener.voice,
+            listener: listener.address.clone(),
+            peer: conn.peer().map(|peer| peer.to_string()),
+            user,
+            tls: conn.secrecy == Secrecy::Secret,
+            idle_ms,
+            unread_bytes: conn.out.unsent() as u64,
+            asks: None,
+            worker: conn.session.worker().map(str::to_owned),
+            waits_on: Vec::new(),
+            leases: 0,
+        }
+    }
+}
+
+impl IoThread {
+    /// Adds this thread's connections to a list, and hands it on.
+    pub(super) fn count(&mut self, mut census: Census) {
+        let edge = Arc::clone(&self.edge);
+        let first = census.clients.len();
+        for slot in self.conns.slots() {
+            if let Some(conn) = self.conns.get_mut(slot) {
+                let idle = self.instant.saturating_duration_since(conn.active);
+                let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
+                census.clients.push(edge.client(conn, idle_ms));
+            }
+        }
+        for clients in census.clients[first..].chunks_mut(AT_ONCE) {
+            let parties: Vec<Party> = clients.iter().map(Client::party).collect();
+            for (client, known) in clients.iter_mut().zip(edge.core.parties(&parties)) {
+                client.set_held(known.leases, &known.waits_on);
+            }
+        }
+        let next = self.index + 1;
+        match next < edge.threads.len() {
+            true => edge.mail[next].leave(Mail::Census(Box::new(census))),
+            false => {
+                census.clients.extend(edge.http_clients());
+                (census.tell)(census.clients);
+            }
+        }
+    }
+
+    /// Closes a party's connection; false: it is gone.
+    pub(super) fn close_party(&mut self, party: Party) -> bool {
+        let slot = self.conns.slot_of(PartyKey::of(party));
+        if let Some(slot) = slot {
+            self.close(slot);
+        }
+        slot.is_some()
+    }
+
+    /// What a connection waited for has come from elsewhere.
+    pub(super) fn told(&mut self, party: Party, text: Result<String, String>) {
+        let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
+            return;
+        };
+        let edge = Arc::clone(&self.edge);
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        if conn.phase.end_wait().is_none() {
+            return;
+        }
+        conn.half_close = None;
+        let given = Given::Host(text);
+        if let Some(act) = conn.unfinished.take() {
+            edge.audit_act(conn, &act, result_of(&given), Did::default());
+        }
+        self.replies.push(DueReply {
+            given,
+            ..DueReply::own()
+        });
+        self.encode(slot, &edge);
+        self.serve(slot);
+    }
+}

@@ -1,0 +1,243 @@
+//! What an I/O thread counts: bytes, commands, refusals, and how long replies took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quintet_host::{Distribution, Histogram, TIMES};
+use quintet_types::{Refusal, Verb};
+use quintet_wire::Tally;
+
+/// What requests are, as far as the time they take goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Family {
+    Put,
+    Take,
+    /// What ends a lease, or makes it last.
+    Settle,
+    #[default]
+    Other,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 4] = [Self::Put, Self::Take, Self::Settle, Self::Other];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Take => "take",
+            Self::Settle => "settle",
+            Self::Other => "other",
+        }
+    }
+
+    /// The family of a command.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "any other is of the last")]
+    pub(super) fn of(verb: Verb) -> Self {
+        match verb {
+            Verb::Put => Self::Put,
+            Verb::Take | Verb::Reserve => Self::Take,
+            Verb::Settle | Verb::Touch | Verb::Delete => Self::Settle,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Counters by index, of which only their thread adds.
+struct Own<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Own<N> {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; N])
+    }
+
+    fn bump(&self, index: usize) {
+        let counter = &self.0[index];
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn get(&self, index: usize) -> u64 {
+        self.0[index].load(Ordering::Relaxed)
+    }
+}
+
+/// What is counted of a voice.
+pub struct VoiceCounts {
+    /// What the voice counts itself.
+    pub tally: Tally,
+    commands: Own<{ Verb::ALL.len() }>,
+    refusals: Own<{ Refusal::CODES.len() }>,
+    latencies: [Histogram; Family::ALL.len()],
+}
+
+impl VoiceCounts {
+    pub(super) fn new() -> Self {
+        Self {
+            tally: Tally::new(),
+            commands: Own::new(),
+            refusals: Own::new(),
+            latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
+        }
+    }
+
+    /// A command was decided, or waits.
+    pub(super) fn command(&self, verb: Verb) {
+        self.commands.bump(verb as usize);
+    }
+
+    /// A refusal is said.
+    pub(super) fn refused(&self, refusal: Refusal) {
+        let code = refusal.code();
+        let index = Refusal::CODES.iter().position(|known| *known == code);
+        self.refusals.bump(index.expect("the list has every code"));
+    }
+
+    /// Replies could leave so long after their requests were there to be read, by family.
+    fn replied(&self, took: Duration, by_family: u64) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        for (family, latency) in self.latencies.iter().enumerate() {
+            let count = (by_family >> (family * LANE)) & u64::from(u16::MAX);
+            if count > 0 {
+                latency.add(took, count);
+            }
+        }
+    }
+
+    /// How often each command came, by its name.
+    pub fn commands(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let verbs = Verb::ALL.iter();
+        verbs.map(|&verb| (verb.name(), self.commands.get(verb as usize)))
+    }
+
+    /// How often each refusal was said, by its code.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let codes = Refusal::CODES.iter().enumerate();
+        codes.map(|(index, code)| (*code, self.refusals.get(index)))
+    }
+
+    /// Adds how long replies of a family took, microseconds.
+    pub fn add_latency_to(&self, family: Family, sum: &mut Distribution) {
+        self.latencies[family as usize].add_to(sum);
+    }
+}
+
+/// A thread's counters. Only the thread adds, statistics read.
+pub struct ThreadCounts {
+    pub bytes_read: AtomicU64,
+    pub bytes_written: AtomicU64,
+    pub voices: Vec<VoiceCounts>,
+}
+
+impl ThreadCounts {
+    pub(crate) fn new(voices: usize) -> Self {
+        Self {
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            voices: (0..voices).map(|_| VoiceCounts::new()).collect(),
+        }
+    }
+}
+
+/// When requests were there to be read. Four bytes of each reply that waits, so it is the time of a
+/// clock of its own, which begins anew after 71 minutes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Read(u32);
+
+impl Read {
+    #[expect(clippy::cast_possible_truncation, reason = "it begins anew")]
+    pub(super) fn at(instant: Instant, start: Instant) -> Self {
+        Self(instant.saturating_duration_since(start).as_micros() as u32)
+    }
+
+    /// From then to now, if that is not longer than the clock goes.
+    fn until(self, now: Self) -> Duration {
+        Duration::from_micros(u64::from(now.0.wrapping_sub(self.0)))
+    }
+}
+
+/// Replies that are released together, by family, and when the first of their requests was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Replies {
+    pub(super) read: Read,
+    /// Sixteen bits for each family, the first lowest: every reply adds to one of them.
+    by_family: u64,
+}
+
+/// Bits that a family's replies are counted in.
+const LANE: usize = 16;
+/// The highest bit of each family: where none is set, a sum overflows no lane.
+const HIGHEST: u64 = 0x8000_8000_8000_8000;
+const _: () = assert!(Family::ALL.len() * LANE == u64::BITS as usize);
+
+impl Replies {
+    pub(super) fn one(read: Read, family: Family) -> Self {
+        let by_family = 1 << (family as usize * LANE);
+        Self { read, by_family }
+    }
+
+    /// Nothing that is counted: what a server says without being asked.
+    pub(super) fn none() -> Self {
+        Self::default()
+    }
+
+    /// Both, if they were read in one turn and can be counted together.
+    pub(super) fn and(self, other: Self) -> Option<Self> {
+        let fits = (self.by_family | other.by_family) & HIGHEST == 0;
+        (fits && self.read == other.read).then_some(Self {
+            by_family: self.by_family + other.by_family,
+            ..self
+        })
+    }
+
+    /// They may leave.
+    pub(super) fn released(self, now: Read, counts: &VoiceCounts) {
+        if self.by_family != 0 {
+            counts.replied(self.read.until(now), self.by_family);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(counts: &VoiceCounts, family: Family) -> (u64, u64) {
+        let mut sum = Distribution::of(TIMES);
+        counts.add_latency_to(family, &mut sum);
+        (sum.count(), sum.sum())
+    }
+
+    #[test]
+    fn replies_of_a_turn_are_counted_by_family() {
+        let (counts, read) = (VoiceCounts::new(), Read(100));
+        let put = Replies::one(read, Family::Put);
+        let all = put
+            .and(put)
+            .and_then(|puts| puts.and(Replies::one(read, Family::Take)));
+        all.expect("one turn").released(Read(130), &counts);
+        assert_eq!(counted(&counts, Family::Put), (2, 60));
+        assert_eq!(counted(&counts, Family::Take), (1, 30));
+        assert_eq!(counted(&counts, Family::Settle), (0, 0));
+        assert_eq!(put.and(Replies::one(Read(101), Family::Put)), None);
+    }
+
+    #[test]
+    fn the_clock_begins_anew_and_no_count_is_lost() {
+        let (counts, read) = (VoiceCounts::new(), Read(u32::MAX - 9));
+        let mut many = Replies::one(read, Family::Put);
+        while let Some(more) = many.and(Replies::one(read, Family::Put)) {
+            many = more;
+        }
+        many.released(Read(10), &counts);
+        let most = 1 << (LANE - 1);
+        assert_eq!(counted(&counts, Family::Put), (most, most * 20));
+    }
+
+    #[test]
+    fn every_refusal_is_counted_under_its_code() {
+        let counts = VoiceCounts::new();
+        counts.refused(Refusal::NotFound);
+        counts.refused(Refusal::Unavailable);
+        let said: Vec<_> = counts.refusals().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(said, [("not_found", 1), ("unavailable", 1)]);
+    }
+}

@@ -1,0 +1,186 @@
+//! What a connection asked, decided in order.
+
+use std::sync::Arc;
+
+use quintet_host::{Access, Decided};
+use quintet_types::Command;
+use quintet_wire::{Ask, Given, HostAsk};
+
+use super::acts::{Administers, administers, changes_server, did_of, result_of, subject_of};
+use super::conn::{DueReply, Standing, Wait};
+use super::counts::Family;
+use super::hooked;
+use super::mail::Mail;
+use super::thread::IoThread;
+use super::turn::{bytes_in, is_undone};
+use crate::edge::Edge;
+
+impl IoThread {
+    /// Decides `self.asks` in order, with the events of hooks around each where
+    /// there are any, then writes their replies.
+    pub(super) fn decide(&mut self, slot: u32, edge: &Arc<Edge>) {
+        // What was read in this turn may have been sent since it began.
+        self.now = edge.core.clock.now();
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        let hooks = &mut self.hooks;
+        let voice = &edge.threads[self.index].voices[edge.listeners[conn.listener].tally];
+        let mut access = Access::new(&edge.core, self.now, &mut self.trail);
+        let mut bytes = 0;
+        let mut asks = self.asks.drain(..);
+        while let Some(ask) = asks.next() {
+            let or_close = matches!(ask, Ask::EngineOrClose(_));
+            let synced = matches!(ask, Ask::EngineSynced(_));
+            let mut family = Family::Other;
+            // Each arm writes its reply where it stays: replies are long, and moved at a cost.
+            match ask {
+                Ask::Engine(command)
+                | Ask::EngineOrClose(command)
+                | Ask::EngineAlone(command)
+                | Ask::EngineSynced(command) => {
+                    let undone = matches!(&command, Command::Take(take) if is_undone(take));
+                    if let Command::Watch(take) = &command {
+                        conn.standing = take.as_ref().map(|take| Standing {
+                            leased: take.lease.is_some(),
+                        });
+                    }
+                    let operator = edge.is_operator(conn.listener);
+                    let act = administers(&command, operator);
+                    let verb = command.about().verb;
+                    voice.command(verb);
+                    access.is_for(verb);
+                    family = Family::of(verb);
+                    let before = self.replies.len();
+                    match hooks {
+                        Some(runner) if !runner.state.ignores(&command) => {
+                            let reply =
+                                hooked::submit(runner, conn, edge, command, undone, &mut access);
+                            self.replies.extend(reply);
+                        }
+                        _ => {
+                            if let Decided::Now(outcome, queue, need) =
+                                access.submit(conn.caller, command)
+                            {
+                                self.replies.push(DueReply {
+                                    given: Given::Engine(outcome, queue),
+                                    need,
+                                    undone,
+                                    ..DueReply::own()
+                                });
+                            }
+                        }
+                    }
+                    let later = self.replies.len() == before;
+                    match (act, self.replies.last().filter(|_| !later)) {
+                        (Some(act), Some(reply)) if act.is_nothing(&reply.given) => {}
+                        (Some(act), Some(reply)) => {
+                            edge.audit_act(
+                                conn,
+                                &act,
+                                result_of(&reply.given),
+                                did_of(&reply.given),
+                            );
+                        }
+                        (Some(act), None) => conn.unfinished = Some(Box::new(act)),
+                        (None, _) => {}
+                    }
+                    if later {
+                        conn.phase.wait(Wait {
+                            undone,
+                            family,
+                            in_line: true,
+                        });
+                        conn.inbox.pending.extend(asks.by_ref());
+                        break;
+                    }
+                }
+                Ask::Login(login) => match edge.log_in_conn(self.index, conn, &login) {
+                    Some(reply) => self.replies.push(reply),
+                    None => {
+                        conn.phase.wait(Wait {
+                            undone: false,
+                            family,
+                            in_line: false,
+                        });
+                        conn.inbox.pending.extend(asks.by_ref());
+                        break;
+                    }
+                },
+                Ask::Host(
+                    ask @ (HostAsk::Clients
+                    | HostAsk::Workers
+                    | HostAsk::CloseClient(_)
+                    | HostAsk::Crons
+                    | HostAsk::Cron(..)
+                    | HostAsk::Reload),
+                ) if edge.security.trust.may_server(conn.caller.principal) => {
+                    if changes_server(&ask) {
+                        // Written down when it is known what came of it.
+                        conn.unfinished = Some(Box::new(Administers {
+                            act: ask.name(),
+                            what: subject_of(&ask),
+                            step: None,
+                        }));
+                    }
+                    let party = conn.caller.party;
+                    let mailbox = Arc::clone(&edge.mail[self.index]);
+                    let tell = Box::new(move |text| mailbox.leave(Mail::Told(party, text)));
+                    self.operator
+                        .ask_elsewhere(ask, conn.caller.principal, tell);
+                    conn.phase.wait(Wait {
+                        undone: false,
+                        family,
+                        in_line: false,
+                    });
+                    conn.inbox.pending.extend(asks.by_ref());
+                    break;
+                }
+                Ask::Host(host) => self.replies.push(DueReply {
+                    host: Some(host),
+                    ..DueReply::own()
+                }),
+                Ask::Proof(met) => self.replies.push(DueReply {
+                    given: Given::Login(edge.prove(conn, met)),
+                    ..DueReply::own()
+                }),
+                Ask::Worker(ask) => self.replies.push(DueReply {
+                    given: Given::Worker(edge.guests.worker(ask, self.now)),
+                    ..DueReply::own()
+                }),
+                Ask::Own => self.replies.push(DueReply::own()),
+                Ask::Unknown(line) => self.replies.push(match hooks {
+                    Some(runner) => hooked::added(runner, conn, edge, &line, &mut access),
+                    None => DueReply::own(),
+                }),
+                Ask::Close => self.replies.push(DueReply {
+                    closes: true,
+                    ..DueReply::own()
+                }),
+            }
+            let reply = self
+                .replies
+                .last_mut()
+                .expect("each ask that does not wait has one");
+            if synced {
+                reply.need.durable = reply.need.written;
+                self.wants_sync = true;
+            }
+            reply.family = family;
+            reply.closes |= or_close && reply.is_refusal();
+            if let Given::Engine(outcome, _) = &reply.given {
+                bytes += bytes_in(outcome);
+            }
+            if reply.closes {
+                break;
+            }
+            if bytes > edge.limits.output_bytes_max {
+                conn.inbox.pending.extend(asks.by_ref());
+                break;
+            }
+        }
+        drop(asks);
+        drop(access);
+        self.encode(slot, edge);
+    }
+}

@@ -1,0 +1,185 @@
+//! What hooks see of connections: the events around each request, and of those
+//! that come and go.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quintet_hooks::{Decided as Hooked, Event, HookReply, Who};
+use quintet_host::{Access, Need};
+use quintet_types::{Command, Delivery};
+use quintet_wire::Given;
+
+use super::conn::{Conn, DueReply, Spoken};
+use super::counts::Replies;
+use super::thread::IoThread;
+use crate::edge::Edge;
+use crate::hooks::Runner;
+
+impl IoThread {
+    /// Takes up hooks that have changed.
+    #[inline]
+    pub(super) fn renew_hooks(&mut self) {
+        if self.edge.security.hooks.version() != self.hooks_seen {
+            self.renew_hooks_now();
+        }
+    }
+
+    #[cold]
+    fn renew_hooks_now(&mut self) {
+        self.hooks_seen = self.edge.security.hooks.version();
+        let hooks = &self.edge.security.hooks;
+        hooks.renew(&mut self.hooks, &self.edge.core);
+    }
+
+    /// What a waiting or standing take brought, after the hooks have seen it.
+    /// `None`: nothing is to be told, or it waits again.
+    pub(super) fn arrived(
+        &mut self,
+        slot: u32,
+        delivery: Delivery,
+        need: Need,
+    ) -> Option<(Hooked, Need)> {
+        let conn = self.conns.get_mut(slot)?;
+        let outcome = delivery.outcome.of_command();
+        let Some(runner) = &mut self.hooks else {
+            return Some((Hooked::Now(outcome, delivery.queue), need));
+        };
+        if !runner.state.awaits(delivery.to, delivery.standing) {
+            return Some((Hooked::Now(outcome, delivery.queue), need));
+        }
+        let who = who(conn, &self.edge);
+        let decided = runner
+            .state
+            .arrived(&who, delivery.standing, outcome, delivery.queue);
+        let did = runner.take_did();
+        self.trail.join(did.trail);
+        Some((decided, need.and(did.need)))
+    }
+
+    /// `connect`: with what text a new connection is refused.
+    pub(super) fn greet(&mut self, slot: u32) {
+        let (Some(runner), Some(conn)) = (&mut self.hooks, self.conns.get_mut(slot)) else {
+            return;
+        };
+        if !runner.state.events().has(Event::Connect) {
+            return;
+        }
+        let who = who(conn, &self.edge);
+        let refused = runner.state.connect(&who);
+        let did = runner.take_did();
+        self.trail.join(did.trail);
+        if let Some(text) = refused {
+            let said = Spoken::refused(&text);
+            conn.session.say(said.as_said(), &mut conn.out.output);
+            conn.out.end_reply(0, did.need, None, Replies::none());
+            conn.close_after_flush();
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// `disconnect`.
+    pub(super) fn part(&mut self, conn: &mut Conn) {
+        let Some(runner) = &mut self.hooks else {
+            return;
+        };
+        runner.state.forget(conn.caller.party);
+        if runner.state.events().has(Event::Disconnect) {
+            let who = who(conn, &self.edge);
+            runner.state.notify(&who, Event::Disconnect);
+            let did = runner.take_did();
+            self.trail.join(did.trail);
+        }
+    }
+}
+
+/// One command, with its events; `None`: it waits.
+pub(super) fn submit(
+    runner: &mut Runner,
+    conn: &mut Conn,
+    edge: &Edge,
+    command: Command,
+    undone: bool,
+    access: &mut Access<'_>,
+) -> Option<DueReply> {
+    let who = who(conn, edge);
+    // The hook asks the shards itself.
+    access.release();
+    let decided = runner.state.submit(&who, command);
+    let did = runner.take_did();
+    access.join(did.trail);
+    match decided {
+        Hooked::Later => None,
+        Hooked::Now(..) | Hooked::Denied(_) | Hooked::Answer(_) => {
+            Some(reply(decided, did.need, undone))
+        }
+    }
+}
+
+/// A line that no voice knows.
+pub(super) fn added(
+    runner: &mut Runner,
+    conn: &mut Conn,
+    edge: &Edge,
+    line: &[u8],
+    access: &mut Access<'_>,
+) -> DueReply {
+    let who = who(conn, edge);
+    access.release();
+    let said = runner.state.added(&who, line);
+    let did = runner.take_did();
+    access.join(did.trail);
+    let Some(said) = said else {
+        return DueReply::own();
+    };
+    DueReply {
+        said: Some(Box::new(match said {
+            HookReply::Done => Spoken::Line("OK".to_owned()),
+            HookReply::Text(bytes) => Spoken::of(bytes),
+            HookReply::Refused(text) => Spoken::refused(&text),
+        })),
+        need: did.need,
+        ..DueReply::own()
+    }
+}
+
+/// A reply with what was decided.
+pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> DueReply {
+    match decided {
+        Hooked::Now(outcome, name) => DueReply {
+            given: Given::Engine(outcome, name),
+            need,
+            undone,
+            ..DueReply::own()
+        },
+        Hooked::Denied(text) => DueReply {
+            said: Some(Box::new(Spoken::refused(&text))),
+            need,
+            ..DueReply::own()
+        },
+        Hooked::Answer(bytes) => DueReply {
+            said: Some(Box::new(Spoken::of(bytes))),
+            need,
+            ..DueReply::own()
+        },
+        // Asked for only where nothing waits.
+        Hooked::Later => DueReply::own(),
+    }
+}
+
+/// Who is behind a connection, made on first use.
+fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
+    let who = conn.who.get_or_insert_with(|| {
+        let peer = conn.way.peer(&conn.stream);
+        Arc::new(Who {
+            caller: conn.caller,
+            connection: conn.caller.party.0,
+            voice: edge.listeners[conn.listener].voice,
+            peer: peer
+                .as_ref()
+                .map_or_else(String::new, SocketAddr::to_string)
+                .into(),
+            user: conn.user.as_deref().unwrap_or_default().into(),
+        })
+    });
+    Arc::clone(who)
+}

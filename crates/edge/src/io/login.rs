@@ -1,0 +1,245 @@
+//! Connections and who is behind them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quintet_door::Did;
+use quintet_hooks::Event;
+use quintet_host::{Need, PartyKey};
+use quintet_types::{Delivery, Outcome, Party, Principal, Verb};
+use quintet_wire::{Given, Login, LoginRefused, Logins};
+
+use super::acts::Administers;
+use super::conn::{Conn, DueReply};
+use super::mail::{Arrival, Mail, Way};
+use super::thread::IoThread;
+use crate::edge::Edge;
+use crate::hooks::Runner;
+use crate::trust::{Begun, Comes, Told};
+use quintet_host::wall_ms;
+
+/// How often is looked whether logins have ended.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Edge {
+    /// The thread that ends logins: has connections closed whose token is over or revoked, whose
+    /// password or secret is another, or whose user is gone, and those of console sessions that have
+    /// ended. Runs until it `rests` for the last time.
+    pub fn run_logins(&self, rests: impl Fn(Duration) -> bool) {
+        let mut seen = (self.security.trust.table(), usize::MAX);
+        while !rests(LOOK) {
+            let table = self.security.trust.table();
+            let live = table.live_tokens(wall_ms());
+            let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;
+            if changed {
+                self.tell_threads(|| Mail::Logins);
+            }
+            self.http.clients.close_logged_out(Instant::now(), changed);
+            seen = (table, live);
+        }
+    }
+
+    /// Who a connection's client is before it has said anything.
+    pub(super) fn who_comes(&self, arrival: &Arrival) -> Principal {
+        if self.is_operator(arrival.listener) {
+            // Whoever the socket's mode lets in may operate, as long as nobody
+            // has said who may do what.
+            let own = rustix::process::geteuid().as_raw();
+            // Through another node, whose listener may ask for no certificates.
+            if matches!(arrival.way, Way::Linked(Some(_))) && arrival.identity.is_none() {
+                return Principal::ANONYMOUS;
+            }
+            return match arrival.stream.account() {
+                Some(uid) if uid != own && uid != 0 && self.security.trust.is_used() => {
+                    Principal::ANONYMOUS
+                }
+                Some(_) | None => Principal::SERVER,
+            };
+        }
+        // A certificate of another node's client counts if it names a user.
+        let certified = arrival
+            .user
+            .as_deref()
+            .map(|user| self.security.trust.user(user));
+        match certified {
+            Some(user) if user != Principal::ANONYMOUS => user,
+            Some(_) | None => match self.listeners[arrival.listener].user.as_str() {
+                "" => Principal::ANONYMOUS,
+                user => self.security.trust.user(user),
+            },
+        }
+    }
+
+    /// Whether a connection's client may or has to say who it is.
+    #[inline]
+    pub(super) fn logins_of(&self, principal: Principal, hooks: Option<&Runner>) -> Logins {
+        let knows = |runner: &Runner| runner.state.events().has(Event::Auth);
+        self.security
+            .trust
+            .logins(principal, hooks.is_some_and(knows))
+    }
+
+    /// Begins a login. `None`: the connection's thread will be told.
+    pub(super) fn log_in_conn(
+        self: &Arc<Self>,
+        thread: usize,
+        conn: &mut Conn,
+        login: &Login,
+    ) -> Option<DueReply> {
+        let party = conn.caller.party;
+        let mailbox = Arc::clone(&self.mail[thread]);
+        let tell = move |told| mailbox.leave(Mail::Login(party, told));
+        let comes = Comes {
+            name: &login.name,
+            secret: &login.secret,
+            address: address(conn),
+            own: false,
+            with_each_request: false,
+        };
+        match self.security.begin_login(&comes, tell) {
+            Begun::Now(told) => Some(conn.becomes(told, self)),
+            Begun::Later => None,
+        }
+    }
+
+    /// A client has shown whether it knows its listener's password.
+    ///
+    /// # Errors
+    /// It does not, or too many at its address did not before.
+    pub(super) fn prove(&self, conn: &Conn, met: bool) -> Result<(), LoginRefused> {
+        let voice = self.listeners[conn.listener].voice;
+        self.security.proved(voice, address(conn), met)
+    }
+
+    /// Who a connection's client is, and where, for the audit.
+    fn doer(&self, conn: &Conn) -> (String, Option<IpAddr>) {
+        let who = match (&conn.user, conn.caller.principal) {
+            (Some(user), _) => user.to_string(),
+            (None, Principal::SERVER) => match conn.stream.account() {
+                Some(uid) => format!("uid {uid}"),
+                None => String::new(),
+            },
+            (None, principal) => {
+                let name = self.security.trust.table().name_of(principal);
+                name.map(|name| name.to_string()).unwrap_or_default()
+            }
+        };
+        (who, address(conn))
+    }
+
+    /// Writes down what a connection's client did to the server.
+    pub(super) fn audit_conn(&self, conn: &Conn, act: &str, what: &str, result: &str) {
+        let (who, from) = self.doer(conn);
+        self.security.audit.note(&who, from, act, what, result);
+    }
+
+    /// The same of an act on queues, which may be one of many steps.
+    pub(super) fn audit_act(&self, conn: &Conn, act: &Administers, result: &str, did: Did) {
+        let Administers { act, what, step } = act;
+        let (who, from) = self.doer(conn);
+        match step {
+            None => self
+                .security
+                .audit
+                .note_did(&who, from, act, what, result, did),
+            Some(goes_on) => {
+                self.security
+                    .audit
+                    .note_step(*goes_on, &who, from, act, what, (result, did))
+            }
+        }
+    }
+}
+
+fn address(conn: &Conn) -> Option<IpAddr> {
+    conn.peer().map(|peer| peer.ip().to_canonical())
+}
+
+impl Conn {
+    /// Takes note of what came of its login.
+    fn becomes(&mut self, told: Told, edge: &Edge) -> DueReply {
+        let told = told.and_then(|logged_in| {
+            // It may have ended while it was checked.
+            if !edge
+                .security
+                .trust
+                .counts(logged_in.principal, logged_in.proof)
+            {
+                return Err(LoginRefused::Wrong);
+            }
+            let counted = edge.security.count_as(&mut self.meter, logged_in.principal);
+            counted.map_err(|_| LoginRefused::TooMany)?;
+            self.caller.principal = logged_in.principal;
+            self.proof = logged_in.proof;
+            self.user = Some(logged_in.name);
+            // Hooks are shown somebody else from now on.
+            self.who = None;
+            Ok(())
+        });
+        DueReply {
+            given: Given::Login(told),
+            need: Need::default(),
+            ..DueReply::own()
+        }
+    }
+}
+
+impl IoThread {
+    /// True if what a wait has brought may still be handed over: its client may
+    /// have lost the right meanwhile. Then it goes back, and the connection
+    /// ends, and with it whatever it holds.
+    pub(super) fn may_be_handed(&mut self, slot: u32, delivery: &Delivery) -> bool {
+        if !self.edge.security.trust.is_used() || !matches!(delivery.outcome, Outcome::Messages(_))
+        {
+            return true;
+        }
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return true;
+        };
+        let verb = match delivery.looked {
+            true => Verb::Peek,
+            false => Verb::Take,
+        };
+        let principal = conn.caller.principal;
+        self.edge
+            .security
+            .trust
+            .may(principal, verb, &delivery.queue)
+    }
+
+    /// Closes the connections whose logins count no more.
+    pub(super) fn close_logged_out(&mut self) {
+        let edge = Arc::clone(&self.edge);
+        for slot in self.conns.slots() {
+            if let Some(conn) = self.conns.get_mut(slot)
+                && !edge
+                    .security
+                    .trust
+                    .counts(conn.caller.principal, conn.proof)
+            {
+                edge.audit_conn(conn, "login ended", "", "closed");
+                self.close(slot);
+            }
+        }
+    }
+
+    /// A login that took its time has come to an end.
+    pub(super) fn logged_in(&mut self, party: Party, told: Told) {
+        let edge = Arc::clone(&self.edge);
+        let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        if conn.phase.end_wait().is_none() {
+            return;
+        }
+        conn.half_close = None;
+        let reply = conn.becomes(told, &edge);
+        self.replies.push(reply);
+        self.encode(slot, &edge);
+        self.serve(slot);
+    }
+}

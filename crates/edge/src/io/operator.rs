@@ -1,0 +1,18 @@
+//! What sessions ask of the server as a whole.
+
+use quintet_types::Principal;
+use quintet_wire::{Given, HostAsk};
+
+use crate::edge::Listening;
+
+/// Told what came of something, as a text for the client.
+pub type TellText = Box<dyn FnOnce(Result<String, String>) + Send>;
+
+/// Answers what sessions ask of the server as a whole: numbers, the configuration, orders.
+pub trait Operator: Send + Sync {
+    /// Answers a session of this listener at once.
+    fn answer(&self, ask: HostAsk, listening: &Listening, principal: Principal) -> Given;
+
+    /// Asks what only other threads know, which call `tell`.
+    fn ask_elsewhere(&self, ask: HostAsk, principal: Principal, tell: TellText);
+}

@@ -1,0 +1,26 @@
+//! Connections and commands on their way to the shards: I/O threads and what they serve, the desk
+//! of the door, logins, limits of addresses and users, and hooks around commands.
+
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
+mod clients;
+mod control;
+mod desk;
+mod edge;
+mod hooks;
+mod http_counts;
+mod io;
+mod quotas;
+mod tls;
+mod trust;
+
+pub use clients::{Client, TellClients};
+pub use control::Control;
+pub use desk::Desk;
+pub use edge::{Edge, Limits, LinksByVoice, Listening};
+pub use hooks::Hooks;
+pub use http_counts::HttpCounts;
+pub use io::{Guests, IoThread, Mailbox, Operator, Stream, TellText, ThreadCounts, Upload};
+pub use quotas::Quotas;
+pub use tls::{Tls, Watch};
+pub use trust::{HttpGate, Security, Trust, TrustCounts};

@@ -1,0 +1,180 @@
+//! What one address or one user uses, and may use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quintet_door::{ByteBudget, Share};
+use quintet_trust::{Bucket, Limits, Rate};
+
+use super::Limited;
+
+/// Milliseconds of a minute.
+const MINUTE_MS: u64 = 60_000;
+
+/// One address's or user's. Limits of 0 are none.
+pub struct Quota {
+    connections: AtomicU64,
+    connections_max: AtomicU64,
+    requests: Bucket,
+    requests_per_second: AtomicU64,
+    requests_burst: AtomicU64,
+    failures: Bucket,
+    failures_per_minute: AtomicU64,
+    bytes: Arc<ByteBudget>,
+    /// How often one of them held somebody back, and when last, ns.
+    held_back: AtomicU64,
+    held_back_ns: AtomicU64,
+}
+
+impl Quota {
+    pub(super) fn new(limits: &Limits) -> Arc<Self> {
+        let quota = Self {
+            connections: AtomicU64::new(0),
+            connections_max: AtomicU64::new(0),
+            requests: Bucket::default(),
+            requests_per_second: AtomicU64::new(0),
+            requests_burst: AtomicU64::new(0),
+            failures: Bucket::default(),
+            failures_per_minute: AtomicU64::new(0),
+            bytes: ByteBudget::new(u64::MAX),
+            held_back: AtomicU64::new(0),
+            held_back_ns: AtomicU64::new(0),
+        };
+        quota.set(limits);
+        Arc::new(quota)
+    }
+
+    /// Other limits from now on.
+    pub(super) fn set(&self, limits: &Limits) {
+        let set = |at: &AtomicU64, limit: Option<u64>| {
+            at.store(limit.unwrap_or(0), Ordering::Relaxed);
+        };
+        set(&self.connections_max, limits.connections_max);
+        set(&self.requests_per_second, limits.requests_per_second);
+        set(&self.requests_burst, limits.requests_burst);
+        set(&self.failures_per_minute, limits.failures_per_minute);
+        let bytes = limits.bytes_in_flight_max.filter(|bytes| *bytes > 0);
+        self.bytes.set_limit(bytes.unwrap_or(u64::MAX));
+    }
+
+    /// How fast requests may come, if that is limited.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        let per_second = self.requests_per_second.load(Ordering::Relaxed);
+        if per_second == 0 {
+            return None;
+        }
+        let burst = match self.requests_burst.load(Ordering::Relaxed) {
+            0 => per_second,
+            burst => burst,
+        };
+        Some(Rate::per_second(per_second, burst))
+    }
+
+    pub(super) fn requests(&self) -> &Bucket {
+        &self.requests
+    }
+
+    pub(super) fn bytes(&self) -> &ByteBudget {
+        &self.bytes
+    }
+
+    /// Takes so many bytes unless that is over the limit.
+    pub(super) fn share_bytes(&self, bytes: u64) -> Option<Share> {
+        self.bytes.take(bytes)
+    }
+
+    fn failure_rate(&self) -> Option<Rate> {
+        let most = self.failures_per_minute.load(Ordering::Relaxed);
+        (most > 0).then(|| Rate::new(most, MINUTE_MS, most))
+    }
+
+    /// Something failed that may fail so often.
+    pub(super) fn failed(&self, now_ns: u64) {
+        if let Some(rate) = self.failure_rate() {
+            self.failures.take(rate, now_ns, 1);
+        }
+    }
+
+    /// True if more failed than may.
+    pub(super) fn fails_too_often(&self, now_ns: u64) -> bool {
+        let rate = self.failure_rate();
+        rate.is_some_and(|rate| self.failures.room(rate, now_ns) == 0)
+    }
+
+    /// True if forgetting it changes nothing.
+    pub(super) fn is_idle(&self, now_ns: u64) -> bool {
+        !self.has_connections()
+            && self.bytes.used() == 0
+            && self.requests.is_full(now_ns)
+            && self.failures.is_full(now_ns)
+    }
+
+    pub(super) fn has_connections(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    /// One of its limits held somebody back.
+    pub fn holds_back(&self, now_ns: u64) {
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        self.held_back_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// How often that was, and when last.
+    pub(super) fn held_back(&self) -> (u64, u64) {
+        let times = self.held_back.load(Ordering::Relaxed);
+        (times, self.held_back_ns.load(Ordering::Relaxed))
+    }
+
+    /// The limits that are reached.
+    pub(super) fn reached(&self, now_ns: u64) -> Vec<Limited> {
+        let most = self.connections_max.load(Ordering::Relaxed);
+        let rate = self.rate();
+        let all = [
+            (
+                most > 0 && self.connections.load(Ordering::Relaxed) >= most,
+                Limited::Connections,
+            ),
+            (
+                rate.is_some_and(|rate| self.requests.room(rate, now_ns) == 0),
+                Limited::Requests,
+            ),
+            (self.bytes.is_tight(), Limited::BytesInFlight),
+            (self.fails_too_often(now_ns), Limited::Failures),
+        ];
+        let reached = all.into_iter().filter(|(reached, _)| *reached);
+        reached.map(|(_, limited)| limited).collect()
+    }
+
+    /// One connection more, as long as that may be.
+    pub(super) fn enter(self: Arc<Self>) -> Option<Stay> {
+        let before = self.connections.fetch_add(1, Ordering::Relaxed);
+        let stay = Stay(self);
+        let most = stay.0.connections_max.load(Ordering::Relaxed);
+        (most == 0 || before < most).then_some(stay)
+    }
+}
+
+/// A connection that counts in a quota, until this is dropped.
+pub struct Stay(Arc<Quota>);
+
+impl Stay {
+    pub(super) fn quota(&self) -> &Quota {
+        &self.0
+    }
+
+    /// The quota, for whoever looks for others in it.
+    pub(super) fn share(&self) -> Arc<Quota> {
+        Arc::clone(&self.0)
+    }
+
+    /// It counts in this one.
+    pub(super) fn is_in(&self, quota: &Arc<Quota>) -> bool {
+        Arc::ptr_eq(&self.0, quota)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,152 @@
+//! TLS of this server's listeners: what they accept by, and the reading of files that changed.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use quintet_config::{Config, Listen};
+use quintet_host::locked;
+use quintet_tls::{Acceptor, Secure, Shared, Source};
+
+/// So often it is looked whether files have changed.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// TLS of all listeners.
+#[derive(Default)]
+pub struct Tls {
+    /// By the place of their listeners in the configuration; `None`: plain.
+    acceptors: Mutex<Vec<Option<Arc<Acceptor>>>>,
+    pub shared: Arc<Shared>,
+}
+
+impl Tls {
+    /// Reads the files of all listeners.
+    ///
+    /// # Errors
+    /// Names the listener and what is wrong.
+    pub fn load(config: &Config) -> Result<Arc<Self>> {
+        let tls = Self::default();
+        tls.shared.set_handshake_ms(config.tls_handshake_ms);
+        let mut acceptors = Vec::new();
+        for listen in &config.listen {
+            acceptors.push(acceptor(config, listen)?.map(Arc::new));
+        }
+        *locked(&tls.acceptors) = acceptors;
+        Ok(Arc::new(tls))
+    }
+
+    /// What a listener accepts by.
+    pub fn of(&self, number: usize) -> Option<Secure> {
+        Some(Secure {
+            acceptor: locked(&self.acceptors).get(number)?.clone()?,
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    /// When the first of the certificates ends, seconds since 1970.
+    pub fn ends(&self) -> Option<u64> {
+        let acceptors = locked(&self.acceptors);
+        let ends = acceptors.iter().flatten().filter_map(|one| one.ends());
+        ends.min().map(|at| u64::try_from(at).unwrap_or(0))
+    }
+
+    /// Goes by a newer configuration, of the same listeners, and reads all files again; what is
+    /// wrong is logged and leaves a listener as it was.
+    pub fn reload(&self, config: &Config) {
+        self.shared.set_handshake_ms(config.tls_handshake_ms);
+        for (acceptor, listen) in locked(&self.acceptors).iter().zip(&config.listen) {
+            let (name, address) = (listen.served.name(), &listen.address);
+            let settings = config.tls_of(listen);
+            match (acceptor, settings) {
+                (None, Ok(None)) => {}
+                (Some(acceptor), Ok(settings @ Some(_))) => {
+                    told(name, acceptor, acceptor.reload(settings));
+                }
+                (Some(_), Ok(None)) | (None, Ok(Some(_))) => tracing::warn!(
+                    "whether {name} at {address} speaks TLS has changed: the new value counts \
+                     after a restart"
+                ),
+                (_, Err(why)) => tracing::error!("TLS of {name} at {address} stays: {why}"),
+            }
+        }
+    }
+
+    /// Reads again what has changed.
+    fn look(&self) {
+        for acceptor in locked(&self.acceptors).iter().flatten() {
+            if acceptor.has_changed() {
+                told("a listener", acceptor, acceptor.reload(None));
+            }
+        }
+    }
+}
+
+fn acceptor(config: &Config, listen: &Listen) -> Result<Option<Acceptor>> {
+    let (name, address) = (listen.served.name(), &listen.address);
+    let Some(settings) = config.tls_of(listen).map_err(|why| anyhow!(why))? else {
+        return Ok(None);
+    };
+    let made = matches!(settings.source, Source::SelfSigned { .. });
+    let acceptor =
+        Acceptor::load(settings).with_context(|| format!("TLS of {name} at {address}"))?;
+    if made {
+        tracing::info!(
+            "{name} at {address}: self-signed certificate {}, SHA-256 {}",
+            config.data.join(quintet_tls::CERTIFICATE).display(),
+            acceptor.fingerprint()
+        );
+    }
+    Ok(Some(acceptor))
+}
+
+fn told(name: &str, acceptor: &Acceptor, reloaded: Result<(), quintet_tls::Error>) {
+    match reloaded {
+        Ok(()) => {
+            let fingerprint = acceptor.fingerprint();
+            tracing::info!("TLS of {name}: certificate read again, SHA-256 {fingerprint}");
+        }
+        Err(error) => {
+            tracing::error!("TLS of {name} goes on with the certificate it has: {error}");
+        }
+    }
+}
+
+/// Looks after files that change, in a thread of its own, until it is dropped.
+pub struct Watch {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Starts.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start(tls: &Arc<Tls>) -> Result<Self> {
+        let (stop, stopped) = channel();
+        let tls = Arc::clone(tls);
+        let thread = std::thread::Builder::new().name("certificates".to_owned());
+        let thread = thread.spawn(move || {
+            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                tls.look();
+            }
+        });
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread.context("cannot start a thread")?),
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that looks after certificates had ended before its time");
+        }
+    }
+}

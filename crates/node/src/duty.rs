@@ -1,0 +1,236 @@
+//! Whom a node's member works for: the replay of this server's queues.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
+use quintet_front::{Hint, Owners, watch};
+use quintet_host::{Core, Replay, locked};
+use quintet_log::{LogError, ReplayFrame};
+use quintet_nodes::mirror::Mirrors;
+use quintet_process::Order;
+use quintet_types::Settings;
+
+use super::copies::Copies;
+use super::lags::Lags;
+use super::runs::Runs;
+use super::{Serving, say, step_down};
+
+/// What the member tells the rest of the process.
+pub(super) struct Told {
+    /// Where the main thread is told to look.
+    pub(super) orders: Sender<Order>,
+    pub(super) happened: Mutex<Happened>,
+    pub(super) core: Serving,
+    pub(super) owners: watch::Sender<Owners>,
+    /// How far appends are acknowledged, once this node owns.
+    pub(super) acks: OnceLock<Acks>,
+    /// This node's name.
+    pub(super) node: String,
+    pub(super) mirrors: Mirrors,
+    pub(super) runs: Runs,
+    /// How soon this node, a standby, applies what is appended.
+    pub(super) lags: Lags,
+    pub(super) copies: Copies,
+}
+
+#[derive(Default)]
+pub(super) struct Happened {
+    owned: Option<Owned<Replay>>,
+    failed: Option<LogError>,
+    /// It was said that this node is ready.
+    ready: bool,
+}
+
+impl Told {
+    /// What has happened since it was asked last.
+    pub(super) fn take(&self) -> (Option<Owned<Replay>>, Option<LogError>) {
+        let mut happened = locked(&self.happened);
+        (happened.owned.take(), happened.failed.take())
+    }
+
+    /// These shards decide, and the server's threads accept.
+    pub(super) fn serves(&self, core: &Arc<Core>) {
+        if self.core.set(Arc::downgrade(core)).is_err() {
+            tracing::error!("this node serves already");
+        }
+        self.owners.send_modify(|owners| {
+            if let Owners::Other(hint) = std::mem::take(owners) {
+                *owners = Owners::Us(hint);
+            }
+        });
+    }
+
+    /// This node, which owns, is to let another.
+    pub(super) fn order_hand_over(&self) {
+        self.orders.send(Order::HandOver).unwrap_or_default();
+    }
+
+    /// Somebody else says who owns; what this node knows itself may be older.
+    pub(super) fn hint(&self, hint: Hint) {
+        self.owners.send_if_modified(|owners| {
+            let newer = owners.hint().is_none_or(|known| known.epoch < hint.epoch);
+            if newer && hint.node != self.node {
+                *owners = Owners::Other(hint);
+                return true;
+            }
+            false
+        });
+    }
+
+    fn look(&self) {
+        // The main thread is gone: so is everything soon.
+        self.orders.send(Order::Look).unwrap_or_default();
+    }
+}
+
+/// Takes in the log's frames.
+pub(crate) struct Work {
+    shards: usize,
+    settings: Settings,
+    told: Arc<Told>,
+    began: bool,
+    /// It has caught up with the log.
+    stands_by: bool,
+}
+
+impl Work {
+    pub(super) fn new(shards: usize, settings: Settings, told: Arc<Told>) -> Self {
+        Self {
+            shards,
+            settings,
+            told,
+            began: false,
+            stands_by: false,
+        }
+    }
+}
+
+impl Duty for Work {
+    type State = Replay;
+
+    fn begin(&mut self) -> Result<Replay, String> {
+        if std::mem::replace(&mut self.began, true) {
+            tracing::warn!("the log is read again from its first entry");
+        }
+        self.stands_by = false;
+        Replay::new(self.shards, &self.settings).map_err(|error| format!("{error:#}"))
+    }
+
+    fn frame(&mut self, state: &mut Replay, frame: ReplayFrame<'_>) -> Result<(), String> {
+        state.apply(&frame)?;
+        let contradiction = state.take_contradiction();
+        if self.stands_by {
+            self.told.lags.applied(frame.time_ms);
+            if let Some(why) = contradiction {
+                let segment = frame.segment.0;
+                let why = format!("what the snapshot of segment {segment} counts is not so: {why}");
+                tracing::warn!("{why}");
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self, _state: &Replay) -> bool {
+        self.told.runs.missing() == 0
+    }
+
+    fn begins_everywhere(&mut self, first: Seq) -> bool {
+        self.told.copies.begin_with(first)
+    }
+
+    fn look(&mut self, state: &Replay) {
+        self.told.runs.look(state);
+    }
+
+    fn own(&mut self, owned: Owned<Replay>) {
+        if self.told.acks.set(owned.log.acks()).is_err() {
+            tracing::error!("this node owned before, in the same life");
+        }
+        locked(&self.told.happened).owned = Some(owned);
+        self.told.look();
+    }
+
+    fn beat(&mut self) {
+        if let Some(core) = self.told.core.get().and_then(Weak::upgrade) {
+            core.beat();
+        }
+    }
+
+    fn step_down(&mut self, why: LogError) {
+        step_down(&why);
+    }
+
+    fn failed(&mut self, why: LogError) {
+        locked(&self.told.happened).failed = Some(why);
+        self.told.look();
+    }
+
+    fn changed(&mut self, status: &Status) {
+        let (role, epoch) = (status.role.name(), status.epoch);
+        let owner = status.owner.as_ref();
+        let name = owner.map_or("nobody", |claim| &claim.node);
+        tracing::info!("{role}, epoch {epoch}, owned by {name}");
+        let next = owner.map_or(Owners::Nobody, |claim| self.hint(status, claim));
+        self.told.owners.send_if_modified(|owners| {
+            // While the log is read, others have told of a later owner already.
+            let newer = owners.hint().is_some_and(|known| known.epoch > epoch.0);
+            if !newer {
+                *owners = next;
+            }
+            !newer
+        });
+        self.stands_by = status.role == Role::Standby;
+        match status.role {
+            Role::Standby => {
+                self.told.mirrors.remove_older();
+                if !std::mem::replace(&mut locked(&self.told.happened).ready, true) {
+                    quintet_process::notify::ready();
+                    say("quintet ready");
+                }
+                say(&format!("quintet standby of {name}"));
+            }
+            Role::Reading | Role::Claiming | Role::Owner | Role::Deposed | Role::Stopped => {}
+        }
+    }
+
+    fn clock(&mut self, ahead_ms: i64, off: bool) {
+        if off {
+            tracing::warn!(
+                ahead_ms,
+                "this node's clock is off from the cluster's time by more than a second: set it \
+                 right. This node claims the log only where no other does"
+            );
+        } else {
+            tracing::info!(ahead_ms, "this node's clock is right again");
+        }
+    }
+
+    fn damaged(&mut self, copy: Option<(&str, &str)>) {
+        match copy {
+            Some((server, how)) => tracing::error!(
+                "nats-server {server} has a damaged copy of the log: {how}. Another server was \
+                 asked to lead. `quintet cluster status` says how to mend it; see \"A damaged \
+                 copy\" in docs/cluster.md"
+            ),
+            None => tracing::info!("the nats-server that leads has a whole copy of the log"),
+        }
+    }
+}
+
+impl Work {
+    /// Where clients go. What an earlier life of this node has claimed nobody serves.
+    fn hint(&self, status: &Status, claim: &Claim) -> Owners {
+        let ours = claim.node == self.told.node;
+        if ours && status.role != Role::Owner {
+            return Owners::Nobody;
+        }
+        // Until the server runs, an own claim is told of as another's that cannot be reached.
+        Owners::Other(Hint {
+            epoch: claim.epoch.0,
+            node: claim.node.clone(),
+            address: claim.link.clone(),
+        })
+    }
+}

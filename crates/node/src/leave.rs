@@ -1,0 +1,101 @@
+//! How an owner goes in good order: it is stopped, or another node is to own the queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use quintet_host::{Core, Farewell, locked};
+use quintet_log::LogError;
+use quintet_process::{End, again};
+
+use super::{Node, say};
+
+/// So long connections are given for what they are owed before another node may take over; those
+/// whose clients read slowly are given more, while it does.
+const OWED: Duration = Duration::from_millis(100);
+
+/// This process ends, whoever owns the log.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// The threads of the server.
+pub trait Threads {
+    /// Connections get what they are owed, and nothing more is decided for them. True: they have it
+    /// all by then.
+    fn end_io(&mut self, by: Instant) -> bool;
+
+    /// The rest ends as well, after the I/O threads, so that who comes in through the door is
+    /// answered. True: all have ended by then.
+    fn end(&mut self, by: Instant) -> bool;
+}
+
+/// If this process was told to stop, it does so now that another node owns the log: it would not
+/// begin again to follow.
+pub(super) fn end_if_stopping(why: &LogError) {
+    if STOPPING.load(Ordering::SeqCst) {
+        tracing::warn!("another node owns the queues already: {why}");
+        again::end_children();
+        std::process::exit(0);
+    }
+}
+
+impl Node {
+    /// Has another node own the queues, as soon as this one, which owns them, has said farewell.
+    pub(super) fn hand_over_to(&self, heir: &str) {
+        *locked(&self.heir) = Some(heir.to_owned());
+        self.told.order_hand_over();
+    }
+
+    /// Lets another node own the queues, and ends, or begins again to follow.
+    ///
+    /// # Errors
+    /// What was decided last may be lost; nobody was told that it would not be.
+    pub fn leave(
+        self: &Arc<Self>,
+        core: &Core,
+        stop_wait: Duration,
+        threads: &mut dyn Threads,
+        end: End,
+    ) -> Result<()> {
+        STOPPING.store(end == End::Stop, Ordering::SeqCst);
+        let heir = locked(&self.heir).take();
+        let heir = heir.or_else(|| self.best_heir()).unwrap_or_default();
+        let began = Instant::now();
+        self.doors.serve_no_more();
+        threads.end_io(began + OWED);
+        let said = core.farewell(&heir, self.handover_wait);
+        let took = began.elapsed().as_millis();
+        let to = match heir.as_str() {
+            "" => "whoever can take over",
+            heir => heir,
+        };
+        match said {
+            Farewell::Stands => tracing::info!("said farewell to {to} after {took} ms"),
+            Farewell::Unknown | Farewell::Unsaid => {
+                tracing::error!(
+                    "could not say farewell within {took} ms, so nobody knows that this node \
+                     owns the queues no longer: another takes over after the usual silence"
+                );
+            }
+        }
+        threads.end_io(began + stop_wait);
+        if end == End::HandOver {
+            say("quintet handed over");
+            again::begin();
+        }
+        // What they still do nobody waits for: a purge without a quorum never ends.
+        threads.end(Instant::now() + self.handover_wait);
+        self.doors.close();
+        if said != Farewell::Stands {
+            bail!(
+                "JetStream did not acknowledge within {} ms what was decided last: of that, what \
+                 was answered to nobody may be lost (cluster.handover_wait)",
+                self.handover_wait.as_millis()
+            );
+        }
+        if let Err(error) = core.end_in_order() {
+            tracing::warn!("the mirror of the log cannot be opened by itself: {error}");
+        }
+        Ok(())
+    }
+}

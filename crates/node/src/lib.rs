@@ -1,0 +1,454 @@
+//! A server that is a node of a cluster: what it checks before, how it follows the log, and how it
+//! becomes the owner, or stops being it.
+
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
+mod copies;
+mod doors;
+mod duty;
+mod lags;
+mod leave;
+mod numbers;
+mod orders;
+mod runs;
+mod seen;
+mod teller;
+mod upkeep;
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use quintet_cluster::{
+    Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
+};
+use quintet_config::Config;
+use quintet_door::{Arrivals, AuditLog};
+use quintet_front::{Intake, Owners, watch};
+use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
+use quintet_jetstream::{Error, JetStream, Names};
+use quintet_log::{LogError, Options};
+use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
+use quintet_process::{Order, again};
+
+use copies::Copies;
+use doors::Doors;
+use duty::{Told, Work};
+use runs::Runs;
+use teller::Teller;
+
+pub use doors::socket;
+pub use leave::Threads;
+pub use quintet_front::Door;
+
+/// Pause between two tries to reach the servers.
+const AGAIN: Duration = Duration::from_millis(250);
+/// "no suitable peers for placement": servers that are too few, or have not met yet.
+const NO_PEERS: u64 = 10_005;
+/// So often it is said that they cannot be reached.
+const TELL: Duration = Duration::from_secs(30);
+/// Servers that were started together answer nothing until they have leaders, mostly for less than
+/// this.
+const ELECTION: Duration = Duration::from_secs(12);
+
+/// How long things take.
+fn timing(cluster: &quintet_config::Cluster) -> Timing {
+    Timing {
+        beat: Duration::from_millis(cluster.beat_ms),
+        lease: Duration::from_millis(cluster.lease_ms),
+        takeover_after: Duration::from_millis(cluster.takeover_after_ms),
+    }
+}
+
+/// This process, as a node.
+pub struct Node {
+    member: Arc<Member<Work>>,
+    told: Arc<Told>,
+    world: Arc<World>,
+    doors: Doors,
+    files: Arc<Files>,
+    /// Who speaks for it.
+    teller: OnceLock<Weak<Teller>>,
+    /// Who is to own next, if somebody has said so.
+    heir: Mutex<Option<String>>,
+    drained: AtomicBool,
+    /// Nodes that are, as far as this one knows.
+    drained_nodes: AtomicU64,
+    /// The cluster as this node saw it last, while it owned.
+    seen: Mutex<Option<ClusterReport>>,
+    /// Has it looked after at once.
+    nudges: Mutex<Sender<()>>,
+    /// A farewell waits so long for its acknowledgement.
+    handover_wait: Duration,
+}
+
+/// A log this node has claimed, with what it led to.
+pub struct Seat {
+    owned: Owned<Replay>,
+    pub node: Arc<Node>,
+}
+
+impl Seat {
+    /// Begins the epoch: from here on this process decides.
+    ///
+    /// # Errors
+    /// The log cannot be written, which is the end of it: another may own it by now.
+    pub fn take(self, layout: &Layout) -> Result<(Opened, Arc<Node>)> {
+        let Owned {
+            log,
+            recovery,
+            lead_ms,
+            state,
+        } = self.owned;
+        // Where this takes long another node may take over, which is found out by appending.
+        let runs = self.node.told.runs.complete(&state.needed_runs())?;
+        let opened =
+            quintet_host::take_seat(state, Box::new(log), recovery, lead_ms, &runs, layout);
+        match opened {
+            Ok(opened) => Ok((opened, self.node)),
+            Err(error) => match error.downcast_ref::<LogError>() {
+                Some(lost) if is_lost(lost) => step_down(lost),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl Node {
+    /// What it is, in words.
+    pub fn role(&self) -> String {
+        let status = self.member.status();
+        let node = &self.told.node;
+        format!("{node} is {} in epoch {}", status.role.name(), status.epoch)
+    }
+
+    /// What it is and who owns, for statistics.
+    pub fn texts(&self) -> Vec<(String, String)> {
+        let status = self.member.status();
+        let owner = status.owner.map_or_else(String::new, |claim| claim.node);
+        vec![
+            ("cluster_node".to_owned(), self.told.node.clone()),
+            ("cluster_role".to_owned(), status.role.name().to_owned()),
+            ("cluster_owner".to_owned(), owner),
+        ]
+    }
+
+    /// Who keeps scripts' attachments.
+    pub fn blobs(&self) -> Arc<dyn quintet_scripts::Blobs> {
+        Arc::<Files>::clone(&self.files)
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        self.member.status()
+    }
+
+    /// These shards decide from now on: they are what beats, and `intake` takes the clients that
+    /// other nodes bring.
+    pub fn serves(&self, core: &Arc<Core>, intake: Arc<dyn Intake>) {
+        self.doors.serve_by(intake);
+        self.told.serves(core);
+        self.nudge();
+        if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(core)) {
+            tracing::warn!("runs that nobody needs stay in JetStream: {error:#}");
+        }
+    }
+
+    /// By how many ms the wall clock is ahead of the time that this node decides by, if it does.
+    fn clock_ahead_ms(&self) -> Option<i64> {
+        let core = self.told.core.get().and_then(Weak::upgrade)?;
+        Some(core.clock.ahead().0)
+    }
+
+    /// Whether the server runs that decides.
+    fn serves_now(&self) -> bool {
+        self.told.core.get().is_some()
+    }
+
+    /// Others should own rather than this node, or not so; `nodes` are drained, this one included.
+    fn drain(&self, drained: bool, nodes: u64) {
+        self.drained_nodes.store(nodes, Ordering::Relaxed);
+        if self.drained.swap(drained, Ordering::Relaxed) != drained {
+            tracing::info!(
+                "this node is {}",
+                if drained { "drained" } else { "undrained" }
+            );
+            self.member.drain(drained);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    /// What is seen to now and then is seen to at once.
+    fn nudge(&self) {
+        // Nobody is there any more: the node ends.
+        locked(&self.nudges).send(()).unwrap_or_default();
+    }
+
+    /// The node that should own after this one, if one could at once.
+    fn best_heir(&self) -> Option<String> {
+        self.teller.get()?.upgrade()?.best_heir()
+    }
+}
+
+/// A node's log failed: it is another's now, or the disk or the stream is not what it was.
+pub struct StepsDown;
+
+impl Owner for StepsDown {
+    fn log_failed(&self, error: &LogError) {
+        if is_lost(error) {
+            step_down(error);
+        }
+        tracing::error!("stopping: {error}");
+        eprintln!("quintet: stopping, since the log cannot be written: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Somebody else owns the log; or what it has is to be read again to know.
+fn is_lost(error: &LogError) -> bool {
+    matches!(error, LogError::Fenced { .. } | LogError::BadEntry { .. })
+}
+
+/// Nothing more is answered; the process begins again, and follows.
+fn step_down(why: &LogError) -> ! {
+    leave::end_if_stopping(why);
+    static SAID: Once = Once::new();
+    // Several threads find out at once.
+    SAID.call_once(|| {
+        tracing::warn!("this node owns the queues no longer: {why}");
+        say("quintet deposed");
+    });
+    again::begin()
+}
+
+/// A line for supervisors and tests.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        tracing::debug!("cannot print: {error}");
+    }
+}
+
+/// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
+/// brought to the owner, so many at once, and counted by `arrivals`. `reload`: whatever a node that
+/// only follows reads again.
+/// `None`: it was told to stop before.
+///
+/// # Errors
+/// What is missing or wrong, all of it in one text; or the log cannot be followed.
+pub fn follow(
+    config: &Config,
+    doors: Vec<Door>,
+    connections: u64,
+    arrivals: Arc<dyn Arrivals>,
+    audit: Arc<dyn AuditLog>,
+    reload: &dyn Fn(),
+    (orders, inbox): (&Sender<Order>, &Receiver<Order>),
+) -> Result<Option<Seat>> {
+    checks::before(config)?;
+    let cluster = &config.cluster;
+    let tls = doors::tls(cluster)?;
+    let link = doors::open_link(config)?;
+    let servers = checks::servers(cluster)?;
+    let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, 0));
+    let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
+        return Ok(None);
+    };
+    let stream = Arc::new(stream);
+    checks::of_servers(&stream, cluster)?;
+    // The standard library's hash keys are random.
+    let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+    let writer = Writer(random());
+    let ourselves = registry::Ourselves {
+        link: link.address.clone(),
+        home: mirror::home(&config.data, random())?,
+        writer,
+    };
+    let mut twins = registry::Twins::default();
+    let registered = loop {
+        let joined = until(inbox, || {
+            registry::join(&stream, cluster, config.shards, &ourselves, &mut twins)
+        });
+        let Some(joined) = joined? else {
+            return Ok(None);
+        };
+        match joined.map_err(|why| anyhow!(why))? {
+            Some(id) => break id,
+            None if pause(inbox) => {}
+            None => return Ok(None),
+        }
+    };
+    registry::renew(&stream, cluster, &ourselves)?;
+    tell_shards(&config.data, config.shards)?;
+    let mirrors = mirror::Mirrors::new(&config.data)?;
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let objects = until(inbox, || stream.runs(replicas, &cluster.placement_tags))?;
+    let Some(objects) = objects else {
+        return Ok(None);
+    };
+    let runs = Runs::open(&config.data, Arc::new(objects))?;
+    let attached = until(inbox, || stream.files(replicas, &cluster.placement_tags))?;
+    let Some(attached) = attached else {
+        return Ok(None);
+    };
+    let told = Arc::new(Told {
+        orders: orders.clone(),
+        happened: Default::default(),
+        core: OnceLock::new(),
+        owners: watch::Sender::new(Owners::Nobody),
+        acks: OnceLock::new(),
+        node: cluster.node(),
+        mirrors: mirrors.clone(),
+        runs,
+        lags: Default::default(),
+        copies: Copies::new(&cluster.monitor, &stream.names().stream),
+    });
+    let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
+    let work = Work::new(shards, config.engine_settings(), Arc::clone(&told));
+    let membership = Membership {
+        stream: Arc::<JetStream>::clone(&stream),
+        mirror: Box::new(move || mirrors.next()),
+        options: Options {
+            segment_bytes: config.segment_bytes,
+            ..Options::default()
+        },
+        cluster: registered,
+        writer,
+        node: cluster.node(),
+        link: link.address.clone(),
+        limits: Limits {
+            entries: usize::try_from(cluster.window).unwrap_or(1),
+            ..Limits::default()
+        },
+        timing: timing(cluster),
+        world: Arc::<World>::clone(&world),
+        fences: Fences::default(),
+    };
+    let own = cluster.node();
+    let drained = until(inbox, || registry::is_drained(&stream, cluster, &own))?;
+    let Some(drained) = drained else {
+        return Ok(None);
+    };
+    let member = Member::start_as(membership, work, drained).context("cannot follow the log")?;
+    let (nudges, nudged) = channel();
+    let node = Arc::new(Node {
+        member,
+        told,
+        world,
+        doors: Doors::default(),
+        files: Arc::new(Files(attached)),
+        teller: OnceLock::new(),
+        heir: Mutex::default(),
+        drained: AtomicBool::new(drained),
+        drained_nodes: AtomicU64::new(u64::from(drained)),
+        seen: Mutex::default(),
+        nudges: Mutex::new(nudges),
+        handover_wait: Duration::from_millis(cluster.handover_wait_ms),
+    });
+    let settings = doors::settings(registered, tls, connections);
+    let teller = Arc::new(Teller {
+        node: Arc::clone(&node),
+        stream,
+        cluster: cluster.clone(),
+        address: link.address.clone(),
+        settings: settings.clone(),
+        audit,
+        arrivals,
+    });
+    node.teller.get_or_init(|| Arc::downgrade(&teller));
+    let owners = node.told.owners.subscribe();
+    let speaks = Arc::<Teller>::clone(&teller);
+    node.doors.open(doors, link, settings, owners, speaks)?;
+    teller.ask_who_owns();
+    upkeep::start(&teller, nudged)?;
+    wait(&node, inbox, reload)
+}
+
+/// Why this node cannot be a standby, and what there is to do.
+fn cannot_follow(error: LogError) -> anyhow::Error {
+    let spoiled = matches!(error, LogError::BadEntry { .. });
+    let error = anyhow::Error::new(error);
+    match spoiled {
+        true => error.context(
+            "cannot follow the log, as it is not what its owners wrote: while a node still owns, \
+             start no other and bring its messages out (`quintet export`); else make the stream \
+             again from a node's mirror (`quintet cluster reseed`; docs/cluster.md, \"When things \
+             are gone\")",
+        ),
+        false => error.context("cannot follow the log"),
+    }
+}
+
+/// Waits until this node owns, or is told to stop; `reload`: what a node that
+/// only follows reads again.
+fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<Option<Seat>> {
+    while let Ok(order) = inbox.recv() {
+        match order {
+            Order::Stop => return Ok(None),
+            Order::Look => {
+                let (owned, failed) = node.told.take();
+                if let Some(error) = failed {
+                    return Err(cannot_follow(error));
+                }
+                if let Some(owned) = owned {
+                    let node = Arc::clone(node);
+                    return Ok(Some(Seat { owned, node }));
+                }
+            }
+            // It owns no longer, or not yet.
+            Order::HandOver => {}
+            Order::Reload(..) => reload(),
+            Order::Drain(_) => {
+                tracing::warn!("this node does not own the queues: nothing is drained here");
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Tries until the servers answer. `None`: told to stop before.
+fn until<T>(
+    inbox: &Receiver<Order>,
+    mut ask: impl FnMut() -> Result<T, Error>,
+) -> Result<Option<T>> {
+    let mut told: Option<Instant> = None;
+    let began = Instant::now();
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(Error::Silent | Error::Bucket(..)) if began.elapsed() < ELECTION => {}
+            Err(error @ (Error::Unreachable(..) | Error::Silent | Error::Bucket(..))) => {
+                if told.is_none_or(|told| told.elapsed() > TELL) {
+                    told = Some(Instant::now());
+                    tracing::warn!("{error}; it is tried again");
+                }
+            }
+            // Servers that were started together have not found each other yet.
+            Err(Error::Refused(_, refused)) if refused.code == 503 => {}
+            Err(Error::Refused(_, refused))
+                if refused.err_code == NO_PEERS && began.elapsed() < TELL => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !pause(inbox) {
+            return Ok(None);
+        }
+    }
+}
+
+/// Waits until it is time to ask again. False: told to stop.
+fn pause(inbox: &Receiver<Order>) -> bool {
+    match inbox.recv_timeout(AGAIN) {
+        Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => false,
+        Ok(Order::Reload(..) | Order::Drain(_) | Order::Look | Order::HandOver)
+        | Err(RecvTimeoutError::Timeout) => true,
+    }
+}
+
+/// The shards that decide, while they do.
+type Serving = OnceLock<Weak<Core>>;

@@ -1,0 +1,342 @@
+//! Runs of a cluster on this node: fetched while it follows, cleared away while it owns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use quintet_cluster::{Blobs, CachedRuns};
+use quintet_host::{Core, Replay, locked};
+use quintet_log::run::RunName;
+use quintet_log::{Disk, Storage};
+use quintet_nodes::RUNS;
+
+/// Pause between two tries of what failed.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Runs that were removed are deleted in JetStream this often ...
+const CLEAR: Duration = Duration::from_secs(10);
+/// ... and what others left behind.
+const SWEEP: Duration = Duration::from_secs(600);
+
+/// Run files, here and in JetStream.
+pub(super) struct Runs {
+    cached: Arc<CachedRuns>,
+    wanted: SyncSender<Vec<RunName>>,
+    looked: Mutex<Looked>,
+}
+
+#[derive(Default)]
+struct Looked {
+    /// Runs whose files have what the log counts in them.
+    whole: BTreeSet<RunName>,
+    /// Runs whose files had not, each of which is fetched once more.
+    bad: BTreeSet<RunName>,
+    /// Those that have not now either.
+    hopeless: u64,
+    /// Runs that were not here.
+    absent: Vec<RunName>,
+}
+
+impl Runs {
+    /// Caches in the data directory `data`.
+    ///
+    /// # Errors
+    /// The folder cannot be made; there is no thread to be had.
+    pub(super) fn open(data: &Path, blobs: Arc<dyn Blobs>) -> Result<Self> {
+        let folder = data.join(RUNS);
+        quintet_log::make_dir(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let disk: Arc<dyn Storage> = Arc::new(Disk::new(folder));
+        let cached = Arc::new(CachedRuns::new(disk, blobs));
+        // The newest list counts: one that finds no place comes again.
+        let (wanted, lists) = sync_channel(1);
+        let runs = Arc::downgrade(&cached);
+        let thread = std::thread::Builder::new().name("runs".to_owned());
+        thread
+            .spawn(move || fetch_all(&runs, &lists))
+            .context("cannot start a thread")?;
+        Ok(Self {
+            cached,
+            wanted,
+            looked: Mutex::default(),
+        })
+    }
+
+    /// Looks whether the runs that `replay` needs are here and have what it counts in them, and has
+    /// the others fetched in the background.
+    pub(super) fn look(&self, replay: &Replay) {
+        let needed = replay.needed_runs();
+        let mut looked = locked(&self.looked);
+        let Looked { whole, bad, .. } = &mut *looked;
+        whole.retain(|run| needed.binary_search(run).is_ok());
+        bad.retain(|run| needed.binary_search(run).is_ok());
+        let (mut absent, mut hopeless) = (Vec::new(), 0);
+        for run in needed {
+            if whole.contains(&run) {
+                continue;
+            }
+            if self.cached.has(run) {
+                match replay.check_run(self.cached.cache(), run) {
+                    Ok(()) => {
+                        whole.insert(run);
+                        continue;
+                    }
+                    // What JetStream has may be whole.
+                    Err(error) if bad.insert(run) => {
+                        tracing::error!(
+                            "this node does not take over before it has {run}: {error:#}"
+                        );
+                        self.cached.forget(run).unwrap_or_default();
+                    }
+                    Err(_) => {
+                        hopeless += 1;
+                        continue;
+                    }
+                }
+            }
+            absent.push(run);
+        }
+        looked.hopeless = hopeless;
+        looked.absent.clone_from(&absent);
+        drop(looked);
+        match self.wanted.try_send(absent) {
+            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+
+    /// How many of the runs that were needed at the last look are not here.
+    pub(super) fn missing(&self) -> u64 {
+        let looked = locked(&self.looked);
+        let absent = looked.absent.iter().filter(|run| !self.cached.has(**run));
+        looked.hopeless + absent.count() as u64
+    }
+
+    /// Brings these here, and says where they are.
+    ///
+    /// # Errors
+    /// One of them is nowhere.
+    pub(super) fn complete(&self, runs: &[RunName]) -> Result<Arc<dyn Storage>> {
+        for &run in runs {
+            while let Err(error) = self.cached.fetch(run) {
+                if error.kind() == ErrorKind::NotFound {
+                    return Err(anyhow!(
+                        "{run} holds messages and is gone from JetStream's bucket: {error}"
+                    ));
+                }
+                tracing::warn!("cannot fetch {run}, which this node needs to own: {error}");
+                std::thread::sleep(AGAIN);
+            }
+        }
+        Ok(Arc::<CachedRuns>::clone(&self.cached))
+    }
+
+    /// Clears away what nobody needs, for as long as `core` is there.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(super) fn clear_for(&self, core: &Weak<Core>) -> Result<()> {
+        let (runs, core) = (Arc::downgrade(&self.cached), Weak::clone(core));
+        let body = move || {
+            let mut swept: Option<Instant> = None;
+            loop {
+                std::thread::sleep(CLEAR);
+                let (Some(runs), Some(core)) = (runs.upgrade(), core.upgrade()) else {
+                    return;
+                };
+                let due = swept.is_none_or(|swept| swept.elapsed() > SWEEP);
+                if !due && !runs.has_removed() {
+                    continue;
+                }
+                match runs.clear(&|run| core.is_left_over(run)) {
+                    Ok(()) => swept = Some(Instant::now()),
+                    Err(error) => tracing::debug!("cannot clear runs away: {error}"),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("runs-clear".to_owned());
+        thread.spawn(body).context("cannot start a thread")?;
+        Ok(())
+    }
+}
+
+/// Fetches what the newest list has, until nobody sends one.
+fn fetch_all(runs: &Weak<CachedRuns>, lists: &Receiver<Vec<RunName>>) {
+    // How often each was looked for in vain.
+    let mut gone: BTreeMap<RunName, u32> = BTreeMap::new();
+    while let Ok(list) = lists.recv() {
+        let Some(runs) = runs.upgrade() else {
+            return;
+        };
+        gone.retain(|run, _| list.contains(run));
+        for run in list {
+            match runs.fetch(run) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    // It may have been removed meanwhile; then the next list lacks it.
+                    let times = gone.entry(run).or_default();
+                    *times += 1;
+                    if *times == 2 {
+                        tracing::error!(
+                            "the log names {run}, which is gone from JetStream's bucket: this \
+                             node does not take over without it"
+                        );
+                    }
+                }
+                Err(error) => {
+                    tracing::info!("cannot fetch {run} now: {error}");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use quintet_cluster::Blobs;
+    use quintet_engine::format::put_group;
+    use quintet_engine::{Block, Fact};
+    use quintet_host::Replay;
+    use quintet_log::run::{RunName, RunNumber, RunOptions, RunWriter};
+    use quintet_log::{
+        Disk, Epoch, FrameKind, Position, ReplayFrame, SegmentNumber, Storage, StorageFile,
+    };
+    use quintet_types::{Lane, Ms, QueueId, RunId, Settings};
+
+    use super::{RUNS, Runs};
+
+    const NAME: RunName = RunName {
+        shard: 0,
+        number: RunNumber(7),
+    };
+
+    /// A bucket that is a folder.
+    struct Bucket(Disk);
+
+    impl Blobs for Bucket {
+        fn put(&self, _: &str, _: &dyn StorageFile) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn get(&self, name: &str, to: &dyn StorageFile) -> io::Result<bool> {
+            let Ok(file) = self.0.open_read(name) else {
+                return Ok(false);
+            };
+            let mut bytes = vec![0; usize::try_from(file.len()?).expect("short")];
+            assert_eq!(file.read_at(0, &mut bytes)?, bytes.len());
+            assert_eq!(to.write_at(0, &bytes)?, bytes.len());
+            Ok(true)
+        }
+
+        fn delete(&self, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn list(&self) -> io::Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// What a log led to whose first snapshot counts so many messages in the run.
+    fn counting(live: u32) -> Replay {
+        let made = Fact::QueueMade {
+            queue: QueueId(1),
+            name: "q".into(),
+            parent: None,
+            created: Ms(5),
+        };
+        let mut block = Block::new(0, 0, QueueId(1), Lane::Ready);
+        (block.count, block.live) = (live, live);
+        let run = Fact::RunImage {
+            run: RunId(7),
+            block: Box::new(block),
+            dead: None,
+        };
+        let (mut records, mut payload) = (Vec::new(), Vec::new());
+        [made, run]
+            .iter()
+            .for_each(|fact| fact.encode(&mut records));
+        put_group(&mut payload, 0, &records);
+        let mut replay = Replay::new(1, &Settings::default()).expect("a shard");
+        let frame = ReplayFrame {
+            position: Position(0),
+            epoch: Epoch(1),
+            time_ms: 5,
+            kind: FrameKind::Facts,
+            segment: SegmentNumber(1),
+            offset: 0,
+            first_in_segment: true,
+            count: 2,
+            payload: &payload,
+        };
+        replay.apply(&frame).expect("whole facts");
+        replay
+    }
+
+    fn write(folder: &Path, entries: u64) {
+        let storage: Arc<dyn Storage> = Arc::new(Disk::new(folder));
+        let mut run = RunWriter::create(storage, NAME, RunOptions::default()).expect("created");
+        run.lane(b"lane").expect("a lane");
+        for id in 0..entries {
+            run.push(id, None, b"payload").expect("an entry");
+        }
+        run.finish().expect("finished");
+    }
+
+    /// Looks until all runs are here.
+    fn wait_for(runs: &Runs, replay: &Replay) {
+        let began = Instant::now();
+        loop {
+            runs.look(replay);
+            if runs.missing() == 0 {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "missing");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_node_waits_for_runs_that_have_what_the_log_counts_in_them() {
+        let (bucket, data) = (tempfile::tempdir(), tempfile::tempdir());
+        let (bucket, data) = (bucket.expect("a folder"), data.expect("a folder"));
+        let blobs: Arc<dyn Blobs> = Arc::new(Bucket(Disk::new(bucket.path())));
+        let runs = Runs::open(data.path(), blobs).expect("opened");
+        let nine = counting(9);
+        runs.look(&nine);
+        assert_eq!(runs.missing(), 1, "it is nowhere");
+        write(bucket.path(), 9);
+        wait_for(&runs, &nine);
+        // Damaged here, it is fetched again.
+        let here = data.path().join(RUNS).join(NAME.to_string());
+        std::fs::write(&here, b"no run").expect("written");
+        let blobs: Arc<dyn Blobs> = Arc::new(Bucket(Disk::new(bucket.path())));
+        let runs = Runs::open(data.path(), blobs).expect("opened");
+        runs.look(&nine);
+        assert_eq!(runs.missing(), 1, "it is damaged");
+        wait_for(&runs, &nine);
+        // One that lacks messages is missing, however often it is fetched.
+        let ten = counting(10);
+        runs.look(&Replay::new(1, &Settings::default()).expect("a shard"));
+        runs.look(&ten);
+        let began = Instant::now();
+        while !here.exists() {
+            // A list finds no place while the one before it is looked through.
+            runs.look(&ten);
+            assert!(began.elapsed() < Duration::from_secs(120), "not fetched");
+            std::thread::yield_now();
+        }
+        for _ in 0..3 {
+            runs.look(&ten);
+            assert_eq!(runs.missing(), 1, "it has nine");
+        }
+    }
+}

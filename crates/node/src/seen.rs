@@ -1,0 +1,99 @@
+//! The cluster for those who look at it through this server: the console.
+
+use quintet_door::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
+use quintet_nodes::{ClusterReport, DRAIN, GroupReport, Heard, MOVE, Reply, UNDRAIN};
+
+use super::Node;
+
+impl Node {
+    /// The cluster as this node sees it; asks the others.
+    pub fn seen(&self) -> Option<ClusterSeen> {
+        Some(cluster_seen(self.teller.get()?.upgrade()?.report_now()))
+    }
+
+    /// Has a node own, or own nothing; answers what came of it.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn order(&self, order: NodeOrder, node: &str) -> Result<String, String> {
+        let teller = self.teller.get().and_then(std::sync::Weak::upgrade);
+        let teller = teller.ok_or("the server stops")?;
+        let said = match order {
+            NodeOrder::Move => teller.obey(&[MOVE, "0", node]),
+            NodeOrder::Drain => teller.obey(&[DRAIN, node]),
+            NodeOrder::Undrain => teller.obey(&[UNDRAIN, node]),
+        };
+        match serde_json::from_str(&said) {
+            Ok(Reply::Done | Reply::Told { .. }) => Ok(match order {
+                NodeOrder::Move => format!("{node} owns the queues already."),
+                NodeOrder::Drain => format!("{node} is drained."),
+                NodeOrder::Undrain => format!("{node} may own again."),
+            }),
+            Ok(Reply::Moving { from, to, .. }) => Ok(format!("{from} hands over to {}.", to.node)),
+            Ok(Reply::Refused { fault, why }) => Err(format!("{fault}: {why}")),
+            Err(error) => Err(format!("{error}: {said}")),
+        }
+    }
+}
+
+fn cluster_seen(report: ClusterReport) -> ClusterSeen {
+    let verdict = report.verdict();
+    ClusterSeen {
+        serves: verdict.serves,
+        survives: verdict.survives,
+        verdict: verdict.text().to_owned(),
+        notes: verdict.notes,
+        cluster: report.cluster,
+        told_by: report.told_by,
+        nodes: report.nodes.into_iter().map(node_seen).collect(),
+        logs: report.groups.into_iter().map(log_seen).collect(),
+    }
+}
+
+fn node_seen(heard: Heard) -> NodeSeen {
+    let Some(report) = heard.report else {
+        return NodeSeen {
+            node: heard.node,
+            address: heard.address,
+            silent: Some(heard.silent.unwrap_or_else(|| "no answer".to_owned())),
+            ..NodeSeen::default()
+        };
+    };
+    NodeSeen {
+        node: heard.node,
+        address: heard.address,
+        silent: None,
+        owns: report.is_owner(),
+        ready: report.is_ready_standby(),
+        since_ms: report.since_ms,
+        epoch: report.epoch,
+        drained: report.drained,
+        lag_entries: report.lag_entries,
+        p99_ms: report.lag_p99_ms.or(report.ack_p99_ms),
+        runs_missing: report.runs_missing,
+        version: report.version,
+        role: report.role,
+    }
+}
+
+fn log_seen(group: GroupReport) -> LogSeen {
+    let Some(stream) = group.stream else {
+        return LogSeen {
+            group: group.group,
+            silent: Some(group.silent.unwrap_or_else(|| "no answer".to_owned())),
+            ..LogSeen::default()
+        };
+    };
+    let leader = stream.leader.map(|server| (server, "leader".to_owned()));
+    let replicas = stream.replicas.into_iter();
+    let replicas = replicas.map(|replica| (replica.server.clone(), replica.text()));
+    LogSeen {
+        group: group.group,
+        silent: None,
+        stream: stream.name,
+        first: stream.first,
+        last: stream.last,
+        bytes: stream.bytes,
+        servers: leader.into_iter().chain(replicas).collect(),
+    }
+}

@@ -1,0 +1,326 @@
+//! What this node tells others and tools: of itself, and of the cluster as it sees it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quintet_cluster::entry::Entry;
+use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
+use quintet_config::Cluster;
+use quintet_door::{Arrivals, AuditLog};
+use quintet_front::line::Question;
+use quintet_front::{Held, Hint, Node as Asked, Settings, ask_node};
+use quintet_jetstream::JetStream;
+use quintet_nodes::{
+    ClusterReport, GroupReport, Heard, NodeReport, REPORT, Replica, StreamReport, registry, stores,
+};
+use serde::Serialize;
+
+use super::Node;
+
+/// Everything about this node that is told.
+pub(super) struct Teller {
+    pub(super) node: Arc<Node>,
+    pub(super) stream: Arc<JetStream>,
+    pub(super) cluster: Cluster,
+    /// Where other nodes reach this one.
+    pub(super) address: String,
+    pub(super) settings: Settings,
+    /// Who ordered what.
+    pub(super) audit: Arc<dyn AuditLog>,
+    /// What clients' addresses may, before a node that owns counts them.
+    pub(super) arrivals: Arc<dyn Arrivals>,
+}
+
+fn ms(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain fields are JSON")
+}
+
+impl Teller {
+    /// This node.
+    pub(super) fn report(&self) -> NodeReport {
+        let (status, now) = (self.node.status(), self.node.world.now());
+        let owns = status.role == Role::Owner;
+        let acks = self.node.told.acks.get().filter(|_| owns);
+        let (unacked_entries, unacked_bytes) = acks.map(Acks::unacked).unwrap_or_default();
+        let (appended, acknowledged) = acks.map(Acks::totals).unwrap_or_default();
+        let on_way = acks.map(Acks::on_way).unwrap_or_default();
+        let (spliced, waiting) = self.node.doors.counts();
+        NodeReport {
+            node: self.cluster.node(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: status.role.name().to_owned(),
+            since_ms: ms(now.saturating_sub(status.since)),
+            epoch: status.epoch.0,
+            owner: status.owner.as_ref().map(|claim| claim.node.clone()),
+            owner_address: status.owner.as_ref().map(|claim| claim.link.clone()),
+            serves: owns && self.node.serves_now(),
+            drained: self.node.is_drained(),
+            entry: acks.map_or(status.read, Acks::last).0,
+            lag_entries: if owns { 0 } else { status.lag() },
+            lag_p99_ms: (status.role == Role::Standby)
+                .then(|| self.node.told.lags.p99_ms())
+                .flatten(),
+            runs_missing: if owns {
+                0
+            } else {
+                self.node.told.runs.missing()
+            },
+            last_ack_ms: acks
+                .and_then(Acks::sent)
+                .map(|sent| ms(now.saturating_sub(sent))),
+            ack_p99_ms: acks.and_then(Acks::took_p99).map(ms),
+            unacked_entries,
+            unacked_bytes,
+            appended,
+            acknowledged,
+            on_way: on_way as u64,
+            takeovers: status.tally.takeovers,
+            handovers: status.tally.handovers,
+            divergences: status.tally.divergences,
+            clock_ahead_ms: self.node.clock_ahead_ms().or(status.clock_ahead_ms),
+            damage: status.damage,
+            distrusted: status.distrusted,
+            resolves: acks.map(Acks::resolves).unwrap_or_default(),
+            spliced,
+            waiting,
+        }
+    }
+
+    /// Asks the others who owns, so that clients who come here need not wait until this node has
+    /// read that in the log.
+    pub(super) fn ask_who_owns(self: &Arc<Self>) {
+        let teller = Arc::clone(self);
+        std::thread::spawn(move || {
+            let heard = teller.nodes();
+            let told = heard.into_iter().filter_map(|heard| {
+                let report = heard.report?;
+                Some((report.epoch, report.owner?, report.owner_address?))
+            });
+            if let Some((epoch, node, address)) = told.max() {
+                teller.node.told.hint(Hint {
+                    epoch,
+                    node,
+                    address,
+                });
+            }
+        });
+    }
+
+    /// Why a node that starts now could not read the log: an owner purges whole segments only.
+    fn spoiled(&self, ends: &Ends) -> Option<String> {
+        if ends.last == Seq(0) {
+            return None;
+        }
+        if ends.first > ends.last {
+            return Some("all of it was purged".to_owned());
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        let answer = Box::new(move |found| drop(tell.send(found)));
+        self.stream.get(ends.first, answer);
+        // What was purged since is nothing, as is no answer.
+        let Ok(Found::Entry(entry)) = told.recv() else {
+            return None;
+        };
+        match Entry::decode(ClusterId(self.settings.cluster), &entry) {
+            Ok(entry) if entry.header.begins => None,
+            Ok(_) => Some(format!(
+                "it begins with entry {}, inside a segment",
+                ends.first
+            )),
+            Err(refused) => Some(format!("its first entry, {}: {refused}", ends.first)),
+        }
+    }
+
+    /// The entry that the log begins with, as all up to another say.
+    fn begins(&self) -> Option<(Seq, Seq)> {
+        let status = self.node.status();
+        let acks = self.node.told.acks.get();
+        match acks.filter(|_| status.role == Role::Owner) {
+            Some(acks) => Some((acks.begins(), Seq(u64::MAX))),
+            None => Some((status.begins?, status.read)),
+        }
+    }
+
+    /// The stream, as its leader tells of it.
+    fn group(&self) -> GroupReport {
+        let info = match self.stream.info() {
+            Ok(Some(info)) => info,
+            Ok(None) => {
+                return GroupReport {
+                    silent: Some(
+                        "the stream is gone, and is not made again by itself: see `quintet cluster \
+                         reseed`"
+                            .to_owned(),
+                    ),
+                    ..GroupReport::default()
+                };
+            }
+            Err(error) => {
+                return GroupReport {
+                    silent: Some(error.to_string()),
+                    ..GroupReport::default()
+                };
+            }
+        };
+        let ends = info.ends();
+        let name = &self.stream.names().stream;
+        let (monitor, names) = (&self.cluster.monitor, self.stream.names());
+        let buckets = [&names.runs, &names.files].map(|bucket| format!("OBJ_{bucket}"));
+        let stores = stores::look(monitor, name, &buckets, || self.begins());
+        let buckets = stores::differing(monitor, &buckets, info.config.num_replicas);
+        let spoiled = self.spoiled(&ends);
+        let (leader, peers) = match &info.cluster {
+            Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
+            None => (Some("the only server".to_owned()), &[][..]),
+        };
+        GroupReport {
+            group: 0,
+            stream: Some(StreamReport {
+                name: self.stream.names().stream.clone(),
+                spoiled,
+                leader,
+                replicas_wanted: info.config.num_replicas as u64,
+                replicas: peers
+                    .iter()
+                    .map(|peer| Replica {
+                        server: peer.name.clone(),
+                        current: peer.current,
+                        offline: peer.offline,
+                        lag: peer.lag,
+                    })
+                    .collect(),
+                first: ends.first.0,
+                last: ends.last.0,
+                bytes: info.bytes(),
+                stores,
+                buckets,
+            }),
+            silent: None,
+        }
+    }
+
+    /// The cluster, with what its nodes say of themselves.
+    pub(super) fn report_of_all(&self, nodes: Vec<Heard>) -> ClusterReport {
+        ClusterReport {
+            cluster: self.cluster.name.clone(),
+            id: format!("{:016x}", self.settings.cluster),
+            told_by: self.cluster.node(),
+            groups: vec![self.group()],
+            nodes,
+        }
+    }
+
+    /// The cluster as it is now.
+    pub(super) fn report_now(&self) -> ClusterReport {
+        self.report_of_all(self.nodes())
+    }
+
+    /// All nodes of the registry.
+    fn nodes(&self) -> Vec<Heard> {
+        self.nodes_of(registry::nodes(&self.stream, &self.cluster).unwrap_or_default())
+    }
+
+    /// This node and those of `listed`, each asked for its report at the same time. Whether one
+    /// is drained is told by the registry, which is what counts: the node itself may not have
+    /// looked there since.
+    pub(super) fn nodes_of(&self, listed: Vec<registry::Listed>) -> Vec<Heard> {
+        let own = self.cluster.node();
+        let mut report = self.report();
+        if let Some(listed) = listed.iter().find(|listed| listed.node == own) {
+            report.drained = listed.drained;
+        }
+        let ourselves = Heard {
+            node: own.clone(),
+            address: self.address.clone(),
+            report: Some(report),
+            silent: None,
+        };
+        let mut heard: Vec<Heard> = std::thread::scope(|scope| {
+            let others = listed.into_iter().filter(|listed| listed.node != own);
+            let asked: Vec<_> = others
+                .map(|listed| scope.spawn(move || ask(&self.settings, listed)))
+                .collect();
+            let told = asked.into_iter().filter_map(|asked| asked.join().ok());
+            told.collect()
+        });
+        heard.push(ourselves);
+        heard.sort_by(|one, other| one.node.cmp(&other.node));
+        heard
+    }
+}
+
+/// What a node says of itself, and the registry of its being drained.
+pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
+    let question = Question::Order(vec![REPORT.to_owned()]);
+    let told = ask_node(settings, &listed.address, question);
+    let report = told
+        .map_err(|error| error.to_string())
+        .and_then(|line| report_in(&line, &listed.node));
+    let (report, silent) = match report {
+        Ok(report) => {
+            let drained = listed.drained;
+            (Some(NodeReport { drained, ..report }), None)
+        }
+        Err(why) => (None, Some(why)),
+    };
+    Heard {
+        node: listed.node,
+        address: listed.address,
+        report,
+        silent,
+    }
+}
+
+/// The report that the node of this name answered.
+///
+/// # Errors
+/// It is none, or another node's: addresses change hands.
+fn report_in(line: &str, node: &str) -> Result<NodeReport, String> {
+    let report = serde_json::from_str::<NodeReport>(line);
+    let report = report.map_err(|_| "it answers what no node does".to_owned())?;
+    match report.node == node {
+        true => Ok(report),
+        false => Err(format!("the node {} answers at its address", report.node)),
+    }
+}
+
+impl Asked for Teller {
+    fn status(&self) -> String {
+        line(&self.report_now())
+    }
+
+    fn order(&self, words: &[String]) -> String {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.obey(&words)
+    }
+
+    fn arrive(&self, peer: SocketAddr) -> Option<Held> {
+        self.arrivals.arrive(peer.ip().to_canonical())
+    }
+
+    fn handshake_failed(&self, peer: SocketAddr) {
+        self.arrivals.failed(peer.ip().to_canonical());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_not_another_that_answers_at_its_address() {
+        let report = NodeReport {
+            node: "d".to_owned(),
+            ..NodeReport::default()
+        };
+        let told = line(&report);
+        assert_eq!(report_in(&told, "d"), Ok(report));
+        let why = "the node d answers at its address".to_owned();
+        assert_eq!(report_in(&told, "b"), Err(why));
+        assert!(report_in("no", "b").is_err());
+    }
+}

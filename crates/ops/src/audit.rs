@@ -1,0 +1,329 @@
+//! Who did what to the server: a line each in the log, target `audit`, and in a
+//! file of the data directory that is only appended to.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use quintet_control::audit::{Act, FILE, older, read};
+use quintet_door::{AuditLine, AuditLog, Did};
+use quintet_host::{locked, wall_ms};
+
+/// Bytes of the file before it becomes the older one, which is then lost.
+const BYTES_MAX: u64 = 8 << 20;
+/// Steps of one act are a line for so long, ms.
+const STEPS_MS: u64 = 10_000;
+
+/// The file that is appended to.
+pub struct Audit {
+    path: PathBuf,
+    open: Mutex<Option<(File, u64)>>,
+    /// An act in steps that goes on: its last line, with the steps since.
+    steps: Mutex<Option<Act>>,
+}
+
+impl Audit {
+    /// In the data directory. That it cannot be written is said with the first
+    /// line.
+    pub fn new(data: &Path) -> Self {
+        Self {
+            path: data.join(FILE),
+            open: Mutex::new(None),
+            steps: Mutex::new(None),
+        }
+    }
+
+    /// Writes down steps that were counted and not yet told, if no more came
+    /// for a while.
+    pub fn tell_steps(&self) {
+        let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
+        let told = locked(&self.steps).take_if(over);
+        self.write_steps(told);
+    }
+
+    /// The same of all that were counted: the server stops.
+    pub fn tell_all_steps(&self) {
+        let told = locked(&self.steps).take();
+        self.write_steps(told);
+    }
+
+    fn write_steps(&self, told: Option<Act>) {
+        if let Some(told) = told.filter(|told| told.steps > 0) {
+            self.write(&told);
+        }
+    }
+
+    fn act(who: &str, from: Option<IpAddr>, act: &str, what: &str, result: &str, did: Did) -> Act {
+        Act {
+            at_ms: wall_ms(),
+            who: who.to_owned(),
+            from: from.map(|from| from.to_string()).unwrap_or_default(),
+            act: act.to_owned(),
+            what: what.to_owned(),
+            result: result.to_owned(),
+            steps: 0,
+            messages: did.messages,
+            new_id: did.new_id,
+        }
+    }
+
+    fn write(&self, act: &Act) {
+        let (who, from, result) = (&*act.who, &*act.from, &*act.told());
+        let (name, what) = (&*act.act, &*act.what);
+        tracing::info!(target: "audit", who, from, act = name, what, result);
+        if let Err(error) = self.append(act) {
+            tracing::error!("cannot write {}: {error}", self.path.display());
+        }
+    }
+
+    /// The file becomes the older one; a new one takes its place.
+    fn rotate(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let options = options.create(true).append(true);
+        match fs::rename(&self.path, older(&self.path)) {
+            // An earlier rotation went so far and could not open a new file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+        options.open(&self.path)
+    }
+
+    fn append(&self, act: &Act) -> io::Result<()> {
+        let mut line = serde_json::to_vec(act)?;
+        line.push(b'\n');
+        let mut open = locked(&self.open);
+        let (mut file, mut size) = match open.take() {
+            Some(open) => open,
+            None => {
+                let mut options = OpenOptions::new();
+                let options = options.create(true).append(true).read(true);
+                let file = options.open(&self.path)?;
+                let size = file.metadata()?.len();
+                let mut last = [b'\n'];
+                if let Some(at) = size.checked_sub(1) {
+                    file.read_exact_at(&mut last, at)?;
+                }
+                // A line that a crash or a full disk cut off takes no other with it.
+                if last != *b"\n" {
+                    line.insert(0, b'\n');
+                }
+                (file, size)
+            }
+        };
+        let mut rotated = Ok(());
+        if size > 0 && size + line.len() as u64 > BYTES_MAX {
+            match self.rotate() {
+                Ok(new) => (file, size) = (new, 0),
+                // The line goes into the file that there is.
+                Err(error) => rotated = Err(error),
+            }
+        }
+        // One write, so that a line is there whole or not at all.
+        file.write_all(&line)?;
+        *open = Some((file, size + line.len() as u64));
+        rotated
+    }
+}
+
+impl AuditLog for Audit {
+    fn note_did(
+        &self,
+        who: &str,
+        from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        result: &str,
+        did: Did,
+    ) {
+        self.write(&Audit::act(who, from, act, what, result, did));
+    }
+
+    fn note_step(
+        &self,
+        goes_on: bool,
+        who: &str,
+        from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        (result, did): (&str, Did),
+    ) {
+        let act = Audit::act(who, from, act, what, result, did);
+        let mut steps = locked(&self.steps);
+        if let Some(last) = steps
+            .as_mut()
+            .filter(|last| goes_on && is_step_of(&act, last))
+        {
+            last.steps += 1;
+            last.messages = match (last.messages, act.messages) {
+                (Some(before), Some(more)) => Some(before + more),
+                (before, more) => before.or(more),
+            };
+            return;
+        }
+        // The line that is written now tells of its own messages.
+        let before = steps.replace(Act {
+            messages: None,
+            ..act.clone()
+        });
+        drop(steps);
+        self.write_steps(before);
+        self.write(&act);
+    }
+}
+
+fn is_step_of(act: &Act, of: &Act) -> bool {
+    let since = act.at_ms.checked_sub(of.at_ms);
+    since.is_some_and(|ms| ms < STEPS_MS)
+        && (&act.who, &act.from, &act.act, &act.what, &act.result)
+            == (&of.who, &of.from, &of.act, &of.what, &of.result)
+}
+
+/// The newest `most` acts of a data directory, oldest of them first.
+///
+/// # Errors
+/// As of [`read`].
+pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
+    let acts = read(data, 0)?;
+    let older = acts.len().saturating_sub(most);
+    let lines = acts.into_iter().skip(older).map(|act| AuditLine {
+        result: act.told(),
+        at_ms: act.at_ms,
+        who: act.who,
+        from: act.from,
+        act: act.act,
+        what: act.what,
+    });
+    Ok(lines.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_read_back() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let audit = Audit::new(dir.path());
+        assert_eq!(read(dir.path(), 0).expect("read"), []);
+        audit.note("ann", None, "flush", "work \u{1b}[0m", "ok");
+        audit.note("", Some(IpAddr::from([192, 0, 2, 7])), "login", "", "wrong");
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(dir.path().join(FILE))
+            .expect("open");
+        file.write_all(b"{\"at_ms\": 1, \"who\"").expect("written");
+        let acts = read(dir.path(), 0).expect("read");
+        assert_eq!(acts.len(), 2);
+        assert!(
+            acts[1].line().contains(" - 192.0.2.7 login - wrong"),
+            "{}",
+            acts[1].line()
+        );
+        assert_eq!(read(dir.path(), u64::MAX).expect("read"), []);
+        // It takes no other with it.
+        drop(audit);
+        Audit::new(dir.path()).note("bob", None, "stop", "", "ok");
+        let acts = read(dir.path(), 0).expect("read");
+        assert_eq!(acts.last().map(|act| &*act.who), Some("bob"));
+        assert_eq!(acts.len(), 3);
+    }
+
+    #[test]
+    fn an_act_in_steps_is_a_line_and_the_number_of_the_others() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let audit = Audit::new(dir.path());
+        let did = Did {
+            messages: Some(2),
+            new_id: None,
+        };
+        let step =
+            |goes_on, who: &str| audit.note_step(goes_on, who, None, "move", "a b", ("ok", did));
+        step(false, "ann");
+        (0..3).for_each(|_| step(true, "ann"));
+        // Another's, and one that only says that it goes on.
+        step(true, "bob");
+        // The same again from its beginning.
+        step(false, "bob");
+        step(true, "bob");
+        audit.tell_all_steps();
+        let acts = read(dir.path(), 0).expect("read");
+        let told = |act: &Act| format!("{} {}", act.who, act.told());
+        let told: Vec<String> = acts.iter().map(told).collect();
+        let expected = [
+            "ann ok, 2 messages",
+            "ann ok, 6 messages (3 steps more)",
+            "bob ok, 2 messages",
+            "bob ok, 2 messages",
+            "bob ok, 2 messages (1 step more)",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn it_takes_so_much_and_keeps_the_newest() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let audit = Audit::new(dir.path());
+        let long = "x".repeat(64 << 10);
+        let lines = 2 * BYTES_MAX / (64 << 10) + 20;
+        for number in 0..lines {
+            audit.note(&number.to_string(), None, "flush", &long, "ok");
+        }
+        let size = |path: PathBuf| fs::metadata(path).expect("there").len();
+        let path = dir.path().join(FILE);
+        assert!(size(path.clone()) <= BYTES_MAX && size(older(&path)) <= BYTES_MAX);
+        let acts = read(dir.path(), 0).expect("read");
+        let newest = acts.last().expect("some").who.clone();
+        assert_eq!(newest, (lines - 1).to_string());
+        assert!(acts.len() as u64 >= lines / 3);
+    }
+
+    /// The older file's name is a folder's, which a rename cannot replace.
+    #[test]
+    fn a_rotation_that_fails_loses_no_line() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join(FILE);
+        let obstacle = older(&path).join("file");
+        fs::create_dir(older(&path)).expect("made");
+        fs::write(&obstacle, "").expect("made");
+        let audit = Audit::new(dir.path());
+        let long = "x".repeat(64 << 10);
+        let lines = BYTES_MAX / (64 << 10) + 3;
+        let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
+        (0..lines).for_each(note);
+        fs::remove_dir_all(older(&path)).expect("removed");
+        let noted = |acts: Vec<Act>| acts.into_iter().map(|act| act.who).collect::<Vec<_>>();
+        let all = |lines: u64| {
+            (0..lines)
+                .map(|number| number.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(noted(read(dir.path(), 0).expect("read")), all(lines));
+        note(lines);
+        assert!(older(&path).is_file(), "the next line rotates");
+        assert_eq!(noted(read(dir.path(), 0).expect("read")), all(lines + 1));
+    }
+
+    #[test]
+    fn a_rotation_that_got_half_way_is_finished_by_the_next_line() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join(FILE);
+        let audit = Audit::new(dir.path());
+        let long = "x".repeat(64 << 10);
+        let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
+        let size = || fs::metadata(&path).map_or(0, |about| about.len());
+        let mut lines = 0;
+        while size() + (128 << 10) <= BYTES_MAX {
+            note(lines);
+            lines += 1;
+        }
+        // The file was renamed, and a new one could not be opened.
+        fs::rename(&path, older(&path)).expect("renamed");
+        (0..2).for_each(|more| note(lines + more));
+        assert!(path.is_file(), "a new file is opened");
+        let noted = read(dir.path(), 0).expect("read").len() as u64;
+        assert_eq!(noted, lines + 2);
+    }
+}

@@ -1,0 +1,207 @@
+//! What became of each queue's numbers: a thread looks at them once a minute.
+
+mod rings;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use quintet_config::Config;
+use quintet_door::{Door, History, Rates, Recent, Series, Visit};
+use quintet_host::{Core, locked};
+use quintet_types::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
+
+use crate::audit::Audit;
+
+use rings::{Histories, MINUTE, kept};
+
+/// The file's name in the data directory.
+const FILE: &str = "history";
+/// Written at the end, and after so many minutes.
+const SAVED: u64 = 5;
+
+/// Between two pages of queues others have the shards and the processor for so many times as long
+/// as the page took.
+const REST: u32 = 9;
+/// And this much at most.
+const REST_MAX: Duration = Duration::from_millis(20);
+/// The minute may be longer than time of the machine: looked at again by then.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// The history of all queues, and the bell that ends its thread.
+pub struct Looks {
+    inside: Mutex<Histories>,
+    stops: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            inside: Mutex::new(Histories::new()),
+            stops: Mutex::new(false),
+            bell: Condvar::new(),
+        }
+    }
+}
+
+impl Looks {
+    /// A queue's history.
+    pub fn of(&self, queue: &Name) -> Option<History> {
+        locked(&self.inside).of(queue)
+    }
+
+    /// Adds a queue's last hour to that of others.
+    pub fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
+        locked(&self.inside).add_hour(queue, sum);
+    }
+
+    /// How fast it moved in the last minute.
+    pub fn rates(&self, queue: &Name) -> Option<Rates> {
+        locked(&self.inside).rates(queue)
+    }
+
+    /// The newest counts of a queue with these numbers.
+    pub fn recent(&self, queue: &QueueStats, now: Ms) -> Option<Recent> {
+        locked(&self.inside).recent(queue, now)
+    }
+
+    /// The rates of all queues that have some, as JSON: `{"NAME": [IN, OUT]}`.
+    pub fn all_rates(&self) -> String {
+        let inside = locked(&self.inside);
+        let all = inside.all_rates();
+        let all = all.map(|(name, rates)| (name.to_string(), rates.rounded().into()));
+        serde_json::Value::Object(all.collect()).to_string()
+    }
+
+    /// Queues that have one, and those that moved and have none.
+    pub fn counts(&self) -> (u64, u64) {
+        locked(&self.inside).counts()
+    }
+
+    /// Its thread ends.
+    pub fn stop(&self) {
+        *locked(&self.stops) = true;
+        self.bell.notify_all();
+    }
+
+    /// Waits; true: it is to end.
+    pub fn rest(&self, for_long: Duration) -> bool {
+        let stops = locked(&self.stops);
+        let waited = self
+            .bell
+            .wait_timeout_while(stops, for_long, |stops| !*stops);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// The thread of histories at work.
+struct Runner<'a> {
+    looks: &'a Looks,
+    surroundings: &'a Surroundings<'a>,
+}
+
+/// The parts of the server that the thread of histories needs.
+pub struct Surroundings<'a> {
+    pub core: &'a Core,
+    pub door: &'a dyn Door,
+    pub config: &'a Mutex<Config>,
+    pub audit: &'a Audit,
+}
+
+impl Looks {
+    /// The thread of histories: runs until `stop`.
+    pub fn run(&self, surroundings: &Surroundings<'_>, stop: &AtomicBool) {
+        let runner = Runner {
+            looks: self,
+            surroundings,
+        };
+        runner.run(stop);
+    }
+}
+
+impl Runner<'_> {
+    fn run(&self, stop: &AtomicBool) {
+        let path = locked(self.surroundings.config).data.join(FILE);
+        let loaded = kept::load(&self.looks.inside, &path, self.now(), self.histories_max());
+        match loaded {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::warn!(
+                "the history of queues in {} is not used: {error}",
+                path.display()
+            ),
+            _ => {}
+        }
+        self.follow_history(stop, &path);
+        self.save_history(&path);
+    }
+
+    fn histories_max(&self) -> usize {
+        usize::try_from(locked(self.surroundings.config).history_queues).unwrap_or(usize::MAX)
+    }
+
+    fn save_history(&self, path: &Path) {
+        // The last room is for the log.
+        if self.surroundings.core.is_full() {
+            return;
+        }
+        if let Err(error) = kept::save(&self.looks.inside, path) {
+            let path = path.display();
+            tracing::warn!("the history of queues cannot be written to {path}: {error}");
+        }
+    }
+
+    fn now(&self) -> Ms {
+        self.surroundings.core.clock.now()
+    }
+
+    fn follow_history(&self, stop: &AtomicBool, path: &Path) {
+        // From where counters rise until the first minute is over.
+        if !self.look_at_queues() {
+            return;
+        }
+        loop {
+            let minute = self.now().0 / MINUTE;
+            let next = Ms((minute + 1) * MINUTE);
+            while self.now() < next {
+                let left = Duration::from_millis(next.since(self.now()));
+                if self.looks.rest(left.min(LOOK_MAX)) || stop.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+            self.surroundings.audit.tell_steps();
+            if !self.look_at_queues() {
+                return;
+            }
+            if (next.0 / MINUTE).is_multiple_of(SAVED) {
+                self.save_history(path);
+            }
+        }
+    }
+
+    /// Looks at all queues once, page by page. False: it is to end.
+    fn look_at_queues(&self) -> bool {
+        let visit = Visit::new(self.surroundings.door);
+        let most = self.histories_max();
+        locked(&self.looks.inside).begin(self.now());
+        let mut next = Some((0, 0));
+        while let Some(from) = next.take() {
+            let began = Instant::now();
+            let Outcome::Stats(stats) = visit.ask(Command::Stats(StatsOf::Queues { from })) else {
+                // It is stopping, or of no node that owns: an unfinished pass forgets nothing.
+                return !self.looks.rest(Duration::ZERO);
+            };
+            if let StatsReply::Queues(page) = *stats {
+                locked(&self.looks.inside).look(self.now(), &page.queues, most);
+                next = page.next;
+            }
+            let rest = (began.elapsed() * REST).min(REST_MAX);
+            if next.is_some() && self.looks.rest(rest) {
+                return false;
+            }
+        }
+        locked(&self.looks.inside).end(self.now());
+        true
+    }
+}

@@ -1,0 +1,15 @@
+//! Numbers, histories, spans and the audit of a running server, the events of followed queues, and
+//! `[[cron]]`: all of it works on the shards and the door, and knows neither sockets nor nodes.
+
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
+pub mod audit;
+pub mod cron;
+pub mod history;
+pub mod metrics;
+mod spans;
+pub mod stuck;
+mod tails;
+
+pub use spans::Tracing;
+pub use tails::Tails;

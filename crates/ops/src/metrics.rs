@@ -1,0 +1,799 @@
+//! Every number the server tells, a row each. What prints numbers walks this
+//! table: the control channel ([`samples`]), what is scraped ([`text`]), and
+//! voices, whose statistics are looked up in what [`samples`] read. What is told
+//! of each queue is in `queues`, the formats are in `exposition`.
+
+mod cluster;
+mod edge;
+mod exposition;
+mod process;
+mod queues;
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quintet_door::{ClusterNumbers, Exposition};
+use quintet_hooks::EventStats;
+use quintet_host::{Core, Holder, Point, Spread};
+use quintet_otlp::Counts;
+use quintet_types::ShardStats;
+
+use crate::cron::Crons;
+use crate::history::Looks;
+use cluster::{of_each, of_node, of_some};
+use exposition::{Family, Text, labels};
+
+pub use edge::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
+pub use process::Process;
+pub use queues::{Told, look};
+
+/// How a number behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Only rises while the process lives.
+    Counter,
+    Gauge,
+    /// How large numbers were.
+    Histogram,
+}
+
+/// One number, or one for each value of some labels.
+pub struct Metric {
+    /// By Prometheus' conventions, without `quintet_`: base units at the end,
+    /// `_total` behind counters.
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    /// As `quintet stats` shows it, a `{}` for each label's value, and of a
+    /// histogram one for which of its numbers is shown. Its last word says the
+    /// unit, if that is not the base unit ([`Metric::per_base`]).
+    stat: &'static str,
+    read: Read,
+}
+
+enum Read {
+    One(fn(&Reading<'_>) -> u64),
+    /// By these labels.
+    Each(&'static [&'static str], fn(&Reading<'_>) -> Vec<Point>),
+    /// The same of histograms.
+    Spread(&'static [&'static str], fn(&Reading<'_>) -> Vec<Spread>),
+}
+
+/// What `quintet stats` shows of a histogram.
+const SHOWN: [(&str, u32); 2] = [("p50", 50), ("p99", 99)];
+
+/// What rows read from.
+pub struct Reading<'a> {
+    /// Since the server was ready.
+    pub uptime: Duration,
+    pub process: Process,
+    pub core: &'a Core,
+    /// Summed over the shards.
+    pub shard: &'a ShardStats,
+    pub edge: EdgeNumbers,
+    pub hooks: &'a quintet_hooks::Shared,
+    pub crons: &'a Crons,
+    pub looks: &'a Looks,
+    /// Spans that were made for a collector.
+    pub spans: &'a Counts,
+    /// What the host tells of runs.
+    pub cold: Vec<(&'static str, u64)>,
+    /// Of a node of a cluster.
+    pub cluster: Option<ClusterNumbers>,
+}
+
+impl Reading<'_> {
+    fn cold(&self, name: &str) -> u64 {
+        let found = self.cold.iter().find(|(known, _)| *known == name);
+        found.expect("the host tells it").1
+    }
+}
+
+macro_rules! metrics {
+    (@read |$r:ident| $read:expr) => { Read::One(|$r| $read) };
+    (@read Histogram [$($label:literal),*] $read:expr) => { Read::Spread(&[$($label),*], $read) };
+    (@read $kind:ident [$($label:literal),*] $read:expr) => { Read::Each(&[$($label),*], $read) };
+    ($($kind:ident $name:literal ($stat:literal) $help:literal = $(|$r:ident| $one:expr)? $(; [$($label:literal),*] $each:expr)?;)*) => {
+        /// All there are. Which voices and hooks there are decides what labels
+        /// have values.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $name,
+            help: $help,
+            kind: Kind::$kind,
+            stat: $stat,
+            read: metrics!(@read $(|$r| $one)? $($kind [$($label),*] $each)?),
+        }),*];
+    };
+}
+
+/// A number of each kind of work that held a shard while others waited.
+fn of_holders(reading: &Reading<'_>, number: fn(&Holder) -> u64) -> Vec<Point> {
+    let holders = reading.core.lock_holders().into_iter();
+    let point = |holder: Holder| {
+        (
+            vec![Cow::Owned(holder.name.clone())],
+            number(&holder) as f64,
+        )
+    };
+    holders.map(point).collect()
+}
+
+/// A number of each event of hooks.
+fn of_hooks(reading: &Reading<'_>, number: fn(&EventStats) -> u64) -> Vec<Point> {
+    let events = reading.hooks.stats().into_iter();
+    let events = events.map(|event| (vec![event.event.name().into()], number(&event) as f64));
+    events.collect()
+}
+
+/// A number that may be missing.
+fn alone(number: Option<u64>) -> Vec<Point> {
+    number
+        .map(|number| (Vec::new(), number as f64))
+        .into_iter()
+        .collect()
+}
+
+fn of(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+metrics! {
+    Gauge "build_info" ("build_info_{}") "1, by the program's version."
+        =; ["version"] |_r| vec![(vec![Cow::Borrowed(env!("CARGO_PKG_VERSION"))], 1.0)];
+    Gauge "uptime_seconds" ("uptime_s") "Since the server was ready."
+        = |r| r.uptime.as_secs();
+    Gauge "process_id" ("pid") "Process id."
+        = |_r| u64::from(std::process::id());
+    Counter "cpu_user_seconds_total" ("cpu_user_us") "Processor time in user mode."
+        = |r| r.process.cpu_user_us;
+    Counter "cpu_system_seconds_total" ("cpu_system_us") "Processor time in the kernel."
+        = |r| r.process.cpu_system_us;
+    Gauge "resident_bytes" ("resident_bytes") "Resident memory of the process."
+        = |r| r.process.resident_bytes;
+
+    Gauge "connections" ("connections") "Connections open now, over all voices."
+        = |r| r.edge.open;
+    Counter "connections_accepted_total" ("connections_total") "Connections accepted."
+        = |r| r.edge.accepted;
+    Gauge "workers" ("workers") "Worker processes that are known (faktory)."
+        = |r| r.edge.workers;
+    Gauge "batches" ("batches") "Batches that are there."
+        = |r| r.shard.batches;
+    Gauge "batches_waiting" ("batches_waiting")
+        "Batches whose callback found no room yet."
+        = |r| r.shard.batches_waiting;
+    Gauge "tracked" ("tracked") "Tracked messages of which it is known what became of them."
+        = |r| r.shard.tracked;
+    Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
+        = |r| r.edge.bytes_read;
+    Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."
+        = |r| r.edge.bytes_written;
+    Gauge "connections_memory_bytes" ("connections_memory_bytes")
+        "Held by connections for input, uploads and replies."
+        = |r| r.edge.memory.used;
+    Gauge "connections_memory_max_bytes" ("connections_memory_max")
+        "As much as they may hold (connection_memory)."
+        = |r| r.edge.memory.limit;
+    Counter "connections_closed_for_memory_total" ("connections_closed_for_memory")
+        "Closed because all together held too much."
+        = |r| r.edge.memory.turned_away;
+    Counter "connections_refused_total" ("connections_refused") "Closed as they came (connections_max)."
+        = |r| r.edge.refused;
+    Counter "connections_accept_failed_total" ("connections_accept_failed")
+        "Connections the system could not give."
+        = |r| r.edge.accepts_failed;
+    Counter "connections_spoke_tls_total" ("connections_spoke_tls")
+        "Connections that spoke TLS to a listener without."
+        = |r| r.edge.spoke_tls;
+    Gauge "tls_connections" ("tls_connections") "Connections open now whose TLS handshake is over."
+        = |r| r.edge.tls_open;
+    Counter "tls_handshakes_total" ("tls_handshakes") "TLS handshakes that came to their end."
+        = |r| r.edge.tls_handshakes;
+    Counter "tls_failures_total" ("tls_failures_{}")
+        "Connections that TLS ended, most of them in their handshake."
+        =; ["reason"] |r| r.edge.tls_failures.clone();
+    Gauge "tls_certificate_end_seconds" ("tls_certificate_end_s")
+        "When the first of the listeners' certificates ends, since 1970."
+        =; [] |r| alone(r.edge.certificate_end);
+    Counter "connections_spoke_http_total" ("connections_spoke_http")
+        "Closed because a web page's request came to another voice."
+        = |r| r.edge.spoke_http;
+    Counter "logins_total" ("logins") "Clients that logged in."
+        = |r| r.edge.logins.ok;
+    Counter "logins_failed_total" ("logins_failed") "Logins with a wrong name or secret."
+        = |r| r.edge.logins.failed;
+    Counter "logins_throttled_total" ("logins_throttled")
+        "Logins not looked at, as too many from their address had failed."
+        = |r| r.edge.logins.throttled;
+    Counter "logins_busy_total" ("logins_busy")
+        "Logins not looked at, as too many waited to be."
+        = |r| r.edge.logins.busy;
+    Counter "limit_refusals_total" ("limit_refusals_{}_{}")
+        "Refused or closed because of a [[limit]]."
+        =; ["limit", "of"] |r| r.edge.limit_refusals.clone();
+    Counter "limit_delays_total" ("limit_delays_{}")
+        "Times a connection was made to wait because of requests_per_second."
+        =; ["of"] |r| r.edge.limit_delays.clone();
+    Counter "commands_not_permitted_total" ("commands_not_permitted")
+        "Commands refused for want of a right."
+        = |r| r.edge.not_permitted + r.core.not_permitted();
+    Gauge "upload_bytes" ("connections_upload_bytes") "Of large messages that are not whole yet."
+        = |r| r.edge.uploads.used;
+    Counter "uploads_refused_total" ("connections_uploads_refused")
+        "Large messages refused (upload_bytes_max)."
+        = |r| r.edge.uploads.turned_away;
+
+    Gauge "log_bytes" ("log_bytes") "The log on disk."
+        = |r| of(&r.core.counts.log_bytes);
+    Counter "log_rotations_total" ("log_rotations") "Segments begun."
+        = |r| of(&r.core.counts.rotations);
+    Counter "log_syncs_total" ("log_syncs") "Times the log was synced."
+        = |r| of(&r.core.counts.syncs);
+    Gauge "log_sync_seconds" ("log_sync_us") "What a sync took lately."
+        = |r| u64::try_from(r.core.usual_sync().as_micros()).unwrap_or(u64::MAX);
+    Counter "log_retired_total" ("log_retired") "Segments retired."
+        = |r| of(&r.core.counts.retired);
+    Histogram "log_sync_duration_seconds" ("log_sync_{}_us") "What syncs took."
+        =; [] |r| vec![(Vec::new(), r.core.counts.sync_times.read())];
+    Histogram "log_frame_records" ("log_frame_records_{}") "Records written together."
+        =; [] |r| vec![(Vec::new(), r.core.counts.frame_records.read())];
+    Gauge "disk_free_bytes" ("disk_free_bytes") "What the disk of the data directory has left."
+        =; [] |r| alone(r.core.disk_free());
+    Gauge "log_shortage" ("log_shortage") "1 while the disk or files are short, else 0."
+        = |r| r.core.shortage();
+    Counter "log_records_total" ("log_records") "Records written to the log."
+        = |r| of(&r.core.counts.records);
+    Counter "log_records_copied_total" ("log_records_copied")
+        "Of them, those written again so that a segment can go."
+        = |r| of(&r.core.counts.copied);
+    Counter "log_written_bytes_total" ("log_written_bytes") "Bytes written to the log."
+        = |r| of(&r.core.counts.log_written);
+    Counter "log_written_snapshot_bytes_total" ("log_written_snapshot_bytes")
+        "Of them, what segments begin with."
+        = |r| of(&r.core.counts.log_snapshots);
+    Counter "log_written_copy_bytes_total" ("log_written_copy_bytes")
+        "Of them, messages written again so that a segment can go."
+        = |r| of(&r.core.counts.log_copied);
+
+    Gauge "queues" ("queues") "Queues there are."
+        = |r| r.shard.queues;
+    Gauge "http_connections" ("http_connections")
+        "Connections of HTTP and SQS open now, event streams among them." = |r| r.edge.http_open;
+    Counter "http_connections_crowded_total" ("http_connections_crowded")
+        "Connections of HTTP and SQS refused, as their address had three quarters of max_connections."
+        = |r| r.edge.http_crowded;
+    Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
+        = |r| r.edge.streams.open;
+    Counter "event_streams_refused_total" ("event_streams_refused")
+        "Event streams refused, as there were too many (max_streams) or no memory was left."
+        = |r| r.edge.streams.refused;
+    Counter "event_streams_slow_total" ("event_streams_slow")
+        "Event streams ended because their client did not read."
+        = |r| r.edge.streams.slow;
+    Counter "otlp_spans_sent_total" ("otlp_spans_sent") "Spans that the collector took (otlp_endpoint)."
+        = |r| r.spans.sent();
+    Counter "otlp_spans_dropped_total" ("otlp_spans_dropped")
+        "Spans given up, as too many waited (otlp_spans_max), and messages that were not followed (otlp_messages_max)."
+        = |r| r.spans.dropped();
+    Counter "otlp_spans_failed_total" ("otlp_spans_failed") "Spans that the collector did not take."
+        = |r| r.spans.failed();
+    Gauge "history_queues" ("history_queues") "Queues whose history is kept."
+        = |r| r.looks.counts().0;
+    Gauge "history_queues_left_out" ("history_queues_left_out")
+        "Queues that moved in the last minute and have none, as history_queues is reached."
+        = |r| r.looks.counts().1;
+    Counter "queues_made_total" ("queues_made") "Queues made."
+        = |r| r.shard.queues_made;
+    Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."
+        = |r| r.shard.queues_dropped;
+    Counter "queues_expired_total" ("queues_expired") "Queues dropped because nobody used them (idle)."
+        = |r| r.shard.queues_expired;
+    Gauge "last_id" ("last_id") "The newest message's id."
+        = |r| r.shard.last_id;
+    Gauge "memory_bytes" ("memory_bytes") "Messages, names and tables in memory, as the budget counts them."
+        = |r| r.shard.memory_bytes;
+    Gauge "dedupe_ids" ("dedupe_ids") "Dedupe ids and idempotency keys that are remembered (dedupe_memory)."
+        = |r| r.shard.dedupe_ids;
+    Gauge "snapshot_bytes" ("snapshot_bytes") "What a segment begins with: names, settings, tables, blocks."
+        = |r| r.shard.snapshot_bytes;
+
+    Counter "cron_runs_total" ("cron_{}_runs") "Messages put by a [[cron]] table since the start."
+        =; ["name"] |r| r.crons.points(|seen| seen.runs);
+    Counter "cron_missed_total" ("cron_{}_missed")
+        "Due times of a [[cron]] table for which nothing was put in time."
+        =; ["name"] |r| r.crons.points(|seen| seen.missed);
+    Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that were refused."
+        =; ["name"] |r| r.crons.points(|seen| seen.failures);
+    Gauge "cron_paused" ("cron_{}_paused") "1 while a [[cron]] table is paused, else 0."
+        =; ["name"] |r| r.crons.points(|seen| u64::from(seen.is_paused()));
+    Gauge "cron_next_run_timestamp_seconds" ("cron_{}_next_ms")
+        "When a [[cron]] table is due next, Unix time; none while it is paused."
+        =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.next_ms);
+    Gauge "cron_last_run_timestamp_seconds" ("cron_{}_last_ms")
+        "When a [[cron]] table last put its message, Unix time; none if it never did."
+        =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.last.put_ms);
+
+    Counter "clock_steps_total" ("clock_steps") "Times somebody set the wall clock."
+        = |r| r.core.clock.steps();
+    Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms") "The wall clock is ahead of time inside."
+        = |r| r.core.clock.ahead().0.max(0).unsigned_abs();
+    Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms") "The wall clock is behind time inside."
+        = |r| r.core.clock.ahead().0.min(0).unsigned_abs();
+
+    Gauge "cluster_epoch" ("cluster_epoch") "The epoch of the cluster's log."
+        =; [] |r| of_node(r, |n| n.epoch);
+    Gauge "cluster_owner" ("cluster_owns") "1 while this node owns the queues, else 0."
+        =; [] |r| of_node(r, |n| u64::from(n.owns));
+    Gauge "cluster_role_seconds" ("cluster_role_s") "Since this node is what it is."
+        =; [] |r| of_node(r, |n| n.role_s);
+    Gauge "cluster_drained_nodes" ("cluster_drained_nodes") "Nodes that are drained: others should own the queues."
+        =; [] |r| of_node(r, |n| n.drained_nodes);
+    Gauge "cluster_survives" ("cluster_survives")
+        "1 while the loss of any one machine would be survived, as the owner saw it lately, else 0."
+        =; [] |r| of_some(r, |n| n.survives.map(u64::from));
+    Gauge "cluster_node_role" ("cluster_node_{}_{}") "1, by node and what it is, as the owner saw it lately."
+        =; ["node", "role"] cluster::roles;
+    Gauge "cluster_node_drained" ("cluster_node_{}_drained") "1 if others should own rather than this node, else 0."
+        =; ["node"] |r| of_each(r, |n| Some(u64::from(n.drained)));
+    Gauge "cluster_standby_ready" ("cluster_standby_{}_ready") "1 if the node could take over at once, else 0."
+        =; ["node"] |r| of_each(r, |n| Some(u64::from(n.ready)));
+    Gauge "cluster_standby_lag_entries" ("cluster_standby_{}_lag_entries") "Entries of the log a node has still to apply."
+        =; ["node"] |r| of_each(r, |n| n.lag_entries);
+    Gauge "cluster_standby_lag_seconds" ("cluster_standby_{}_lag_ms")
+        "Within which 99 of 100 of the newest frames were applied, since their owner's stamp."
+        =; ["node"] |r| of_each(r, |n| n.lag_ms);
+    Gauge "cluster_standby_runs_missing" ("cluster_standby_{}_runs_missing") "Runs a node has still to fetch."
+        =; ["node"] |r| of_each(r, |n| n.runs_missing);
+    Counter "cluster_divergences_total" ("cluster_node_{}_divergences")
+        "Times that what a node had read was not what the stream has."
+        =; ["node"] |r| of_each(r, |n| n.divergences);
+    Gauge "cluster_node_clock_off_seconds" ("cluster_node_{}_clock_off_ms")
+        "How far a node's wall clock is from the cluster's time."
+        =; ["node"] |r| of_each(r, |n| n.clock_off_ms);
+    Gauge "cluster_copy_damaged" ("cluster_copy_{}_damaged")
+        "1 if this NATS server's copy of the log lacks entries, as the owner saw it lately, else 0."
+        =; ["server"] cluster::copies;
+    Gauge "cluster_spliced_connections" ("cluster_node_{}_spliced") "Clients a node passes on to the owner."
+        =; ["node"] |r| of_each(r, |n| n.spliced);
+    Counter "cluster_takeovers_total" ("cluster_takeovers")
+        "Changes of owner behind silence, since this node first stood by."
+        =; [] |r| of_node(r, |n| n.takeovers);
+    Counter "cluster_handovers_total" ("cluster_handovers")
+        "Changes of owner in good order, since this node first stood by."
+        =; [] |r| of_node(r, |n| n.handovers);
+    Counter "cluster_entries_appended_total" ("cluster_entries_appended") "Entries this owner has appended."
+        =; [] |r| of_node(r, |n| n.appended);
+    Counter "cluster_entries_acked_total" ("cluster_entries_acked") "Of them, those acknowledged."
+        =; [] |r| of_node(r, |n| n.acknowledged);
+    Gauge "cluster_window_entries" ("cluster_window_entries") "Entries sent and not acknowledged (window)."
+        =; [] |r| of_node(r, |n| n.on_way);
+    Gauge "cluster_unacked_bytes" ("cluster_unacked_bytes") "Appended and not acknowledged."
+        =; [] |r| of_node(r, |n| n.unacked_bytes);
+    Gauge "cluster_last_ack_age_seconds" ("cluster_last_ack_age_ms")
+        "Since the newest acknowledged entry was sent."
+        =; [] |r| of_some(r, |n| n.last_ack_ms);
+    Gauge "cluster_append_seconds" ("cluster_append_p99_ms")
+        "Within which 99 of 100 of the newest frames were acknowledged, since they were appended."
+        =; [] |r| of_some(r, |n| n.ack_p99_ms);
+    Counter "cluster_resolves_total" ("cluster_resolves") "Times it was asked what became of an entry."
+        =; [] |r| of_node(r, |n| n.resolves);
+    Gauge "cluster_log_entries" ("cluster_log_entries") "Entries of the stream, as the owner saw it lately."
+        =; [] |r| of_some(r, |n| Some(n.log?.0));
+    Gauge "cluster_log_bytes" ("cluster_log_bytes") "Their bytes, once."
+        =; [] |r| of_some(r, |n| Some(n.log?.1));
+    Counter "commands_unavailable_total" ("commands_unavailable")
+        "Commands refused for want of a quorum of the log's servers."
+        = |r| r.core.unavailable();
+
+    Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
+        = |r| r.shard.gauges.ready;
+    Gauge "messages_urgent" ("urgent") "Of them, those with a rank below 1024."
+        = |r| r.shard.gauges.urgent;
+    Gauge "messages_held_back" ("held_back") "Messages held back."
+        = |r| r.shard.gauges.held_back;
+    Gauge "messages_delayed" ("delayed") "Messages that wait for their due time."
+        = |r| r.shard.gauges.delayed;
+    Gauge "messages_retrying" ("retrying") "Of them, those that have failed."
+        = |r| r.shard.gauges.retrying;
+    Gauge "messages_reserved" ("reserved") "Messages under a lease."
+        = |r| r.shard.gauges.reserved;
+    Gauge "messages_buried" ("buried") "Messages set aside."
+        = |r| r.shard.gauges.buried;
+    Gauge "messages_prepared" ("prepared") "Messages not yet committed."
+        = |r| r.shard.gauges.prepared;
+    Gauge "messages_done" ("done") "Messages done and kept."
+        = |r| r.shard.gauges.done;
+    Gauge "messages_relayed" ("relayed") "Messages relayed and kept."
+        = |r| r.shard.gauges.relayed;
+    Gauge "messages_waiting_bytes" ("waiting_bytes") "Bytes of messages that are ready, held back or delayed."
+        = |r| r.shard.gauges.waiting_bytes;
+    Gauge "messages_bytes" ("bytes") "All bodies."
+        = |r| r.shard.gauges.bytes;
+    Gauge "messages_cold" ("cold") "Messages that are in runs and not in memory."
+        = |r| r.shard.gauges.cold;
+    Gauge "waiters" ("waiters") "Takes that wait, in each of their queues."
+        = |r| r.shard.gauges.waiters;
+    Gauge "lookers" ("lookers") "Looks that wait, in each of their queues."
+        = |r| r.shard.gauges.lookers;
+    Gauge "queue_users" ("users") "Parties that put into queues, in each."
+        = |r| r.shard.gauges.users;
+    Gauge "queue_watchers" ("watchers") "Parties that take from queues, in each."
+        = |r| r.shard.gauges.watchers;
+
+    Counter "messages_put_total" ("total_puts") "Messages put."
+        = |r| r.shard.totals.puts;
+    Counter "messages_put_bytes_total" ("total_put_bytes") "Bodies put."
+        = |r| r.shard.totals.put_bytes;
+    Counter "messages_taken_total" ("total_taken") "Messages removed by takes."
+        = |r| r.shard.totals.taken;
+    Counter "leases_total" ("total_leases") "Leases given."
+        = |r| r.shard.totals.leases;
+    Counter "leases_finished_total" ("total_finished") "Leases finished."
+        = |r| r.shard.totals.finished;
+    Counter "messages_deleted_total" ("total_deleted") "Messages deleted by id."
+        = |r| r.shard.totals.deleted;
+    Counter "leases_released_total" ("total_releases") "Messages given back by their holder."
+        = |r| r.shard.totals.releases;
+    Counter "leases_canceled_total" ("total_cancels") "Leases ended by a disconnect or a restart."
+        = |r| r.shard.totals.cancels;
+    Counter "leases_timed_out_total" ("total_timeouts") "Leases that ran out."
+        = |r| r.shard.totals.timeouts;
+    Counter "tries_failed_total" ("total_failures") "Tries that failed, as policies of queues count them."
+        = |r| r.shard.totals.failures;
+    Counter "buries_total" ("total_buries") "Messages buried."
+        = |r| r.shard.totals.buries;
+    Counter "messages_kicked_total" ("total_kicks") "Messages kicked."
+        = |r| r.shard.totals.kicks;
+    Counter "messages_expired_total" ("total_expired") "Messages whose time to live ran out."
+        = |r| r.shard.totals.expired;
+    Counter "messages_discarded_total" ("total_discarded") "Messages dropped because their queue was full."
+        = |r| r.shard.totals.discarded;
+    Counter "messages_replaced_total" ("total_replaced") "Of the messages dropped: a put with their deduplication id replaced them."
+        = |r| r.shard.totals.replaced;
+    Counter "messages_given_up_total" ("total_failed") "Of the messages dropped: they failed and say themselves that they are not tried again."
+        = |r| r.shard.totals.failed;
+    Counter "messages_flushed_total" ("total_flushed") "Messages discarded by flush."
+        = |r| r.shard.totals.flushed;
+    Counter "flushes_total" ("total_flushes") "Flushes."
+        = |r| r.shard.totals.flushes;
+    Counter "messages_moved_out_total" ("total_moved_out") "Messages moved to another queue."
+        = |r| r.shard.totals.moved_out;
+    Counter "messages_dead_moved_total" ("total_dead_moved") "Of the messages moved: by the dead-letter rule."
+        = |r| r.shard.totals.dead_moved;
+    Counter "messages_expired_moved_total" ("total_expired_moved") "Of the messages moved: their time to live ran out."
+        = |r| r.shard.totals.expired_moved;
+    Counter "messages_moved_in_total" ("total_moved_in") "Messages moved from another queue."
+        = |r| r.shard.totals.moved_in;
+    Counter "dead_letters_total" ("total_dead_letters") "Messages that went by the dead-letter rule."
+        = |r| r.shard.totals.dead_letters;
+    Counter "looks_total" ("total_looks") "Takes that only looked and saw a message."
+        = |r| r.shard.totals.looks;
+    Counter "takes_missed_total" ("total_misses") "Takes that found nothing."
+        = |r| r.shard.totals.misses;
+    Counter "messages_skipped_total" ("total_skipped") "Bodies passed over because a voice cannot frame them."
+        = |r| r.shard.totals.skipped;
+    Counter "puts_refused_full_total" ("total_refused_full") "Puts refused because the queue was full."
+        = |r| r.shard.totals.refused_full;
+    Counter "puts_repeated_total" ("total_repeats") "Puts answered as repeats."
+        = |r| r.shard.totals.repeats;
+    Counter "pauses_total" ("total_pauses") "Times a queue was paused."
+        = |r| r.shard.totals.pauses;
+    Counter "delete_commands_total" ("total_delete_commands") "Deletes by id, leases finished included."
+        = |r| r.shard.totals.delete_commands;
+
+    Gauge "cold_messages" ("cold_messages") "Messages in runs, those in memory as well included."
+        = |r| r.cold("messages");
+    Gauge "cold_runs" ("cold_runs") "Runs that are in force."
+        = |r| r.cold("runs");
+    Gauge "cold_run_bytes" ("cold_run_bytes") "Runs on disk."
+        = |r| r.cold("run_bytes");
+    Gauge "cold_live_ratio" ("cold_live_percent") "Of what runs were written with, the part that is in force."
+        = |r| r.cold("live_percent");
+    Gauge "cold_blocks" ("cold_blocks") "Blocks that are in force."
+        = |r| r.cold("blocks");
+    Gauge "cold_blocks_loaded" ("cold_blocks_loaded") "Of them, those whose messages are in memory too."
+        = |r| r.cold("blocks_loaded");
+    Gauge "cold_messages_damaged" ("cold_messages_damaged") "Messages that cannot be read."
+        = |r| r.cold("messages_damaged");
+    Counter "cold_spilled_total" ("cold_spilled") "Messages that left memory for runs."
+        = |r| r.cold("spilled");
+    Counter "cold_spilled_bytes_total" ("cold_spilled_bytes") "Their bytes."
+        = |r| r.cold("spilled_bytes");
+    Gauge "cold_spill_rate" ("cold_spilled_per_s") "Messages a second that left memory lately."
+        = |r| r.cold("spilled_per_s");
+    Counter "cold_fetched_total" ("cold_fetched") "Messages read from runs."
+        = |r| r.cold("fetched");
+    Counter "cold_fetched_blocks_total" ("cold_fetched_blocks") "Blocks read."
+        = |r| r.cold("fetched_blocks");
+    Gauge "cold_fetch_rate" ("cold_fetched_per_s") "Messages a second that were read lately."
+        = |r| r.cold("fetched_per_s");
+    Counter "cold_runs_rewritten_total" ("cold_runs_rewritten") "Runs written again without what is gone."
+        = |r| r.cold("runs_rewritten");
+    Counter "cold_read_errors_total" ("cold_read_errors") "Reads of runs that failed."
+        = |r| r.cold("read_errors");
+
+    Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by voice."
+        =; ["voice", "command"] |r| r.edge.commands.clone();
+    Counter "refusals_total" ("{}_refusals_{}") "Commands refused, by voice and reason."
+        =; ["voice", "reason"] |r| r.edge.refusals.clone();
+    Histogram "reply_seconds" ("{}_{}_{}_us")
+        "From requests being there to be read to their replies leaving, waits for messages not counted."
+        =; ["voice", "family"] |r| r.edge.latencies.clone();
+    Counter "http_replies_total" ("http_replies_{}_{}") "Replies over HTTP, by what was asked for and status."
+        =; ["family", "status"] |r| r.edge.http_replies.clone();
+    Counter "sqs_replies_total" ("sqs_replies_{}_{}") "Replies to clients of SQS, by what was asked for and status."
+        =; ["family", "status"] |r| r.edge.sqs_replies.clone();
+    Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
+        =; ["voice", "what"] |r| r.edge.voice_counts.clone();
+    Counter "shard_lock_waits_total" ("lock_{}_waits")
+        "Times that work kept others waiting for a shard for more than a millisecond."
+        =; ["holder"] |r| of_holders(r, |holder| holder.times);
+    Counter "shard_lock_wait_seconds_total" ("lock_{}_us") "As long as that was."
+        =; ["holder"] |r| of_holders(r, |holder| holder.total_us);
+    Gauge "shard_lock_wait_longest_seconds" ("lock_{}_longest_us") "The longest time since the start."
+        =; ["holder"] |r| of_holders(r, |holder| holder.longest_us);
+    Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."
+        =; ["event"] |r| of_hooks(r, |event| event.calls);
+    Counter "hook_errors_total" ("hook_{}_errors") "Calls that failed."
+        =; ["event"] |r| of_hooks(r, |event| event.errors);
+    Counter "hook_seconds_total" ("hook_{}_us") "Time spent in them."
+        =; ["event"] |r| of_hooks(r, |event| event.ns / 1000);
+    Gauge "hook_metric" ("hook_metric_{}") "Sums that hooks keep themselves (quintet.metric)."
+        =; ["name"] |r| {
+            let sums = r.hooks.metrics.all().into_iter();
+            sums.map(|(name, sum)| (vec![String::from(name).into()], sum)).collect()
+        };
+}
+
+impl Metric {
+    /// How many of what `quintet stats` shows are one of what Prometheus is
+    /// told.
+    fn per_base(&self) -> f64 {
+        match self.stat.rsplit('_').next() {
+            Some("us") => 1e6,
+            Some("ms") => 1e3,
+            Some("percent") => 1e2,
+            Some(_) | None => 1.0,
+        }
+    }
+
+    fn labels(&self) -> &'static [&'static str] {
+        match self.read {
+            Read::One(_) => &[],
+            Read::Each(labels, _) | Read::Spread(labels, _) => labels,
+        }
+    }
+
+    fn points(&self, reading: &Reading<'_>) -> Points {
+        match self.read {
+            Read::One(read) => Points::Numbers(vec![(Vec::new(), read(reading) as f64)]),
+            Read::Each(_, read) => Points::Numbers(read(reading)),
+            Read::Spread(_, read) => Points::Spreads(read(reading)),
+        }
+    }
+}
+
+/// What was read of a row.
+enum Points {
+    Numbers(Vec<Point>),
+    Spreads(Vec<Spread>),
+}
+
+impl Points {
+    /// As `quintet stats` shows them; of a histogram nothing while it is empty.
+    fn shown(self) -> Vec<Point> {
+        match self {
+            Points::Numbers(numbers) => numbers,
+            Points::Spreads(spreads) => {
+                let shown = spreads.into_iter().flat_map(|(values, spread)| {
+                    SHOWN.iter().filter_map(move |&(name, per_cent)| {
+                        let number = spread.percentile(per_cent)? as f64;
+                        Some(([&values[..], &[name.into()]].concat(), number))
+                    })
+                });
+                shown.collect()
+            }
+        }
+    }
+}
+
+/// All numbers, under the names `quintet stats` has for them.
+pub fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
+    let mut all = Vec::new();
+    for metric in METRICS {
+        for (values, number) in metric.points(reading).shown() {
+            let mut stat = Cow::Borrowed(metric.stat);
+            for value in values {
+                stat = stat.replacen("{}", &value, 1).into();
+            }
+            all.push((stat, number));
+        }
+    }
+    all
+}
+
+/// All numbers of the table, and those of `queues` if they are told of.
+pub fn text(
+    reading: &Reading<'_>,
+    queues: Option<&Told>,
+    exposition: Exposition,
+    names: &[String],
+) -> String {
+    let mut text = Text::new(exposition, names);
+    for metric in METRICS {
+        write(metric, || metric.points(reading), &mut text);
+    }
+    if let Some(queues) = queues {
+        queues::write(queues, &mut text);
+    }
+    text.end()
+}
+
+fn write(metric: &Metric, points: impl FnOnce() -> Points, text: &mut Text) {
+    let Metric {
+        name, help, kind, ..
+    } = *metric;
+    let family = Family { name, help, kind };
+    if !text.begin(family) {
+        return;
+    }
+    let labelled = |values: Vec<Cow<'static, str>>| {
+        let values = values.iter().map(|value| &**value);
+        labels(metric.labels().iter().copied().zip(values))
+    };
+    match points() {
+        Points::Numbers(numbers) => {
+            for (values, number) in numbers {
+                text.number(family, &labelled(values), number / metric.per_base());
+            }
+        }
+        Points::Spreads(spreads) => {
+            for (values, spread) in spreads {
+                text.spread(family, &labelled(values), &spread, metric.per_base());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use quintet_host::Histogram;
+    use quintet_types::{QueueGauges, QueueTotals};
+    use quintet_wire::ServerStats;
+
+    use super::*;
+
+    /// OpenMetrics announces a counter without its `_total`.
+    #[test]
+    fn no_two_families_have_one_name_where_counters_are_announced() {
+        let mut families = BTreeSet::new();
+        let names = METRICS.iter().map(|metric| metric.name);
+        for name in names.chain(queues::names()) {
+            let announced = name.trim_end_matches("_total");
+            assert!(families.insert(announced), "{name} is there twice");
+        }
+    }
+
+    #[test]
+    fn names_follow_the_conventions_and_are_there_once() {
+        let (mut names, mut stats) = (BTreeSet::new(), BTreeSet::new());
+        for metric in METRICS {
+            let plain = |c: char| c.is_ascii_lowercase() || c == '_';
+            let name = metric.name;
+            assert!(name.chars().all(plain), "{name}");
+            assert_eq!(
+                name.ends_with("_total"),
+                metric.kind == Kind::Counter,
+                "{name}"
+            );
+            let base = name.trim_end_matches("_total");
+            for unit in [
+                "_s",
+                "_ms",
+                "_us",
+                "_ns",
+                "milliseconds",
+                "microseconds",
+                "percent",
+                "kib",
+            ] {
+                assert!(!base.ends_with(unit), "{name} is not in a base unit");
+            }
+            let scaled = metric.per_base() > 1.0;
+            let unit = base.ends_with("_seconds") || base.ends_with("_ratio");
+            assert!(unit || !scaled, "{name} is shown in another unit");
+            assert!(
+                metric.help.ends_with('.') && !metric.help.contains('\n'),
+                "{name}"
+            );
+            assert_eq!(
+                metric.stat.matches("{}").count(),
+                metric.labels().len() + usize::from(metric.kind == Kind::Histogram),
+                "{name}"
+            );
+            assert!(
+                names.insert(name) && stats.insert(metric.stat),
+                "{name} is there twice"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_engine_counts_and_what_voices_tell_is_in_the_table() {
+        let told = |stat: &str| METRICS.iter().any(|metric| metric.stat == stat);
+        let totals = QueueTotals::NAMES
+            .iter()
+            .map(|name| format!("total_{name}"));
+        for stat in totals.chain(QueueGauges::NAMES.iter().map(|name| (*name).to_owned())) {
+            assert!(told(&stat), "{stat} has no row");
+        }
+        for stat in ServerStats::TOLD {
+            assert!(told(stat), "{stat} has no row");
+        }
+    }
+
+    #[test]
+    fn what_dashboard_alerts_and_runbook_name_is_told() {
+        let dashboard = include_str!("../../../ops/grafana.json");
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).expect("JSON");
+        assert!(
+            parsed["panels"]
+                .as_array()
+                .is_some_and(|panels| panels.len() > 10)
+        );
+        let mut told: BTreeSet<String> = queues::names().map(str::to_owned).collect();
+        for metric in METRICS {
+            told.insert(metric.name.to_owned());
+            if metric.kind == Kind::Histogram {
+                told.extend(["bucket", "sum", "count"].map(|end| format!("{}_{end}", metric.name)));
+            }
+        }
+        let mut named = 0;
+        let alerts = include_str!("../../../ops/alerts.yml");
+        let runbook = include_str!("../../../docs/runbook.md");
+        for text in [dashboard, alerts, runbook] {
+            for rest in text.split("quintet_").skip(1) {
+                let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+                let name = &rest[..end.unwrap_or(rest.len())];
+                assert!(told.contains(name), "quintet_{name} is not told");
+                named += 1;
+            }
+        }
+        assert!(named > 40, "{named}");
+    }
+
+    #[test]
+    fn labels_are_quoted_and_units_are_base_units() {
+        let metric = |stat| {
+            let found = METRICS.iter().find(|metric| metric.stat == stat);
+            found.expect("there is one")
+        };
+        let mut text = Text::new(Exposition::Prometheus, &[]);
+        let sums = || Points::Numbers(vec![(vec!["a\"b\\c\nd".into()], 2.5)]);
+        write(metric("hook_metric_{}"), sums, &mut text);
+        let cpu = || Points::Numbers(vec![(Vec::new(), 1_500_000.0)]);
+        write(metric("cpu_user_us"), cpu, &mut text);
+        assert_eq!(
+            text.end(),
+            "# HELP quintet_hook_metric Sums that hooks keep themselves (quintet.metric).\n\
+             # TYPE quintet_hook_metric gauge\n\
+             quintet_hook_metric{name=\"a\\\"b\\\\c\\nd\"} 2.5\n\
+             # HELP quintet_cpu_user_seconds_total Processor time in user mode.\n\
+             # TYPE quintet_cpu_user_seconds_total counter\n\
+             quintet_cpu_user_seconds_total 1.5\n"
+        );
+    }
+
+    #[test]
+    fn of_a_histogram_percentiles_are_shown() {
+        let histogram = Histogram::new(&[1000, 2500]);
+        let spread = || Points::Spreads(vec![(vec!["put".into()], histogram.read())]);
+        assert_eq!(spread().shown(), []);
+        histogram.add(1700, 3);
+        let shown = |name: &str| (vec!["put".into(), name.to_owned().into()], 2500.0);
+        assert_eq!(spread().shown(), [shown("p50"), shown("p99")]);
+    }
+}

@@ -1,0 +1,268 @@
+//! This process, replaced by a new one of the same program with the same arguments, to which the
+//! listening sockets are handed on: clients that come meanwhile wait instead of being refused.
+//!
+//! They go as systemd hands them to a service, with one variable beside that says what each was
+//! configured as. Without it they are systemd's own (socket activation), and each is the listener
+//! of the address it is bound to.
+
+use std::env;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use command_fds::{CommandFdExt as _, FdMapping};
+use listenfd::ListenFd;
+use quintet_host::locked;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
+
+use crate::modes;
+
+/// The addresses of the sockets, as configured, each followed by a newline.
+const ADDRESSES: &str = "QUINTET_LISTENING";
+/// The first of the descriptors that are handed on.
+const FIRST: usize = 3;
+
+/// Sockets that the next process gets, with their addresses as configured.
+static KEPT: Mutex<Vec<(String, OwnedFd)>> = Mutex::new(Vec::new());
+/// Sockets that the process before this, or systemd, has left.
+static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
+/// What keeps the descriptors free that are handed on: they are replaced while other threads still
+/// run, which must not find another file behind one of theirs.
+static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+/// How long it is waited for what was started to end.
+const CHILDREN: Duration = Duration::from_secs(1);
+static GOING: AtomicBool = AtomicBool::new(false);
+/// Another process listens on the same sockets after this one.
+static HANDS_ON: AtomicBool = AtomicBool::new(false);
+
+struct Left {
+    /// With the addresses they are configured as.
+    sockets: Vec<(String, Handed)>,
+    /// They are systemd's, which goes on listening after this process.
+    activated: bool,
+}
+
+/// A listening socket that was open before this process began.
+pub enum Handed {
+    Tcp(std::net::TcpListener),
+    /// With whether its file is systemd's: neither changed nor removed.
+    Unix(std::os::unix::net::UnixListener, bool),
+}
+
+/// Keeps so many descriptors free. Before anything else is opened.
+///
+/// # Errors
+/// There are no more files to be had.
+pub fn reserve(count: usize) -> std::io::Result<()> {
+    let end = FIRST + count;
+    let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
+    let mut reserved = Vec::new();
+    loop {
+        let first = i32::try_from(FIRST).unwrap_or(i32::MAX);
+        let next = fcntl_dupfd_cloexec(&null, first)?;
+        if usize::try_from(next.as_raw_fd()).unwrap_or(usize::MAX) >= end {
+            break;
+        }
+        reserved.push(next);
+    }
+    // It has the lowest number of all.
+    reserved.push(null);
+    locked(&RESERVED).append(&mut reserved);
+    Ok(())
+}
+
+/// From now on the next process gets this socket.
+pub fn keep(address: String, socket: OwnedFd) {
+    locked(&KEPT).push((address, socket));
+}
+
+/// From now on socket files stay when this process closes its listeners: it will begin again.
+pub fn hand_on() {
+    HANDS_ON.store(true, Ordering::SeqCst);
+}
+
+/// Whether they stay.
+pub fn hands_on() -> bool {
+    HANDS_ON.load(Ordering::SeqCst)
+}
+
+/// Whether [`handed`] has a socket for `address`.
+pub fn will_hand(address: &str) -> bool {
+    let left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    left.sockets.iter().any(|(one, _)| one == address)
+}
+
+/// The socket that the process before this, or systemd, had opened for `address`.
+pub fn handed(address: &str) -> Option<Handed> {
+    let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    let number = left.sockets.iter().position(|(one, _)| one == address)?;
+    Some(left.sockets.swap_remove(number).1)
+}
+
+/// Looks whether every socket of systemd's is some listener's: whoever connects to another would
+/// wait for ever.
+///
+/// # Errors
+/// One is not: says which.
+pub fn all_claimed() -> anyhow::Result<()> {
+    let left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    match left.sockets.first().filter(|_| left.activated) {
+        None => Ok(()),
+        Some((address, _)) => anyhow::bail!(
+            "systemd hands over a socket for {address}, and no listener has that address: \
+             ListenStream= and the configuration have to name the same"
+        ),
+    }
+}
+
+impl Left {
+    fn read() -> Self {
+        let addresses = env::var(ADDRESSES).ok();
+        let activated = addresses.is_none();
+        let addresses = addresses.unwrap_or_default();
+        let mut configured = addresses.lines();
+        let mut all = ListenFd::from_env();
+        let mut sockets = Vec::new();
+        for number in 0..all.len() {
+            // One that is no TCP socket stays where it is.
+            let taken = match all.take_tcp_listener(number) {
+                Ok(socket) => Ok(socket.map(Handed::Tcp)),
+                Err(_) => {
+                    let socket = all.take_unix_listener(number);
+                    socket.map(|socket| socket.map(|socket| Handed::Unix(socket, activated)))
+                }
+            };
+            let address = configured.next();
+            match taken {
+                Ok(Some(socket)) => {
+                    let address = match address {
+                        Some(address) => address.to_owned(),
+                        None => socket.address(),
+                    };
+                    socket.close_on_exec();
+                    sockets.push((address, socket));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let shown = address.unwrap_or("systemd");
+                    tracing::warn!("a socket handed on for {shown} is of no use: {error}");
+                }
+            }
+        }
+        Self { sockets, activated }
+    }
+}
+
+impl Handed {
+    /// What it is bound to, as it would be configured; empty: nothing with a name.
+    fn address(&self) -> String {
+        match self {
+            Handed::Tcp(socket) => socket.local_addr().map(|at| at.to_string()),
+            Handed::Unix(socket, _) => socket.local_addr().map(|at| {
+                let path = at.as_pathname();
+                path.map_or_else(String::new, |path| format!("unix:{}", path.display()))
+            }),
+        }
+        .unwrap_or_default()
+    }
+
+    fn close_on_exec(&self) {
+        match self {
+            Handed::Tcp(socket) => close_on_exec(socket),
+            Handed::Unix(socket, _) => close_on_exec(socket),
+        }
+    }
+}
+
+/// Scripts get none of them.
+fn close_on_exec(socket: &impl std::os::fd::AsFd) {
+    if let Err(error) = fcntl_setfd(socket, FdFlags::CLOEXEC) {
+        tracing::warn!("scripts inherit a listening socket: {error}");
+    }
+}
+
+/// Ends this process's life at once, whatever its threads are doing, and begins another.
+pub fn begin() -> ! {
+    // What other threads would still do nobody waits for.
+    while GOING.swap(true, Ordering::SeqCst) {
+        std::thread::park();
+    }
+    end_children();
+    let error = replace();
+    tracing::error!("cannot begin again: {error}");
+    eprintln!("quintet: cannot begin again: {error}");
+    std::process::exit(1);
+}
+
+/// Ends what this process has started: the next one would not know that it runs, and who owns the
+/// queues now starts its scripts anew.
+pub fn end_children() {
+    let mut ended = children();
+    for (pid, leads) in &ended {
+        let gone = match leads {
+            true => kill_process_group(*pid, Signal::KILL),
+            false => kill_process(*pid, Signal::KILL),
+        };
+        if let Err(error) = gone {
+            tracing::debug!("a script has ended by itself: {error}");
+        }
+    }
+    // Else they would stay as what nobody asks for.
+    let began = Instant::now();
+    while !ended.is_empty() && began.elapsed() < CHILDREN {
+        ended.retain(|(pid, _)| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The processes this one has started, and whether each leads a group.
+fn children() -> Vec<(Pid, bool)> {
+    let own = std::process::id().to_string();
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let child = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.to_str()?.parse::<i32>().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // Behind the name, which may hold anything: state, parent, group.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace().skip(1);
+        (fields.next()? == own).then_some(())?;
+        let leads = fields.next()?.parse::<i32>().ok()? == number;
+        Some((Pid::from_raw(number)?, leads))
+    };
+    all.filter_map(child).collect()
+}
+
+fn replace() -> std::io::Error {
+    let program = match env::current_exe() {
+        // It may have been replaced by a newer one, or be gone.
+        Ok(path) if path.exists() => path,
+        Ok(_) | Err(_) => "/proc/self/exe".into(),
+    };
+    let kept = std::mem::take(&mut *locked(&KEPT));
+    let mut args = env::args_os();
+    let mut command = Command::new(program);
+    command.arg0(args.next().unwrap_or_default()).args(args);
+    let addresses: Vec<&str> = kept.iter().map(|(address, _)| address.as_str()).collect();
+    command
+        .env(ADDRESSES, addresses.join("\n"))
+        .env("LISTEN_FDS", kept.len().to_string())
+        .env("LISTEN_PID", std::process::id().to_string());
+    let mappings = kept.into_iter().enumerate().map(|(number, (_, socket))| {
+        let child_fd = i32::try_from(FIRST + number).unwrap_or(i32::MAX);
+        FdMapping {
+            parent_fd: socket,
+            child_fd,
+        }
+    });
+    if let Err(error) = command.fd_mappings(mappings.collect()) {
+        return std::io::Error::other(error);
+    }
+    // The new one is to learn what the operator had given.
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(modes::given_umask()));
+    command.exec()
+}

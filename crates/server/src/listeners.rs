@@ -1,0 +1,135 @@
+//! The listeners of a server, opened.
+
+use anyhow::{Context as _, Result, anyhow};
+use quintet_config::{Address, Config, Places, Served};
+use quintet_edge::{Listening, Tls};
+use quintet_process::{Bound, again, bind, restrict};
+use quintet_tls::Secure;
+use quintet_wire::{Options, VOICES, Voice};
+
+use crate::cluster::{self, Door};
+use crate::{http, sqs};
+
+/// What is listened on.
+#[derive(Default)]
+pub(crate) struct Opened {
+    /// For the I/O threads.
+    pub(crate) bound: Vec<Bound>,
+    pub(crate) listening: Vec<Listening>,
+    /// For HTTP's own thread.
+    pub(crate) http: Vec<http::Open>,
+    /// For that of SQS.
+    pub(crate) sqs: Vec<sqs::Open>,
+    /// All but the control socket, as configured.
+    pub(crate) addresses: Vec<(&'static str, Address)>,
+    /// In a cluster, all of them once more.
+    pub(crate) doors: Vec<Door>,
+}
+
+/// Opens all listeners.
+///
+/// # Errors
+/// One cannot be opened: says which, and why.
+pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> {
+    let is_on = config.cluster.is_on();
+    let mut opened = Opened::default();
+    for (number, listen) in config.listen.iter().enumerate() {
+        let (served, address, secure) = (listen.served, &listen.address, tls.of(number));
+        let voice = match served {
+            Served::Voice(voice) => voice,
+            Served::Control => &quintet_control::VOICE,
+            Served::Http => {
+                let open = http::Open::new(listen, &places, secure.clone())?;
+                opened.keep(is_on, served.name(), address, open.bound(), secure)?;
+                opened
+                    .addresses
+                    .push((served.name(), open.address().clone()));
+                opened.http.push(open);
+                continue;
+            }
+            Served::Sqs => {
+                let open = sqs::Open::new(listen, &places, secure.clone())?;
+                opened.keep(is_on, served.name(), address, open.bound(), secure)?;
+                opened
+                    .addresses
+                    .push((served.name(), open.address().clone()));
+                opened.sqs.push(open);
+                continue;
+            }
+        };
+        let listening = listening(voice, &listen.options)?;
+        let bound = bind(voice.name, address)?;
+        opened.keep(is_on, voice.name, address, &bound, secure.clone())?;
+        opened.addresses.push((voice.name, bound.address.clone()));
+        opened.listening.push(Listening {
+            idle_ms: listen.idle_ms,
+            operator: served.is_control() && config.is_guarded(listen),
+            user: listen.user.clone(),
+            address: bound.address.to_string(),
+            tls: secure,
+            ..listening
+        });
+        opened.bound.push(bound);
+    }
+    if let Some(path) = config.admin_path() {
+        let voice = &quintet_control::VOICE;
+        let listening = listening(voice, &Options::new(voice.options))?;
+        let address = Address::Unix(path.clone());
+        let bound = bind(voice.name, &address)
+            .context("admin_socket can name another path, or be \"none\"")?;
+        opened.keep(is_on, voice.name, &address, &bound, None)?;
+        opened.bound.push(bound);
+        restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
+        opened.listening.push(Listening {
+            operator: true,
+            api: true,
+            address: path.display().to_string(),
+            ..listening
+        });
+    }
+    Ok(opened)
+}
+
+/// A listener of this protocol for everybody.
+fn listening(voice: &Voice, options: &Options) -> Result<Listening> {
+    let known = VOICES.iter().position(|known| known.name == voice.name);
+    Ok(Listening {
+        opener: (voice.listener)(options).map_err(|why| anyhow!(why))?,
+        // The control channel has counters of its own.
+        tally: known.unwrap_or(VOICES.len()),
+        voice: voice.name,
+        idle_ms: 0,
+        operator: false,
+        api: false,
+        user: String::new(),
+        address: String::new(),
+        tls: None,
+        foreign_told: Default::default(),
+    })
+}
+
+impl Opened {
+    /// While a node does not own, clients that come to its sockets are brought to
+    /// the one that does; and when it is deposed, the process after it gets them.
+    /// `is_on`: this is a node.
+    fn keep(
+        &mut self,
+        is_on: bool,
+        voice: &str,
+        address: &Address,
+        bound: &Bound,
+        tls: Option<Secure>,
+    ) -> Result<()> {
+        if is_on {
+            again::keep(address.to_string(), bound.duplicate()?);
+            let same = self.doors.iter().filter(|door| door.voice == voice);
+            self.doors.push(Door {
+                voice: voice.to_owned(),
+                nth: u16::try_from(same.count()).unwrap_or(u16::MAX),
+                socket: cluster::socket(bound)?,
+                tls,
+            });
+        }
+        Ok(())
+    }
+}

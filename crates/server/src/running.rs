@@ -1,0 +1,61 @@
+//! Listeners of HTTP, or of a protocol over it, being served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use quintet_config::Address;
+use quintet_edge::{Edge, HttpCounts};
+use quintet_http::{Links, Serve, Settings, Socket, Web};
+use quintet_process::Bound;
+
+/// Sites being served.
+pub(crate) struct Running {
+    web: Web,
+    /// They remove their socket files when they go.
+    _bound: Vec<Bound>,
+}
+
+impl Running {
+    /// Serves these sites in so many threads of this name.
+    ///
+    /// # Errors
+    /// The system has no thread or file to give.
+    pub(crate) fn start(
+        name: &'static str,
+        threads: usize,
+        open: Vec<(Bound, Arc<dyn Serve>)>,
+    ) -> Result<Self> {
+        let (mut sites, mut kept) = (Vec::new(), Vec::new());
+        for (bound, site) in open {
+            let socket = match &bound.address {
+                Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
+                Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),
+            };
+            sites.push((socket, site));
+            kept.push(bound);
+        }
+        let web = Web::start(name, threads, sites);
+        let web = web.with_context(|| format!("cannot serve {name}"))?;
+        Ok(Self { web, _bound: kept })
+    }
+
+    /// The way in for clients that come through other nodes.
+    pub(crate) fn links(&self) -> Links {
+        self.web.links()
+    }
+
+    /// Lets requests under way end within `grace`. False if its thread had failed.
+    pub(crate) fn stop(self, grace: Duration) -> bool {
+        self.web.stop(grace)
+    }
+}
+
+/// What a listener shares with all others, and where its replies are counted.
+pub(crate) fn share(settings: &mut Settings, bound: &Bound, edge: &Edge, counts: &Arc<HttpCounts>) {
+    settings.memory = Some(Arc::clone(&edge.connection_memory));
+    settings.stream_counts = Arc::clone(&counts.streams);
+    settings.clients = Arc::clone(&counts.clients);
+    settings.address = bound.address.to_string().into();
+    settings.replied = Some(counts.teller());
+}

@@ -1,0 +1,515 @@
+//! How the server starts, serves and ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use mio::Poll;
+use quintet_config::{Config, Given, Places, RESERVE, load};
+use quintet_edge::{
+    Control, Desk, Edge, Hooks, HttpGate, IoThread, LinksByVoice, Listening, Mailbox, Quotas,
+    Security, Tls, Trust, Watch,
+};
+use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
+use quintet_http::{Serve, Settings, Socket, Web};
+use quintet_log::{DirLock, LogError};
+use quintet_ops::audit::Audit;
+use quintet_ops::history::Surroundings;
+use quintet_ops::{Tracing, stuck};
+use quintet_otlp::Counts;
+use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_file_limit};
+use quintet_web::Site;
+
+use crate::cluster::{self, Seat, StepsDown, Threads};
+use crate::door::ServerDoor;
+use crate::listeners::{Opened, open_listeners};
+use crate::scripts::Scripts;
+use crate::server::{Operations, Server};
+use crate::sockets::{announce, console, leave_out_taken, say};
+use crate::{logging, scripts, watchdog};
+
+/// Event streams of the control socket at once.
+const STREAMS_MAX: usize = 16;
+
+/// Reads the configuration again for a node that owns nothing: what addresses
+/// may use, as clients come in here too.
+fn reload_limits(given: &Given, quotas: &Quotas) {
+    let read = load(given).map_err(|error| format!("{error:#}"));
+    match read.and_then(|config| config.limit_table().map_err(|wrong| wrong.join("; "))) {
+        Ok(limits) => {
+            quotas.reload(limits);
+            tracing::info!("the limits are reloaded; the rest is by whoever owns the queues");
+        }
+        Err(why) => tracing::error!("not reloaded: {why}"),
+    }
+}
+
+/// Starts the server, serves until it is told to stop, and stops it.
+///
+/// # Errors
+/// It could not start; nothing was answered to anyone.
+pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
+    let level = logging::start(&config.log_level, &config.log_format)?;
+    let watched = watchdog::start()?;
+    if config.cluster.is_on() {
+        // All listeners, the control socket, and where other nodes come in.
+        again::reserve(config.listen.len() + 2)?;
+    }
+    scripts::check(&config)?;
+    let trust = Trust::new(&config, given.config.as_deref())?;
+    let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
+    raise_file_limit();
+    let _lock = DirLock::acquire(&config.data)?;
+    leave_out_taken(&mut config);
+    let places = fit(&config);
+    modes::tell_wider(&config.data);
+    let (orders, inbox) = channel();
+    let stops = quintet_process::signals::listen(orders.clone())?;
+
+    let is_open = !trust.is_used();
+    let tls = Tls::load(&config)?;
+    let _watch = Watch::start(&tls)?;
+    // Ports first: a port in use should not cost a replay.
+    let Opened {
+        bound,
+        listening,
+        http,
+        sqs,
+        addresses,
+        doors,
+    } = open_listeners(&config, places, &tls)?;
+    again::all_claimed()?;
+    let console = console(&config, &addresses, &tls);
+    let announce = || announce(&addresses, console.as_deref(), is_open);
+    if config.cluster.is_on() {
+        announce()?;
+    }
+    let audit = Arc::new(Audit::new(&config.data));
+    let seat = match config.cluster.is_on() {
+        true => {
+            let connections = places.connections;
+            let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
+            let reload = || reload_limits(&given, &quotas);
+            let ours = (&orders, &inbox);
+            match cluster::follow(&config, doors, connections, arrivals, log, &reload, ours)? {
+                Some(seat) => Some(seat),
+                // Told to stop before it owned anything.
+                None => return Ok(()),
+            }
+        }
+        false => None,
+    };
+    let place = (places, trust, quotas, audit);
+    let spans = Arc::default();
+    let traced = Tracing::start(&config, &spans)?;
+    let (server, polls, spares) =
+        open(config, given, listening, orders, place, seat, (tls, spans))?;
+    if let Some(traced) = &traced {
+        traced.follow(&server.core);
+    }
+    let starting = match &server.node {
+        None => Some(stuck::watch_start(&server.core, stops)?),
+        Some(_) => None,
+    };
+    let ends = Arc::new(AtomicBool::new(false));
+    let helpers = start_helpers(&server, spares, &ends)?;
+    server.core.look_at_room();
+    server.core.catch_up();
+    if server.node.is_none() {
+        // Before anybody is answered, so that `quintet wait` ends behind these lines.
+        announce()?;
+    }
+    let control = start_control(&server)?;
+    let (io, desk) = start_workers(&server, polls, bound)?;
+    let mut threads = Running {
+        server: Arc::clone(&server),
+        io,
+        desk,
+        helpers,
+        ends,
+    };
+    let config = &server.operations.config;
+    let blobs = server.node.as_ref().map(|node| node.blobs());
+    let door = Arc::new(ServerDoor(Arc::clone(&server)));
+    let mut scripts = Scripts::start(&server.edge, config, door, blobs, http, sqs)?;
+    drop(starting);
+    // Nobody else sets it.
+    let _first = watched.set(Arc::downgrade(&server.edge));
+    match &server.node {
+        None => say("quintet ready")?,
+        Some(node) => {
+            node.serves(&server.core, intake(&server, scripts.links()));
+            say("quintet owner")?;
+        }
+    }
+    notify::ready();
+
+    let end = obey(&server, &inbox, &level, &mut scripts);
+
+    match end {
+        End::Stop => notify::stopping(),
+        End::HandOver => again::hand_on(),
+    }
+    tracing::info!("stopping");
+    server.operations.audit.tell_all_steps();
+    server.security.audit.note("", None, "stop", "", "ok");
+    let grace = server.edge.limits.stop_wait();
+    if server.node.is_none() {
+        // Clients and scripts have had their time by then.
+        let scripts = Duration::from_millis(locked(config).script_grace_ms);
+        stuck::watch_stop(&server.core, grace.saturating_add(scripts))?;
+    }
+    end_waits(&server);
+    // They ask through the door, so it closes after them.
+    if !control.stop(grace) | !scripts.stop(grace) {
+        tracing::error!("the thread of http had ended before its time");
+    }
+    if let Some(traced) = traced {
+        traced.stop();
+    }
+    match &server.node {
+        None => threads.stop(),
+        Some(node) => node.leave(&server.core, grace, &mut threads, end),
+    }
+}
+
+/// Opens the data directory and puts the shared parts together.
+fn open(
+    config: Config,
+    given: Given,
+    listeners: Vec<Listening>,
+    orders: Sender<Order>,
+    (places, trust, quotas, audit): (Places, Trust, Arc<Quotas>, Arc<Audit>),
+    seat: Option<Seat>,
+    (tls, spans): (Arc<Tls>, Arc<Counts>),
+) -> Result<(Arc<Server>, Polls, Option<quintet_log::Spares>)> {
+    let settings = config.engine_settings();
+    // Before the log is read: a mistake in them is better told at once.
+    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
+        .map_err(|error| anyhow!("hooks: {error}"))?;
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let layout = Layout {
+        shards: size(config.shards),
+        segment_bytes: config.segment_bytes,
+        spares: size(config.spare_segments),
+        memory: config.memory,
+    };
+    let began = Instant::now();
+    let (opened, node) = match seat {
+        None => (
+            quintet_host::open_dir(&config.data, &layout, &settings)?,
+            None,
+        ),
+        Some(seat) => {
+            let (opened, node) = seat.take(&layout)?;
+            (opened, Some(node))
+        }
+    };
+    tracing::info!(
+        "read {} frames, {} MiB of log in {} ms",
+        opened.recovery.frames,
+        opened.recovery.bytes >> 20,
+        began.elapsed().as_millis()
+    );
+    let mut polls = Vec::new();
+    let mut mail = Vec::new();
+    for _ in 0..config.io_threads() {
+        let (poll, mailbox) = Mailbox::open()?;
+        polls.push(poll);
+        mail.push(mailbox);
+    }
+    let (desk_poll, desk_mailbox) = Mailbox::open()?;
+    let room = Room::new(config.data.clone(), config.segment_bytes);
+    let spares = opened.spares.clone();
+    let posts = mail.iter().chain([&desk_mailbox]);
+    let posts = posts.map(|mail| Arc::clone(mail) as Arc<dyn Post>);
+    let core = Core::new(
+        opened,
+        config.sync,
+        posts.collect(),
+        room,
+        match node {
+            None => Box::new(EndsWithItsLog),
+            Some(_) => Box::new(StepsDown),
+        },
+    );
+    core.share(config.cluster.sharing());
+    let (core, hooks) = (Arc::new(core), Arc::new(hooks));
+    let security = Arc::new(Security {
+        core: Arc::clone(&core),
+        hooks: Arc::clone(&hooks),
+        trust,
+        quotas,
+        audit: Arc::<Audit>::clone(&audit),
+    });
+    security.enforce();
+    let desk = Desk::new(Arc::clone(&core), hooks, desk_mailbox, mail.len());
+    let (shards, guards) = (Arc::clone(&core), Arc::clone(&security));
+    let edge = Edge::new(&config, shards, guards, listeners, mail, tls, &places);
+    let server = Server {
+        core,
+        edge: Arc::new(edge),
+        security,
+        desk,
+        node,
+        operations: Operations::new(config, given, audit, spans, orders)?,
+    };
+    let polls = Polls {
+        io: polls,
+        desk: desk_poll,
+    };
+    Ok((Arc::new(server), polls, spares))
+}
+
+/// The polls of the I/O threads, and the desk's.
+struct Polls {
+    io: Vec<Poll>,
+    desk: Poll,
+}
+
+/// Serves `/api/v1` on the control socket.
+///
+/// # Errors
+/// The system has no thread or file to give.
+fn start_control(server: &Arc<Server>) -> Result<Web> {
+    let edge = &server.edge;
+    let at = edge.listeners.iter().find(|listener| listener.api);
+    let settings = Settings {
+        gate: Some(HttpGate::of_account(&server.security, None)),
+        memory: Some(Arc::clone(&edge.connection_memory)),
+        stream_counts: Arc::clone(&edge.http.streams),
+        clients: Arc::clone(&edge.http.clients),
+        address: at.map(|at| at.address.as_str()).unwrap_or_default().into(),
+        limits: quintet_http::Limits {
+            connections_max: usize::try_from(RESERVE).unwrap_or(usize::MAX),
+            apart_max: 0,
+            streams_max: STREAMS_MAX,
+            ..quintet_http::Limits::default()
+        },
+        ..Settings::default()
+    };
+    let door = Arc::new(ServerDoor(Arc::clone(server)));
+    let site: Arc<dyn Serve> = Site::of_api(settings, door);
+    let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)]);
+    let web = web.context("cannot serve the API on the control socket")?;
+    // Nobody else sets it.
+    let _first = edge.control.set(Control::new(&web));
+    Ok(web)
+}
+
+/// What takes the clients that other nodes bring.
+#[cfg(feature = "cluster")]
+fn intake(server: &Server, http: LinksByVoice) -> Arc<dyn quintet_front::Intake> {
+    let certified = !locked(&server.operations.config).cluster.link_insecure;
+    let edge = Arc::clone(&server.edge);
+    Arc::new(crate::linked::Linking::new(edge, certified, http))
+}
+
+#[cfg(not(feature = "cluster"))]
+fn intake(_: &Server, _: LinksByVoice) -> cluster::Intake {
+    cluster::Intake
+}
+
+/// A single server ends when its log fails: the next start reads what the disk
+/// has.
+struct EndsWithItsLog;
+
+impl Owner for EndsWithItsLog {
+    fn log_failed(&self, error: &LogError) {
+        tracing::error!("stopping: {error}");
+        eprintln!("quintet: stopping, since the log cannot be written: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// What a helper thread does.
+type Helper = Box<dyn FnOnce(&Arc<Server>, &AtomicBool) + Send>;
+
+fn start_helpers(
+    server: &Arc<Server>,
+    spares: Option<quintet_log::Spares>,
+    ends: &Arc<AtomicBool>,
+) -> Result<Crew> {
+    let mut helpers = Crew::default();
+    let mut start = |name: &str, body: Helper| {
+        let (server, ends) = (Arc::clone(server), Arc::clone(ends));
+        helpers.start(name, move || body(&server, &ends))
+    };
+    start("timer", Box::new(|server, _| server.core.run_timer()))?;
+    start(
+        "keeper",
+        Box::new(|server, stop| server.core.run_keeper(stop)),
+    )?;
+    start(
+        "hooks",
+        Box::new(|server, stop| {
+            let (core, config) = (&server.core, &server.operations.config);
+            server.security.hooks.run(core, config, stop);
+        }),
+    )?;
+    start(
+        "cron",
+        Box::new(|server, stop| {
+            let door = ServerDoor(Arc::clone(server));
+            server.operations.crons.run(&door, stop);
+        }),
+    )?;
+    start(
+        "history",
+        Box::new(|server, stop| {
+            let surroundings = Surroundings {
+                core: &server.core,
+                door: &ServerDoor(Arc::clone(server)),
+                config: &server.operations.config,
+                audit: &server.operations.audit,
+            };
+            server.operations.looks.run(&surroundings, stop);
+        }),
+    )?;
+    start(
+        "logins",
+        Box::new(|server, _| {
+            let looks = &server.operations.looks;
+            server.edge.run_logins(|time| looks.rest(time));
+        }),
+    )?;
+    start(
+        "fetch",
+        Box::new(|server, stop| server.core.run_fetch(stop)),
+    )?;
+    start(
+        "upkeep",
+        Box::new(move |server, stop| {
+            let log_bytes = || server.edge.limits.log_bytes.load(Ordering::Relaxed);
+            server.core.run_upkeep(spares.as_ref(), &log_bytes, stop);
+        }),
+    )?;
+    let interval = match server.core.policy() {
+        SyncPolicy::Always => {
+            start("log", Box::new(|server, stop| server.core.run_log(stop)))?;
+            return Ok(helpers);
+        }
+        SyncPolicy::EveryMs(ms) => Some(Duration::from_millis(ms)),
+        SyncPolicy::Never => None,
+    };
+    start(
+        "sync",
+        Box::new(move |server, stop| server.core.run_sync(interval, stop)),
+    )?;
+    Ok(helpers)
+}
+
+/// Starts the I/O threads, among which listeners are shared out, and the desk's.
+fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Result<(Crew, Crew)> {
+    let (mut workers, mut desk) = (Crew::default(), Crew::default());
+    let at_desk = Arc::clone(server);
+    desk.start("desk", move || at_desk.desk.run(polls.desk))?;
+    let mut shares: Vec<Vec<(usize, Bound)>> = polls.io.iter().map(|_| Vec::new()).collect();
+    let threads = shares.len();
+    for (number, bound) in bound.into_iter().enumerate() {
+        shares[number % threads].push((number, bound));
+    }
+    for (index, (poll, share)) in polls.io.into_iter().zip(shares).enumerate() {
+        let (edge, operator) = (Arc::clone(&server.edge), Arc::<Server>::clone(server));
+        let worker =
+            IoThread::new(index, edge, operator, poll, share).context("cannot watch a listener")?;
+        workers.start(&format!("io-{index}"), || worker.run())?;
+    }
+    Ok((workers, desk))
+}
+
+/// Does what is ordered until that is to stop.
+fn obey(
+    server: &Arc<Server>,
+    inbox: &Receiver<Order>,
+    level: &logging::Level,
+    scripts: &mut Scripts,
+) -> End {
+    while let Ok(order) = inbox.recv() {
+        match order {
+            Order::Stop => return End::Stop,
+            Order::HandOver => return End::HandOver,
+            Order::Reload(by, tells) => {
+                let came = server.reload(by).map(|reloaded| {
+                    level.set(&reloaded.log_level);
+                    scripts.configure(&locked(&server.operations.config).clone());
+                    reloaded.notes
+                });
+                server.reloaded(came, tells);
+            }
+            // Whatever it was, it is over or not yet.
+            Order::Look => {}
+            Order::Drain(on) => {
+                server.edge.draining.store(on, Ordering::Relaxed);
+                server.core.set_draining(on);
+                let (act, says) = match on {
+                    true => ("drain", "draining: puts are refused from now on"),
+                    false => ("undrain", "puts are taken again"),
+                };
+                server.security.audit.note("", None, act, "", "ok");
+                tracing::info!("{says}");
+            }
+        }
+    }
+    End::Stop
+}
+
+/// A server that serves, and its threads.
+struct Running {
+    server: Arc<Server>,
+    io: Crew,
+    desk: Crew,
+    helpers: Crew,
+    /// Tells the helper threads to end.
+    ends: Arc<AtomicBool>,
+}
+
+impl Threads for Running {
+    fn end_io(&mut self, by: Instant) -> bool {
+        self.server.edge.stop();
+        self.io.ends_by(by)
+    }
+
+    fn end(&mut self, by: Instant) -> bool {
+        let server = &self.server;
+        server.desk.stop();
+        server.core.end_looks();
+        let desk = self.desk.ends_by(by);
+        self.ends.store(true, Ordering::SeqCst);
+        server.operations.looks.stop();
+        server.operations.crons.stop();
+        server.core.stop_threads();
+        desk & self.helpers.ends_by(by) & self.io.ends_by(by)
+    }
+}
+
+impl Running {
+    /// Finishes what was decided and ends all threads.
+    ///
+    /// # Errors
+    /// A thread has panicked, or what was decided last cannot be written.
+    fn stop(mut self) -> Result<()> {
+        // However long that takes.
+        let forever = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
+        self.end_io(forever);
+        self.end(forever);
+        if !(self.io.join() & self.desk.join() & self.helpers.join()) {
+            return Err(anyhow!("a thread ended before its time; see above"));
+        }
+        if !self.server.core.finish() {
+            return Err(anyhow!(stuck::LOST));
+        }
+        Ok(())
+    }
+}
+
+/// The server stops: no listener of an I/O thread accepts any more, and no put waits for memory.
+fn end_waits(server: &Server) {
+    server.edge.refuse();
+    server.core.end_room_waits();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! The door of a whole server, without a socket.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use quintet_door::{BodyBytes, Door as _, Visit, ask};
+use quintet_types::{
+    BackTo, Body, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Party, Put,
+    Refusal, Take, Wait,
+};
+
+use super::*;
+
+impl Running {
+    fn start(dir: &std::path::Path, shards: u64, sync: SyncPolicy) -> Self {
+        let config = Config {
+            data: dir.to_owned(),
+            shards,
+            sync,
+            ..Config::default()
+        };
+        std::fs::create_dir_all(dir).expect("directory");
+        let (orders, _inbox) = channel();
+        let (server, polls, spares) = {
+            let places = fit(&config);
+            let trust = Trust::new(&config, None).expect("nobody");
+            let quotas = Arc::new(Quotas::new(&config, Instant::now()).expect("none"));
+            let audit = Arc::new(Audit::new(&config.data));
+            let places = (places, trust, quotas, audit);
+            open(
+                config,
+                Given::default(),
+                Vec::new(),
+                orders,
+                places,
+                None,
+                (Arc::default(), Arc::default()),
+            )
+            .expect("open")
+        };
+        let ends = Arc::default();
+        let helpers = start_helpers(&server, spares, &ends).expect("helpers");
+        let (io, desk) = start_workers(&server, polls, Vec::new()).expect("workers");
+        Self {
+            server,
+            io,
+            desk,
+            helpers,
+            ends,
+        }
+    }
+
+    fn door(&self) -> ServerDoor {
+        ServerDoor(Arc::clone(&self.server))
+    }
+}
+
+fn put(queue: &str, body: &[u8]) -> Command {
+    Command::Put(Put {
+        queue: Name::new(queue.as_bytes()),
+        body: Body::new(body),
+        ..Put::default()
+    })
+}
+
+fn take(queues: &[&str], wait: Wait, lease: bool) -> Take {
+    Take {
+        queues: queues.iter().map(|q| Name::new(q.as_bytes())).collect(),
+        wait,
+        lease: lease.then_some(LeaseAsk {
+            owner: LeaseOwner::Process,
+            time: LeaseTime::Fixed(0),
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        ..Take::default()
+    }
+}
+
+fn bodies(outcome: &Outcome) -> Vec<Vec<u8>> {
+    let Outcome::Messages(messages) = outcome else {
+        return Vec::new();
+    };
+    let body = |message: &Message| message.body.as_small().unwrap_or_default().to_vec();
+    messages.iter().map(body).collect()
+}
+
+/// With each policy and one and four shards.
+fn everywhere(test: impl Fn(&Running)) {
+    for (shards, sync) in [
+        (1, SyncPolicy::Always),
+        (4, SyncPolicy::Always),
+        (1, SyncPolicy::Never),
+    ] {
+        let dir = tempfile::tempdir().expect("directory");
+        let running = Running::start(dir.path(), shards, sync);
+        test(&running);
+        running.stop().expect("stop");
+    }
+}
+
+#[test]
+fn what_is_put_through_the_door_is_taken_through_it() {
+    everywhere(|running| {
+        let door = running.door();
+        let visit = Visit::new(&door);
+        for body in [b"a", b"b"] {
+            assert!(matches!(
+                visit.ask(put("work", body)),
+                Outcome::Put { fresh: true, .. }
+            ));
+        }
+        let got = visit.ask(Command::Take(take(&["work"], Wait::No, false)));
+        assert_eq!(bodies(&got), [b"a".to_vec()]);
+    });
+}
+
+#[test]
+fn a_take_that_waits_is_answered_by_a_later_put() {
+    everywhere(|running| {
+        let door = running.door();
+        let (tell, told) = channel();
+        let party = door.enter(Box::new(|_, _| {}));
+        let caller = quintet_types::Caller {
+            party,
+            ..Default::default()
+        };
+        let wait = Command::Take(take(&["one", "two", "three"], Wait::Forever, false));
+        door.submit(
+            caller,
+            wait,
+            Box::new(move |outcome, name| tell.send((outcome, name)).expect("told")),
+        );
+        ask(&door, Visit::new(&door).party(), put("two", b"x"));
+        let (outcome, name) = told.recv_timeout(Duration::from_secs(20)).expect("served");
+        assert_eq!(bodies(&outcome), [b"x".to_vec()]);
+        assert_eq!(name.as_bytes(), b"two");
+        // Its next command finds it free again.
+        assert!(matches!(
+            ask(&door, party, put("two", b"y")),
+            Outcome::Put { .. }
+        ));
+        door.leave(party);
+    });
+}
+
+#[test]
+fn commands_behind_one_that_waits_come_in_their_turn() {
+    everywhere(|running| {
+        let door = running.door();
+        let party = door.enter(Box::new(|_, _| {}));
+        let caller = quintet_types::Caller {
+            party,
+            ..Default::default()
+        };
+        let (tell, told) = channel();
+        for number in 0..3 {
+            let tell = tell.clone();
+            let wait = Command::Take(take(&["line"], Wait::Forever, false));
+            let reply = Box::new(move |outcome: Outcome, _| {
+                tell.send((number, bodies(&outcome))).expect("told");
+            });
+            door.submit(caller, wait, reply);
+        }
+        let visit = Visit::new(&door);
+        for body in [b"a", b"b", b"c"] {
+            visit.ask(put("line", body));
+        }
+        let got: Vec<_> = told.iter().take(3).collect();
+        let expected = [b"a", b"b", b"c"].map(|body| vec![body.to_vec()]);
+        assert_eq!(got, (0..).zip(expected).collect::<Vec<_>>());
+        door.leave(party);
+    });
+}
+
+#[test]
+fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_party() {
+    everywhere(|running| {
+        let door = running.door();
+        let (tell, told) = channel();
+        let arrive = Box::new(move |messages: quintet_types::Handed, _| {
+            tell.send(Outcome::Messages(messages)).expect("told");
+        });
+        let party = door.enter(arrive);
+        let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
+        ask(&door, party, watch);
+        let visit = Visit::new(&door);
+        visit.ask(put("s2", b"x"));
+        let got = told.recv_timeout(Duration::from_secs(20)).expect("arrived");
+        assert_eq!(bodies(&got), [b"x".to_vec()]);
+        let empty = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
+        assert_eq!(empty, Outcome::Empty);
+        door.leave(party);
+        let back = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
+        assert_eq!(bodies(&back), [b"x".to_vec()]);
+    });
+}
+
+#[test]
+fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
+    everywhere(|running| {
+        let door = running.door();
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        let queue = Name::new(b"large");
+        let body = door
+            .store(&queue, bytes.len() as u64, &mut &bytes[..])
+            .expect("stored");
+        assert!(body.as_small().is_none());
+        let visit = Visit::new(&door);
+        let stored = visit.ask(Command::Put(Put {
+            queue: queue.clone(),
+            body,
+            ..Put::default()
+        }));
+        assert!(matches!(stored, Outcome::Put { .. }));
+        let Outcome::Messages(got) = visit.ask(Command::Take(take(&["large"], Wait::No, true)))
+        else {
+            panic!("nothing was taken");
+        };
+        let mut read = Vec::new();
+        std::io::Read::read_to_end(&mut BodyBytes::new(&door, got[0].body.clone()), &mut read)
+            .expect("read");
+        assert_eq!(read, bytes);
+        let mut part = [0; 1000];
+        let at: usize = (1 << 20) - 500;
+        let count = door.read(&got[0].body, at as u64, &mut part);
+        assert_eq!(count.expect("read"), 1000);
+        assert_eq!(part[..], bytes[at..at + 1000]);
+    });
+}
+
+#[test]
+fn a_source_that_breaks_off_stores_nothing() {
+    everywhere(|running| {
+        let door = running.door();
+        let queue = Name::new(b"large");
+        let stored = door.store(&queue, 200_000, &mut &[0u8; 1000][..]);
+        assert!(matches!(stored, Err(quintet_door::StoreError::Source(_))));
+    });
+}
+
+#[test]
+fn who_waits_when_the_server_stops_is_told_so() {
+    let dir = tempfile::tempdir().expect("directory");
+    let running = Running::start(dir.path(), 1, SyncPolicy::Always);
+    let door = running.door();
+    let (tell, told) = channel();
+    let waits = std::thread::spawn({
+        let door = running.door();
+        move || {
+            let party = door.enter(Box::new(|_, _| {}));
+            tell.send(()).expect("told");
+            let take = Command::Take(take(&["never"], Wait::Forever, false));
+            ask(&door, party, take)
+        }
+    });
+    told.recv().expect("started");
+    let draining = Outcome::Refused(Refusal::Draining);
+    let party = door.enter(Box::new(|_, _| {}));
+    running.stop().expect("stop");
+    assert_eq!(waits.join().expect("answered"), draining);
+    // A command that comes later is not begun.
+    let late = Command::Take(take(&["never"], Wait::Forever, false));
+    assert_eq!(ask(&door, party, late), draining);
+    assert_eq!(ask(&door, Party::default(), put("never", b"x")), draining);
+}
+
+#[test]
+fn a_take_that_is_told_draining_took_nothing() {
+    for shards in [1, 1, 1, 4, 4, 4] {
+        let dir = tempfile::tempdir().expect("directory");
+        let running = Running::start(dir.path(), shards, SyncPolicy::Never);
+        let (tell, told) = channel();
+        let threads: Vec<_> = (0..4)
+            .map(|number| {
+                let (door, tell) = (running.door(), tell.clone());
+                std::thread::spawn(move || {
+                    let party = door.enter(Box::new(|_, _| {}));
+                    let (mut there, mut unknown) = (0, 0);
+                    loop {
+                        let outcome = if number % 2 == 0 {
+                            ask(&door, party, put("q", b"x"))
+                        } else {
+                            let queues = ["q", "q2", "q3", "q4"];
+                            ask(
+                                &door,
+                                party,
+                                Command::Take(take(&queues, Wait::Forever, false)),
+                            )
+                        };
+                        #[expect(clippy::wildcard_enum_match_arm, reason = "any other fails")]
+                        match outcome {
+                            Outcome::Put { .. } => there += 1,
+                            Outcome::Messages(_) => there -= 1,
+                            Outcome::Refused(Refusal::Unknown) => unknown += 1,
+                            Outcome::Refused(Refusal::Draining) => return (there, unknown),
+                            other => panic!("{other:?}"),
+                        }
+                        // Nobody listens after the first hundred.
+                        tell.send(()).ok();
+                    }
+                })
+            })
+            .collect();
+        assert_eq!(told.iter().take(100).count(), 100);
+        running.stop().expect("stop");
+        let done = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("ended"));
+        let (there, unknown) = done.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+        let running = Running::start(dir.path(), shards, SyncPolicy::Never);
+        let door = running.door();
+        let visit = Visit::new(&door);
+        let take = || Command::Take(take(&["q"], Wait::No, false));
+        let mut left = 0;
+        while let Outcome::Messages(_) = visit.ask(take()) {
+            left += 1;
+        }
+        drop(visit);
+        drop(door);
+        running.stop().expect("stop");
+        assert!(
+            i32::abs(left - there) <= unknown,
+            "{left} are there, {there} were told, {unknown} are unknown"
+        );
+    }
+}
