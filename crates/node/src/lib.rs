@@ -237,8 +237,7 @@ fn say(line: &str) {
 
 /// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
 /// brought to the owner, so many at once, and counted by `arrivals`. `reload`: whatever a node that
-/// only follows reads again.
-/// `None`: it was told to stop before.
+/// only follows reads again. `None`: it was told to stop before.
 ///
 /// # Errors
 /// What is missing or wrong, all of it in one text; or the log cannot be followed.

@@ -31,8 +31,7 @@ pub struct Security {
 }
 
 impl Security {
-    /// Has the shards go by the table in force.
-    /// Queues are counted in the accounts of the quotas.
+    /// Gives the shards the table in force, and counts queues in the accounts of the quotas.
     pub fn enforce(&self) {
         let table = self.trust.table();
         let quotas = Arc::clone(&self.quotas);
