@@ -111,7 +111,12 @@ const ALLOWED: &[Edges] = &[
     ),
     edges(
         "crates/api",
-        &["quintet-door", "quintet-http", "quintet-types"],
+        &[
+            "quintet-control",
+            "quintet-door",
+            "quintet-http",
+            "quintet-types",
+        ],
         None,
     ),
     edges(
@@ -176,10 +181,8 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/control",
         &[
-            "quintet-api",
             "quintet-config",
             "quintet-door",
-            "quintet-scripts",
             "quintet-types",
             "quintet-wire",
         ],

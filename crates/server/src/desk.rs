@@ -11,11 +11,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use quintet_config::{changed, told_of_queue};
+use quintet_config::{Secrets, changed, print, told_of_queue};
 use quintet_door::{
     Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, HeldBack, History,
-    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
-    Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
+    HookEvent, NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, Series, SetBy, Setting,
+    StoreError, TellCron, TellCrons, TellReload, TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -28,7 +28,7 @@ use quintet_wire::{STREAM_OVER, WorkerState};
 use crate::audit;
 use crate::io::{Mail, Upload};
 use crate::metrics;
-use crate::server::Server;
+use crate::server::{Order, Server};
 
 /// While something is held that others acknowledge it is looked so often whether it is given up.
 const HELD_LOOK: Duration = Duration::from_secs(1);
@@ -157,7 +157,10 @@ impl Door for ServerDoor {
         }
     }
 
-    fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
+    fn metrics(&self, exposition: Exposition, names: &[String], queues: bool) -> Option<String> {
+        if !queues {
+            return Some(self.0.metrics(None, exposition, names));
+        }
         let most = locked(&self.0.config).metrics_queues;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let queues = metrics::look(self, most);
@@ -186,6 +189,14 @@ impl Door for ServerDoor {
 
     fn rates(&self, queue: &Name) -> Option<Rates> {
         self.0.looks.rates(queue)
+    }
+
+    fn numbers(&self) -> String {
+        self.0.told().to_string()
+    }
+
+    fn config(&self) -> String {
+        print(&locked(&self.0.config), Secrets::Hidden)
     }
 
     fn settings(&self) -> Vec<Setting> {
@@ -259,13 +270,13 @@ impl Door for ServerDoor {
         self.0.crons.steer(act, name, tell);
     }
 
-    fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
-        let principal = principal.unwrap_or(Principal::SERVER);
-        self.0.ordered(order, principal)
+    fn drain(&self, on: bool) -> bool {
+        self.0.orders.send(Order::Drain(on)).is_ok()
     }
 
-    fn reloads(&self) -> Reloads {
-        locked(&self.0.reloads).clone()
+    fn reload(&self, principal: Option<Principal>, tell: TellReload) {
+        self.0
+            .reload_for(principal.unwrap_or(Principal::SERVER), tell);
     }
 
     fn enter(&self, arrive: Arrive) -> Party {

@@ -1,6 +1,5 @@
 //! The running server: what all its threads share, and how it starts and ends.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_config::{Address, Config, Given, Places, Served, load};
-use quintet_door::{ByteBudget, Reloads};
+use quintet_door::{ByteBudget, TellReload};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy};
 use quintet_log::{DirLock, LogError};
 use quintet_otlp::Counts;
@@ -75,10 +74,6 @@ pub(crate) struct Server {
     /// Random number of this process.
     pub(crate) instance: u64,
     pub(crate) draining: AtomicBool,
-    /// What came of reading the configuration again.
-    pub(crate) reloads: Mutex<Reloads>,
-    /// Who is told what comes of the orders to do so, in their order.
-    pub(crate) reload_tells: Mutex<VecDeque<TellReload>>,
     pub(crate) guests: Guests,
     /// Times the system had no file or memory for a connection.
     pub(crate) accepts_failed: AtomicU64,
@@ -163,17 +158,12 @@ impl Limits {
     }
 }
 
-/// Told what came of reading the configuration again.
-pub(crate) type TellReload = Box<dyn FnOnce(&Reloads) + Send>;
-
 /// What the main thread is told to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// End in good order.
     Stop,
-    /// Read the configuration again; for a client, if it is one that asks. True: the next of
-    /// `reload_tells` is told what came of it.
-    Reload(Option<Principal>, bool),
+    /// Read the configuration again, for a client if one asks, and tell what came of it.
+    Reload(Option<Principal>, Option<TellReload>),
     /// Take no puts from now on, or take them again.
     Drain(bool),
     /// Something happened in the cluster.
@@ -562,8 +552,6 @@ fn open(
         // The standard library's hash keys are random.
         instance: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
         draining: AtomicBool::new(false),
-        reloads: Mutex::default(),
-        reload_tells: Mutex::default(),
         guests: Guests::new(places.connections),
         accepts_failed: AtomicU64::new(0),
         spoke_http: AtomicU64::new(0),
@@ -688,13 +676,13 @@ fn obey(
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
-            Order::Reload(by, tells) => {
+            Order::Reload(by, tell) => {
                 let came = server.reload(by).map(|reloaded| {
                     level.set(&reloaded.log_level);
                     scripts.configure(server);
                     reloaded.notes
                 });
-                server.reloaded(came, tells);
+                server.reloaded(came, tell);
             }
             // Whatever it was, it is over or not yet.
             Order::Look => {}

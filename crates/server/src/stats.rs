@@ -6,17 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_config::{Secrets, print};
-use quintet_door::Exposition;
+use quintet_door::{Exposition, TellReload};
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, Distribution, TIMES, locked};
 use quintet_types::{
     Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
 };
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
+use serde_json::{Map, Value};
 
 use crate::io::{Family, VoiceCounts};
 use crate::metrics::{Point, Reading, Spread, Told, samples, text};
-use crate::server::{Listening, Order, Server, TellReload};
+use crate::server::{Listening, Order, Server};
 
 impl Server {
     /// Answers what a session of this listener asks the host.
@@ -33,8 +34,6 @@ impl Server {
         }
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
-            HostAsk::Metrics => Given::Host(Ok(self.metrics(None, Exposition::Prometheus, &[]))),
-            HostAsk::Rates => Given::Host(Ok(self.looks.all_rates())),
             HostAsk::Foreign(foreign) => {
                 if foreign == Foreign::Tls {
                     self.spoke_tls.fetch_add(1, Ordering::Relaxed);
@@ -43,21 +42,15 @@ impl Server {
                 Given::Own
             }
             HostAsk::Listener | HostAsk::Noted(..) => Given::Host(Ok(String::new())),
-            HostAsk::Steer(state, wid) => Given::Host(match self.steer_worker(state, &wid) {
-                true => Ok(String::new()),
-                false => Err(format!("there is no worker {}", wid.escape_debug())),
-            }),
-            // Asked of other threads, unless it was refused.
-            HostAsk::Clients
-            | HostAsk::Workers
-            | HostAsk::CloseClient(_)
-            | HostAsk::Crons
-            | HostAsk::Cron(..)
-            | HostAsk::Reload => Given::Host(Err(String::new())),
-            HostAsk::Drain(on) => Given::Host(self.order(Order::Drain(on))),
+            // Asked of another thread, unless it was refused.
+            HostAsk::Reload => Given::Host(Err(String::new())),
             HostAsk::Config => Given::Host(Ok(print(&locked(&self.config), Secrets::Hidden))),
             HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {
-                Given::Host(self.order(Order::Stop))
+                let ordered = self.orders.send(Order::Stop);
+                Given::Host(match ordered {
+                    Ok(()) => Ok(String::new()),
+                    Err(_) => Err("the server is stopping".to_owned()),
+                })
             }
             HostAsk::Shutdown => Given::Host(Err(
                 "shutdown is not allowed: set allow_shutdown = true".to_owned(),
@@ -189,39 +182,12 @@ impl Server {
         texts
     }
 
-    /// What comes in through the door is ordered as over a connection.
-    pub(crate) fn ordered(
-        &self,
-        order: quintet_door::Order,
-        principal: Principal,
-    ) -> Result<(), String> {
-        let order = match order {
-            quintet_door::Order::Drain => Order::Drain(true),
-            quintet_door::Order::Undrain => Order::Drain(false),
-            quintet_door::Order::Reload => Order::Reload(client(principal), false),
-        };
-        self.order(order).map(|_| ())
-    }
-
     /// Has the configuration read again, for `principal`; `tell` is told what came of it, or
     /// dropped where the server stops.
-    pub(crate) fn reload_and_tell(&self, principal: Principal, tell: TellReload) {
-        // Under one lock, so that tells stand in the order of the orders.
-        let mut tells = locked(&self.reload_tells);
-        if self
-            .orders
-            .send(Order::Reload(client(principal), true))
-            .is_ok()
-        {
-            tells.push_back(tell);
-        }
-    }
-
-    fn order(&self, order: Order) -> Result<String, String> {
-        self.orders
-            .send(order)
-            .map_err(|_| "the server is stopping".to_owned())?;
-        Ok(String::new())
+    pub(crate) fn reload_for(&self, principal: Principal, tell: TellReload) {
+        let order = Order::Reload(client(principal), Some(tell));
+        // Dropped with the order.
+        let _stopping = self.orders.send(order);
     }
 
     fn shard_stats(&self) -> ShardStats {
@@ -253,6 +219,23 @@ impl Server {
         }
     }
 
+    /// All numbers by name, and the texts.
+    pub(crate) fn told(&self) -> Value {
+        let shard = self.shard_stats();
+        let mut map = Map::new();
+        map.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+        let draining = self.draining.load(Ordering::Relaxed);
+        map.insert("draining".into(), draining.into());
+        let numbers = samples(&self.reading(&shard)).into_iter();
+        map.extend(numbers.map(|(name, value)| (name.to_string(), number(value))));
+        map.extend(
+            self.texts()
+                .into_iter()
+                .map(|(name, text)| (name, text.into())),
+        );
+        Value::Object(map)
+    }
+
     fn stats(&self, tally: usize) -> ServerStats {
         let shard = self.shard_stats();
         // Not below, where it would be locked while all else is read.
@@ -267,7 +250,6 @@ impl Server {
             instance: self.instance,
             machine: machine(),
             draining: self.draining.load(Ordering::Relaxed),
-            errors: self.texts(),
             numbers: samples(&self.reading(&shard)),
             shard,
             ..ServerStats::default()
@@ -276,6 +258,19 @@ impl Server {
             thread.voices[tally].tally.add_to(&mut stats.tally);
         }
         stats
+    }
+}
+
+/// Whole numbers without a point.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is whole and below 2^53"
+        )]
+        Value::from(value as i64)
+    } else {
+        Value::from(value)
     }
 }
 

@@ -1,12 +1,12 @@
-//! What an operator asks and other threads know: of connections, closing one, and `[[cron]]` tables.
+//! Connections and workers, listed; closing a connection, and reading the configuration again for one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_door::{CronDone, CronNo, CronSeen, Did, Reloads, TellWorkers};
+use quintet_door::{Did, TellWorkers};
 use quintet_host::PartyKey;
 use quintet_types::{Caller, Party, PartyStats, Principal};
-use quintet_wire::{CronAct, Given, HostAsk, WorkerSeen, WorkerState};
+use quintet_wire::{Given, WorkerSeen, WorkerState};
 use serde_json::json;
 
 use super::acts::result_of;
@@ -110,66 +110,17 @@ impl Server {
         self.mail[thread].leave(Mail::Close(nobody.party(), tell));
     }
 
-    /// Asks what only other threads know, for a connection of this one, which
-    /// will be told.
-    pub(super) fn ask_elsewhere(&self, thread: usize, caller: Caller, ask: HostAsk) {
-        let party = caller.party;
+    /// Has the configuration read again for a connection of this thread, which will be told.
+    pub(super) fn reload_elsewhere(&self, thread: usize, caller: Caller) {
         let mailbox = Arc::clone(&self.mail[thread]);
-        if let HostAsk::Reload = ask {
-            let tell = move |came: &Reloads| {
-                let text = match &came.failed {
-                    None => Ok(came.notes.join("\n")),
-                    // The reason may quote lines of the file, and so what is secret.
-                    Some(_) => {
-                        Err("not reloaded, all is as it was: the server's log tells why".to_owned())
-                    }
-                };
-                mailbox.leave(Mail::Told(party, text));
-            };
-            return self.reload_and_tell(caller.principal, Box::new(tell));
-        }
-        if let HostAsk::Workers = ask {
-            return self.list_all_workers(Box::new(move |workers| {
-                mailbox.leave(Mail::Told(party, Ok(workers)));
-            }));
-        }
-        if let HostAsk::Crons = ask {
-            let tell = move |crons: Vec<CronSeen>| {
-                let crons: Vec<_> = crons.into_iter().map(quintet_api::Cron::from).collect();
-                let text = serde_json::to_string(&crons).map_err(|error| error.to_string());
-                mailbox.leave(Mail::Told(party, text));
-            };
-            return self.crons.list(Box::new(tell), self.core.clock.wall());
-        }
-        if let HostAsk::Cron(act, name) = ask {
-            let act = match act {
-                CronAct::Pause => quintet_door::CronAct::Pause,
-                CronAct::Resume => quintet_door::CronAct::Resume,
-                CronAct::Run => quintet_door::CronAct::Run,
-            };
-            let tell = move |done: Result<CronDone, CronNo>| {
-                let text = done.map(|done| {
-                    json!({ "changed": done.changed, "message": done.message.map(|id| id.0) })
-                        .to_string()
-                });
-                mailbox.leave(Mail::Told(party, text.map_err(|no| no.to_string())));
-            };
-            return self.crons.steer(act, &name, Box::new(tell));
-        }
-        if let HostAsk::CloseClient(id) = ask {
-            let tell = move |there| {
-                let text = match there {
-                    true => Ok(String::new()),
-                    false => Err(format!("there is no connection {id}")),
-                };
-                mailbox.leave(Mail::Told(party, text));
-            };
-            return self.close_client(id, Box::new(tell));
-        }
-        self.list_clients(Box::new(move |clients| {
-            let text = serde_json::to_string(&clients).map_err(|error| error.to_string());
-            mailbox.leave(Mail::Told(party, text));
-        }));
+        let tell = move |came: Result<Vec<String>, String>| {
+            // The reason may quote lines of the file, and so what is secret.
+            let told = came.map(|_| String::new()).map_err(|_| {
+                "not reloaded, all is as it was: the server's log tells why".to_owned()
+            });
+            mailbox.leave(Mail::Told(caller.party, told));
+        };
+        self.reload_for(caller.principal, Box::new(tell));
     }
 
     /// Tells of the workers behind `after`, as a page of a list in JSON: with what their
@@ -180,29 +131,6 @@ impl Server {
         self.list_clients(Box::new(move |clients| {
             let (list, next) = told_of_workers(&all, &clients, after.as_deref());
             tell(list, next);
-        }));
-    }
-
-    /// The same of all of them, for an operator.
-    fn list_all_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
-        let now = self.core.clock.now();
-        let all = self.guests.workers(|workers| workers.list(now));
-        self.list_clients(Box::new(move |clients| {
-            let (mut whole, mut after) = (String::new(), None);
-            loop {
-                let (page, next) = told_of_workers(&all, &clients, after.as_deref());
-                match whole.pop() {
-                    None => whole = page,
-                    Some(_) => {
-                        whole.push(',');
-                        whole.push_str(&page[1..]);
-                    }
-                }
-                match next {
-                    Some(next) => after = Some(next),
-                    None => return tell(whole),
-                }
-            }
         }));
     }
 

@@ -6,7 +6,7 @@ use quintet_host::{Access, Decided};
 use quintet_types::Command;
 use quintet_wire::{Ask, Given, HostAsk};
 
-use super::acts::{Administers, administers, changes_server, did_of, result_of, subject_of};
+use super::acts::{Administers, administers, did_of, result_of, subject_of};
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
@@ -106,23 +106,16 @@ impl IoThread {
                         break;
                     }
                 },
-                Ask::Host(
-                    ask @ (HostAsk::Clients
-                    | HostAsk::Workers
-                    | HostAsk::CloseClient(_)
-                    | HostAsk::Crons
-                    | HostAsk::Cron(..)
-                    | HostAsk::Reload),
-                ) if server.trust.may_server(conn.caller.principal) => {
-                    if changes_server(&ask) {
-                        // Written down when it is known what came of it.
-                        conn.unfinished = Some(Box::new(Administers {
-                            act: ask.name(),
-                            what: subject_of(&ask),
-                            step: None,
-                        }));
-                    }
-                    server.ask_elsewhere(self.index, conn.caller, ask);
+                Ask::Host(ask @ HostAsk::Reload)
+                    if server.trust.may_server(conn.caller.principal) =>
+                {
+                    // Written down when it is known what came of it.
+                    conn.unfinished = Some(Box::new(Administers {
+                        act: ask.name(),
+                        what: subject_of(&ask),
+                        step: None,
+                    }));
+                    server.reload_elsewhere(self.index, conn.caller);
                     conn.phase.wait(Wait {
                         undone: false,
                         family,
