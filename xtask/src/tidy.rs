@@ -26,16 +26,16 @@ trust: types | argon2 ipnet base64 hashbrown sha2 subtle thiserror
 import: scripts | serde_json
 scripts: door types | *
 http: door tls types | * tokio
-api: door http types | * tokio
+config: door policy scripts tls trust types wire | *
+control: config door types wire | *
+api: control door http types | * tokio
 console: api door http scripts types | * tokio
 rq: http scripts tls types | * tokio
 web: api console door http rq scripts tls types | * tokio
 sqs: door http tls types | * tokio
-config: door policy scripts tls trust types wire | *
-control: api config door scripts types wire | *
 nodes: cluster config host jetstream log scripts | *
 cli: bench config console control door front hooks host import log nodes scripts sqs tls trust types wire | *
-process: config host types | * mio
+process: config door host types | * mio
 edge: config door hooks host http log process tls trust types wire | * mio
 node: cluster config door front host jetstream log nodes process scripts types | *
 ops: config control door engine hooks host otlp types | *

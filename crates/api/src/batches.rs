@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
 use quintet_types::{BatchAsk, BatchId, Command, Name, Outcome};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::path::Path;
@@ -288,11 +288,6 @@ pub(super) async fn act(
     };
     let batch = api.batch(&visitor, ask).await?;
     Ok(reply::document(&json!(batch)))
-}
-
-/// A batch as its line in JSON.
-pub fn batch_line(batch: quintet_types::Batch) -> Value {
-    json!(Batch::from(batch))
 }
 
 #[cfg(test)]

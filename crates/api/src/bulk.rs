@@ -233,7 +233,7 @@ pub(super) async fn act(
     };
     let most = given.max.unwrap_or(u64::MAX);
     // Counting alone holds nobody up: it goes by the engine's own slices.
-    let (step, rest) = match sweep.act.changes() {
+    let (step, rest) = match sweep.act.changes() && !given.fast {
         true => (ACT_STEP, ACT_REST),
         false => (u32::MAX, Duration::ZERO),
     };

@@ -4,12 +4,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 /// The bytes in base64, or `None` if they are text.
-pub fn base64_unless_text(bytes: &[u8]) -> Option<String> {
+pub(crate) fn base64_unless_text(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes);
     text.is_err().then(|| BASE64_STANDARD.encode(bytes))
 }
 
 /// The bytes as text, with U+FFFD in place of each part that is no UTF-8.
-pub fn lossy(bytes: &[u8]) -> String {
+pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

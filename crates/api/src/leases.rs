@@ -25,7 +25,7 @@ use quintet_http::{Leaving, Seat, Taker, Visitor, WORKER_MAX, Waited, reply};
 /// Messages reserved at once at most.
 const BATCH_MAX: u32 = 100;
 /// A request waits so long at most, ms.
-const WAIT_MAX_MS: u64 = 60_000;
+pub(super) const WAIT_MAX_MS: u64 = 60_000;
 /// A lease lasts so long at most, ms.
 const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 

@@ -20,6 +20,7 @@ mod path;
 mod problem;
 mod queues;
 mod read;
+mod records;
 mod release;
 mod server;
 mod setup;
@@ -40,16 +41,14 @@ use quintet_door::{Door, Share};
 use quintet_types::{
     Caller, Command, Handed, Name, Outcome, Party, Principal, Sweep, Swept, Take, Wait,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
-pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
+pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
-pub use bytes_in_json::{base64_unless_text, lossy};
 pub use cron::Cron;
 use events::Hub;
 pub use holder::{Holder, Holders};
 pub use messages::SMALL;
-pub use names::track_line;
 pub use over::Group;
 pub use path::Path;
 pub use problem::Problem;
@@ -61,6 +60,9 @@ pub use types::{Dedupe, NewMessage};
 /// What a row of a list is reckoned with before it is known, bytes.
 const ROW_BYTES: u64 = 256;
 
+/// Large bodies that come in at once at most; more wait.
+const UPLOADS: usize = 8;
+
 /// What a list of connections takes while it is made, bytes.
 const LIST_BYTES: u64 = 4 << 20;
 
@@ -70,6 +72,8 @@ pub struct Api {
     door: Arc<dyn Door>,
     losses: Losses,
     events: Arc<Hub>,
+    /// Large bodies that are stored as they come keep a thread each.
+    uploads: Semaphore,
 }
 
 /// A connection's party, for as long as it is there.
@@ -90,6 +94,7 @@ impl Api {
             door,
             losses,
             events: Arc::new(events),
+            uploads: Semaphore::new(UPLOADS),
         })
     }
 
@@ -324,7 +329,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/events", get(stream::stream))
         .route("/attention", get(attention::attention))
         .route("/queues/{queue}/tail", get(tail::tail))
-        .route("/queues", get(queues::list))
+        .route("/queues", get(queues::list).delete(queues::remove_many))
         .route("/queues/{queue}", get(queues::show).delete(queues::remove))
         .route("/queues/{queue}/history", get(queues::history))
         .route(
@@ -340,9 +345,13 @@ pub fn router(api: Arc<Api>) -> Router {
             "/queues/{queue}/messages",
             get(messages::browse).post(messages::put),
         )
+        .route("/queues/{queue}/record", post(records::put))
         .route("/queues/{queue}/reserve", post(leases::reserve))
         .route("/queues/{queue}/acts/{act}", post(bulk::act))
         .route("/queues/{queue}/errors", get(bulk::errors))
+        .route("/queues/{queue}/records", get(records::list))
+        .route("/queues/{queue}/peek", get(records::peek))
+        .route("/take", post(records::take))
         .route("/queues/{queue}/names/{name}", get(names::show))
         .route("/queues/{queue}/names/{name}/finish", post(names::finish))
         .route("/queues/{queue}/names/{name}/release", post(names::release))
@@ -358,6 +367,7 @@ pub fn router(api: Arc<Api>) -> Router {
                 .delete(messages::remove),
         )
         .route("/messages/{id}/body", get(messages::body))
+        .route("/messages/{id}/record", get(records::show))
         .route("/messages/{id}/kick", post(messages::kick))
         .route("/messages/{id}/redrive", post(messages::redrive))
         .route("/messages/{id}/move", post(messages::transfer))
@@ -382,6 +392,9 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/cron/{name}/pause", post(cron::pause))
         .route("/cron/{name}/resume", post(cron::resume))
         .route("/cron/{name}/run", post(cron::run))
+        .route("/server", get(server::numbers))
+        .route("/server/config", get(server::config))
+        .route("/server/metrics", get(server::metrics))
         .route("/server/{act}", post(server::act))
         .fallback(async || Problem::no_such_page())
         .method_not_allowed_fallback(async || Problem::wrong_method())

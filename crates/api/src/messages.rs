@@ -181,7 +181,7 @@ impl Api {
             must_exist: false,
             body: self.stored(queue, bytes).await?,
             rank: message.rank,
-            flags: 0,
+            flags: message.flags,
             due: message.delay_ms.map_or(When::Default, When::In),
             expires: message.ttl_ms.map_or(Expiry::Default, Expiry::In),
             ttr_ms: message.ttr_ms,
@@ -267,6 +267,7 @@ impl Api {
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed, reserved, buried, prepared or archived"),
         ("contains" = Option<String>, Query), ("key" = Option<String>, Query), ("name" = Option<String>, Query),
         ("header" = Option<Vec<String>>, Query, description = "NAME=VALUE"),
+        ("dead" = Option<bool>, Query, description = "dead letters alone"),
         ("older_ms" = Option<u64>, Query), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
         ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -276,33 +277,8 @@ pub(super) async fn browse(
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = [
-        "state", "contains", "key", "name", "error", "older_ms", "max", "cursor",
-    ];
-    let query = read::Query::of(&uri, &known, &["header"])?;
-    let pair = |text: &str| {
-        let (name, value) = text.split_once('=')?;
-        Some((name.as_bytes().into(), value.as_bytes().into()))
-    };
-    let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
-    let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
-    let sweep = Sweep {
-        queue: read::queue(&queue)?,
-        state: read::state(query.get("state").unwrap_or("ready"))?,
-        filter: Filter {
-            body: bytes("contains"),
-            key: bytes("key"),
-            name: bytes("name"),
-            attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
-            older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
-            dead: false,
-            error: bytes("error"),
-            tried: None,
-        },
-        act: SweepAct::Show,
-        after: query.get("cursor").map(bulk::cursor).transpose()?,
-        max: read::page_size(&query)?,
-    };
+    let query = read::Query::of(&uri, FILTER, &["header"])?;
+    let sweep = sweep(&queue, &query)?;
     let name = sweep.queue.clone();
     let (swept, _room) = api.swept(&visitor, sweep).await?;
     let now = api.door.now();
@@ -314,6 +290,38 @@ pub(super) async fn browse(
         cursor: swept.next.map(bulk::cursor_text),
     };
     Ok(reply::document(&page))
+}
+
+/// Fields of a query that says which messages of a queue are listed, beside `header`.
+pub(super) const FILTER: &[&str] = &[
+    "state", "contains", "key", "name", "error", "dead", "older_ms", "max", "cursor",
+];
+
+/// What such a query asks for.
+pub(super) fn sweep(queue: &str, query: &read::Query) -> Result<Sweep, Problem> {
+    let pair = |text: &str| {
+        let (name, value) = text.split_once('=')?;
+        Some((name.as_bytes().into(), value.as_bytes().into()))
+    };
+    let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
+    let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
+    Ok(Sweep {
+        queue: read::queue(queue)?,
+        state: read::state(query.get("state").unwrap_or("ready"))?,
+        filter: Filter {
+            body: bytes("contains"),
+            key: bytes("key"),
+            name: bytes("name"),
+            attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
+            older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
+            dead: query.flag("dead")?,
+            error: bytes("error"),
+            tried: None,
+        },
+        act: SweepAct::Show,
+        after: query.get("cursor").map(bulk::cursor).transpose()?,
+        max: read::page_size(query)?,
+    })
 }
 
 /// A message, whatever its state.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use quintet_types::{By, ByName, Command, Name, NamedAct, Outcome, Track};
-use serde_json::{Value, json};
+use quintet_types::{By, ByName, Command, Name, NamedAct, Outcome};
 
 use super::path::Path;
 use super::problem::Problem;
@@ -63,11 +62,6 @@ pub(super) async fn track(
         return Err(Problem::unexpected());
     };
     Ok(reply::document(&Tracked::from(*track)))
-}
-
-/// What became of a tracked message, as the API shows it.
-pub fn track_line(track: Track) -> Value {
-    json!(Tracked::from(track))
 }
 
 impl Api {

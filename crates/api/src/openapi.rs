@@ -7,8 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cron, leases, messages, names, over, queues, release, server, setup,
-    stream, tail, trace, workers,
+    attention, batches, bulk, cron, leases, messages, names, over, queues, records, release,
+    server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
 
@@ -30,12 +30,18 @@ use quintet_http::reply;
         queues::join,
         stream::stream,
         queues::remove,
+        queues::remove_many,
         queues::pause,
         queues::resume,
         messages::browse,
         over::list,
         messages::put,
         messages::show,
+        records::list,
+        records::peek,
+        records::put,
+        records::show,
+        records::take,
         trace::show,
         messages::body,
         messages::edit,
@@ -64,6 +70,9 @@ use quintet_http::reply;
         names::track,
         bulk::act,
         server::stats,
+        server::numbers,
+        server::config,
+        server::metrics,
         server::connections,
         server::close,
         batches::list,

@@ -85,6 +85,18 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "no_such_address", detail)
     }
 
+    pub(crate) fn no_such_worker(wid: &str) -> Self {
+        let detail = format!("there is no worker {}", wid.escape_debug());
+        Self::new(StatusCode::NOT_FOUND, "no_such_address", detail)
+    }
+
+    /// Reading the configuration again failed. The reason may quote lines of the file, and so
+    /// secrets.
+    pub(crate) fn not_reloaded() -> Self {
+        let detail = "not reloaded, all is as it was: the server's log tells why";
+        Self::new(StatusCode::CONFLICT, "not_reloaded", detail)
+    }
+
     pub(crate) fn wrong_method() -> Self {
         let detail = "this address has no such method";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)

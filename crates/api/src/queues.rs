@@ -5,15 +5,15 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_door::SetBy;
-use quintet_types::{Command, QueueStats, Tags, WallAhead};
+use quintet_door::{Did, SetBy};
+use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags, WallAhead};
 use serde_json::Value;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Child, Named, PastOfQueue, PauseFor, Queues};
+use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
-use quintet_http::{Visitor, reply};
+use quintet_http::{DoneTo, Visitor, reply};
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
@@ -33,18 +33,10 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
-    let from = match query.get("cursor") {
-        None => (0, 0),
-        Some(text) => {
-            let parts = text.split_once('.');
-            let parts = parts.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-            parts.ok_or_else(|| Problem::field("cursor", "this is not a cursor"))?
-        }
-    };
-    let page = api.queue_page(&visitor, from).await?;
+    let page = api.queue_page(&visitor, from(&query)?).await?;
     let page = Queues {
         queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
-        cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
+        cursor: page.next.map(cursor),
     };
     Ok(reply::document(&page))
 }
@@ -110,7 +102,9 @@ pub(super) async fn join(
     let (Child { name }, _share) = read::body(&api.app, request).await?;
     let child = parent.child(&read::queue(&name)?);
     let child = child.ok_or_else(|| {
-        let detail = "too long together, or the queue is a child itself";
+        let detail = format!(
+            "{parent} cannot have a child \"{name}\": too long together, or a child itself"
+        );
         Problem::field("name", detail)
     })?;
     let queue = child.to_string();
@@ -131,6 +125,59 @@ pub(super) async fn remove(
     let queue = read::queue(&queue)?;
     api.ask(&visitor, Command::Drop(queue)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Removes the queues whose names are like `pattern` (`*` stands for any characters, `?` for one),
+/// a slice of them at a time: those that are empty, or with `messages` all, with what is in them.
+#[utoipa::path(delete, path = "/api/v1/queues", operation_id = "remove_queues", tag = "queues",
+    params(("pattern" = String, Query), ("messages" = Option<bool>, Query),
+        ("dry_run" = Option<bool>, Query, description = "only count them"),
+        ("cursor" = Option<String>, Query, description = "of the slice before")),
+    responses((status = 200, body = Dropped), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove_many(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["pattern", "messages", "dry_run", "cursor"], &[])?;
+    let pattern = query.get("pattern");
+    let pattern = pattern.ok_or_else(|| Problem::field("pattern", "which queues?"))?;
+    let dry_run = query.flag("dry_run")?;
+    let pattern = Name::of_shown(pattern);
+    let command = Command::DropQueues {
+        pattern: Pattern::of_name(pattern.as_bytes()),
+        messages: query.flag("messages")?,
+        dry_run,
+        from: from(&query)?,
+    };
+    let (Outcome::Dropped(dropped), _) = api.ask(&visitor, command).await? else {
+        return Err(Problem::unexpected());
+    };
+    let mut response = reply::document(&Dropped {
+        queues: dropped.queues,
+        messages: dropped.messages,
+        passed: dropped.passed,
+        cursor: dropped.next.map(cursor),
+    });
+    if !dry_run {
+        response.extensions_mut().insert(Did::to(dropped.messages));
+        response.extensions_mut().insert(DoneTo(pattern));
+    }
+    Ok(response)
+}
+
+/// Where a list of queues goes on, from its query.
+fn from(query: &read::Query) -> Result<(u8, u32), Problem> {
+    let Some(text) = query.get("cursor") else {
+        return Ok((0, 0));
+    };
+    let parts = text.split_once('.');
+    let parts = parts.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    parts.ok_or_else(|| Problem::field("cursor", "this is no cursor"))
+}
+
+fn cursor((shard, at): (u8, u32)) -> String {
+    format!("{shard}.{at}")
 }
 
 /// Lets takes wait; puts go on.

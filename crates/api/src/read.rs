@@ -60,7 +60,7 @@ pub(super) fn sum(json: &[u8]) -> u64 {
     u64::from_be_bytes(first).max(1)
 }
 
-fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // Which field is wrong is found by reading again, with the path kept.
     serde_json::from_slice(bytes).or_else(|_| located(bytes))
 }
@@ -121,6 +121,15 @@ impl Query {
     pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         let fields = self.0.iter();
         fields.filter_map(move |(field, value)| (field == name).then_some(value.as_str()))
+    }
+
+    /// True or false; left out: false.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Problem::field(name, "true or false")),
+        }
     }
 
     /// A whole number from 0 to `most`.

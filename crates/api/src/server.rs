@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use hyper::StatusCode;
-use quintet_door::Order;
+use hyper::{StatusCode, Uri};
+use quintet_door::Exposition;
 use quintet_types::{QueueGauges, QueueTotals, Refusal};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use super::Api;
 use super::path::Path;
 use super::problem::Problem;
+use super::{Api, read};
 use quintet_http::{Visitor, reply};
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
@@ -38,6 +38,40 @@ pub(super) fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
         true => Ok(()),
         false => Err(Problem::refused(Refusal::NotPermitted)),
     }
+}
+
+/// Every number the server tells, by name, with its version and the last errors of hooks.
+#[utoipa::path(get, path = "/api/v1/server", operation_id = "show_server", tag = "server",
+    responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn numbers(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    Ok(reply::written(api.door.numbers()))
+}
+
+/// The configuration in force, as a TOML file with its secrets hidden.
+#[utoipa::path(get, path = "/api/v1/server/config", operation_id = "show_config", tag = "server",
+    responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn config(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    Ok(reply::plain(StatusCode::OK, api.door.config()))
+}
+
+/// The same numbers as Prometheus reads them, without series of single queues.
+#[utoipa::path(get, path = "/api/v1/server/metrics", operation_id = "show_metrics", tag = "server",
+    responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn metrics(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
+    must_operate(&visitor)?;
+    let written = api.door.metrics(Exposition::Prometheus, &[], false);
+    Ok(reply::plain(StatusCode::OK, written.unwrap_or_default()))
 }
 
 /// Connections of all voices and of HTTP: who, where, since when silent, what each waits for or asks.
@@ -79,33 +113,51 @@ pub(super) async fn close(
     );
     match told.await {
         Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Ok(false) => Err(Problem::no_such_page()),
+        Ok(false) => Err(Problem::no_such_connection(id)),
         Err(_) => Err(Problem::stopping()),
     }
 }
 
 /// `drain` (puts are refused), `undrain`, or `reload` (the configuration is
-/// read again).
+/// read again; with `wait` the answer comes when that is done, with what it did
+/// that nobody asked for as `notes`).
 #[utoipa::path(post, path = "/api/v1/server/{act}", operation_id = "act_on_server", tag = "server",
-    params(("act" = String, Path, description = "drain, undrain or reload")),
+    params(("act" = String, Path, description = "drain, undrain or reload"),
+        ("wait" = Option<bool>, Query, description = "of reload: answer when it is done")),
     responses((status = 202, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,
     Path(act): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     must_operate(&visitor)?;
-    let order = match act.as_str() {
-        "drain" => Order::Drain,
-        "undrain" => Order::Undrain,
-        "reload" => Order::Reload,
+    let query = read::Query::of(&uri, &["wait"], &[])?;
+    let waits = query.flag("wait")?;
+    let mut ordered = json!({ "ordered": act });
+    let is_heard = match act.as_str() {
+        "drain" => api.door.drain(true),
+        "undrain" => api.door.drain(false),
+        "reload" => {
+            let (tell, told) = oneshot::channel();
+            let principal = visitor.known.as_ref().map(|(principal, _)| *principal);
+            let tell = Box::new(move |came| {
+                // Nobody may wait for it.
+                let _heard = tell.send(came);
+            });
+            api.door.reload(principal, tell);
+            if waits {
+                let came = told.await.map_err(|_| Problem::stopping())?;
+                ordered["notes"] = came.map_err(|_| Problem::not_reloaded())?.into();
+            }
+            true
+        }
         _ => return Err(Problem::no_such_page()),
     };
-    let principal = visitor.known.as_ref().map(|(principal, _)| *principal);
-    api.door
-        .order(order, principal)
-        .map_err(|_| Problem::stopping())?;
-    let mut response = reply::document(&json!({ "ordered": act }));
+    if !is_heard {
+        return Err(Problem::stopping());
+    }
+    let mut response = reply::document(&ordered);
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
 }

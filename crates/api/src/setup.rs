@@ -27,6 +27,8 @@ struct InForce {
     /// As such a table says it: a number, true or false, a text, a list.
     #[schema(value_type = Value)]
     value: Value,
+    /// The same in the letters of such a table.
+    toml: String,
     /// `default`, `file`, or `queue`: set for this queue while the server ran.
     source: &'static str,
     /// The configuration file forbids changes over the API.
@@ -47,7 +49,8 @@ impl InForce {
         let value = serde_json::from_str(&setting.value);
         Self {
             key: setting.key,
-            value: value.unwrap_or(Value::String(setting.value)),
+            value: value.unwrap_or_else(|_| Value::String(setting.value.clone())),
+            toml: setting.value,
             source: setting.source.name(),
             locked: setting.locked,
             set_at_ms: setting.set_by.as_ref().map(|by| by.at_ms),

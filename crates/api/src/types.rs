@@ -42,6 +42,9 @@ pub struct NewMessage {
     pub ttl_ms: Option<u64>,
     /// Time to run of its leases, ms; 0: no deadline.
     pub ttr_ms: Option<u64>,
+    /// Flags of a memcache client.
+    #[serde(default)]
+    pub flags: u32,
     /// A repeat where a message with the same id was put before.
     pub dedupe: Option<Dedupe>,
     /// What becomes of it can be asked by its `name`, also when it is gone (`GET /queues/Q/tracks/N`).
@@ -340,6 +343,9 @@ pub(super) struct Act {
     /// Only count them.
     #[serde(default)]
     pub(super) dry_run: bool,
+    /// Without rests: others wait longer.
+    #[serde(default)]
+    pub(super) fast: bool,
     /// Of a move: where to.
     pub(super) to: Option<String>,
     /// Go on where the act before ended.
@@ -351,6 +357,18 @@ pub(super) struct Act {
 #[serde(deny_unknown_fields)]
 pub(super) struct Released {
     /// Go on where the request before ended.
+    pub(super) cursor: Option<String>,
+}
+
+/// What was removed, or would be.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Dropped {
+    pub(super) queues: u64,
+    /// Messages that were in them.
+    pub(super) messages: u64,
+    /// Queues that stay as they hold messages.
+    pub(super) passed: u64,
+    /// Go on with this; null: that was all.
     pub(super) cursor: Option<String>,
 }
 
@@ -472,6 +490,8 @@ pub(super) struct Leased {
     pub(super) held_ms: Option<u64>,
     /// How long it lasts; null: it has no end.
     pub(super) left_ms: Option<u64>,
+    /// When it ends, ms since 1970; null: it has no end.
+    pub(super) until_ms: Option<u64>,
     /// Leases of the message so far, this one included.
     pub(super) attempts: u32,
     /// How far the work has come, in percent, as a holder said last.
@@ -541,6 +561,7 @@ impl Leased {
             },
             held_ms: left_ms.map(|left| lease.span_ms.saturating_sub(left)),
             left_ms,
+            until_ms: lease.until.map(|until| until.0),
             attempts: message.reserves,
             progress: message.progress(),
             status: status(message),
@@ -670,8 +691,10 @@ pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>, recent: Option<&Re
     map.insert("name".into(), stats.name.to_string().into());
     map.insert("created_ms".into(), stats.created.0.into());
     map.insert("oldest_ms".into(), stats.oldest_ms.into());
+    map.insert("age_ms".into(), stats.age_ms.into());
     map.insert("paused".into(), stats.paused.into());
     map.insert("down".into(), stats.down.into());
+    map.insert("memory".into(), stats.memory.into());
     map.insert("due_per_s".into(), rates.map(Rates::due_rounded).into());
     let rates = rates.map(Rates::rounded);
     map.insert("in_per_s".into(), rates.map(|[into, _]| into).into());

@@ -81,6 +81,6 @@ pub(super) async fn act(
     };
     match api.door.steer_worker(act, &wid) {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
-        false => Err(Problem::no_such_page()),
+        false => Err(Problem::no_such_worker(&wid)),
     }
 }

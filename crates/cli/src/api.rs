@@ -1,6 +1,6 @@
 //! Asking `/api/v1`: on the control socket, or over HTTPS with `--server https://HOST:PORT`.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead, BufReader, Read, Write};
 
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -9,11 +9,15 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::Where;
-use super::client::{Client, Refused};
-use super::remote::of_server;
+use super::client::{Refused, ToServer, socket};
+use super::remote::Way;
 
 /// Bytes of a reply that are read.
 const REPLY_MAX: u64 = 64 << 20;
+/// Bytes of a line before the body.
+const LINE_MAX: u64 = 16 << 10;
+
+const AUTHORIZATION: &str = "Authorization";
 
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
@@ -22,71 +26,339 @@ pub(super) fn part(text: &str) -> String {
     utf8_percent_encode(text, PART).to_string()
 }
 
+/// A connection to the API, which is kept from one request to the next.
+pub(super) struct Api {
+    at: Where,
+    stream: Option<BufReader<Way>>,
+    /// Bytes of the last reply that were not read.
+    left: u64,
+    /// The lines that each request has.
+    head: String,
+}
+
+/// A reply before its body.
+struct Reply {
+    status: u16,
+    /// The connection ends behind it.
+    last: bool,
+    /// Bytes of its body.
+    length: u64,
+}
+
 impl Where {
-    /// Sends a request of the API and reads its reply; null: it has no body. `path` begins behind
-    /// `/api/v1`.
+    /// Sends a request of the API and reads its reply, as [`Api::ask`].
     ///
     /// # Errors
-    /// The server's no, as [`Refused`], or there is no server.
+    /// As of [`Api::ask`].
     pub(super) fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
-        let (mut stream, host) = match &self.server {
-            None => (Client::socket(self)?, "localhost"),
-            Some(server) => {
-                let host = server.strip_prefix("https://").with_context(|| {
-                    format!(
-                        "--server {server}: this command speaks HTTP, so write \
-                         https://HOST:PORT of a listener \"http\" with TLS"
-                    )
-                })?;
-                let host = host.trim_end_matches('/');
-                (self.remote(&format!("tls://{host}"))?, host)
-            }
-        };
-        let body = body.map(Value::to_string).unwrap_or_default();
-        // The server closes behind its reply.
-        let mut request = format!("{method} /api/v1{path} HTTP/1.0\r\nHost: {host}\r\n");
-        if let Some(login) = self.login()? {
-            let text = |name: &str| login["login"][name].as_str().unwrap_or_default();
-            let shown = BASE64_STANDARD.encode(format!("{}:{}", text("name"), text("secret")));
-            request.push_str(&format!("Authorization: Basic {shown}\r\n"));
-        }
-        if !body.is_empty() {
-            request.push_str("Content-Type: application/json\r\n");
-        }
-        let request = format!("{request}Content-Length: {}\r\n\r\n{body}", body.len());
-        let sent = stream.write_all(request.as_bytes()).map_err(of_server);
-        let mut reply = Vec::new();
-        // A refusal may come before all was sent.
-        let read = stream.take(REPLY_MAX).read_to_end(&mut reply);
-        if reply.is_empty() {
-            sent.and(read.map(drop))
-                .context("the server closed the connection")?;
-            bail!("the server closed the connection: it is stopping, or has too many");
-        }
-        let (status, body) = parsed(&reply).context("the server is of another version")?;
-        let told = serde_json::from_slice(body).unwrap_or(Value::Null);
-        if status < 400 {
-            return Ok(told);
-        }
-        let text = |name: &str| told[name].as_str().map(str::to_owned);
-        let whole = || String::from_utf8_lossy(body).trim().to_owned();
-        Err(anyhow::Error::new(Refused {
-            code: text("code").unwrap_or_default(),
-            text: text("detail").unwrap_or_else(whole),
-        }))
+        Api::connect(self)?.ask(method, path, body)
     }
 }
 
-/// The status and the body of a whole reply.
-fn parsed(reply: &[u8]) -> Option<(u16, &[u8])> {
-    let end = reply.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let (head, body) = (std::str::from_utf8(&reply[..end]).ok()?, &reply[end + 4..]);
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-    let mut headers = lines.filter_map(|line| line.split_once(':'));
-    let length = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let length = length.and_then(|(_, length)| length.trim().parse().ok());
-    (length.is_none_or(|length: usize| length == body.len())).then_some((status, body))
+impl Api {
+    /// Connects.
+    ///
+    /// # Errors
+    /// There is no server, or no way to it.
+    pub(super) fn connect(at: &Where) -> Result<Self> {
+        let host = at.server.as_deref().map_or(Ok("localhost"), host_of)?;
+        let mut head = format!("Host: {host}\r\n");
+        if let Some((name, secret)) = at.login()? {
+            let shown = BASE64_STANDARD.encode(format!("{name}:{secret}"));
+            head.push_str(&format!("{AUTHORIZATION}: Basic {shown}\r\n"));
+        }
+        let mut api = Self {
+            at: at.clone(),
+            stream: None,
+            left: 0,
+            head,
+        };
+        api.stream = Some(api.open_way()?);
+        // It was said once.
+        api.at.verbose = false;
+        Ok(api)
+    }
+
+    fn open_way(&self) -> Result<BufReader<Way>> {
+        let way = match &self.at.server {
+            None => socket(&self.at)?,
+            Some(server) => self.at.remote(&format!("tls://{}", host_of(server)?))?,
+        };
+        Ok(BufReader::new(way))
+    }
+
+    /// Sends a request and reads its reply; null: it has no body. `path` begins behind `/api/v1`.
+    ///
+    /// # Errors
+    /// The server's no, as [`Refused`], or there is no server.
+    pub(super) fn ask(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let told = self.bytes(method, path, body.as_bytes())?;
+        Ok(serde_json::from_slice(&told).unwrap_or(Value::Null))
+    }
+
+    /// The JSON that this path has.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`].
+    pub(super) fn get(&mut self, path: &str) -> Result<Value> {
+        self.ask("GET", path, None)
+    }
+
+    /// The text that this path has.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`].
+    pub(super) fn text(&mut self, path: &str) -> Result<String> {
+        let text = self.bytes("GET", path, b"")?;
+        String::from_utf8(text).context("the server is of another version")
+    }
+
+    /// The list that a reply is.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`].
+    pub(super) fn list(&mut self, path: &str) -> Result<Vec<Value>> {
+        let told = self.get(path)?;
+        serde_json::from_value(told).context("the server is of another version")
+    }
+
+    /// All of the lists called `name` that the pages from this path on have. What a page has as
+    /// `next` the next one is asked with, as `after`.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`].
+    pub(super) fn pages(
+        &mut self,
+        path: &str,
+        name: &str,
+        next: &str,
+        after: &str,
+    ) -> Result<Vec<Value>> {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let (mut all, mut from) = (Vec::new(), path.to_owned());
+        loop {
+            let mut page = self.get(&from)?;
+            let Value::Array(list) = page[name].take() else {
+                bail!("the server is of another version");
+            };
+            all.extend(list);
+            match page[next].as_str() {
+                Some(next) => from = format!("{path}{sign}{after}={}", part(next)),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// All queues with their numbers, by name.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`].
+    pub(super) fn queues(&mut self) -> Result<Vec<Value>> {
+        let mut all = self.pages("/queues", "queues", "cursor", "cursor")?;
+        // Of one that was made anew while the pages came the first is shown.
+        all.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+        all.dedup_by(|a, b| a["name"] == b["name"]);
+        Ok(all)
+    }
+
+    /// Sends a request whose reply is a line of JSON and bodies behind it, and reads the line.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`].
+    pub(super) fn open(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        self.reply(method, path, body.as_bytes())?;
+        let mut line = String::new();
+        BufReader::with_capacity(1, &mut *self).read_line(&mut line)?;
+        serde_json::from_str(&line).context("the server is of another version")
+    }
+
+    /// Reads so many bytes of the bodies.
+    ///
+    /// # Errors
+    /// The server is gone, or `into` takes no more.
+    pub(super) fn body(&mut self, bytes: u64, into: &mut dyn Write) -> Result<()> {
+        let copied = std::io::copy(&mut self.take(bytes), into)?;
+        if copied < bytes {
+            bail!("the server closed the connection inside a message");
+        }
+        Ok(())
+    }
+
+    /// Posts a line of JSON and behind it so many bytes of `more`.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`]; or `more` cannot be read.
+    pub(super) fn post_with(
+        &mut self,
+        path: &str,
+        line: &Value,
+        (bytes, more): (u64, &mut dyn Read),
+    ) -> Result<Value> {
+        let line = format!("{line}\n");
+        let status = self.round("POST", path, line.as_bytes(), Some((bytes, more)))?;
+        self.judge(status)?;
+        Ok(serde_json::from_slice(&self.rest()?).unwrap_or(Value::Null))
+    }
+
+    fn bytes(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
+        self.reply(method, path, body)?;
+        self.rest()
+    }
+
+    /// The rest of a reply.
+    fn rest(&mut self) -> Result<Vec<u8>> {
+        let (mut body, left) = (Vec::new(), self.left);
+        if left > REPLY_MAX {
+            bail!("a reply of {left} bytes");
+        }
+        self.read_to_end(&mut body)?;
+        match body.len() as u64 == left {
+            true => Ok(body),
+            false => bail!("the server closed the connection inside a reply"),
+        }
+    }
+
+    /// Sends a request; the body of its reply is to be read.
+    fn reply(&mut self, method: &str, path: &str, body: &[u8]) -> Result<()> {
+        let kept = self.stream.is_some();
+        let status = match self.round(method, path, body, None) {
+            // The server may have closed a connection on which nothing was asked for a while.
+            Err(_) if kept && method == "GET" => self.round(method, path, body, None)?,
+            status => status?,
+        };
+        self.judge(status)
+    }
+
+    /// An error, if the status of a reply says that it is one.
+    fn judge(&mut self, status: u16) -> Result<()> {
+        if status < 400 {
+            return Ok(());
+        }
+        let body = self.rest()?;
+        let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let text = |name: &str| told[name].as_str().map(str::to_owned);
+        let whole = || String::from_utf8_lossy(&body).trim().to_owned();
+        let code = text("code").unwrap_or_default();
+        let text = match code.as_str() {
+            "login_needed" if !self.head.contains(AUTHORIZATION) => {
+                "log in first: --user NAME".to_owned()
+            }
+            "login_needed" => "authentication failure".to_owned(),
+            _ => text("detail").unwrap_or_else(whole),
+        };
+        Err(anyhow::Error::new(Refused { code, text }))
+    }
+
+    /// One request, and the status of its reply. A connection that failed, or whose last reply was
+    /// not read to its end, is not used again.
+    fn round(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        more: Option<(u64, &mut dyn Read)>,
+    ) -> Result<u16> {
+        let left = std::mem::take(&mut self.left);
+        let mut stream = match self.stream.take().filter(|_| left == 0) {
+            Some(stream) => stream,
+            None => self.open_way()?,
+        };
+        let mut request = format!("{method} /api/v1{path} HTTP/1.1\r\n{}", self.head);
+        if !body.is_empty() {
+            request.push_str("Content-Type: application/json\r\n");
+        }
+        let length = body.len() as u64 + more.as_ref().map_or(0, |(bytes, _)| *bytes);
+        request.push_str(&format!("Content-Length: {length}\r\n\r\n"));
+        let mut request = request.into_bytes();
+        request.extend(body);
+        let mut way = ToServer(stream.get_mut());
+        let sent = way.write_all(&request).and_then(|()| match more {
+            Some((_, more)) => std::io::copy(more, &mut way).map(drop),
+            None => Ok(()),
+        });
+        // A refusal may come before all was sent.
+        let reply = match (stream.fill_buf(), sent) {
+            (Ok([]) | Err(_), Err(error)) => {
+                return Err(error).context("the server closed the connection");
+            }
+            (Ok([]), Ok(())) => bail!(
+                "the server closed the connection: it is stopping, has too many connections, or \
+                 could not get an acknowledgement; what was asked may have been done"
+            ),
+            (Err(error), Ok(())) => {
+                return Err(error).context("the server closed the connection");
+            }
+            (Ok(_), _) => read(&mut stream).context("the server is of another version")?,
+        };
+        self.left = reply.length;
+        // One that the server closes fails at the next request.
+        if !reply.last || reply.length > 0 {
+            self.stream = Some(stream);
+        }
+        Ok(reply.status)
+    }
+}
+
+impl Read for Api {
+    /// Reads from the body of the last reply.
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(0);
+        };
+        let read = stream.take(self.left).read(into)?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// HOST:PORT of `--server https://HOST:PORT`.
+fn host_of(server: &str) -> Result<&str> {
+    let host = server.strip_prefix("https://").with_context(|| {
+        format!(
+            "--server {server}: this command speaks HTTP, so write https://HOST:PORT of a \
+             listener \"http\" with TLS"
+        )
+    })?;
+    Ok(host.trim_end_matches('/'))
+}
+
+/// Reads a reply up to its body.
+fn read(stream: &mut impl BufRead) -> Result<Reply> {
+    let mut line = || -> Result<String> {
+        let mut line = String::new();
+        stream.take(LINE_MAX).read_line(&mut line)?;
+        let line = line.strip_suffix("\r\n");
+        Ok(line.context("a line without its end")?.to_owned())
+    };
+    let first = line()?;
+    let status = first
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1));
+    let status: u16 = status.context("no HTTP")?.parse()?;
+    let (mut length, mut last) = (None, first.starts_with("HTTP/1.0"));
+    loop {
+        let header = line()?.to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        let (name, value) = header.split_once(':').context("a line that is no header")?;
+        match name {
+            "content-length" => length = Some(value.trim().parse::<u64>()?),
+            "connection" => last = value.trim() == "close",
+            _ => {}
+        }
+    }
+    let length = match status {
+        204 => 0,
+        _ => length.context("a reply of no length")?,
+    };
+    Ok(Reply {
+        status,
+        last,
+        length,
+    })
 }
 
 #[cfg(test)]
@@ -94,12 +366,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_read_whole_or_not_at_all() {
-        let reply = b"HTTP/1.0 409 Conflict\r\nContent-Length: 2\r\na: b\r\n\r\n{}";
-        assert_eq!(parsed(reply), Some((409, &b"{}"[..])));
-        assert_eq!(parsed(&reply[..reply.len() - 1]), None);
-        assert_eq!(parsed(b"HTTP/1.0 204 None\r\n\r\n"), Some((204, &b""[..])));
-        assert_eq!(parsed(b"{\"error\": \"bad request\"}\n"), None);
+    fn a_reply_has_a_status_and_a_length() {
+        let told = |text: &[u8]| {
+            let reply = read(&mut &*text)?;
+            anyhow::Ok((reply.status, reply.last, reply.length))
+        };
+        let reply = b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\na: b\r\n\r\n{}";
+        assert_eq!(told(reply).unwrap(), (409, false, 2));
+        assert!(told(&reply[..40]).is_err());
+        let none = b"HTTP/1.1 204 None\r\nConnection: close\r\n\r\n";
+        assert_eq!(told(none).unwrap(), (204, true, 0));
+        assert!(told(b"{\"error\": \"bad request\"}\n").is_err());
         assert_eq!(part("a b/ü?\""), "a%20b%2F%C3%BC%3F%22");
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Client {
 
 /// The way to the server. That the server closed it is not the broken pipe of
 /// a reader of our output, which ends a command quietly.
-pub(super) struct ToServer<'a>(&'a mut Way);
+pub(super) struct ToServer<'a>(pub(super) &'a mut Way);
 
 impl Write for ToServer<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -47,6 +47,68 @@ impl Write for ToServer<'_> {
     }
 }
 
+/// The control socket of the server on this machine.
+///
+/// # Errors
+/// Says how to start a server, if none runs there.
+#[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
+pub(super) fn socket(at: &Where) -> Result<Way> {
+    let directories = at.directories();
+    let sockets = match &at.socket {
+        Some(socket) => vec![socket.clone()],
+        None => directories
+            .iter()
+            .map(|dir| dir.join(ADMIN_SOCKET))
+            .collect(),
+    };
+    let mut odd = None;
+    for path in &sockets {
+        let error = match UnixStream::connect(path) {
+            Ok(stream) => {
+                if at.verbose {
+                    eprintln!("quintet: the server at {}", path.display());
+                }
+                return Ok(Way::Socket(stream));
+            }
+            Err(error) => error,
+        };
+        let error = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => continue,
+            ErrorKind::PermissionDenied => anyhow!(
+                "{} belongs to another user: run this as the user the server runs as",
+                path.display()
+            ),
+            _ => anyhow!("cannot connect to {}: {error}", path.display()),
+        };
+        // Another of the usual places may have it.
+        odd.get_or_insert(error);
+    }
+    if let Some(error) = odd {
+        return Err(error);
+    }
+    if let Some(socket) = &at.socket {
+        bail!("no server listens on {}", socket.display());
+    }
+    if at.data.is_none() {
+        let all: Vec<String> = directories
+            .iter()
+            .map(|dir| dir.display().to_string())
+            .collect();
+        bail!(
+            "no server runs on {}: start one with `quintet serve`, or name the data directory \
+             of the one that runs with --data",
+            all.join(", ")
+        );
+    }
+    let data = at.data();
+    bail!(
+        "no server runs on {}: start one with `quintet serve --data {}`, or name the \
+         directory of the one that runs with --data",
+        data.display(),
+        data.display()
+    )
+}
+
 impl Client {
     /// Connects.
     ///
@@ -55,82 +117,16 @@ impl Client {
     pub(super) fn connect(at: &Where) -> Result<Self> {
         let stream = match &at.server {
             Some(server) => at.remote(server)?,
-            None => Self::socket(at)?,
+            None => socket(at)?,
         };
         let stream = BufReader::new(stream);
         let mut client = Self { stream };
-        if let Some(login) = at.login()? {
+        if let Some((name, secret)) = at.login()? {
+            let login = json!({ "login": { "name": name, "secret": secret } });
             let done = client.ask(&login, &mut std::io::empty());
             done.context("cannot log in")?;
         }
         Ok(client)
-    }
-
-    /// The control socket of the server on this machine.
-    ///
-    /// # Errors
-    /// As of [`Client::connect`].
-    #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
-    pub(super) fn socket(at: &Where) -> Result<Way> {
-        let directories = at.directories();
-        let sockets = match &at.socket {
-            Some(socket) => vec![socket.clone()],
-            None => directories
-                .iter()
-                .map(|dir| dir.join(ADMIN_SOCKET))
-                .collect(),
-        };
-        let mut odd = None;
-        for path in &sockets {
-            let error = match UnixStream::connect(path) {
-                Ok(stream) => {
-                    if at.verbose {
-                        eprintln!("quintet: the server at {}", path.display());
-                    }
-                    return Ok(Way::Socket(stream));
-                }
-                Err(error) => error,
-            };
-            let error = match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => continue,
-                ErrorKind::PermissionDenied => anyhow!(
-                    "{} belongs to another user: run this as the user the server runs as",
-                    path.display()
-                ),
-                _ => anyhow!("cannot connect to {}: {error}", path.display()),
-            };
-            // Another of the usual places may have it.
-            odd.get_or_insert(error);
-        }
-        if let Some(error) = odd {
-            return Err(error);
-        }
-        if let Some(socket) = &at.socket {
-            bail!("no server listens on {}", socket.display());
-        }
-        if at.data.is_none() {
-            let all: Vec<String> = directories
-                .iter()
-                .map(|dir| dir.display().to_string())
-                .collect();
-            bail!(
-                "no server runs on {}: start one with `quintet serve`, or name the data directory \
-                 of the one that runs with --data",
-                all.join(", ")
-            );
-        }
-        let data = at.data();
-        bail!(
-            "no server runs on {}: start one with `quintet serve --data {}`, or name the \
-             directory of the one that runs with --data",
-            data.display(),
-            data.display()
-        )
-    }
-
-    /// True if the server is on this machine.
-    pub(super) fn is_near(&self) -> bool {
-        matches!(self.stream.get_ref(), Way::Socket(_))
     }
 
     /// Sends a request, with the body it announces, and reads the reply line.
@@ -155,46 +151,6 @@ impl Client {
             }));
         }
         Ok(reply)
-    }
-
-    /// All queues with their numbers, by name.
-    ///
-    /// # Errors
-    /// As [`Client::ask`].
-    pub(super) fn queues(&mut self) -> Result<Vec<Value>> {
-        let mut all = Vec::new();
-        let mut from = Value::Null;
-        loop {
-            let request = json!({ "queues": { "from": from } });
-            let mut page = self.ask(&request, &mut std::io::empty())?;
-            let (Some(Value::Array(queues)), Some(next)) = (
-                page.get_mut("queues").map(Value::take),
-                page.get_mut("next").map(Value::take),
-            ) else {
-                bail!("the server is of another version");
-            };
-            all.extend(queues);
-            if next.is_null() {
-                break;
-            }
-            from = next;
-        }
-        // Of one that was made anew while the pages came the first is shown.
-        all.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
-        all.dedup_by(|a, b| a["name"] == b["name"]);
-        Ok(all)
-    }
-
-    /// How fast queues moved in the last minute, `[in, out]` each second by name; nothing where the
-    /// server does not tell this user.
-    ///
-    /// # Errors
-    /// The server is gone.
-    pub(super) fn rates(&mut self) -> Result<Value> {
-        self.send(&json!({ "rates": {} }).to_string(), &mut std::io::empty())?;
-        let told = self.receive()?;
-        let told = told.get("done").and_then(Value::as_str).unwrap_or("{}");
-        serde_json::from_str(told).context("the server is of another version")
     }
 
     /// Sends a request, with the body it announces. Its reply comes in its
@@ -225,22 +181,5 @@ impl Client {
             );
         }
         serde_json::from_str(&line).context("the server is of another version")
-    }
-
-    /// The bodies that a reply announced, from where they were read so far.
-    pub(super) fn bodies(&mut self) -> &mut dyn Read {
-        &mut self.stream
-    }
-
-    /// Reads the body of so many bytes that a reply announced.
-    ///
-    /// # Errors
-    /// The server is gone, or `into` takes no more.
-    pub(super) fn body(&mut self, bytes: u64, into: &mut dyn Write) -> Result<()> {
-        let copied = std::io::copy(&mut (&mut self.stream).take(bytes), into)?;
-        if copied < bytes {
-            bail!("the server closed the connection inside a message");
-        }
-        Ok(())
     }
 }

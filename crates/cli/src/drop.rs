@@ -3,11 +3,11 @@
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result};
+use serde_json::json;
 
 use super::Where;
-use super::client::Client;
+use super::api::{Api, part};
 
 /// Arguments of `drop`.
 #[derive(clap::Args)]
@@ -45,29 +45,26 @@ struct Sum {
 
 impl Drop {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let mut sum = Sum::default();
-        let mut from = Value::Null;
+        let path = format!(
+            "/queues?pattern={}&messages={}&dry_run={}",
+            part(&self.pattern),
+            self.messages,
+            self.dry_run
+        );
+        let mut from = path.clone();
         // The server does a slice at a time, so that nobody waits for it.
         loop {
-            let of = json!({
-                "pattern": self.pattern,
-                "messages": self.messages,
-                "dry_run": self.dry_run,
-                "from": from,
-            });
-            let reply = client.ask(&json!({ "drop": of }), &mut std::io::empty())?;
-            let number = |key: &str| reply.get(key).and_then(Value::as_u64);
-            let (Some(queues), Some(next)) = (number("queues"), reply.get("next")) else {
-                bail!("the server is of another version");
-            };
-            sum.queues += queues;
+            let reply = api.ask("DELETE", &from, None)?;
+            let number = |key: &str| reply[key].as_u64();
+            sum.queues += number("queues").context("the server is of another version")?;
             sum.messages += number("messages").unwrap_or(0);
             sum.passed += number("passed").unwrap_or(0);
-            if next.is_null() {
-                break;
+            match reply["cursor"].as_str() {
+                Some(cursor) => from = format!("{path}&cursor={}", part(cursor)),
+                None => break,
             }
-            from = next.clone();
         }
         self.print(&sum)?;
         Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use quintet_types::Name;
 use serde_json::Value;
 
 use super::Where;
-use super::client::Client;
+use super::api::Api;
 use super::progress::{Of, Progress};
 use super::records::Format;
 use output::Opened;
@@ -53,8 +53,8 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
-        let (queues, total) = self.queues(&mut client)?;
+        let mut api = Api::connect(&self.at)?;
+        let (queues, total) = self.queues(&mut api)?;
         let opened = output::open(&self.output, self.format, self.resume)?;
         let Some(Opened { sink, last, before }) = opened else {
             if !self.quiet {
@@ -63,7 +63,7 @@ impl Export {
             return Ok(ExitCode::SUCCESS);
         };
         let mut walk = Walk {
-            client,
+            api,
             sink,
             progress: Progress::new("exporting", Of::Messages(total), self.quiet),
             before,
@@ -96,8 +96,8 @@ impl Export {
 
     /// Names of the queues, in the order of the file, and how many messages
     /// are in them.
-    fn queues(&self, client: &mut Client) -> Result<(Vec<String>, u64)> {
-        let all = client.queues()?;
+    fn queues(&self, api: &mut Api) -> Result<(Vec<String>, u64)> {
+        let all = api.queues()?;
         let named = |name: &str| {
             all.iter()
                 .find(|queue| queue["name"].as_str() == Some(name))

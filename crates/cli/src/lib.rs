@@ -192,8 +192,8 @@ struct Where {
     /// Control socket of the server, if it is not in its data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls. Commands
-    /// that speak HTTP take https://HOST:PORT of its listener "http".
+    /// A server elsewhere: https://HOST:PORT of its listener "http" with TLS. For import its listener
+    /// "admin": tls://HOST:PORT, or HOST:PORT with --tls.
     #[arg(
         long,
         visible_alias = "host",

@@ -12,10 +12,14 @@ use quintet_types::{OnRepeat, Refusal, Scope};
 use serde_json::{Map, Value, json};
 
 use super::Where;
-use super::client::{Client, Refused};
+use super::api::{Api, part};
+use super::client::Refused;
 
 /// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
 pub(super) const EMPTY: u8 = 4;
+
+/// How long one request waits at most, ms.
+const WAIT_MS: u64 = 60_000;
 
 fn duration(text: &str) -> Result<u64, String> {
     quintet_config::parse_duration_ms(text)
@@ -88,13 +92,11 @@ pub(super) struct Put {
 impl Put {
     pub(super) fn run(self) -> Result<ExitCode> {
         let mut of = Map::new();
-        of.insert("queue".into(), self.queue.into());
         let numbers = [
             ("rank", self.rank.map(u64::from)),
             ("flags", self.flags.map(u64::from)),
             ("delay_ms", self.delay),
             ("ttl_ms", self.ttl),
-            ("unique_for_ms", self.unique_for),
         ];
         for (key, value) in numbers {
             if let Some(value) = value {
@@ -104,9 +106,6 @@ impl Put {
         let texts = [
             ("key", self.with_key),
             ("name", self.name),
-            ("unique", self.unique),
-            ("unique_until", self.unique_until),
-            ("on_repeat", self.on_repeat),
             ("batch", self.batch),
         ];
         for (key, value) in texts {
@@ -117,8 +116,19 @@ impl Put {
         if self.tracked {
             of.insert("tracked".into(), true.into());
         }
+        if let Some(id) = self.unique {
+            let dedupe = json!({
+                "id": id,
+                "window_ms": self.unique_for,
+                "until": self.unique_until,
+                "on_repeat": self.on_repeat,
+            });
+            of.insert("dedupe".into(), dedupe);
+        }
         if !self.attr.is_empty() {
-            of.insert("attrs".into(), json!(self.attr));
+            let attrs = self.attr.into_iter();
+            let attrs: Map<String, Value> = attrs.map(|(key, value)| (key, value.into())).collect();
+            of.insert("headers".into(), attrs.into());
         }
         let (bytes, mut body): (u64, Box<dyn Read>) = match (self.text, self.file) {
             (Some(text), _) => (text.len() as u64, Box::new(std::io::Cursor::new(text))),
@@ -141,8 +151,9 @@ impl Put {
                 (text.len() as u64, Box::new(std::io::Cursor::new(text)))
             }
         };
-        let request = json!({ "put": of, "bytes": bytes });
-        let reply = Client::connect(&self.at)?.ask(&request, &mut body)?;
+        let path = format!("/queues/{}/record", part(&self.queue));
+        let mut api = Api::connect(&self.at)?;
+        let reply = api.post_with(&path, &of.into(), (bytes, &mut body))?;
         if self.json {
             writeln!(stdout(), "{reply}")?;
         } else {
@@ -179,13 +190,12 @@ pub(super) struct Take {
 
 impl Take {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let of = json!({ "queues": self.queues, "wait_ms": self.wait, "max": 1 });
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let form = Form::of(self.json, self.count == 1);
         // One at a time: what was printed was taken, and nothing more.
         for taken in 0..self.count {
-            let reply = client.ask(&json!({ "take": of }), &mut std::io::empty())?;
-            if print_messages(&mut client, &reply, form)? == 0 {
+            let reply = self.take(&mut api)?;
+            if print_messages(&mut api, &reply, form)? == 0 {
                 return Ok(if taken == 0 {
                     ExitCode::from(EMPTY)
                 } else {
@@ -194,6 +204,23 @@ impl Take {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Take {
+    /// Takes a message, or none in time.
+    fn take(&self, api: &mut Api) -> Result<Value> {
+        let mut left = self.wait;
+        loop {
+            let wait = left.min(WAIT_MS);
+            left -= wait;
+            let of = json!({ "queues": self.queues, "wait_ms": wait });
+            let reply = api.open("POST", "/take", Some(&of))?;
+            let none = reply["messages"].as_array().is_some_and(Vec::is_empty);
+            if !none || left == 0 {
+                return Ok(reply);
+            }
+        }
     }
 }
 
@@ -222,19 +249,19 @@ pub(super) struct Peek {
 
 impl Peek {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let of = match self.id {
-            Some(id) => json!({ "id": id }),
-            None => json!({ "queue": self.queue, "state": self.state }),
+        let queue = self.queue.as_deref().unwrap_or_default();
+        let path = match self.id {
+            Some(id) => format!("/messages/{id}/record"),
+            None => format!("/queues/{}/peek?state={}", part(queue), self.state),
         };
-        let mut client = Client::connect(&self.at)?;
-        let reply = client.ask(&json!({ "peek": of }), &mut std::io::empty());
-        let reply = match reply {
+        let mut api = Api::connect(&self.at)?;
+        let reply = match api.open("GET", &path, None) {
             Err(error) if Refused::is(&error, Refusal::NotFound) => {
                 return Ok(ExitCode::from(EMPTY));
             }
             reply => reply?,
         };
-        let printed = print_messages(&mut client, &reply, Form::of(self.json, true))?;
+        let printed = print_messages(&mut api, &reply, Form::of(self.json, true))?;
         Ok(if printed == 0 {
             ExitCode::from(EMPTY)
         } else {
@@ -280,7 +307,7 @@ pub(super) fn with_body(message: &Value, body: Vec<u8>) -> Value {
 }
 
 /// Prints the messages of a reply; answers how many.
-fn print_messages(client: &mut Client, reply: &Value, form: Form) -> Result<usize> {
+fn print_messages(api: &mut Api, reply: &Value, form: Form) -> Result<usize> {
     let Some(messages) = reply.get("messages").and_then(Value::as_array) else {
         bail!("the server is of another version");
     };
@@ -288,14 +315,14 @@ fn print_messages(client: &mut Client, reply: &Value, form: Form) -> Result<usiz
     for message in messages {
         let bytes = message.get("bytes").and_then(Value::as_u64).unwrap_or(0);
         if form != Form::Json {
-            client.body(bytes, &mut out)?;
+            api.body(bytes, &mut out)?;
             if form == Form::Line {
                 writeln!(out)?;
             }
             continue;
         }
         let mut body = Vec::new();
-        client.body(bytes, &mut body)?;
+        api.body(bytes, &mut body)?;
         writeln!(out, "{}", with_body(message, body))?;
     }
     out.flush()?;

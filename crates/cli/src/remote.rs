@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use quintet_tls::rustls::{ClientConnection, StreamOwned};
 use quintet_tls::{ClientFiles, client_config, server_name};
-use serde_json::{Value, json};
 
 use super::Where;
 
@@ -61,11 +60,11 @@ impl Write for Way {
 const TOKEN: &str = "QUINTET_TOKEN";
 
 impl Where {
-    /// The request that logs `--user` in, if there is one.
+    /// The name and the secret of `--user`, if there is one.
     ///
     /// # Errors
     /// Nobody says with what, or it cannot be read.
-    pub(super) fn login(&self) -> Result<Option<Value>> {
+    pub(super) fn login(&self) -> Result<Option<(&str, String)>> {
         let Some(name) = &self.user else {
             return Ok(None);
         };
@@ -77,7 +76,7 @@ impl Where {
                 .with_context(|| format!("--user {name} needs {TOKEN} or --token-file"))?,
         };
         let secret = secret.trim_end_matches(['\r', '\n']);
-        Ok(Some(json!({ "login": { "name": name, "secret": secret } })))
+        Ok(Some((name, secret.to_owned())))
     }
 
     /// Connects to the server elsewhere that is named.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::Where;
-use super::client::Client;
+use super::api::{Api, part};
 use super::show::plain;
 use super::table::{named, table};
 
@@ -37,19 +37,24 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let mut out = stdout().lock();
         let Some(queue) = self.queue else {
-            let reply = client.ask(&json!({ "config": {} }), &mut std::io::empty())?;
-            let text = reply.get("done").and_then(Value::as_str);
-            write!(out, "{}", text.unwrap_or_default())?;
+            write!(out, "{}", api.text("/server/config")?)?;
             return Ok(ExitCode::SUCCESS);
         };
-        let request = json!({ "setup": { "queue": queue } });
-        let mut setup = client.ask(&request, &mut std::io::empty())?;
-        if let Some(settings) = setup["settings"].as_array_mut() {
-            settings.retain(|setting| self.all || setting["source"] != "default");
-        }
+        let told = api.get(&format!("/queues/{}/settings", part(&queue)))?;
+        let settings = told["settings"].as_array().into_iter().flatten();
+        let settings = settings.filter(|setting| self.all || setting["source"] != "default");
+        let settings = settings.map(|setting| {
+            json!({ "key": setting["key"], "value": setting["toml"], "source": setting["source"] })
+        });
+        let setup = json!({
+            "name": told["queue"],
+            "settings": settings.collect::<Vec<_>>(),
+            "parent": told["parent"],
+            "children": told["children"],
+        });
         if self.json {
             writeln!(out, "{setup}")?;
             return Ok(ExitCode::SUCCESS);

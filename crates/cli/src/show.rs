@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use quintet_types::{Name, Pattern};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Where;
-use super::api::part;
-use super::client::Client;
+use super::api::{Api, part};
 use super::table::{age, named, rate, seen, table};
 use super::top::{Finding, findings};
 
@@ -37,14 +36,18 @@ pub(super) struct Stats {
 impl Stats {
     pub(super) fn run(self) -> Result<ExitCode> {
         let queue = self.queue.as_deref();
-        let of = queue.map_or_else(|| json!({}), |queue| json!({ "queue": queue }));
-        let mut reply =
-            Client::connect(&self.at)?.ask(&json!({ "stats": of }), &mut std::io::empty())?;
-        let key = if queue.is_some() { "queue" } else { "stats" };
-        let numbers = &mut reply[key];
-        if !self.locks {
-            judge(&self.at, queue, numbers);
+        let mut api = Api::connect(&self.at)?;
+        let mut numbers = match queue {
+            Some(queue) => api.get(&format!("/queues/{}", part(queue)))?,
+            None => api.get("/server")?,
+        };
+        if let (Some(_), Some(all)) = (queue, numbers.as_object_mut()) {
+            all.retain(|key, _| !NOT_TOLD.contains(&key.as_str()));
         }
+        if !self.locks {
+            judge(&mut api, &mut numbers);
+        }
+        let numbers = &numbers;
         let mut out = stdout().lock();
         if self.locks {
             table(&locks(numbers), &mut out)?;
@@ -65,22 +68,19 @@ impl Stats {
     }
 }
 
-/// Adds what the API knows beside numbers: what needs attention, why a queue's messages wait, and
-/// why they left. Nothing where it is not asked on this way (`--server tls://`).
-fn judge(at: &Where, queue: Option<&str>, numbers: &mut Value) {
-    let at = &Where {
-        verbose: false,
-        ..at.clone()
-    };
-    if let Some(queue) = queue {
-        let told = at.api("GET", &format!("/queues/{}", part(queue)), None);
-        let told = told.unwrap_or_default();
-        for key in ["why_slow", "left_per_s"] {
-            numbers[key] = told[key].clone();
-        }
-    }
+/// Numbers of a queue that `quintet queues` or `history` tells.
+const NOT_TOLD: [&str; 5] = [
+    "due_per_s",
+    "in_per_s",
+    "out_per_s",
+    "paused_at_ms",
+    "paused_by",
+];
+
+/// Adds what needs attention.
+fn judge(api: &mut Api, numbers: &mut Value) {
     let name = numbers["name"].as_str().map(str::to_owned);
-    let Some(found) = findings(at) else { return };
+    let Some(found) = findings(api) else { return };
     let about = |finding: &Finding| name.as_ref().is_none_or(|name| finding.queue == *name);
     let found = found.into_iter().filter(about).map(|finding| finding.text);
     numbers["needs_attention"] = found.collect::<Vec<_>>().into();
@@ -134,10 +134,8 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let reply =
-            Client::connect(&self.at)?.ask(&json!({ "metrics": {} }), &mut std::io::empty())?;
-        let text = reply.get("done").and_then(Value::as_str);
-        write!(stdout().lock(), "{}", text.unwrap_or_default())?;
+        let text = Api::connect(&self.at)?.text("/server/metrics")?;
+        write!(stdout().lock(), "{text}")?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -178,9 +176,7 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
-        let mut queues = client.queues()?;
-        let rates = client.rates()?;
+        let mut queues = Api::connect(&self.at)?.queues()?;
         let pattern = self.pattern.as_deref().map(Name::of_shown);
         let pattern = pattern.map(|name| Pattern::of_name(name.as_bytes()));
         queues.retain(|queue| {
@@ -191,9 +187,9 @@ impl Queues {
             fits && (!self.paused || queue["paused"] == true)
         });
         for queue in &mut queues {
-            let known = &rates[queue["name"].as_str().unwrap_or_default()];
-            queue["in_per_s"] = known[0].clone();
-            queue["out_per_s"] = known[1].clone();
+            if let Some(all) = queue.as_object_mut() {
+                all.retain(|key, _| !["due_per_s", "left_per_s", "why_slow"].contains(&&**key));
+            }
         }
         self.sort(&mut queues);
         let mut out = stdout().lock();

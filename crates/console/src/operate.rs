@@ -6,8 +6,9 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::{AuditLine, HookEvent, Order, Setting, Source};
+use quintet_door::{AuditLine, HookEvent, Setting, Source};
 use quintet_types::Refusal;
+use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::seen;
@@ -119,28 +120,20 @@ pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, P
     asked.must_be_ours(&given.form)?;
     let door = asked.console.api.door();
     let principal = asked.visitor.known.as_ref().map(|(who, _)| *who);
-    let before = door.reloads().count;
-    door.order(Order::Reload, principal)
-        .map_err(|_| Problem::stopping())?;
-    let read = async {
-        loop {
-            let reloads = door.reloads();
-            if reloads.count != before {
-                return reloads;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    let (tell, told) = oneshot::channel();
+    let tell = Box::new(move |came| {
+        // It may have taken too long.
+        let _heard = tell.send(came);
+    });
+    door.reload(principal, tell);
+    let note = match tokio::time::timeout(RELOADED, told).await {
+        Ok(Err(_)) => return Err(Problem::stopping()),
+        Ok(Ok(Err(why))) => format!("Not reloaded, nothing changed: {}", seen(&in_a_line(&why))),
+        Ok(Ok(Ok(notes))) => {
+            let says = "Configuration reloaded. Settings that need a restart keep their values.";
+            let notes = notes.iter().map(|note| format!(" {}.", seen(note)));
+            says.to_owned() + &notes.collect::<String>()
         }
-    };
-    let note = match tokio::time::timeout(RELOADED, read).await {
-        Ok(reloads) => match reloads.failed {
-            Some(why) => format!("Not reloaded, nothing changed: {}", seen(&told(&why))),
-            None => {
-                let says =
-                    "Configuration reloaded. Settings that need a restart keep their values.";
-                let notes = reloads.notes.iter().map(|note| format!(" {}.", seen(note)));
-                says.to_owned() + &notes.collect::<String>()
-            }
-        },
         Err(_) => "The server still reads the configuration. Its log shows the result.".to_owned(),
     };
     Ok(asked.console.app.redirect("settings", note))
@@ -148,7 +141,7 @@ pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, P
 
 /// Why a file was not understood, in a line, without what it quotes of the file: that may be
 /// secret.
-fn told(why: &str) -> String {
+fn in_a_line(why: &str) -> String {
     let quotes = |line: &&str| {
         line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
             .starts_with('|')
@@ -272,9 +265,9 @@ mod tests {
         let why = "quintet.toml: TOML parse error at line 12, column 9\n   |\n12 | token = 'hush\n   \
                    |         ^\ninvalid basic string\n";
         assert_eq!(
-            told(why),
+            in_a_line(why),
             "quintet.toml: TOML parse error at line 12, column 9 invalid basic string"
         );
-        assert_eq!(told("no such file | here"), "no such file | here");
+        assert_eq!(in_a_line("no such file | here"), "no such file | here");
     }
 }

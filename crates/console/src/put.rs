@@ -101,6 +101,7 @@ impl Put {
         };
         let attributes = self.attributes.iter();
         let message = NewMessage {
+            flags: 0,
             body,
             body_base64,
             key: typed(&self.key),

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_types::{Attr, Body, Expiry, Message, Ms, Name, Past, Put, PutMore, State, When};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 /// Everything about a message. Fields that are left out have their default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -237,6 +238,20 @@ impl Head {
             more: Some(Box::new(more)),
         }
     }
+}
+
+/// All of [`Head`], and always the fields that most readers look for.
+pub fn told(message: &Message, queue: &Name) -> Value {
+    let head = Head::of(message, queue);
+    let mut value = serde_json::to_value(&head).unwrap_or_default();
+    if let Some(map) = value.as_object_mut() {
+        map.insert("bytes".into(), head.bytes.into());
+        map.insert("flags".into(), head.flags.into());
+        map.insert("due_ms".into(), head.due_ms.into());
+        map.insert("expires_ms".into(), head.expires_ms.into());
+        map.insert("reserves".into(), head.reserves.into());
+    }
+    value
 }
 
 #[cfg(test)]

@@ -16,9 +16,8 @@ mod head;
 mod reply;
 mod request;
 mod session;
-mod sweep;
 
-pub use head::{Head, Standing, Text};
+pub use head::{Head, Standing, Text, told};
 pub use session::LINE_MAX;
 
 use quintet_config::control;

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 
-use quintet_types::{Body, Command, Edit, LargeBody, MessageId, Outcome, Put, Refusal};
+use quintet_types::{Body, Command, LargeBody, Outcome, Put, Refusal};
 use quintet_wire::{
     Ask, Env, Given, HalfClose, Logins, Next, Output, STREAM_OVER, Said, Session, Step,
 };
 
 use super::reply;
 use super::request::{Request, parse};
-use super::sweep::{self, Bodies};
 
 /// Bytes of a request line at most: the heads of a batch of messages, or one
 /// with a long key.
@@ -30,8 +29,6 @@ fn in_memory(bytes: u64) -> usize {
 pub(crate) struct AdminSession {
     /// Puts whose bodies are coming.
     coming: Option<Coming>,
-    /// A message whose new body, of so many bytes, is coming.
-    editing: Option<(MessageId, Box<Edit>, u64)>,
     /// The large body of one, stored or refused.
     stored: Option<Result<LargeBody, Refusal>>,
     /// The requests that are not answered.
@@ -42,8 +39,6 @@ pub(crate) struct AdminSession {
 enum Due {
     /// What was asked.
     Answer,
-    /// What is shown, with these parts of bodies.
-    Show(Bodies),
     /// An import; nothing is done after one that was refused.
     Import,
     /// Why nothing was asked.
@@ -55,8 +50,6 @@ struct Coming {
     puts: Vec<Put>,
     /// Lengths of the bodies.
     lens: Vec<u64>,
-    /// All or nothing, and nothing after a refusal.
-    import: bool,
 }
 
 impl AdminSession {
@@ -91,7 +84,7 @@ impl AdminSession {
                     self.due.push_back(Due::Wrong(refusal.text().to_owned()));
                     Step::Ask {
                         used: 0,
-                        ask: if coming.import { Ask::Close } else { Ask::Own },
+                        ask: Ask::Close,
                     }
                 }
             };
@@ -126,30 +119,8 @@ impl AdminSession {
         self.put(in_memory(all), coming)
     }
 
-    /// A new body is small: it has to be there whole when the message goes.
-    fn edited(&mut self, input: &[u8], (id, mut edit, bytes): (MessageId, Box<Edit>, u64)) -> Step {
-        if bytes > STREAM_OVER {
-            let why =
-                format!("a new body has {STREAM_OVER} bytes at most: put it as a new message");
-            return self.refuse(0, why);
-        }
-        let Some(body) = input.get(..in_memory(bytes)) else {
-            self.editing = Some((id, edit, bytes));
-            return Step::More;
-        };
-        edit.body = Some(Body::new(body));
-        self.ask(body.len(), Ask::Engine(Command::Edit(id, edit)))
-    }
-
-    fn put(&mut self, used: usize, mut coming: Coming) -> Step {
-        let ask = match (coming.import, coming.puts.pop()) {
-            (false, Some(put)) => Ask::Engine(Command::Put(put)),
-            (_, last) => {
-                coming.puts.extend(last);
-                Ask::EngineOrClose(Command::PutMany(coming.puts))
-            }
-        };
-        self.ask(used, ask)
+    fn put(&mut self, used: usize, coming: Coming) -> Step {
+        self.ask(used, Ask::EngineOrClose(Command::PutMany(coming.puts)))
     }
 }
 
@@ -157,9 +128,6 @@ impl Session for AdminSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if let Some(coming) = self.coming.take() {
             return self.bodies(input, coming);
-        }
-        if let Some(editing) = self.editing.take() {
-            return self.edited(input, editing);
         }
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
             let strange = env.logins == Logins::Needed;
@@ -174,28 +142,8 @@ impl Session for AdminSession {
                 self.refuse(end + 1, "log in first: --user NAME".to_owned())
             }
             Ok(Request::Ask(ask)) => self.ask(end + 1, ask),
-            Ok(Request::Show(ask, bodies)) => {
-                self.due.push_back(Due::Show(bodies));
-                Step::Ask { used: end + 1, ask }
-            }
-            Ok(Request::Edit(id, edit, bytes)) => {
-                self.editing = Some((id, edit, bytes));
-                Step::Skip { used: end + 1 }
-            }
-            Ok(Request::Put(put, bytes)) => {
-                self.coming = Some(Coming {
-                    puts: vec![*put],
-                    lens: vec![bytes],
-                    import: false,
-                });
-                Step::Skip { used: end + 1 }
-            }
             Ok(Request::Import(puts, lens)) => {
-                self.coming = Some(Coming {
-                    puts,
-                    lens,
-                    import: true,
-                });
+                self.coming = Some(Coming { puts, lens });
                 Step::Skip { used: end + 1 }
             }
             Err(why) => self.refuse(end + 1, why),
@@ -206,14 +154,6 @@ impl Session for AdminSession {
         let import = match self.due.pop_front() {
             Some(Due::Wrong(why)) => {
                 reply::end_line(output, &serde_json::json!({ "error": why }));
-                return Next::Done;
-            }
-            Some(Due::Show(bodies)) => {
-                if let Given::Engine(Outcome::Swept(swept), queue) = given {
-                    sweep::write(swept, queue, bodies, output);
-                } else {
-                    reply::write(given, output);
-                }
                 return Next::Done;
             }
             Some(Due::Import) => true,

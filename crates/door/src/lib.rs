@@ -39,7 +39,7 @@ pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
 pub use told::{
     AuditLine, Change, ClusterSeen, Did, HeldBack, HookEvent, LogSeen, NoChange, NodeSeen, Parts,
-    Reloads, SetBy, Setting, Source,
+    SetBy, Setting, Source,
 };
 pub use worker::WorkerAct;
 
@@ -102,10 +102,21 @@ pub trait Door: Send + Sync {
     }
 
     /// Every number this server tells, in this format; of these names alone, whole or with a `*`
-    /// at the end, if there are any. May take as long as there are queues. `None`: it has none.
-    fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
-        let _ = (exposition, names);
+    /// at the end, if there are any; with the series of single queues if `queues` says so. May take
+    /// as long as there are queues. `None`: it has none.
+    fn metrics(&self, exposition: Exposition, names: &[String], queues: bool) -> Option<String> {
+        let _ = (exposition, names, queues);
         None
+    }
+
+    /// The same numbers by name, and the server's texts, as an object in JSON.
+    fn numbers(&self) -> String {
+        "{}".to_owned()
+    }
+
+    /// The configuration in force, as a TOML file with its secrets hidden.
+    fn config(&self) -> String {
+        String::new()
     }
 
     /// History of a queue's numbers. `None`: it has not moved for a day, or too many others had.
@@ -259,19 +270,17 @@ pub trait Door: Send + Sync {
         }));
     }
 
-    /// Orders something of the server, for this principal or for nobody in
-    /// particular. It is done in a moment.
-    ///
-    /// # Errors
-    /// It is stopping.
-    fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
-        let _ = (order, principal);
-        Err("there is nothing to order".to_owned())
+    /// Refuses puts in a moment, or takes them again; false: the server is stopping.
+    fn drain(&self, on: bool) -> bool {
+        let _ = on;
+        false
     }
 
-    /// Results of [`Order::Reload`] so far.
-    fn reloads(&self) -> Reloads {
-        Reloads::default()
+    /// Reads the configuration again, for this principal or for nobody in particular. `tell` is
+    /// called later, from another thread; dropped where the server stops.
+    fn reload(&self, principal: Option<Principal>, tell: TellReload) {
+        let _ = principal;
+        drop(tell);
     }
 
     /// A new party, to hold leases and to wait. `arrive` gets what its standing
@@ -314,16 +323,9 @@ pub trait Door: Send + Sync {
 /// Told of a page of workers, and the name of its last one if more follow.
 pub type TellWorkers = Box<dyn FnOnce(String, Option<String>) + Send>;
 
-/// An order to the server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
-    /// Puts are refused from now on.
-    Drain,
-    /// They are taken again.
-    Undrain,
-    /// The configuration is read again.
-    Reload,
-}
+/// Told the effects of reading the configuration again that nobody asked for, a sentence each; or
+/// why nothing changed.
+pub type TellReload = Box<dyn FnOnce(Result<Vec<String>, String>) + Send>;
 
 /// An order to a cluster, about one of its nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

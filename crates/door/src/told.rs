@@ -90,17 +90,6 @@ impl Source {
     }
 }
 
-/// Results of reading the configuration again, since the server's start.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Reloads {
-    /// How often that was done, with or without success.
-    pub count: u64,
-    /// Why the last one failed; `None`: it did not, or there was none.
-    pub failed: Option<String>,
-    /// Effects of the last one that nobody asked for, a sentence each.
-    pub notes: Vec<String>,
-}
-
 /// Work of hooks at one event, since the server's start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HookEvent {

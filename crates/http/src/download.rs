@@ -1,5 +1,6 @@
-//! A message's body as a file to be kept, of any length, a piece at a time.
+//! Bodies of messages as they are, of any length, a piece at a time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -13,15 +14,19 @@ use quintet_types::MessageId;
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
-/// The reply that streams it. A browser keeps it and never shows it.
-pub fn response(door: Arc<dyn Door>, id: MessageId, body: quintet_types::Body) -> Response {
-    let len = body.len();
-    let stream = futures_util::stream::unfold(0, move |from: u64| {
-        let (door, body) = (Arc::clone(&door), body.clone());
+/// The reply that streams bodies one behind the other.
+pub fn joined(door: Arc<dyn Door>, bodies: Vec<quintet_types::Body>) -> Response {
+    let len: u64 = bodies.iter().map(quintet_types::Body::len).sum();
+    let bodies = VecDeque::from(bodies);
+    let stream = futures_util::stream::unfold((bodies, 0), move |(mut bodies, from)| {
+        let door = Arc::clone(&door);
         async move {
-            if from >= body.len() {
-                return None;
+            let body = bodies.front()?.clone();
+            if let (quintet_types::Body::Small(bytes), 0) = (&body, from) {
+                bodies.pop_front();
+                return Some((Ok(bytes.to_vec()), (bodies, 0)));
             }
+            let len = body.len();
             let read = tokio::task::spawn_blocking(move || {
                 let mut piece = vec![0; PIECE];
                 let read = door.read(&body, from, &mut piece)?;
@@ -34,10 +39,16 @@ pub fn response(door: Arc<dyn Door>, id: MessageId, body: quintet_types::Body) -
             let piece = read
                 .await
                 .unwrap_or_else(|error| Err(std::io::Error::other(error)));
-            let next = piece
-                .as_ref()
-                .map_or(u64::MAX, |piece| from + piece.len() as u64);
-            Some((piece, next))
+            let mut next = from;
+            match &piece {
+                Ok(piece) => next += piece.len() as u64,
+                Err(_) => bodies.clear(),
+            }
+            if next >= len {
+                bodies.pop_front();
+                next = 0;
+            }
+            Some((piece, (bodies, next)))
         }
     });
     let mut response = Response::new(Body::from_stream(stream));
@@ -51,9 +62,15 @@ pub fn response(door: Arc<dyn Door>, id: MessageId, body: quintet_types::Body) -
         HeaderValue::from_static("default-src 'none'; sandbox"),
     );
     headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    response
+}
+
+/// The reply that streams a message's body. A browser keeps it and never shows it.
+pub fn response(door: Arc<dyn Door>, id: MessageId, body: quintet_types::Body) -> Response {
+    let mut response = joined(door, vec![body]);
     let name = format!("attachment; filename=\"message-{}.bin\"", id.0);
     if let Ok(name) = HeaderValue::from_str(&name) {
-        headers.insert(CONTENT_DISPOSITION, name);
+        response.headers_mut().insert(CONTENT_DISPOSITION, name);
     }
     response
 }

@@ -34,6 +34,7 @@ mod settings;
 mod streams;
 mod takers;
 mod undo;
+pub mod upload;
 mod visitor;
 
 pub use app::{App, Given, content_type};

@@ -40,10 +40,12 @@ impl Errand {
         let mut parts = path.trim_start_matches('/').splitn(6, '/');
         let parts: [&str; 6] = std::array::from_fn(|_| parts.next().unwrap_or(""));
         match parts {
-            ["api", "v1", "queues", _, "messages", ""]
+            ["api", "v1", "queues", _, "messages" | "record", ""]
             | ["q", _, "new_message", "", "", ""]
             | ["put", "", "", "", "", ""] => Self::Put,
-            ["api", "v1", "queues", _, "reserve", ""] => Self::Take,
+            ["api", "v1", "queues", _, "reserve", ""] | ["api", "v1", "take", "", "", ""] => {
+                Self::Take
+            }
             ["api", "v1", "leases", _, _, ""] => Self::Settle,
             _ => Self::Other,
         }
@@ -65,6 +67,8 @@ mod tests {
         for (method, path, errand) in [
             ("POST", "/api/v1/queues/a/messages", Errand::Put),
             ("GET", "/api/v1/queues/a/messages", Errand::Other),
+            ("POST", "/api/v1/queues/a/record", Errand::Put),
+            ("POST", "/api/v1/take", Errand::Take),
             ("POST", "/q/a/new_message", Errand::Put),
             ("POST", "/put", Errand::Put),
             ("POST", "/api/v1/queues/a/reserve", Errand::Take),

@@ -1,15 +1,14 @@
-//! What the main thread is told to do.
+//! Orders to the main thread.
 
+use quintet_door::TellReload;
 use quintet_types::Principal;
 
-/// What the main thread is told to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// An order to the main thread.
 pub enum Order {
     /// End in good order.
     Stop,
-    /// Read the configuration again; for a client, if it is one that asks. True: the next of
-    /// `reload_tells` is told what came of it.
-    Reload(Option<Principal>, bool),
+    /// Read the configuration again, for a client if one asks, and tell what came of it.
+    Reload(Option<Principal>, Option<TellReload>),
     /// Take no puts from now on, or take them again.
     Drain(bool),
     /// Something happened in the cluster.

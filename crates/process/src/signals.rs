@@ -30,12 +30,13 @@ pub fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
         .spawn(move || {
             for signal in signals.forever() {
                 let order = match signal {
-                    SIGHUP => Order::Reload(None, false),
+                    SIGHUP => Order::Reload(None, None),
                     SIGUSR1 => Order::Drain(true),
                     _ if told.swap(true, Ordering::Relaxed) => std::process::exit(IMPATIENT),
                     _ => Order::Stop,
                 };
-                if orders.send(order).is_err() && order != Order::Stop {
+                let stops = matches!(order, Order::Stop);
+                if orders.send(order).is_err() && !stops {
                     return;
                 }
             }

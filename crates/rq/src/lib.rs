@@ -10,6 +10,5 @@ mod app;
 pub mod builtin;
 mod pages;
 mod routes;
-mod upload;
 
 pub use routes::router;

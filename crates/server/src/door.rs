@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use quintet_config::{changed, told_of_queue};
+use quintet_config::{Secrets, changed, print, told_of_queue};
 use quintet_door::{
     Arrive, AuditLine, Change, ClusterSeen, CronAct, Door, Exposition, Followed, HeldBack, History,
-    HookEvent, NoChange, NodeOrder, OnOutcome, Order, Parts, Rates, Recent, Reloads, Series, SetBy,
-    Setting, StoreError, TellCron, TellCrons, TellWorkers, Thresholds, WorkerAct,
+    HookEvent, NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, Series, SetBy, Setting,
+    StoreError, TellCron, TellCrons, TellReload, TellWorkers, Thresholds, WorkerAct,
 };
 use quintet_edge::Upload;
 use quintet_host::locked;
 use quintet_ops::{audit, metrics};
+use quintet_process::Order;
 use quintet_types::{
     Body, Caller, Command, Ending, Message, MessageId, Ms, Name, Overrides, Party, Principal,
     QueueSetup, QueueStats,
@@ -87,7 +88,10 @@ impl Door for ServerDoor {
         }
     }
 
-    fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
+    fn metrics(&self, exposition: Exposition, names: &[String], queues: bool) -> Option<String> {
+        if !queues {
+            return Some(self.0.metrics(None, exposition, names));
+        }
         let most = locked(&self.0.operations.config).metrics_queues;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let queues = metrics::look(self, most);
@@ -119,6 +123,14 @@ impl Door for ServerDoor {
 
     fn rates(&self, queue: &Name) -> Option<Rates> {
         self.0.operations.looks.rates(queue)
+    }
+
+    fn numbers(&self) -> String {
+        self.0.told().to_string()
+    }
+
+    fn config(&self) -> String {
+        print(&locked(&self.0.operations.config), Secrets::Hidden)
     }
 
     fn settings(&self) -> Vec<Setting> {
@@ -192,13 +204,13 @@ impl Door for ServerDoor {
         self.0.operations.crons.steer(act, name, tell);
     }
 
-    fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
-        let principal = principal.unwrap_or(Principal::SERVER);
-        self.0.operations.ordered(order, principal)
+    fn drain(&self, on: bool) -> bool {
+        self.0.operations.order(Order::Drain(on)).is_ok()
     }
 
-    fn reloads(&self) -> Reloads {
-        locked(&self.0.operations.reloads).clone()
+    fn reload(&self, principal: Option<Principal>, tell: TellReload) {
+        let principal = principal.unwrap_or(Principal::SERVER);
+        self.0.operations.reload(principal, tell);
     }
 
     fn enter(&self, arrive: Arrive) -> Party {

@@ -1,6 +1,7 @@
 //! The configuration is read again while the server runs.
 
 use quintet_config::{Listen, load};
+use quintet_door::TellReload;
 use quintet_host::locked;
 use quintet_ops::cron::forgotten;
 use quintet_process::fit;
@@ -69,28 +70,19 @@ impl Server {
     }
 
     /// Writes down what came of a reload, and tells whoever is to be told.
-    pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, tells: bool) {
-        let (failed, notes) = match came {
-            Ok(notes) => {
+    pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, tell: Option<TellReload>) {
+        match &came {
+            Ok(_) => {
                 self.security.audit.note("", None, "reloaded", "", "ok");
                 tracing::info!("configuration reloaded");
-                (None, notes)
             }
             Err(why) => {
                 self.security.audit.note("", None, "reloaded", "", "failed");
                 tracing::error!("configuration not reloaded: {why}");
-                (Some(why), Vec::new())
             }
-        };
-        let mut reloads = locked(&self.operations.reloads);
-        reloads.count += 1;
-        reloads.failed = failed;
-        reloads.notes = notes;
-        let came = reloads.clone();
-        drop(reloads);
-        let tell = tells.then(|| locked(&self.operations.reload_tells).pop_front());
-        if let Some(tell) = tell.flatten() {
-            tell(&came);
+        }
+        if let Some(tell) = tell {
+            tell(came);
         }
     }
 }

@@ -431,13 +431,13 @@ fn obey(
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
-            Order::Reload(by, tells) => {
+            Order::Reload(by, tell) => {
                 let came = server.reload(by).map(|reloaded| {
                     level.set(&reloaded.log_level);
                     scripts.configure(&locked(&server.operations.config).clone());
                     reloaded.notes
                 });
-                server.reloaded(came, tells);
+                server.reloaded(came, tell);
             }
             // Whatever it was, it is over or not yet.
             Order::Look => {}

@@ -1,6 +1,5 @@
 //! The running server: its five owners. Nothing that they own refers to the server.
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -8,9 +7,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use quintet_config::{Config, Given};
-use quintet_door::Reloads;
+use quintet_door::TellReload;
 use quintet_edge::{Desk, Edge, Security};
-use quintet_host::{Core, locked};
+use quintet_host::Core;
 use quintet_ops::Tails;
 use quintet_ops::audit::Audit;
 use quintet_ops::cron::Crons;
@@ -50,14 +49,7 @@ pub(crate) struct Operations {
     /// Spans that were made for a collector.
     pub(crate) spans: Arc<Counts>,
     orders: Sender<Order>,
-    /// What came of reading the configuration again.
-    pub(crate) reloads: Mutex<Reloads>,
-    /// Who is told what comes of the orders to do so, in their order.
-    pub(crate) reload_tells: Mutex<VecDeque<TellReload>>,
 }
-
-/// Told what came of reading the configuration again.
-pub(crate) type TellReload = Box<dyn FnOnce(&Reloads) + Send>;
 
 impl Operations {
     /// Of a server that begins now.
@@ -83,37 +75,14 @@ impl Operations {
             tails: Tails::default(),
             spans,
             orders,
-            reloads: Mutex::default(),
-            reload_tells: Mutex::default(),
         })
     }
 
-    /// What comes in through the door is ordered as over a connection.
-    pub(crate) fn ordered(
-        &self,
-        order: quintet_door::Order,
-        principal: Principal,
-    ) -> Result<(), String> {
-        let order = match order {
-            quintet_door::Order::Drain => Order::Drain(true),
-            quintet_door::Order::Undrain => Order::Drain(false),
-            quintet_door::Order::Reload => Order::Reload(client(principal), false),
-        };
-        self.order(order).map(|_| ())
-    }
-
-    /// Has the configuration read again, for `principal`; `tell` is told what came of it, or
-    /// dropped where the server stops.
-    pub(crate) fn reload_and_tell(&self, principal: Principal, tell: TellReload) {
-        // Under one lock, so that tells stand in the order of the orders.
-        let mut tells = locked(&self.reload_tells);
-        if self
-            .orders
-            .send(Order::Reload(client(principal), true))
-            .is_ok()
-        {
-            tells.push_back(tell);
-        }
+    /// Has the configuration read again, for `principal`. `tell` is dropped where the server stops.
+    pub(crate) fn reload(&self, principal: Principal, tell: TellReload) {
+        let order = Order::Reload(client(principal), Some(tell));
+        // Dropped with the order.
+        let _stopping = self.orders.send(order);
     }
 
     /// Has the main thread do this.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_config::{Secrets, print};
-use quintet_door::{CronDone, CronNo, CronSeen, Exposition, Reloads};
+use quintet_door::Exposition;
 use quintet_edge::{Edge, Listening, Operator, TellText};
 use quintet_host::{Decided, locked};
 use quintet_ops::metrics::{
@@ -14,8 +14,8 @@ use quintet_process::Order;
 use quintet_types::{
     Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
 };
-use quintet_wire::{CronAct, Foreign, Given, HostAsk, ServerStats};
-use serde_json::json;
+use quintet_wire::{Foreign, Given, HostAsk, ServerStats};
+use serde_json::{Map, Value};
 
 use crate::server::Server;
 
@@ -28,8 +28,6 @@ impl Operator for Server {
         }
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
-            HostAsk::Metrics => Given::Host(Ok(self.metrics(None, Exposition::Prometheus, &[]))),
-            HostAsk::Rates => Given::Host(Ok(self.operations.looks.all_rates())),
             HostAsk::Foreign(foreign) => {
                 if foreign == Foreign::Tls {
                     self.edge.spoke_tls.fetch_add(1, Ordering::Relaxed);
@@ -38,18 +36,8 @@ impl Operator for Server {
                 Given::Own
             }
             HostAsk::Listener | HostAsk::Noted(..) => Given::Host(Ok(String::new())),
-            HostAsk::Steer(state, wid) => Given::Host(match self.edge.steer_worker(state, &wid) {
-                true => Ok(String::new()),
-                false => Err(format!("there is no worker {}", wid.escape_debug())),
-            }),
-            // Asked of other threads, unless it was refused.
-            HostAsk::Clients
-            | HostAsk::Workers
-            | HostAsk::CloseClient(_)
-            | HostAsk::Crons
-            | HostAsk::Cron(..)
-            | HostAsk::Reload => Given::Host(Err(String::new())),
-            HostAsk::Drain(on) => Given::Host(self.operations.order(Order::Drain(on))),
+            // Asked of another thread, unless it was refused.
+            HostAsk::Reload => Given::Host(Err(String::new())),
             HostAsk::Config => {
                 Given::Host(Ok(print(&locked(&self.operations.config), Secrets::Hidden)))
             }
@@ -62,72 +50,15 @@ impl Operator for Server {
         }
     }
 
-    fn ask_elsewhere(&self, ask: HostAsk, principal: Principal, tell: TellText) {
-        match ask {
-            HostAsk::Reload => {
-                let tell = move |came: &Reloads| {
-                    tell(match &came.failed {
-                        None => Ok(came.notes.join("\n")),
-                        // The reason may quote lines of the file, and so what is secret.
-                        Some(_) => {
-                            Err("not reloaded, all is as it was: the server's log tells why"
-                                .to_owned())
-                        }
-                    });
-                };
-                self.operations.reload_and_tell(principal, Box::new(tell));
-            }
-            HostAsk::Workers => {
-                let tell = move |workers| tell(Ok(workers));
-                self.edge.list_all_workers(Box::new(tell));
-            }
-            HostAsk::Crons => {
-                let tell = move |crons: Vec<CronSeen>| {
-                    let crons: Vec<_> = crons.into_iter().map(quintet_api::Cron::from).collect();
-                    tell(serde_json::to_string(&crons).map_err(|error| error.to_string()));
-                };
-                let now = self.core.clock.wall();
-                self.operations.crons.list(Box::new(tell), now);
-            }
-            HostAsk::Cron(act, name) => {
-                let act = match act {
-                    CronAct::Pause => quintet_door::CronAct::Pause,
-                    CronAct::Resume => quintet_door::CronAct::Resume,
-                    CronAct::Run => quintet_door::CronAct::Run,
-                };
-                let tell = move |done: Result<CronDone, CronNo>| {
-                    let text = done.map(|done| {
-                        json!({ "changed": done.changed, "message": done.message.map(|id| id.0) })
-                            .to_string()
-                    });
-                    tell(text.map_err(|no| no.to_string()));
-                };
-                self.operations.crons.steer(act, &name, Box::new(tell));
-            }
-            HostAsk::CloseClient(id) => {
-                let tell = move |there| {
-                    tell(match there {
-                        true => Ok(String::new()),
-                        false => Err(format!("there is no connection {id}")),
-                    });
-                };
-                self.edge.close_client(id, Box::new(tell));
-            }
-            HostAsk::Clients => self.edge.list_clients(Box::new(move |clients| {
-                tell(serde_json::to_string(&clients).map_err(|error| error.to_string()));
-            })),
-            // Answered at once.
-            HostAsk::Stats
-            | HostAsk::Metrics
-            | HostAsk::Rates
-            | HostAsk::Foreign(_)
-            | HostAsk::Listener
-            | HostAsk::Noted(..)
-            | HostAsk::Steer(..)
-            | HostAsk::Drain(_)
-            | HostAsk::Config
-            | HostAsk::Shutdown => {}
-        }
+    fn reload(&self, principal: Principal, tell: TellText) {
+        let tell = move |came: Result<Vec<String>, String>| {
+            // The reason may quote lines of the file, and so what is secret.
+            let told = came.map(|_| String::new()).map_err(|_| {
+                "not reloaded, all is as it was: the server's log tells why".to_owned()
+            });
+            tell(told);
+        };
+        self.operations.reload(principal, Box::new(tell));
     }
 }
 
@@ -193,6 +124,20 @@ impl Server {
         }
     }
 
+    /// All numbers by name, and the texts.
+    pub(crate) fn told(&self) -> Value {
+        let shard = self.shard_stats();
+        let mut map = Map::new();
+        map.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+        let draining = self.edge.draining.load(Ordering::Relaxed);
+        map.insert("draining".into(), draining.into());
+        let numbers = samples(&self.reading(&shard)).into_iter();
+        map.extend(numbers.map(|(name, value)| (name.to_string(), number(value))));
+        let texts = self.texts().into_iter();
+        map.extend(texts.map(|(name, text)| (name, text.into())));
+        Value::Object(map)
+    }
+
     fn stats(&self, tally: usize) -> ServerStats {
         let shard = self.shard_stats();
         // Not below, where it would be locked while all else is read.
@@ -207,7 +152,6 @@ impl Server {
             instance: self.operations.instance,
             machine: machine(),
             draining: self.edge.draining.load(Ordering::Relaxed),
-            errors: self.texts(),
             numbers: samples(&self.reading(&shard)),
             shard,
             ..ServerStats::default()
@@ -216,6 +160,19 @@ impl Server {
             thread.voices[tally].tally.add_to(&mut stats.tally);
         }
         stats
+    }
+}
+
+/// Whole numbers without a point.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is whole and below 2^53"
+        )]
+        Value::from(value as i64)
+    } else {
+        Value::from(value)
     }
 }
 

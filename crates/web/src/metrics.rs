@@ -31,7 +31,7 @@ impl Asked {
     /// Every number it asks for.
     pub(crate) async fn answer(self, door: Arc<dyn Door>) -> Result<Response, Problem> {
         let Self { exposition, names } = self;
-        let written = tokio::task::spawn_blocking(move || door.metrics(exposition, &names));
+        let written = tokio::task::spawn_blocking(move || door.metrics(exposition, &names, true));
         let written = written
             .await
             .map_err(|error| Problem::internal(format!("the request failed: {error}")))?

@@ -68,10 +68,14 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     let reads = *method == Method::GET || *method == Method::HEAD;
     if let Some(act) = path.strip_prefix("/api/v1/") {
         // What clients do all day is not.
-        let (puts, reserves) = (act.ends_with("/messages"), act.ends_with("/reserve"));
+        let parts: Vec<&str> = act.split('/').collect();
+        let works = matches!(
+            parts[..],
+            ["queues", _, "messages" | "record" | "reserve"] | ["take"]
+        );
         let forgets = *method == Method::DELETE;
         let held = act.starts_with("leases/") || (act.starts_with("batches") && !forgets);
-        return !reads && !puts && !reserves && !held;
+        return !reads && !works && !held;
     }
     // What the console's buttons do, apart from putting messages.
     if let [

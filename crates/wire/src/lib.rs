@@ -32,8 +32,7 @@ pub use foreign::{Foreign, Http};
 pub use login::{Login, LoginRefused, Logins};
 pub use output::Output;
 pub use session::{
-    Ask, CronAct, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session,
-    Step,
+    Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,
 };
 pub use tally::Tally;
 pub use voice::{Listener, OptionSpec, Options, Value, Voice};

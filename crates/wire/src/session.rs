@@ -9,7 +9,7 @@ use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
 use crate::output::Output;
 use crate::tally::Tally;
-use crate::workers::{Worker, WorkerAsk, WorkerState};
+use crate::workers::{Worker, WorkerAsk};
 
 /// One connection's protocol state. Pure: no socket, clock, lock or engine.
 ///
@@ -172,25 +172,11 @@ pub enum Ask {
     Close,
 }
 
-/// Operations on a `[[cron]]` table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CronAct {
-    /// It puts nothing until it is resumed.
-    Pause,
-    Resume,
-    /// It puts its message once, now.
-    Run,
-}
-
 /// Requests of a session to the server around the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostAsk {
     /// Numbers of the server ([`Given::Server`]).
     Stats,
-    /// The same as Prometheus reads them, as text.
-    Metrics,
-    /// How fast each queue moved in the last minute, as JSON: `{"NAME": [IN, OUT]}`, each second.
-    Rates,
     /// Reload hooks and settings (Kestrel `reload`, as SIGHUP).
     Reload,
     /// The effective configuration as text (Kestrel `dump_config`).
@@ -200,20 +186,6 @@ pub enum HostAsk {
     Foreign(Foreign),
     /// Whether the client may change how its listener serves everybody.
     Listener,
-    /// Refuse puts from now on, or no longer.
-    Drain(bool),
-    /// Every connection there is, as a list in JSON.
-    Clients,
-    /// Close the connection of this number.
-    CloseClient(u64),
-    /// Every worker that is known, as a list in JSON.
-    Workers,
-    /// Ask the worker of this name for this.
-    Steer(WorkerState, Box<str>),
-    /// Every `[[cron]]` table, as a list in JSON.
-    Crons,
-    /// Steer the table of this name.
-    Cron(CronAct, Box<str>),
     /// Stop the server (Kestrel `shutdown`; refused unless a setting allows it).
     Shutdown,
     /// Write down that this is done, and to what, where it is done by many commands that are each
@@ -226,23 +198,10 @@ impl HostAsk {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Stats => "stats",
-            Self::Metrics => "metrics",
-            Self::Rates => "rates",
             Self::Reload => "reload",
             Self::Config => "config",
             Self::Foreign(_) => "foreign",
             Self::Listener => "listener",
-            Self::Drain(true) => "drain",
-            Self::Drain(false) => "undrain",
-            Self::Clients => "clients",
-            Self::CloseClient(_) => "close_client",
-            Self::Workers => "workers",
-            Self::Steer(WorkerState::Terminate, _) => "worker_terminate",
-            Self::Steer(WorkerState::Quiet | WorkerState::Running, _) => "worker_quiet",
-            Self::Crons => "crons",
-            Self::Cron(CronAct::Pause, _) => "cron_pause",
-            Self::Cron(CronAct::Resume, _) => "cron_resume",
-            Self::Cron(CronAct::Run, _) => "cron_run",
             Self::Shutdown => "shutdown",
             Self::Noted(act, _) => act,
         }
@@ -320,8 +279,6 @@ pub struct ServerStats {
     /// Every number there is, as the server's table of metrics names it; see
     /// [`ServerStats::TOLD`].
     pub numbers: Vec<(Cow<'static, str>, f64)>,
-    /// The last error of each event of hooks that had one.
-    pub errors: Vec<(String, String)>,
     /// The shards summed.
     pub shard: quintet_types::ShardStats,
 }

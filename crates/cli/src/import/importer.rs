@@ -13,7 +13,7 @@ use crate::Where;
 use crate::client::Client;
 use crate::progress::Progress;
 use crate::records::{BadInput, Entry, Source};
-use crate::verbs::clients;
+use crate::verbs::CONNECTIONS;
 
 /// Batches of a file on the way at most: more than a sync takes.
 pub(super) const WINDOW: usize = 32;
@@ -97,8 +97,11 @@ impl Importer<'_> {
     /// them is told that it is none.
     pub(super) fn is_connected(&mut self, here: SocketAddr) -> bool {
         let here = here.to_string();
-        let all = clients(&mut self.client).unwrap_or_default();
-        all.iter().any(|one| one["peer"] == *here)
+        let all = self.at.api("GET", CONNECTIONS, None).unwrap_or_default();
+        all.as_array()
+            .into_iter()
+            .flatten()
+            .any(|one| one["peer"] == *here)
     }
 
     /// Stores all messages that a source has, and tells it.

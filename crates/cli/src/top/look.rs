@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use quintet_types::{Left, QueueTotals};
 use serde_json::Value;
 
 use super::super::table::{named, seen};
+use super::super::verbs::preview;
 
 /// Looks of a trend.
 pub(super) const TREND: usize = 8;
@@ -13,7 +16,7 @@ pub(super) const TREND: usize = 8;
 /// A queue at a moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Queue {
-    /// In the notation of the control channel.
+    /// In the notation of the API.
     pub(super) name: String,
     /// For people.
     pub(super) shown: String,
@@ -81,17 +84,35 @@ pub(super) struct Look {
     pub(super) findings: Option<Vec<Finding>>,
 }
 
+impl Dead {
+    /// Reads a message of the API.
+    pub(super) fn of(message: &Value) -> Self {
+        let number = |key: &str| message[key].as_u64().unwrap_or(0);
+        let text = |key: &str| message[key].as_str().unwrap_or_default();
+        let body = match text("body_base64") {
+            "" => text("body").as_bytes().to_vec(),
+            coded => BASE64_STANDARD.decode(coded).unwrap_or_default(),
+        };
+        Self {
+            id: number("id"),
+            age_ms: quintet_host::wall_ms().saturating_sub(number("created_ms")),
+            attempts: number("attempts"),
+            error: seen(text("status")),
+            body: preview(&body),
+        }
+    }
+}
+
 impl Queue {
     /// Messages that were dropped or expired, each second.
     pub(super) fn lost(&self) -> Option<f64> {
         self.left.map(|left| left.dropped + left.expired)
     }
 
-    /// Reads one of the control channel's; `rates` are those of the last minute, by name.
-    pub(super) fn of(queue: &Value, rates: &Value) -> Self {
+    /// Reads one of the API's.
+    pub(super) fn of(queue: &Value) -> Self {
         let number = |key: &str| queue[key].as_u64().unwrap_or(0);
         let name = queue["name"].as_str().unwrap_or_default();
-        let known = &rates[name];
         Self {
             name: name.to_owned(),
             shown: named(name),
@@ -104,8 +125,8 @@ impl Queue {
             oldest_ms: number("oldest_ms"),
             waiters: number("waiters"),
             paused: queue["paused"].as_bool().unwrap_or(false),
-            into: known[0].as_f64(),
-            out: known[1].as_f64(),
+            into: queue["in_per_s"].as_f64(),
+            out: queue["out_per_s"].as_f64(),
             created_ms: number("created_ms"),
             totals: totals(queue),
         }
@@ -183,12 +204,16 @@ pub(super) mod tests {
 
     #[test]
     fn rates_are_those_between_two_looks_and_of_the_last_minute_before() {
+        let of_the_last_minute = |queue: &Value| {
+            let mut queue = queue.clone();
+            if queue["name"] == "work" {
+                (queue["in_per_s"], queue["out_per_s"]) = (7.5.into(), 0.0.into());
+            }
+            Queue::of(&queue)
+        };
         let look = |at_ms, queues: &[Value]| Look {
             at_ms,
-            queues: queues
-                .iter()
-                .map(|queue| Queue::of(queue, &json!({ "work": [7.5, 0.0] })))
-                .collect(),
+            queues: queues.iter().map(of_the_last_minute).collect(),
             connections: None,
             findings: None,
         };

@@ -12,14 +12,14 @@ use anyhow::{Context as _, Result};
 use quintet_types::Refusal;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Where;
-use super::api::part;
-use super::client::{Client, Refused};
-use super::table::{named, seen, table};
+use super::api::{Api, part};
+use super::client::Refused;
+use super::table::{named, table};
 use super::tail;
-use super::verbs::{Bulk, PURGE, RETRY, clients, duration, preview, queue, shown};
+use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
 pub(super) use look::Finding;
 use look::{Connection, Dead, Look, Queue};
 use screen::{Act, Column, Key, Page, Screen};
@@ -54,9 +54,9 @@ pub(super) struct Top {
 
 impl Top {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let client = Some(Client::connect(&self.at)?);
+        let api = Api::connect(&self.at)?;
         let mut server = Server {
-            client,
+            api,
             // It was said once, and a screen has no place for it.
             at: Where {
                 verbose: false,
@@ -91,7 +91,7 @@ const PRINTED: [Column; 9] = [
 ];
 
 /// Dead letters of a queue that are shown.
-const DEAD: u32 = 200;
+const DEAD: usize = 200;
 
 /// Slices of a queue in which they are looked for.
 const SLICES: u32 = 10;
@@ -113,53 +113,29 @@ fn print(screen: &Screen) -> Result<ExitCode> {
 /// The way to the server, which is found again when it is gone.
 struct Server {
     at: Where,
-    client: Option<Client>,
+    api: Api,
     began: Instant,
 }
 
 impl Server {
-    fn client(&mut self) -> Result<&mut Client> {
-        let client = match self.client.take() {
-            Some(client) => client,
-            None => Client::connect(&self.at)?,
-        };
-        Ok(self.client.insert(client))
-    }
-
-    /// Asks, and forgets a connection that failed: what comes on it next may belong to anything.
-    fn ask<T>(&mut self, question: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
-        let answer = question(self.client()?);
-        if let Err(error) = &answer
-            && !error.is::<Refused>()
-        {
-            self.client = None;
-        }
-        answer
-    }
-
     fn look(&mut self) -> Result<Look> {
-        let (queues, rates) = self.ask(|client| Ok((client.queues()?, client.rates()?)))?;
-        let connections = match self.ask(clients) {
+        let queues = self.api.queues()?;
+        let connections = match self.api.list(CONNECTIONS) {
             Err(error) if Refused::is(&error, Refusal::NotPermitted) => None,
             told => Some(told?),
         };
         let at_ms = self.began.elapsed().as_millis();
         Ok(Look {
             at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
-            queues: queues
-                .iter()
-                .map(|queue| Queue::of(queue, &rates))
-                .collect(),
+            queues: queues.iter().map(Queue::of).collect(),
             connections: connections.map(|all| all.iter().map(connection).collect()),
-            findings: findings(&self.at),
+            findings: findings(&mut self.api),
         })
     }
 
     /// Why messages of a queue wait; empty: nothing is known to hold them back.
-    fn why_slow(&self, queue: &str) -> String {
-        let told = self
-            .at
-            .api("GET", &format!("/queues/{}", part(queue)), None);
+    fn why_slow(&mut self, queue: &str) -> String {
+        let told = self.api.get(&format!("/queues/{}", part(queue)));
         let told = told.unwrap_or_default();
         told["why_slow"].as_str().unwrap_or_default().to_owned()
     }
@@ -167,15 +143,20 @@ impl Server {
     /// The buried messages of a queue, and its dead letters.
     fn dead(&mut self, queue: &str) -> Result<Vec<Dead>> {
         let mut all = Vec::new();
+        let queue = part(queue);
         for (state, dead) in [("buried", false), ("ready", true)] {
-            let mut after = Value::Null;
+            let path = format!("/queues/{queue}/messages?state={state}&dead={dead}&max={DEAD}");
+            let mut from = path.clone();
             // A slice may have looked at many and found none.
             for _ in 0..SLICES {
-                let of = json!({ "queue": queue, "state": state, "dead": dead, "act": "show",
-                    "bodies": "start", "max": DEAD, "after": after });
-                after = self.ask(|client| slice_of_dead(client, &of, &mut all))?;
-                if after.is_null() || all.len() >= usize::try_from(DEAD).unwrap_or(usize::MAX) {
-                    break;
+                let page = self.api.get(&from)?;
+                let messages = page["messages"].as_array().into_iter().flatten();
+                all.extend(messages.map(Dead::of));
+                match page["cursor"].as_str() {
+                    Some(cursor) if all.len() < DEAD => {
+                        from = format!("{path}&cursor={}", part(cursor));
+                    }
+                    _ => break,
                 }
             }
         }
@@ -186,11 +167,13 @@ impl Server {
     fn act(&mut self, act: &Act, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<String> {
         match act {
             Act::Pause(queue) => {
-                self.tell(&json!({ "pause": { "queue": queue } }))?;
+                self.api
+                    .ask("POST", &format!("/queues/{}/pause", part(queue)), None)?;
                 Ok(format!("{} paused", named(queue)))
             }
             Act::Resume(queue) => {
-                self.tell(&json!({ "resume": { "queue": queue } }))?;
+                self.api
+                    .ask("POST", &format!("/queues/{}/resume", part(queue)), None)?;
                 Ok(format!("{} resumed", named(queue)))
             }
             Act::Retry(queue) => {
@@ -205,10 +188,6 @@ impl Server {
         }
     }
 
-    fn tell(&mut self, request: &Value) -> Result<()> {
-        self.ask(|client| client.ask(request, &mut std::io::empty()).map(drop))
-    }
-
     fn in_slices(
         &mut self,
         bulk: &Bulk<'_>,
@@ -217,41 +196,21 @@ impl Server {
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<String> {
         let mut messages = 0;
-        let ended = self.ask(|client| {
-            let there = bulk.count(client)?;
-            bulk.act(client, &there, most, |count| {
-                messages += count;
-                Ok(goes_on(messages))
-            })
+        let there = bulk.count(&mut self.api)?;
+        let ended = bulk.act(&mut self.api, &there, most, |count| {
+            messages += count;
+            Ok(goes_on(messages))
         })?;
         let stopped = if ended { "" } else { "stopped: " };
         Ok(format!("{stopped}{messages} messages {done}"))
     }
 }
 
-/// Why queues need attention, the worst first; `None`: the server does not say on this way.
-pub(super) fn findings(at: &Where) -> Option<Vec<Finding>> {
-    let told = at.api("GET", "/attention", None).ok()?;
+/// Why queues need attention, the worst first; `None`: the server does not say.
+pub(super) fn findings(api: &mut Api) -> Option<Vec<Finding>> {
+    let told = api.get("/attention").ok()?;
     let all = told["findings"].as_array()?.iter();
     Some(all.map(Finding::of).collect())
-}
-
-/// Adds what a slice finds; answers where the next one begins.
-fn slice_of_dead(client: &mut Client, of: &Value, all: &mut Vec<Dead>) -> Result<Value> {
-    let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
-    for message in reply["messages"].as_array().into_iter().flatten() {
-        let number = |key: &str| message[key].as_u64().unwrap_or(0);
-        let mut body = Vec::new();
-        client.body(number("follows"), &mut body)?;
-        all.push(Dead {
-            id: number("id"),
-            age_ms: quintet_host::wall_ms().saturating_sub(number("created_ms")),
-            attempts: number("reserves"),
-            error: message["status"].as_str().map(seen).unwrap_or_default(),
-            body: preview(&body),
-        });
-    }
-    Ok(reply["next"].clone())
 }
 
 fn connection(client: &Value) -> Connection {
@@ -289,7 +248,7 @@ fn watch(
                 Act::Nothing => {}
                 Act::Count(queue) => {
                     let bulk = Bulk::of_all(&queue, PURGE, "purged");
-                    match server.ask(|client| bulk.count(client)) {
+                    match bulk.count(&mut server.api) {
                         Ok(there) => screen.counted(queue.clone(), there.iter().sum()),
                         Err(error) => screen.says = format!("{error:#}"),
                     }

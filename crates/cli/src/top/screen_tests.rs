@@ -1,6 +1,5 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use serde_json::json;
 
 use super::super::look::tests::queue;
 use super::super::view;
@@ -13,10 +12,7 @@ fn screen() -> Screen {
     let queues = [queue("work", 20, 0), mails, queue("other", 10, 9)];
     screen.seen(Look {
         at_ms: 1000,
-        queues: queues
-            .iter()
-            .map(|queue| Queue::of(queue, &json!({})))
-            .collect(),
+        queues: queues.iter().map(Queue::of).collect(),
         connections: None,
         findings: None,
     });
@@ -133,10 +129,7 @@ fn bad() -> Screen {
     many["total_discarded"] = 25.into();
     let look = |at_ms, queues: &[serde_json::Value]| Look {
         at_ms,
-        queues: queues
-            .iter()
-            .map(|queue| Queue::of(queue, &json!({})))
-            .collect(),
+        queues: queues.iter().map(Queue::of).collect(),
         connections: None,
         findings: Some(vec![
             Finding {

@@ -4,11 +4,12 @@ use std::fs;
 use std::io::{Read as _, Write as _, stdin, stdout};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use quintet_types::BatchId;
 use serde_json::{Map, Value, json};
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::Api;
 use super::super::table::table;
 use super::clients::shown;
 
@@ -98,27 +99,14 @@ impl Batch {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         match self.act {
             Some(Act::New(new)) => return new.run(),
-            Some(Act::Show(steer)) => return steer.run("batch_show"),
-            Some(Act::Open(steer)) => return steer.run("batch_open"),
-            Some(Act::Commit(steer)) => return steer.run("batch_commit"),
-            Some(Act::Forget(steer)) => return steer.run("batch_forget"),
+            Some(Act::Show(steer)) => return steer.run(""),
+            Some(Act::Open(steer)) => return steer.run("/open"),
+            Some(Act::Commit(steer)) => return steer.run("/commit"),
+            Some(Act::Forget(steer)) => return steer.forget(),
             None => {}
         }
-        let mut client = Client::connect(&self.at)?;
-        let mut after = Value::Null;
-        let mut all = Vec::new();
-        loop {
-            let request = json!({ "batches": { "after": after } });
-            let mut reply = client.ask(&request, &mut std::io::empty())?;
-            let Some(Value::Array(batches)) = reply.get_mut("batches").map(Value::take) else {
-                bail!("the server is of another version");
-            };
-            all.extend(batches);
-            after = reply["next"].take();
-            if after.is_null() {
-                break;
-            }
-        }
+        let all =
+            Api::connect(&self.at)?.pages("/batches?limit=1000", "batches", "next", "after")?;
         list(&all, self.json)
     }
 }
@@ -144,11 +132,10 @@ impl New {
             }
             None => self.given(),
         };
-        let request = json!({ "batch_new": of });
-        let reply = Client::connect(&self.at)?.ask(&request, &mut std::io::empty())?;
+        let batch = self.at.api("POST", "/batches", Some(&of))?;
         match self.json {
-            true => writeln!(stdout(), "{}", reply["batch"])?,
-            false => writeln!(stdout(), "{}", shown(&reply["batch"]["id"]))?,
+            true => writeln!(stdout(), "{batch}")?,
+            false => writeln!(stdout(), "{}", shown(&batch["id"]))?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -171,16 +158,34 @@ impl New {
 }
 
 impl Steer {
-    fn run(self, verb: &str) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
-        let mut all = Vec::new();
-        for id in &self.ids {
-            let request = json!({ verb: { "id": id } });
-            let mut reply = client.ask(&request, &mut std::io::empty())?;
-            all.push(reply["batch"].take());
-        }
-        list(&all, self.json)
+    /// Shows the batches, or does to each what this end of its address says.
+    fn run(self, act: &str) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
+        let method = if act.is_empty() { "GET" } else { "POST" };
+        let all = self.ids.iter().map(|id| {
+            let path = format!("{}{act}", path(id)?);
+            api.ask(method, &path, None)
+        });
+        list(&all.collect::<Result<Vec<_>>>()?, self.json)
     }
+
+    /// Shows each as it was last.
+    fn forget(self) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
+        let all = self.ids.iter().map(|id| {
+            let path = path(id)?;
+            let batch = api.get(&path)?;
+            api.ask("DELETE", &path, None)?;
+            Ok(batch)
+        });
+        list(&all.collect::<Result<Vec<_>>>()?, self.json)
+    }
+}
+
+/// The address of a batch.
+fn path(id: &str) -> Result<String> {
+    let id = BatchId::parse(id).context("which batch?")?;
+    Ok(format!("/batches/{id}"))
 }
 
 fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {

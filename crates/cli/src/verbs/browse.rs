@@ -3,16 +3,18 @@
 use std::io::{Write as _, stderr, stdout};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::{Api, part};
 use super::super::table::{age, seen_bytes, table};
 use super::bulk::Which;
 
 /// Characters of a body in a line.
 const PREVIEW: usize = 60;
+/// Messages of a page at most.
+const PAGE: u32 = 1000;
 
 /// Arguments of `browse`.
 #[derive(clap::Args)]
@@ -47,30 +49,29 @@ pub(in super::super) struct Browse {
 
 impl Browse {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
-        let mut request = self.which.of(&self.queue, &self.state);
-        request.insert("act".into(), "show".into());
+        let mut api = Api::connect(&self.at)?;
         let bodies = if self.json { "whole" } else { "start" };
-        request.insert("bodies".into(), bodies.into());
-        let mut after = match &self.after {
-            Some(text) => serde_json::from_str(text)?,
-            None => Value::Null,
-        };
+        let path = format!(
+            "/queues/{}/records?bodies={bodies}&state={}{}",
+            part(&self.queue),
+            self.state,
+            self.which.query()
+        );
+        let mut after = self.after.clone();
         let columns = ["id", "age", "rank", "attempts", "bytes", "body", "error"];
         let mut rows = vec![columns.map(str::to_owned)];
         let mut left = self.count;
         while left > 0 {
-            request.insert("max".into(), left.into());
-            request.insert("after".into(), after.clone());
-            let reply = client.ask(&json!({ "sweep": request }), &mut std::io::empty())?;
-            let (Some(messages), Some(next)) = (reply["messages"].as_array(), reply.get("next"))
-            else {
-                bail!("the server is of another version");
-            };
-            for message in messages {
+            let mut from = format!("{path}&max={}", left.min(PAGE));
+            if let Some(after) = &after {
+                from.push_str(&format!("&cursor={}", part(after)));
+            }
+            let page = api.open("GET", &from, None)?;
+            let messages = page["messages"].as_array();
+            for message in messages.context("the server is of another version")? {
                 left = left.saturating_sub(1);
                 let mut body = Vec::new();
-                client.body(message["follows"].as_u64().unwrap_or(0), &mut body)?;
+                api.body(message["follows"].as_u64().unwrap_or(0), &mut body)?;
                 if self.json {
                     let line = super::super::messages::with_body(message, body);
                     writeln!(stdout(), "{line}")?;
@@ -78,8 +79,8 @@ impl Browse {
                     rows.push(row(message, &body));
                 }
             }
-            after = next.clone();
-            if after.is_null() {
+            after = page["cursor"].as_str().map(str::to_owned);
+            if after.is_none() {
                 break;
             }
         }
@@ -93,7 +94,7 @@ impl Browse {
                 }
             }
         }
-        if !after.is_null() {
+        if let Some(after) = after {
             writeln!(stderr(), "there may be more: --after '{after}'")?;
         }
         Ok(ExitCode::SUCCESS)

@@ -5,14 +5,12 @@ use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use quintet_door::{ACT_REST, ACT_STEP};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
 
-use super::super::client::Client;
+use super::super::api::{Api, part};
 use super::super::progress::{Of, Progress, STOPPED};
 use super::duration;
 
@@ -43,23 +41,22 @@ pub(in super::super) fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Which {
-    /// A request about these messages of a queue.
-    pub(super) fn of(&self, queue: &str, state: &str) -> Map<String, Value> {
-        let mut of = Map::new();
-        of.insert("queue".into(), queue.into());
-        of.insert("state".into(), state.into());
-        of.insert("attrs".into(), json!(self.attr));
-        of.insert("older_ms".into(), self.older.unwrap_or(0).into());
-        if let Some(text) = &self.contains {
-            of.insert("body".into(), text.as_str().into());
+    /// The fields of a query about these messages, each with its `&`.
+    pub(super) fn query(&self) -> String {
+        let texts = [
+            ("contains", &self.contains),
+            ("key", &self.with_key),
+            ("name", &self.name),
+        ];
+        let texts = texts.map(|(key, text)| Some(format!("&{key}={}", part(text.as_ref()?))));
+        let mut query: String = texts.into_iter().flatten().collect();
+        for (name, value) in &self.attr {
+            query.push_str(&format!("&header={}", part(&format!("{name}={value}"))));
         }
-        if let Some(name) = &self.name {
-            of.insert("name".into(), name.as_str().into());
+        if let Some(older) = self.older {
+            query.push_str(&format!("&older_ms={older}"));
         }
-        if let Some(key) = &self.with_key {
-            of.insert("key".into(), key.as_str().into());
-        }
-        of
+        query
     }
 }
 
@@ -106,7 +103,7 @@ static ALL_OF_THEM: How = How {
 };
 
 /// What `purge` does to a queue's messages without `--state`.
-pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "delete"), ("delayed", "delete")];
+pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "purge"), ("delayed", "purge")];
 
 /// What `retry` does.
 pub(in super::super) const RETRY: &[(&str, &str)] = &[("buried", "kick"), ("ready", "redrive")];
@@ -145,8 +142,8 @@ impl<'a> Bulk<'a> {
     }
 
     /// Counts, asks if it has to, and does it in slices.
-    pub(super) fn run(&self, client: &mut Client) -> Result<ExitCode> {
-        let there = self.count(client)?;
+    pub(super) fn run(&self, api: &mut Api) -> Result<ExitCode> {
+        let there = self.count(api)?;
         let all: u64 = there.iter().sum();
         // Only what was there at the start, so that it ends beside a producer.
         let wanted = all.min(self.how.max.unwrap_or(u64::MAX));
@@ -159,7 +156,7 @@ impl<'a> Bulk<'a> {
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGINT, Arc::clone(&stop)).context("cannot wait for Ctrl-C")?;
         let mut progress = Progress::new(self.done, Of::Messages(wanted), self.how.quiet);
-        let ended = self.act(client, &there, wanted, |count| {
+        let ended = self.act(api, &there, wanted, |count| {
             progress.add(count, 0, progress.messages() + count);
             Ok(!stop.load(Ordering::Relaxed))
         })?;
@@ -177,12 +174,12 @@ impl<'a> Bulk<'a> {
     ///
     /// # Errors
     /// The server's, or it is gone.
-    pub(in super::super) fn count(&self, client: &mut Client) -> Result<Vec<u64>> {
+    pub(in super::super) fn count(&self, api: &mut Api) -> Result<Vec<u64>> {
         let acts = self.acts.iter();
         let counted = acts.map(|&(state, act)| {
-            let mut count = self.request(state, "count", act);
-            // Counting changes nothing, and is short.
-            Ok(walk(client, &mut count, u64::MAX, Pace::FAST, |_| Ok(true))?.0)
+            let (path, mut request) = self.request(state, act);
+            request.insert("dry_run".into(), true.into());
+            Ok(walk(api, (path, request), u64::MAX, |_| Ok(true))?.0)
         });
         counted.collect()
     }
@@ -194,20 +191,15 @@ impl<'a> Bulk<'a> {
     /// The server's or `each`'s, or the server is gone.
     pub(in super::super) fn act(
         &self,
-        client: &mut Client,
+        api: &mut Api,
         there: &[u64],
         wanted: u64,
         mut each: impl FnMut(u64) -> Result<bool>,
     ) -> Result<bool> {
-        let pace = match self.how.fast {
-            true => Pace::FAST,
-            false => Pace::of(client),
-        };
         let mut left = wanted;
         for (&(state, act), there) in self.acts.iter().zip(there) {
-            let mut request = self.request(state, act, act);
             let most = (*there).min(left);
-            let (done, ended) = walk(client, &mut request, most, pace, &mut each)?;
+            let (done, ended) = walk(api, self.request(state, act), most, &mut each)?;
             left = left.saturating_sub(done);
             if !ended {
                 return Ok(false);
@@ -216,15 +208,27 @@ impl<'a> Bulk<'a> {
         Ok(true)
     }
 
-    /// `act` on the messages that `of` is about.
-    fn request(&self, state: &str, act: &str, of: &str) -> Map<String, Value> {
-        let mut request = self.which.of(self.queue, state);
-        request.insert("act".into(), act.into());
-        request.insert("dead".into(), (of == "redrive").into());
-        if act == "move" {
-            request.insert("to".into(), json!(self.to));
-        }
-        request
+    /// The address of `act`, and which messages it is about.
+    fn request(&self, state: &str, act: &str) -> (String, Map<String, Value>) {
+        let which = self.which;
+        let headers: Map<String, Value> = which
+            .attr
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()))
+            .collect();
+        let fields = [
+            ("state", json!(state)),
+            ("contains", json!(which.contains)),
+            ("key", json!(which.with_key)),
+            ("name", json!(which.name)),
+            ("headers", headers.into()),
+            ("older_ms", which.older.unwrap_or(0).into()),
+            ("to", json!(self.to)),
+            ("fast", self.how.fast.into()),
+        ];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value));
+        let path = format!("/queues/{}/acts/{act}", part(self.queue));
+        (path, Map::from_iter(fields))
     }
 
     fn confirmed(&self, messages: u64) -> Result<bool> {
@@ -273,67 +277,30 @@ fn nouns(count: u64) -> &'static str {
     if count == 1 { "message" } else { "messages" }
 }
 
-/// How an act goes.
-#[derive(Clone, Copy)]
-struct Pace {
-    /// Messages of a slice at most.
-    step: u32,
-    rest: Duration,
-}
-
-impl Pace {
-    /// As fast as the server bears; a slice has its own bounds.
-    const FAST: Self = Self {
-        step: u32::MAX,
-        rest: Duration::ZERO,
-    };
-
-    fn of(client: &Client) -> Self {
-        match client.is_near() {
-            true => Self {
-                step: ACT_STEP,
-                rest: ACT_REST,
-            },
-            // From elsewhere the way there and back is a rest.
-            false => Self {
-                step: ACT_STEP * 4,
-                rest: Duration::ZERO,
-            },
-        }
-    }
-}
-
-/// Asks for slices until all were looked at, `most` messages fit, or `each`
+/// Asks for parts of an act until all was looked at, `most` messages fit, or `each`
 /// says that it is enough. Answers how many fit, and whether it came to its
 /// end.
 fn walk(
-    client: &mut Client,
-    request: &mut Map<String, Value>,
+    api: &mut Api,
+    (path, mut request): (String, Map<String, Value>),
     most: u64,
-    pace: Pace,
     mut each: impl FnMut(u64) -> Result<bool>,
 ) -> Result<(u64, bool)> {
     let mut matched = 0;
     while matched < most {
-        let max = (most - matched).min(u64::from(pace.step));
-        request.insert("max".into(), max.into());
-        let reply = client.ask(&json!({ "sweep": request }), &mut std::io::empty())?;
-        let (Some(count), Some(next)) = (
-            reply.get("matched").and_then(Value::as_u64),
-            reply.get("next"),
-        ) else {
-            bail!("the server is of another version");
-        };
+        request.insert("max".into(), (most - matched).into());
+        let reply = api.ask("POST", &path, Some(&request.clone().into()))?;
+        let count = reply["messages"].as_u64();
+        let count = count.context("the server is of another version")?;
         matched += count;
         let goes_on = each(count)?;
-        if next.is_null() {
+        if reply["cursor"].is_null() {
             return Ok((matched, true));
         }
         if !goes_on {
             return Ok((matched, false));
         }
-        request.insert("after".into(), next.clone());
-        std::thread::sleep(pace.rest);
+        request.insert("cursor".into(), reply["cursor"].clone());
     }
     Ok((matched, true))
 }

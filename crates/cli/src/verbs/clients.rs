@@ -1,16 +1,15 @@
 //! `quintet leases` and `clients`: who is there, and who holds what.
 
-use std::collections::HashMap;
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use quintet_types::{PROGRESS, Refusal};
+use quintet_types::Refusal;
 use serde_json::{Value, json};
 
 use super::super::Where;
-use super::super::api::part;
-use super::super::client::{Client, Refused};
+use super::super::api::{Api, part};
+use super::super::client::Refused;
 use super::super::table::{age, named, seen, table};
 
 /// Arguments of `leases`.
@@ -91,25 +90,13 @@ impl ReleaseLeases {
     /// Ids of reserved messages that end in these digits, five at most.
     fn ending_in(&self, digits: &str) -> Result<Vec<String>> {
         let mut ids = Vec::new();
-        for queue in held(&mut Client::connect(&self.at)?)? {
-            let mut cursor = Some(String::new());
-            while let Some(after) = cursor {
-                let path = format!("/queues/{}/leases?max=1000{after}", part(&queue));
-                let page = match self.at.api("GET", &path, None) {
-                    // It was deleted meanwhile.
-                    Err(error) if Refused::is(&error, Refusal::QueueNotFound) => break,
-                    page => page?,
-                };
-                let leases = page["leases"].as_array().into_iter().flatten();
-                let all = leases.map(|lease| lease["message"].to_string());
-                ids.extend(all.filter(|id| id.ends_with(digits)));
-                if ids.len() > 5 {
-                    ids.truncate(5);
-                    return Ok(ids);
-                }
-                let next = page["cursor"].as_str();
-                cursor = next.map(|next| format!("&cursor={}", part(next)));
-            }
+        let mut api = Api::connect(&self.at)?;
+        for queue in held(&mut api)? {
+            each_lease(&mut api, &queue, |lease| {
+                let id = lease["message"].to_string();
+                ids.extend(Some(id).filter(|id| id.ends_with(digits)));
+                Ok(ids.len() < 5)
+            })?;
         }
         Ok(ids)
     }
@@ -154,15 +141,11 @@ impl Leases {
         if let Some(LeaseAct::Release(release)) = self.act {
             return release.run();
         }
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let queues = match &self.queue {
             Some(queue) => vec![queue.clone()],
-            None => held(&mut client)?,
+            None => held(&mut api)?,
         };
-        let holders: HashMap<u64, Value> = clients(&mut client)?
-            .into_iter()
-            .filter_map(|client| Some((client["id"].as_u64()?, client)))
-            .collect();
         let columns = [
             "id",
             "queue",
@@ -176,23 +159,16 @@ impl Leases {
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         for queue in queues {
-            let takers = takers(&self.at, &client, &queue)?;
-            let mut after = Value::Null;
-            loop {
-                let of = json!({ "queue": queue, "state": "reserved", "act": "show",
-                    "bodies": "none", "max": 500, "after": after });
-                let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
-                for message in reply["messages"].as_array().into_iter().flatten() {
-                    let lease = lease(message, &holders, &takers);
-                    match self.json {
-                        true => writeln!(stdout(), "{lease}")?,
-                        false => rows.push(row(&lease)),
-                    }
+            let found = each_lease(&mut api, &queue, |told| {
+                let lease = lease(told, &queue);
+                match self.json {
+                    true => writeln!(stdout(), "{lease}")?,
+                    false => rows.push(row(&lease)),
                 }
-                after = reply["next"].clone();
-                if after.is_null() {
-                    break;
-                }
+                Ok(true)
+            })?;
+            if !found && self.queue.is_some() {
+                bail!("{}", Refusal::QueueNotFound.text());
             }
         }
         if !self.json {
@@ -203,67 +179,64 @@ impl Leases {
 }
 
 /// The queues that have reserved messages.
-fn held(client: &mut Client) -> Result<Vec<String>> {
-    let all = client.queues()?.into_iter();
+fn held(api: &mut Api) -> Result<Vec<String>> {
+    let all = api.queues()?.into_iter();
     let held = all.filter(|queue| queue["reserved"].as_u64() != Some(0));
     let names = held.filter_map(|queue| queue["name"].as_str().map(str::to_owned));
     Ok(names.collect())
 }
 
-/// The leases of a queue that were given over HTTP, by their messages: no connection holds them.
-fn takers(at: &Where, client: &Client, queue: &str) -> Result<HashMap<u64, Value>> {
-    let mut takers = HashMap::new();
-    // The control channel of a server elsewhere has no API beside it.
-    let mut cursor = client.is_near().then(String::new);
-    while let Some(after) = cursor {
-        let path = format!("/queues/{}/leases?max=1000{after}", part(queue));
-        let page = match at.api("GET", &path, None) {
-            // It was deleted meanwhile.
-            Err(error) if Refused::is(&error, Refusal::QueueNotFound) => break,
+/// Shows the leases of a queue to `see` until it says that it has seen enough; false: there is no
+/// such queue.
+fn each_lease(
+    api: &mut Api,
+    queue: &str,
+    mut see: impl FnMut(&Value) -> Result<bool>,
+) -> Result<bool> {
+    let path = format!("/queues/{}/leases?max=1000", part(queue));
+    let mut next = path.clone();
+    loop {
+        let page = match api.get(&next) {
+            Err(error) if Refused::is(&error, Refusal::QueueNotFound) => return Ok(false),
             page => page?,
         };
         for lease in page["leases"].as_array().into_iter().flatten() {
-            if lease["connection"].is_null()
-                && !lease["voice"].is_null()
-                && let Some(id) = lease["message"].as_u64()
-            {
-                takers.insert(id, lease.clone());
+            if !see(lease)? {
+                return Ok(true);
             }
         }
-        let next = page["cursor"].as_str();
-        cursor = next.map(|next| format!("&cursor={}", part(next)));
+        match page["cursor"].as_str() {
+            Some(cursor) => next = format!("{path}&cursor={}", part(cursor)),
+            None => return Ok(true),
+        }
     }
-    Ok(takers)
 }
 
-/// What is known of a reserved message's lease.
-fn lease(message: &Value, holders: &HashMap<u64, Value>, takers: &HashMap<u64, Value>) -> Value {
-    let lease = &message["lease"];
-    let holder = lease["holder"].as_u64().and_then(|id| holders.get(&id));
-    let taker = message["id"].as_u64().and_then(|id| takers.get(&id));
-    let known = holder.or(taker);
+/// A lease of the API, as this command tells it.
+fn lease(told: &Value, queue: &str) -> Value {
+    let number = |key: &str| told[key].as_u64();
+    let span = number("held_ms").zip(number("left_ms"));
+    let since = number("until_ms").zip(span);
+    let since = since.map(|(until, (held, left))| until.saturating_sub(held + left));
+    let status = match (&told["status_base64"], &told["status"]) {
+        (Value::String(coded), _) => json!({ "base64": coded }),
+        (_, status) if status == "" => Value::Null,
+        (_, status) => status.clone(),
+    };
     json!({
-        "id": message["id"],
-        "queue": message["queue"],
-        "bound": lease["bound"],
-        "connection": holder.map(|holder| holder["id"].clone()),
-        "voice": known.map(|known| known["voice"].clone()),
-        "peer": known.map(|known| known["peer"].clone()),
-        "user": known.map(|known| known["user"].clone()),
-        "worker": known.map(|known| known["worker"].clone()),
-        "since_ms": lease["since_ms"],
-        "until_ms": lease["until_ms"],
-        "progress": percent(message),
-        "status": message["status"],
+        "id": told["message"],
+        "queue": queue,
+        "bound": told["bound"],
+        "connection": told["connection"],
+        "voice": told["voice"],
+        "peer": told["peer"],
+        "user": told["user"],
+        "worker": told["worker"],
+        "since_ms": since,
+        "until_ms": told["until_ms"],
+        "progress": told["progress"],
+        "status": status,
     })
-}
-
-/// How far its holder said it has come.
-fn percent(message: &Value) -> Option<u8> {
-    let mut attrs = message["attrs"].as_array()?.iter();
-    let name = std::str::from_utf8(PROGRESS).ok()?;
-    let found = attrs.find(|attr| attr[0] == name)?;
-    found[1].as_str()?.parse().ok()
 }
 
 fn row(lease: &Value) -> [String; 9] {
@@ -338,12 +311,11 @@ enum Act {
 impl Clients {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         if let Some(Act::Close { at, id }) = self.act {
-            let request = json!({ "close_client": { "id": id } });
-            Client::connect(&at)?.ask(&request, &mut std::io::empty())?;
+            at.api("DELETE", &format!("/connections/{id}"), None)?;
             writeln!(stdout(), "connection {id} closed")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let all = clients(&mut Client::connect(&self.at)?)?;
+        let all = Api::connect(&self.at)?.list(CONNECTIONS)?;
         if self.json {
             for client in all {
                 writeln!(stdout(), "{client}")?;
@@ -379,16 +351,7 @@ impl Clients {
 }
 
 /// All connections.
-///
-/// # Errors
-/// The server's no, or it is gone.
-pub(in super::super) fn clients(client: &mut Client) -> Result<Vec<Value>> {
-    let reply = client.ask(&json!({ "clients": {} }), &mut std::io::empty())?;
-    let Some(text) = reply["done"].as_str() else {
-        bail!("the server is of another version");
-    };
-    serde_json::from_str(text).context("the server is of another version")
-}
+pub(in super::super) const CONNECTIONS: &str = "/connections";
 
 /// A queue's name in a column.
 pub(in super::super) fn queue(value: &Value) -> String {

@@ -4,13 +4,13 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 use std::str::FromStr as _;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::{Api, part};
 use super::super::table::{seen, table};
 use super::clients::{queue, shown};
 
@@ -66,15 +66,15 @@ impl Cron {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         match self.act {
             Some(Act::Pause(steer)) => {
-                return steer.run("cron_pause", "paused", "was paused already");
+                return steer.run("pause", "paused", "was paused already");
             }
             Some(Act::Resume(steer)) => {
-                return steer.run("cron_resume", "resumed", "was not paused");
+                return steer.run("resume", "resumed", "was not paused");
             }
-            Some(Act::Run(steer)) => return steer.run("cron_run", "put", "not put"),
+            Some(Act::Run(steer)) => return steer.run("run", "put", "not put"),
             None => {}
         }
-        let all = crons(&mut Client::connect(&self.at)?)?;
+        let all = Api::connect(&self.at)?.list("/cron")?;
         if self.json {
             for cron in all {
                 writeln!(stdout(), "{cron}")?;
@@ -92,15 +92,10 @@ impl Cron {
 }
 
 impl Steer {
-    fn run(self, verb: &str, done: &str, was: &str) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+    fn run(self, act: &str, done: &str, was: &str) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
         for name in &self.names {
-            let request = json!({ verb: { "name": name } });
-            let reply = client.ask(&request, &mut std::io::empty())?;
-            let told = reply["done"].as_str().map(serde_json::from_str::<Value>);
-            let Some(Ok(mut told)) = told else {
-                bail!("the server is of another version");
-            };
+            let mut told = api.ask("POST", &format!("/cron/{}/{act}", part(name)), None)?;
             if self.json {
                 told["name"] = name.as_str().into();
                 writeln!(stdout(), "{told}")?;
@@ -115,15 +110,6 @@ impl Steer {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// All tables.
-fn crons(client: &mut Client) -> Result<Vec<Value>> {
-    let reply = client.ask(&json!({ "crons": {} }), &mut std::io::empty())?;
-    let Some(text) = reply["done"].as_str() else {
-        bail!("the server is of another version");
-    };
-    serde_json::from_str(text).context("the server is of another version")
 }
 
 fn row(cron: &Value) -> [String; 8] {

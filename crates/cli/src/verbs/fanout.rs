@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::{Api, part};
 use super::super::table::named;
 
 /// Arguments of `fanout`.
@@ -35,16 +35,16 @@ pub(in super::super) struct Fanout {
 
 impl Fanout {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
+        let queue = format!("/queues/{}", part(&self.queue));
         for child in &self.children {
-            let request = json!({ "join": { "queue": self.queue, "child": child } });
-            client.ask(&request, &mut std::io::empty())?;
+            let name = json!({ "name": child });
+            api.ask("POST", &format!("{queue}/children"), Some(&name))?;
         }
-        let request = json!({ "setup": { "queue": self.queue } });
-        let setup = client.ask(&request, &mut std::io::empty())?;
+        let setup = api.get(&format!("{queue}/settings"))?;
         let mut out = stdout().lock();
         if self.json {
-            let told = json!({ "queue": setup["name"], "children": setup["children"] });
+            let told = json!({ "queue": setup["queue"], "children": setup["children"] });
             writeln!(out, "{told}")?;
             return Ok(ExitCode::SUCCESS);
         }

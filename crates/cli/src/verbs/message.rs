@@ -5,12 +5,13 @@ use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use quintet_types::Refusal;
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, json};
 
 use super::super::Where;
-use super::super::client::{Client, Refused};
+use super::super::api::Api;
 use super::duration;
 
 /// Arguments of `delete`.
@@ -36,12 +37,12 @@ pub(in super::super) struct Delete {
 
 impl Delete {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         for id in self.ids {
-            if !self.yes && !confirmed(&self.at, &mut client, id)? {
+            if !self.yes && !confirmed(&mut api, id)? {
                 bail!("message {id} was not deleted");
             }
-            let asked = client.ask(&json!({ "delete": { "id": id } }), &mut std::io::empty());
+            let asked = api.ask("DELETE", &format!("/messages/{id}"), None);
             asked.with_context(|| format!("message {id}"))?;
             match self.json {
                 true => writeln!(stdout(), "{}", json!({ "deleted": id }))?,
@@ -52,26 +53,22 @@ impl Delete {
     }
 }
 
-/// The trace of a message, in a sentence; `None`: there is none, or it is not told that way.
-fn known(at: &Where, client: &Client, id: u64) -> Option<String> {
-    let told = client
-        .is_near()
-        .then(|| at.api("GET", &format!("/messages/{id}/trace"), None));
-    Some(told?.ok()?["text"].as_str()?.to_owned())
-}
-
 /// Asks before a message goes that somebody works on.
-fn confirmed(at: &Where, client: &mut Client, id: u64) -> Result<bool> {
-    let peeked = client.ask(&json!({ "peek": { "id": id } }), &mut std::io::empty());
+fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
     // Whatever it is, deleting says so.
-    let Ok(peeked) = peeked else { return Ok(true) };
-    let message = &peeked["messages"][0];
-    let body = message["bytes"].as_u64().unwrap_or(0);
-    client.body(body, &mut std::io::sink())?;
+    let Ok(message) = api.get(&format!("/messages/{id}")) else {
+        return Ok(true);
+    };
     if message["state"] != "reserved" {
         return Ok(true);
     }
-    let says = known(at, client, id).unwrap_or_else(|| format!("message {id} is reserved"));
+    let trace = api
+        .get(&format!("/messages/{id}/trace"))
+        .unwrap_or_default();
+    let says = match trace["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => format!("message {id} is reserved"),
+    };
     if !stdin().is_terminal() {
         bail!("{says}: --yes deletes it nevertheless");
     }
@@ -116,7 +113,6 @@ pub(in super::super) struct Edit {
 impl Edit {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let mut of = Map::new();
-        of.insert("id".into(), self.id.into());
         if let Some(rank) = self.rank {
             of.insert("rank".into(), rank.into());
         }
@@ -131,23 +127,21 @@ impl Edit {
             }
             (None, None) => None,
         };
-        if of.len() == 1 && body.is_none() {
+        if let Some(body) = body {
+            match String::from_utf8(body) {
+                Ok(text) => of.insert("body".into(), text.into()),
+                Err(bytes) => {
+                    let coded = BASE64_STANDARD.encode(bytes.as_bytes());
+                    of.insert("body_base64".into(), coded.into())
+                }
+            };
+        }
+        if of.is_empty() {
             bail!("say what changes: --rank, --delay, --body or --file");
         }
-        let mut request = json!({ "edit": of });
-        if let Some(body) = &body {
-            request["bytes"] = body.len().into();
-        }
-        let mut body = body.as_deref().unwrap_or_default();
-        let mut client = Client::connect(&self.at)?;
-        let reply = client.ask(&request, &mut body).map_err(|error| {
-            let known = Refused::is(&error, Refusal::NotFound)
-                .then(|| known(&self.at, &client, self.id))
-                .flatten();
-            known.map_or(error, |known| anyhow!("{known}"))
-        })?;
-        let id = reply.get("id").and_then(serde_json::Value::as_u64);
-        let id = id.unwrap_or(self.id);
+        let path = format!("/messages/{}", self.id);
+        let reply = self.at.api("PATCH", &path, Some(&of.into()))?;
+        let id = &reply["ids"][0];
         match self.json {
             true => writeln!(stdout(), "{}", json!({ "id": id }))?,
             false => writeln!(stdout(), "{id}")?,

@@ -19,7 +19,7 @@ mod workers;
 pub(super) use batch::Batch;
 pub(super) use browse::{Browse, preview};
 pub(super) use bulk::{Bulk, PURGE, RETRY, pair};
-pub(super) use clients::{Clients, Leases, clients, queue, shown};
+pub(super) use clients::{CONNECTIONS, Clients, Leases, queue, shown};
 pub(super) use cron::Cron;
 pub(super) use fanout::Fanout;
 pub(super) use message::{Delete, Edit};

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::Api;
 use super::bulk::{Bulk, How, Which};
 
 /// Arguments of `move`.
@@ -60,11 +60,11 @@ impl From {
 
 impl Move {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
-        let mut ask = |what: Value| client.ask(&what, &mut std::io::empty());
+        let mut api = Api::connect(&self.at)?;
         let (from, to) = match (self.id, self.queues.as_slice()) {
             (Some(id), [to]) => {
-                ask(json!({ "move": { "id": id, "to": to } }))?;
+                let to = json!({ "to": to });
+                api.ask("POST", &format!("/messages/{id}/move"), Some(&to))?;
                 return self.how.told(1, "moved");
             }
             (None, [from, to]) => (from, to),
@@ -83,6 +83,6 @@ impl Move {
             done: "moved",
             asks: false,
         };
-        bulk.run(&mut client)
+        bulk.run(&mut api)
     }
 }

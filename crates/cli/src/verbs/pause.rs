@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::{Api, part};
 use super::duration;
 
 /// Arguments of `pause`.
@@ -48,28 +48,41 @@ pub(in super::super) struct Resume {
 
 impl Pause {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let request = |queue: &str| json!({ "pause": { "queue": queue, "for_ms": self.time } });
-        each(&self.at, &self.queues, request, "paused", self.json)
+        // No time is no pause.
+        let (act, body) = match self.time {
+            Some(0) => ("resume", None),
+            time => ("pause", Some(json!({ "for_ms": time }))),
+        };
+        each(&self.at, &self.queues, (act, body), "paused", self.json)
     }
 }
 
 impl Resume {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let request = |queue: &str| json!({ "resume": { "queue": queue } });
-        each(&self.at, &self.queues, request, "resumed", self.json)
+        each(
+            &self.at,
+            &self.queues,
+            ("resume", None),
+            "resumed",
+            self.json,
+        )
     }
 }
 
 fn each(
     at: &Where,
     queues: &[String],
-    request: impl Fn(&str) -> Value,
+    (act, body): (&str, Option<Value>),
     done: &str,
     as_json: bool,
 ) -> Result<ExitCode> {
-    let mut client = Client::connect(at)?;
+    let mut api = Api::connect(at)?;
     for queue in queues {
-        client.ask(&request(queue), &mut std::io::empty())?;
+        api.ask(
+            "POST",
+            &format!("/queues/{}/{act}", part(queue)),
+            body.as_ref(),
+        )?;
         match as_json {
             true => writeln!(stdout(), "{}", json!({ done: queue }))?,
             false => writeln!(stdout(), "{queue} {done}")?,

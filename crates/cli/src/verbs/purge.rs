@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::Api;
 use super::bulk::{Bulk, How, PURGE, Which};
 
 /// Arguments of `purge`.
@@ -16,7 +16,7 @@ use super::bulk::{Bulk, How, PURGE, Which};
                         quintet purge work --state buried --yes   those that were buried\n  \
                         quintet purge work --older 7d --contains test\n\n\
                         What somebody has reserved stays, and so does the queue (quintet drop removes \
-                        it).\nCtrl-C stops behind a slice; what was purged is gone."
+                        it).\nCtrl-C stops within about a second; what was purged is gone."
 )]
 pub(in super::super) struct Purge {
     #[command(flatten)]
@@ -36,11 +36,11 @@ impl Purge {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let acts: &[_] = match self.state.as_deref() {
             None => PURGE,
-            Some("ready") => &[("ready", "delete")],
-            Some("delayed") => &[("delayed", "delete")],
-            Some("buried") => &[("buried", "delete")],
-            Some("prepared") => &[("prepared", "delete")],
-            Some(_) => &[("archived", "delete")],
+            Some("ready") => &[("ready", "purge")],
+            Some("delayed") => &[("delayed", "purge")],
+            Some("buried") => &[("buried", "purge")],
+            Some("prepared") => &[("prepared", "purge")],
+            Some(_) => &[("archived", "purge")],
         };
         let bulk = Bulk {
             which: &self.which,
@@ -51,6 +51,6 @@ impl Purge {
             done: "purged",
             asks: true,
         };
-        bulk.run(&mut Client::connect(&self.at)?)
+        bulk.run(&mut Api::connect(&self.at)?)
     }
 }

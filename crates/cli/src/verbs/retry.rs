@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use quintet_types::Refusal;
-use serde_json::{Value, json};
 
 use super::super::Where;
-use super::super::client::{Client, Refused};
+use super::super::api::Api;
+use super::super::client::Refused;
 use super::bulk::{Bulk, How, RETRY, Which};
 
 /// Arguments of `kick`.
@@ -38,7 +38,7 @@ pub(in super::super) struct Kick {
 
 impl Kick {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let acts: &[_] = match self.state.as_str() {
             "buried" => &[("buried", "kick")],
             _ => &[("delayed", "kick")],
@@ -53,9 +53,9 @@ impl Kick {
             asks: false,
         };
         match self.id {
-            None => bulk.run(&mut client),
+            None => bulk.run(&mut api),
             Some(id) => {
-                client.ask(&json!({ "kick": { "id": id } }), &mut std::io::empty())?;
+                api.ask("POST", &format!("/messages/{id}/kick"), None)?;
                 self.how.told(1, "kicked")
             }
         }
@@ -88,7 +88,7 @@ pub(in super::super) struct Retry {
 
 impl Retry {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let bulk = Bulk {
             which: &self.which,
             how: &self.how,
@@ -99,11 +99,11 @@ impl Retry {
             asks: false,
         };
         let Some(id) = self.id else {
-            return bulk.run(&mut client);
+            return bulk.run(&mut api);
         };
-        let kicked = client.ask(&json!({ "kick": { "id": id } }), &mut std::io::empty());
+        let kicked = api.ask("POST", &format!("/messages/{id}/kick"), None);
         match kicked {
-            Err(error) if Refused::is(&error, Refusal::NotFound) => redrive_one(&mut client, id)?,
+            Err(error) if Refused::is(&error, Refusal::NotFound) => redrive_one(&mut api, id)?,
             kicked => drop(kicked?),
         }
         self.how.told(1, "retried")
@@ -142,7 +142,7 @@ pub(in super::super) struct Redrive {
 
 impl Redrive {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let acts: &[_] = match self.state.as_str() {
             "ready" => &[("ready", "redrive")],
             "delayed" => &[("delayed", "redrive")],
@@ -158,33 +158,21 @@ impl Redrive {
             asks: false,
         };
         let Some(id) = self.id else {
-            return bulk.run(&mut client);
+            return bulk.run(&mut api);
         };
-        redrive_one(&mut client, id)?;
+        redrive_one(&mut api, id)?;
         self.how.told(1, "redriven")
     }
 }
 
 /// Moves a message to the queue it says it came from.
-fn redrive_one(client: &mut Client, id: u64) -> Result<()> {
-    let reply = client.ask(&json!({ "peek": { "id": id } }), &mut std::io::empty())?;
-    let message = &reply["messages"][0];
-    let bytes = message["bytes"].as_u64().unwrap_or(0);
-    client.body(bytes, &mut std::io::sink())?;
-    let attrs = message["attrs"].as_array().into_iter().flatten();
-    let origin = |pair: &Value| {
-        let from = pair[0].as_str() == Some("dead_letter_queue");
-        from.then(|| pair[1].as_str().map(escaped)).flatten()
-    };
-    let Some(to) = attrs.filter_map(origin).next() else {
-        bail!("message {id} neither is buried nor knows a queue it came from");
-    };
-    let request = json!({ "move": { "id": id, "to": to } });
-    client.ask(&request, &mut std::io::empty())?;
-    Ok(())
-}
-
-/// A queue's name as the control channel reads it.
-fn escaped(name: &str) -> String {
-    quintet_types::Name::new(name.as_bytes()).to_string()
+fn redrive_one(api: &mut Api, id: u64) -> Result<()> {
+    match api.ask("POST", &format!("/messages/{id}/redrive"), None) {
+        Err(error) if Refused::is(&error, Refusal::NotFound) => {
+            // Whether it is there at all.
+            api.get(&format!("/messages/{id}"))?;
+            bail!("message {id} neither is buried nor knows a queue it came from")
+        }
+        done => done.map(drop),
+    }
 }

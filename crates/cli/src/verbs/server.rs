@@ -6,10 +6,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use serde_json::json;
 
 use super::super::Where;
-use super::super::client::{Client, Refused};
+use super::super::client::Refused;
 use super::duration;
 
 /// Arguments of `wait`.
@@ -84,9 +83,7 @@ impl Wait {
 /// # Errors
 /// There is no server, or it closes the connection. One that refuses answers.
 fn answers(at: &Where) -> Result<()> {
-    let asked = Client::connect(at)
-        .and_then(|mut client| client.ask(&json!({ "stats": {} }), &mut std::io::empty()));
-    match asked {
+    match at.api("GET", "/stats", None) {
         Err(error) if !error.is::<Refused>() => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
@@ -106,18 +103,17 @@ impl Undrain {
 
 impl Reload {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let request = json!({ "reload": {} });
-        let reply = Client::connect(&self.at)?.ask(&request, &mut std::io::empty())?;
+        let reply = self.at.api("POST", "/server/reload?wait=true", None)?;
         writeln!(stdout(), "the configuration was read again")?;
-        for note in reply["done"].as_str().unwrap_or_default().lines() {
-            writeln!(stdout(), "{note}")?;
+        for note in reply["notes"].as_array().into_iter().flatten() {
+            writeln!(stdout(), "{}", note.as_str().unwrap_or_default())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn order(at: &Where, verb: &str, says: &str) -> Result<ExitCode> {
-    Client::connect(at)?.ask(&json!({ verb: {} }), &mut std::io::empty())?;
+fn order(at: &Where, act: &str, says: &str) -> Result<ExitCode> {
+    at.api("POST", &format!("/server/{act}"), None)?;
     writeln!(stdout(), "{says}")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,10 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use quintet_types::Refusal;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::Where;
-use super::super::client::{Client, Refused};
+use super::super::api::{Api, part};
+use super::super::client::Refused;
 use super::super::messages::EMPTY;
 use super::super::table::{age, table};
 use super::clients::shown;
@@ -38,12 +39,12 @@ pub(in super::super) struct Track {
 
 impl Track {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+        let mut api = Api::connect(&self.at)?;
         let mut all = Vec::new();
         for name in &self.names {
-            let request = json!({ "track": { "queue": self.queue, "name": name } });
-            match client.ask(&request, &mut std::io::empty()) {
-                Ok(mut reply) => all.push(reply["track"].take()),
+            let path = format!("/queues/{}/tracks/{}", part(&self.queue), part(name));
+            match api.get(&path) {
+                Ok(track) => all.push(track),
                 Err(error) if Refused::is(&error, Refusal::NotFound) => {}
                 Err(error) => return Err(error),
             }

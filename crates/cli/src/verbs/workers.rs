@@ -4,11 +4,11 @@
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
-use serde_json::{Value, json};
+use anyhow::Result;
+use serde_json::Value;
 
 use super::super::Where;
-use super::super::client::Client;
+use super::super::api::{Api, part};
 use super::super::table::{age, seen, table};
 use super::clients::shown;
 
@@ -56,17 +56,11 @@ struct Steer {
 impl Workers {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         match self.act {
-            Some(Act::Quiet(steer)) => return steer.run("worker_quiet", "quiet"),
-            Some(Act::Terminate(steer)) => return steer.run("worker_terminate", "to end"),
+            Some(Act::Quiet(steer)) => return steer.run("quiet", "quiet"),
+            Some(Act::Terminate(steer)) => return steer.run("terminate", "to end"),
             None => {}
         }
-        let mut client = Client::connect(&self.at)?;
-        let reply = client.ask(&json!({ "workers": {} }), &mut std::io::empty())?;
-        let Some(text) = reply["done"].as_str() else {
-            bail!("the server is of another version");
-        };
-        let all: Vec<Value> =
-            serde_json::from_str(text).context("the server is of another version")?;
+        let all = workers(&mut Api::connect(&self.at)?)?;
         if self.json {
             for worker in all {
                 writeln!(stdout(), "{worker}")?;
@@ -106,12 +100,24 @@ impl Workers {
     }
 }
 
+/// All workers, by their names.
+fn workers(api: &mut Api) -> Result<Vec<Value>> {
+    let mut all: Vec<Value> = Vec::new();
+    loop {
+        let last = all.last().and_then(|worker| worker["wid"].as_str());
+        let after = last.map_or_else(String::new, |wid| format!("?after={}", part(wid)));
+        match api.list(&format!("/workers{after}"))? {
+            none if none.is_empty() => return Ok(all),
+            page => all.extend(page),
+        }
+    }
+}
+
 impl Steer {
-    fn run(self, verb: &str, done: &str) -> Result<ExitCode> {
-        let mut client = Client::connect(&self.at)?;
+    fn run(self, act: &str, done: &str) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
         for wid in &self.wids {
-            let request = json!({ verb: { "wid": wid } });
-            client.ask(&request, &mut std::io::empty())?;
+            api.ask("POST", &format!("/workers/{}/{act}", part(wid)), None)?;
             writeln!(stdout(), "{} is asked {done}", seen(wid))?;
         }
         Ok(ExitCode::SUCCESS)

@@ -31,13 +31,15 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::Table(TableAsk::Drop(_))
         | Command::Batch(BatchAsk::Forget(_)) => true,
         Command::DropQueues { dry_run, .. } => !dry_run,
-        Command::Edit(_, edit) => operator || changes_more_than_notes(edit),
+        Command::Edit(_, edit) => changes_more_than_notes(edit),
         Command::Sweep(sweep) => sweep.act.changes(),
-        // Everyday work, for clients of a protocol.
-        Command::Delete { .. } | Command::Kick { .. } | Command::KickId(_) => operator,
         // Made by everybody who puts, too.
         Command::Create { .. } => operator,
-        Command::Put(_)
+        // Everyday work, for clients of a protocol.
+        Command::Delete { .. }
+        | Command::Kick { .. }
+        | Command::KickId(_)
+        | Command::Put(_)
         | Command::PutMany(_)
         | Command::Take(_)
         | Command::Watch(_)
@@ -141,40 +143,22 @@ pub(super) fn changes_server(ask: &HostAsk) -> bool {
     match ask {
         HostAsk::Reload
         | HostAsk::Shutdown
-        | HostAsk::Drain(_)
-        | HostAsk::CloseClient(_)
-        | HostAsk::Cron(..)
-        | HostAsk::Steer(..)
         | HostAsk::Config
         | HostAsk::Noted(..)
         | HostAsk::Listener => true,
-        HostAsk::Stats
-        | HostAsk::Metrics
-        | HostAsk::Rates
-        | HostAsk::Clients
-        | HostAsk::Workers
-        | HostAsk::Crons
-        | HostAsk::Foreign(_) => false,
+        HostAsk::Stats | HostAsk::Foreign(_) => false,
     }
 }
 
 /// What it is done to.
 pub(super) fn subject_of(ask: &HostAsk) -> String {
     match ask {
-        HostAsk::CloseClient(id) => id.to_string(),
         HostAsk::Noted(_, what) => what.to_string(),
-        HostAsk::Cron(_, name) | HostAsk::Steer(_, name) => name.to_string(),
         HostAsk::Reload
         | HostAsk::Shutdown
-        | HostAsk::Drain(_)
         | HostAsk::Listener
         | HostAsk::Stats
-        | HostAsk::Metrics
-        | HostAsk::Rates
         | HostAsk::Config
-        | HostAsk::Clients
-        | HostAsk::Workers
-        | HostAsk::Crons
         | HostAsk::Foreign(_) => String::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator asks and only the I/O threads know: of connections, and closing one.
+//! Connections and workers, listed; closing a connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -118,29 +118,6 @@ impl Edge {
         self.list_clients(Box::new(move |clients| {
             let (list, next) = told_of_workers(&all, &clients, after.as_deref());
             tell(list, next);
-        }));
-    }
-
-    /// The same of all of them, for an operator.
-    pub fn list_all_workers(&self, tell: Box<dyn FnOnce(String) + Send>) {
-        let now = self.core.clock.now();
-        let all = self.guests.workers(|workers| workers.list(now));
-        self.list_clients(Box::new(move |clients| {
-            let (mut whole, mut after) = (String::new(), None);
-            loop {
-                let (page, next) = told_of_workers(&all, &clients, after.as_deref());
-                match whole.pop() {
-                    None => whole = page,
-                    Some(_) => {
-                        whole.push(',');
-                        whole.push_str(&page[1..]);
-                    }
-                }
-                match next {
-                    Some(next) => after = Some(next),
-                    None => return tell(whole),
-                }
-            }
         }));
     }
 

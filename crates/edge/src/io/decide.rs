@@ -6,7 +6,7 @@ use quintet_host::{Access, Decided};
 use quintet_types::Command;
 use quintet_wire::{Ask, Given, HostAsk};
 
-use super::acts::{Administers, administers, changes_server, did_of, result_of, subject_of};
+use super::acts::{Administers, administers, did_of, result_of, subject_of};
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
@@ -107,27 +107,19 @@ impl IoThread {
                         break;
                     }
                 },
-                Ask::Host(
-                    ask @ (HostAsk::Clients
-                    | HostAsk::Workers
-                    | HostAsk::CloseClient(_)
-                    | HostAsk::Crons
-                    | HostAsk::Cron(..)
-                    | HostAsk::Reload),
-                ) if edge.security.trust.may_server(conn.caller.principal) => {
-                    if changes_server(&ask) {
-                        // Written down when it is known what came of it.
-                        conn.unfinished = Some(Box::new(Administers {
-                            act: ask.name(),
-                            what: subject_of(&ask),
-                            step: None,
-                        }));
-                    }
+                Ask::Host(ask @ HostAsk::Reload)
+                    if edge.security.trust.may_server(conn.caller.principal) =>
+                {
+                    // Written down when it is known what came of it.
+                    conn.unfinished = Some(Box::new(Administers {
+                        act: ask.name(),
+                        what: subject_of(&ask),
+                        step: None,
+                    }));
                     let party = conn.caller.party;
                     let mailbox = Arc::clone(&edge.mail[self.index]);
                     let tell = Box::new(move |text| mailbox.leave(Mail::Told(party, text)));
-                    self.operator
-                        .ask_elsewhere(ask, conn.caller.principal, tell);
+                    self.operator.reload(conn.caller.principal, tell);
                     conn.phase.wait(Wait {
                         undone: false,
                         family,

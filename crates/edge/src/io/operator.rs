@@ -13,6 +13,6 @@ pub trait Operator: Send + Sync {
     /// Answers a session of this listener at once.
     fn answer(&self, ask: HostAsk, listening: &Listening, principal: Principal) -> Given;
 
-    /// Asks what only other threads know, which call `tell`.
-    fn ask_elsewhere(&self, ask: HostAsk, principal: Principal, tell: TellText);
+    /// Has the configuration read again; another thread calls `tell`.
+    fn reload(&self, principal: Principal, tell: TellText);
 }

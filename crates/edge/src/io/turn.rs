@@ -10,9 +10,7 @@ use quintet_tls::Scratch;
 use quintet_types::{
     Command, Delivery, LeaseOwner, Name, Outcome, Principal, Refusal, State, Take, Verb,
 };
-use quintet_wire::{
-    Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Logins, Next, Session, Step,
-};
+use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, Http, Logins, Next, Session, Step};
 
 use super::acts::{changes_server, did_of, result_of, subject_of};
 use super::conn::{Conn, DueReply, Pause, Secrecy};
@@ -645,23 +643,9 @@ fn ends_batch(ask: &Ask) -> bool {
         | Ask::Worker(_)
         | Ask::Proof(_)
         | Ask::Close
-        | Ask::Host(
-            HostAsk::Shutdown
-            | HostAsk::Reload
-            | HostAsk::Drain(_)
-            | HostAsk::Listener
-            | HostAsk::Clients
-            | HostAsk::CloseClient(_)
-            | HostAsk::Workers
-            | HostAsk::Steer(..)
-            | HostAsk::Crons
-            | HostAsk::Cron(..)
-            | HostAsk::Noted(..)
-            | HostAsk::Foreign(_),
-        ) => true,
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
-        Ask::Host(HostAsk::Stats | HostAsk::Metrics | HostAsk::Rates | HostAsk::Config) => true,
+        | Ask::Host(_) => true,
         Ask::Engine(_) | Ask::EngineOrClose(_) | Ask::EngineSynced(_) | Ask::Own => false,
     }
 }

@@ -68,14 +68,6 @@ impl Looks {
         locked(&self.inside).recent(queue, now)
     }
 
-    /// The rates of all queues that have some, as JSON: `{"NAME": [IN, OUT]}`.
-    pub fn all_rates(&self) -> String {
-        let inside = locked(&self.inside);
-        let all = inside.all_rates();
-        let all = all.map(|(name, rates)| (name.to_string(), rates.rounded().into()));
-        serde_json::Value::Object(all.collect()).to_string()
-    }
-
     /// Queues that have one, and those that moved and have none.
     pub fn counts(&self) -> (u64, u64) {
         locked(&self.inside).counts()

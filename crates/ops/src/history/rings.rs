@@ -424,12 +424,6 @@ impl Histories {
         Some(rings.minutes.samples.back()?.get()?.rates)
     }
 
-    /// The rates of all queues that have some.
-    pub(crate) fn all_rates(&self) -> impl Iterator<Item = (&Name, Rates)> {
-        let names = self.rings.keys();
-        names.filter_map(|name| Some((name, self.rates(name)?)))
-    }
-
     /// Queues with rings, and those that moved in the last pass and have none.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.rings.len() as u64, self.left_out)

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{escaped, existing, messages::gone, problem};
 use crate::app::App;
 use crate::pages;
-use crate::upload;
+use quintet_http::upload;
 use quintet_http::{
     Kind, Problem, content_type, files, form,
     reply::{self, document, plain, said},

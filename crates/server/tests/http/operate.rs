@@ -164,14 +164,16 @@ fn the_log_has_the_newest_acts_first() {
         assert!(paused.status.success(), "{}", text(&paused.stderr));
     }
     let log = shown(&server, "/log");
-    let (newer, older) = log.split_once(">first<").expect("the first act");
+    let (newer, older) = log
+        .split_once("/queues/first/pause")
+        .expect("the first act");
     assert!(
-        newer.contains(">second<") && !older.contains(">second<"),
+        newer.contains("/queues/second/pause") && !older.contains("/queues/second/pause"),
         "{log}"
     );
     let filtered = shown(&server, "/log?has=second");
     assert!(
-        filtered.contains(">second<") && !filtered.contains(">first<"),
+        filtered.contains("/queues/second/pause") && !filtered.contains("/queues/first/pause"),
         "{filtered}"
     );
 }

@@ -282,7 +282,10 @@ fn of_two_operators_the_second_is_told() {
         "{shown}"
     );
     // Found by what it does.
-    let (_, found) = page(&server, "/queues/work/settings?has=MOST+messages+under+a+lease");
+    let (_, found) = page(
+        &server,
+        "/queues/work/settings?has=MOST+messages+under+a+lease",
+    );
     assert!(
         found.contains(">in_flight_max<") && !found.contains(">take_rate<"),
         "{found}"

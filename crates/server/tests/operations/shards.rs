@@ -156,7 +156,7 @@ fn dead_letters_survive_kills_on_their_way() {
     assert!(server.stop().success());
 }
 
-/// A connection to the control channel, which takes from several queues.
+/// A connection to the API on the control socket, which takes from several queues.
 struct Taker(BufReader<UnixStream>);
 
 impl Taker {
@@ -171,22 +171,32 @@ impl Taker {
     fn ask(&mut self, queues: &[String], wait_ms: u64) {
         let queues = queues.join("\",\"");
         let take = format!("{{\"queues\":[\"{queues}\"],\"wait_ms\":{wait_ms}}}");
-        let line = format!("{{\"take\":{take}}}\n");
-        self.0.get_mut().write_all(line.as_bytes()).expect("sent");
+        let request = format!(
+            "POST /api/v1/take HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{take}",
+            take.len()
+        );
+        let sent = self.0.get_mut().write_all(request.as_bytes());
+        sent.expect("sent");
     }
 
     /// The message, if there was one.
     fn answer(&mut self) -> Option<String> {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("an answer in time");
-        if line == "{\"messages\":[]}\n" {
-            return None;
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).expect("an answer in time");
+            match line.to_lowercase().trim_end().split_once(": ") {
+                Some(("content-length", digits)) => length = digits.parse().expect("a length"),
+                None if line == "\r\n" => break,
+                _ => {}
+            }
         }
-        let (_, bytes) = line.split_once("\"bytes\":").expect("a message");
-        let digits: String = bytes.chars().take_while(char::is_ascii_digit).collect();
-        let mut body = vec![0; digits.parse().expect("a length")];
-        self.0.read_exact(&mut body).expect("a body");
-        Some(crate::common::text(&body))
+        let mut reply = vec![0; length];
+        self.0.read_exact(&mut reply).expect("a reply");
+        let reply = crate::common::text(&reply);
+        let (line, body) = reply.split_once('\n').expect("a line");
+        (!line.ends_with("\"messages\":[]}")).then(|| body.to_owned())
     }
 }
 

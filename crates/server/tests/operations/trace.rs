@@ -202,14 +202,18 @@ fn the_audit_tells_how_many_messages_and_which_new_id() {
     server.printed(&["purge", "work", "--yes"]);
     let audit = server.printed(&["audit"]);
     for line in [
-        format!("edit {} ok, now message {}", ids[0], anew.trim()),
+        format!(
+            "http PATCH /api/v1/messages/{} of work 200, now message {}",
+            ids[0],
+            anew.trim()
+        ),
         format!(
             "http PATCH /api/v1/messages/{} of work 200, now message {}",
             ids[1], edited["ids"][0]
         ),
         format!("http {purged} 200, 2 messages\n"),
         format!("http {purged} 200\n"),
-        "work ok, 4 messages".to_owned(),
+        format!("http {purged} 200, 4 messages\n"),
     ] {
         assert!(audit.contains(&line), "{line}: {audit}");
     }

@@ -415,7 +415,7 @@ fn what_operators_do_is_written_down() {
         "ann 127.0.0.1 login - ok",
         "bob 127.0.0.1 login - ok",
         "bob 127.0.0.1 flush work ok",
-        " - drop_queues nothing* ok",
+        " - http DELETE /api/v1/queues of nothing* 200",
     ] {
         assert!(audit.contains(line), "{line}: {audit}");
     }

@@ -93,7 +93,8 @@ fn what_failed_is_tried_again() {
     assert_eq!(there, [2, 1, 2]);
     let audit = server.printed(&["audit"]);
     assert!(
-        audit.contains(" move dead ok") && audit.contains(" kick work ok"),
+        audit.contains("/queues/dead/acts/redrive 200, 1 message\n")
+            && audit.contains("/queues/work/acts/kick 200, 1 message\n"),
         "{audit}"
     );
 }
@@ -259,8 +260,8 @@ fn who_is_there_and_who_holds_what() {
     let (_, err, code) = server.outputs(&["clients", "close", &id]);
     assert!(code == 1 && err.contains("there is no connection"), "{err}");
     let audit = server.printed(&["audit"]);
-    for result in ["ok", "refused"] {
-        let line = format!(" close_client {id} {result}");
+    for result in [204, 404] {
+        let line = format!(" http DELETE /api/v1/connections/{id} {result}");
         assert!(audit.contains(&line), "{line}: {audit}");
     }
 }

@@ -100,7 +100,7 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
     assert!(text(&nobody.stderr).contains("there is no worker w3"));
     let audit = server.printed(&["audit"]);
     assert!(
-        audit.contains("worker_quiet") && audit.contains("worker_terminate"),
+        audit.contains("/workers/w1/quiet 204") && audit.contains("/workers/w1/terminate 204"),
         "{audit}"
     );
     assert!(server.stop().success());

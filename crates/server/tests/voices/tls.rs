@@ -78,18 +78,23 @@ impl Authority {
         secret
     }
 
-    /// A command for the listener `admin` of a server, with this certificate shown to it.
+    /// A command for a server elsewhere, with this certificate shown to it: for its listener
+    /// `http`, or `admin` if it imports.
     pub(crate) fn remote(
         &self,
         server: &Server,
         words: &[&str],
         shown: Option<&(PathBuf, PathBuf)>,
     ) -> Command {
-        let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
+        let (scheme, voice) = match words[0] {
+            "import" => ("tls", "admin"),
+            _ => ("https", "http"),
+        };
+        let at = server.address_of(voice).replace("127.0.0.1", "localhost");
         let mut command = quintet(words);
         // Two names of one option.
         let option = ["--host", "--server"][usize::from(shown.is_some())];
-        command.args([option, &format!("tls://{admin}"), "--ca"]);
+        command.args([option, &format!("{scheme}://{at}"), "--ca"]);
         command.arg(self.ca());
         if let Some((cert, key)) = shown {
             command.arg("--cert").arg(cert).arg("--key").arg(key);
@@ -431,7 +436,7 @@ fn who_never_finishes_a_handshake_is_closed_and_harms_nobody() {
     }
     assert_eq!(own.failures("timeout"), 300);
     beside.take("q", b"2");
-    assert_eq!(own.server.number("connections"), 2);
+    assert_eq!(own.server.number("connections"), 1);
 }
 
 /// Clients with certificates: each that does not count is refused by name,

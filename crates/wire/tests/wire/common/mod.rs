@@ -374,15 +374,6 @@ impl Host {
     fn host(&mut self, ask: HostAsk) -> Given {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats())),
-            HostAsk::Metrics
-            | HostAsk::Rates
-            | HostAsk::Drain(_)
-            | HostAsk::Clients
-            | HostAsk::Crons
-            | HostAsk::Workers
-            | HostAsk::Steer(..)
-            | HostAsk::Cron(..)
-            | HostAsk::CloseClient(_) => Given::Host(Ok(String::new())),
             HostAsk::Foreign(_) => Given::Own,
             HostAsk::Reload | HostAsk::Listener | HostAsk::Noted(..) => {
                 Given::Host(Ok(String::new()))

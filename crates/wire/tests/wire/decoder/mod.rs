@@ -140,19 +140,7 @@ impl Driver<'_> {
             }
             Ask::Host(HostAsk::Stats) => Given::Server(Box::default()),
             Ask::Host(
-                HostAsk::Reload
-                | HostAsk::Metrics
-                | HostAsk::Rates
-                | HostAsk::Config
-                | HostAsk::Listener
-                | HostAsk::Drain(_)
-                | HostAsk::Clients
-                | HostAsk::Crons
-                | HostAsk::Workers
-                | HostAsk::Steer(..)
-                | HostAsk::Cron(..)
-                | HostAsk::Noted(..)
-                | HostAsk::CloseClient(_),
+                HostAsk::Reload | HostAsk::Config | HostAsk::Listener | HostAsk::Noted(..),
             ) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Worker(ask) => Given::Worker(self.workers.answer(ask, NOW)),
             Ask::Proof(true) => Given::Login(Ok(())),

@@ -12,20 +12,20 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const PIECES: usize = 4;
 
 /// The receiving end; blocks its thread until a piece is there.
-pub(crate) struct Pieces {
+pub struct Pieces {
     from: Receiver<io::Result<Bytes>>,
     current: Bytes,
     ended: bool,
 }
 
 /// The sending end.
-pub(crate) struct Feed {
+pub struct Feed {
     to: Sender<io::Result<Bytes>>,
 }
 
 /// Both ends. Dropping the feed without [`Feed::end`] is an error for the
 /// reader: what was cut short must not pass for a whole file.
-pub(crate) fn pipe() -> (Feed, Pieces) {
+pub fn pipe() -> (Feed, Pieces) {
     let (to, from) = channel(PIECES);
     let pieces = Pieces {
         from,
@@ -37,18 +37,18 @@ pub(crate) fn pipe() -> (Feed, Pieces) {
 
 impl Feed {
     /// Hands a piece over; false: nobody reads any more.
-    pub(crate) async fn give(&self, piece: Bytes) -> bool {
+    pub async fn give(&self, piece: Bytes) -> bool {
         piece.is_empty() || self.to.send(Ok(piece)).await.is_ok()
     }
 
     /// All of it was given.
-    pub(crate) async fn end(self) {
+    pub async fn end(self) {
         // The empty piece is the end. Whoever reads no more needs none.
         let _gone = self.to.send(Ok(Bytes::new())).await;
     }
 
     /// It broke off.
-    pub(crate) async fn fail(self, error: io::Error) {
+    pub async fn fail(self, error: io::Error) {
         let _gone = self.to.send(Err(error)).await;
     }
 }
@@ -69,12 +69,12 @@ impl Read for Pieces {
 }
 
 /// The client went away in the middle.
-pub(crate) fn broken_off() -> io::Error {
+pub fn broken_off() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the upload broke off")
 }
 
 /// The client said nothing for too long.
-pub(crate) fn too_slow(idle: Duration) -> io::Error {
+pub fn too_slow(idle: Duration) -> io::Error {
     let text = format!("nothing came for {} s", idle.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
 }

@@ -1,0 +1,359 @@
+//! Messages with all that is known of them, and their bodies as they are: what the command line
+//! prints and exports. A reply is a line of JSON, `{"messages": [...], "cursor": ...}`, and behind it
+//! of each message so many bytes of its body as its `follows` says.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Extension, Request, State};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::header::CONTENT_LENGTH;
+use hyper::{StatusCode, Uri};
+use quintet_control::told;
+use quintet_door::StoreError;
+use quintet_http::{Leaving, Seat, Taker, Visitor, Waited, download, reply, upload};
+use quintet_types::{
+    Body, Bound, Command, Lease, Message, Name, Outcome, Peek, Refusal, State as Stands, Take,
+    Verb, Wait,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::leases::WAIT_MAX_MS;
+use super::path::Path;
+use super::problem::Problem;
+use super::types::NewMessage;
+use super::{Api, bulk, messages, read};
+
+/// Bytes of the line before a message's body at most.
+const LINE_MAX: usize = 1 << 20;
+
+/// Bytes of a body that are its start.
+const START: usize = 256;
+
+/// How much of the bodies follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bodies {
+    Whole,
+    /// The first 256 bytes; nothing of a large body, which is on the disk.
+    Start,
+}
+
+impl Bodies {
+    fn of(self, body: &Body) -> Body {
+        match (self, body) {
+            (Self::Whole, body) => body.clone(),
+            (Self::Start, Body::Small(bytes)) => Body::new(&bytes[..bytes.len().min(START)]),
+            (Self::Start, Body::Large(_)) => Body::default(),
+        }
+    }
+}
+
+/// The reply: of these messages, and where a list goes on.
+fn records<'a>(
+    api: &Api,
+    all: impl Iterator<Item = (&'a Message, Option<&'a Lease>)>,
+    queue: &Name,
+    bodies: Bodies,
+    cursor: Option<String>,
+) -> Response {
+    let (mut heads, mut large, mut small) = (Vec::new(), Vec::new(), Vec::new());
+    for (message, lease) in all {
+        let body = bodies.of(&message.body);
+        let mut head = told(message, queue);
+        head["follows"] = body.len().into();
+        if let Some(lease) = lease {
+            head["lease"] = lease_told(lease);
+        }
+        heads.push(head);
+        match body {
+            Body::Small(bytes) => small.extend_from_slice(&bytes),
+            Body::Large(_) => {
+                large.push(Body::new(&std::mem::take(&mut small)));
+                large.push(body);
+            }
+        }
+    }
+    large.push(Body::new(&small));
+    let line = json!({ "messages": heads, "cursor": cursor }).to_string() + "\n";
+    let mut parts = vec![Body::new(line.as_bytes())];
+    parts.extend(large.into_iter().filter(|body| !body.is_empty()));
+    download::joined(api.door(), parts)
+}
+
+/// A lease: whose it is, and its times in Unix ms. When it was given, or last
+/// prolonged, is known of one that ends by itself.
+fn lease_told(lease: &Lease) -> Value {
+    let since = lease
+        .until
+        .map(|until| until.0.saturating_sub(lease.span_ms));
+    json!({
+        "holder": lease.party.0,
+        "bound": match lease.bound {
+            Bound::Connection => "connection",
+            Bound::Process => "process",
+            Bound::Time => "time",
+        },
+        "since_ms": since,
+        "until_ms": lease.until.map(|until| until.0),
+    })
+}
+
+/// Lists messages as `GET /queues/{queue}/messages` does, each with all that is known of it and its
+/// body as it is; with `bodies=start` the first 256 bytes of it.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/records", operation_id = "list_records", tag = "messages",
+    params(("queue" = String, Path), ("bodies" = Option<String>, Query, description = "whole or start"),
+        ("state" = Option<String>, Query), ("cursor" = Option<String>, Query), ("max" = Option<u64>, Query)),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let known = [messages::FILTER, &["bodies"]].concat();
+    let query = read::Query::of(&uri, &known, &["header"])?;
+    let bodies = match query.get("bodies") {
+        None | Some("whole") => Bodies::Whole,
+        Some("start") => Bodies::Start,
+        Some(_) => return Err(Problem::field("bodies", "whole or start")),
+    };
+    let sweep = messages::sweep(&queue, &query)?;
+    let name = sweep.queue.clone();
+    let (swept, _room) = api.swept(&visitor, sweep).await?;
+    let mut leases = swept.leases.iter();
+    let all = swept.messages.iter().map(|message| {
+        let is_held = message.state == Stands::Reserved;
+        (message, is_held.then(|| leases.next()).flatten())
+    });
+    let cursor = swept.next.map(bulk::cursor_text);
+    Ok(records(&api, all, &name, bodies, cursor))
+}
+
+/// The message that is next in a queue, or due or buried first, with all that is known of it and its
+/// body as it is.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/peek", operation_id = "peek_queue", tag = "messages",
+    params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed or buried")),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn peek(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["state"], &[])?;
+    let queue = read::queue(&queue)?;
+    let peek = match query.get("state").unwrap_or("ready") {
+        "ready" => Peek::Ready(queue),
+        "delayed" => Peek::Delayed(queue),
+        "buried" => Peek::Buried(queue),
+        _ => return Err(Problem::field("state", "ready, delayed or buried")),
+    };
+    seen(&api, &visitor, peek).await
+}
+
+/// A message with all that is known of it and its body as it is.
+#[utoipa::path(get, path = "/api/v1/messages/{id}/record", operation_id = "show_record", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    seen(&api, &visitor, Peek::Id(read::message(&id)?)).await
+}
+
+async fn seen(api: &Api, visitor: &Visitor, peek: Peek) -> Result<Response, Problem> {
+    let (outcome, queue) = api.ask(visitor, Command::Peek(peek)).await?;
+    let Outcome::Messages(messages) = outcome else {
+        return Err(Problem::refused(Refusal::NotFound));
+    };
+    let all = messages.iter().map(|message| (message, None));
+    Ok(records(api, all, &queue, Bodies::Whole, None))
+}
+
+/// What was stored.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Put {
+    id: u64,
+    /// False: it is a repeat of the message with this id.
+    fresh: bool,
+}
+
+/// Stores a message whose body may have any length. The first line of the request is a message as
+/// `POST /queues/{queue}/messages` takes it, without a body; the rest is the body as it is.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/record", operation_id = "put_record", tag = "messages",
+    params(("queue" = String, Path)),
+    request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the body"),
+    responses((status = 201, body = Put), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn put(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    if !visitor.may_to(Verb::Put, &queue) {
+        return Err(Problem::refused(Refusal::NotPermitted));
+    }
+    let length = request.headers().get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length = length.ok_or_else(|| Problem::field("Content-Length", "how long it is"))?;
+    let mut came = Came {
+        body: request.into_body(),
+        timeout: api.app.settings().limits.timeout,
+    };
+    let mut line = BytesMut::new();
+    let end = loop {
+        if let Some(end) = line.iter().position(|&byte| byte == b'\n') {
+            break end;
+        }
+        let piece = came.piece().await?.filter(|_| line.len() < LINE_MAX);
+        let piece = piece.ok_or_else(|| Problem::not_json("a line of JSON comes first"))?;
+        line.extend_from_slice(&piece);
+    };
+    let rest = line.split_off(end + 1).freeze();
+    let message: NewMessage = read::parsed(&line)?;
+    if message.body.is_some() || message.body_base64.is_some() {
+        return Err(Problem::field("body", "the body is behind the line"));
+    }
+    let mut put = api.new_put(&queue, message, 0, None).await?;
+    let length = length.saturating_sub(line.len() as u64);
+    put.body = api.upload(&queue, length, rest, came).await?;
+    let asked = api.ask(&visitor, Command::Put(put)).await?;
+    let (Outcome::Put { id, fresh }, _) = asked else {
+        return Err(Problem::unexpected());
+    };
+    let mut response = reply::document(&Put { id: id.0, fresh });
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+/// What is still to come of a request's body.
+struct Came {
+    body: axum::body::Body,
+    /// A piece comes in this time.
+    timeout: Duration,
+}
+
+impl Came {
+    /// The next piece; `None`: that was all.
+    async fn piece(&mut self) -> Result<Option<Bytes>, Problem> {
+        let broken_off = |_| quintet_http::Problem::BrokeOff;
+        loop {
+            let next = tokio::time::timeout(self.timeout, self.body.frame()).await;
+            let frame = next.map_err(|_| quintet_http::Problem::TooSlow)?;
+            let Some(frame) = frame.transpose().map_err(broken_off)? else {
+                return Ok(None);
+            };
+            if let Ok(piece) = frame.into_data() {
+                return Ok(Some(piece));
+            }
+        }
+    }
+}
+
+impl Api {
+    /// Stores a body of so many bytes as it comes, `first` first.
+    async fn upload(
+        &self,
+        queue: &Name,
+        length: u64,
+        first: Bytes,
+        mut came: Came,
+    ) -> Result<Body, Problem> {
+        let Ok(_turn) = self.uploads.acquire().await else {
+            return Err(Problem::stopping());
+        };
+        let (feed, mut pieces) = upload::pipe();
+        let (door, queue) = (self.door(), queue.clone());
+        let stored = tokio::task::spawn_blocking(move || door.store(&queue, length, &mut pieces));
+        let fed = async {
+            let mut wanted = feed.give(first).await;
+            // Nobody reads what is not wanted, so that the reply is.
+            while wanted {
+                match came.piece().await? {
+                    Some(piece) => wanted = feed.give(piece).await,
+                    None => {
+                        feed.end().await;
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        let (stored, fed) = tokio::join!(stored, fed);
+        match stored {
+            Ok(Ok(body)) => fed.map(|()| body),
+            Ok(Err(StoreError::Refused(refusal))) => Err(Problem::refused(refusal)),
+            Ok(Err(StoreError::Source(_))) => Err(fed
+                .err()
+                .unwrap_or_else(|| quintet_http::Problem::BrokeOff.into())),
+            Err(error) => Err(Problem::internal(error.to_string())),
+        }
+    }
+}
+
+/// Where a message is taken from.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct From {
+    /// Of several queues the best message over all of them comes.
+    queues: Vec<String>,
+    /// How long to wait for it, 60 s at most.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+/// Takes a message out of its queue: it is gone when the reply begins to leave. The reply has it with
+/// all that is known of it and its body as it is; none: there was no message in time.
+#[utoipa::path(post, path = "/api/v1/take", operation_id = "take_message", tag = "messages", request_body = From,
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn take(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    let (asked, _share): (From, _) = read::body(&api.app, request).await?;
+    if asked.queues.is_empty() {
+        return Err(Problem::field("queues", "from which queue?"));
+    }
+    if asked.wait_ms > WAIT_MAX_MS {
+        return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
+    }
+    let queues = asked.queues.iter().map(|queue| read::queue(queue));
+    let take = Take {
+        queues: queues.collect::<Result<_, _>>()?,
+        wait: match asked.wait_ms {
+            0 => Wait::No,
+            ms => Wait::For(ms),
+        },
+        messages_max: 1,
+        ..Take::default()
+    };
+    let taker = Taker {
+        voice: "http",
+        user: visitor.name(),
+        worker: None,
+    };
+    let waits = (asked.wait_ms > 0).then(Instant::now);
+    let (undo, queue) = api.take(&visitor, take, taker, seat).await?;
+    let waited = waits.map(|since| Waited(since.elapsed()));
+    let all = undo.messages().iter().map(|message| (message, None));
+    let mut response = records(&api, all, &queue, Bodies::Whole, None);
+    response.extensions_mut().insert(Leaving::new(undo));
+    if let Some(waited) = waited {
+        response.extensions_mut().insert(waited);
+    }
+    Ok(response)
+}
