@@ -39,7 +39,7 @@ pub struct NewBatch {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewCallback {
-    /// Where to.
+    /// Target queue.
     queue: String,
     /// The body as text. This or `body_base64`; neither: an empty body.
     body: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct NewCallback {
 }
 
 impl NewBatch {
-    /// What the engine is asked.
+    /// The request to the engine.
     ///
     /// # Errors
     /// The field that is wrong, and why.
@@ -172,7 +172,7 @@ pub fn batches_after((shard, after): (u8, BatchId)) -> String {
     format!("{shard}-{after}")
 }
 
-/// What asks for a page of batches; `None`: `after` is nothing that was told.
+/// The request for a page of batches; `None`: `after` is no cursor.
 pub fn list_batches(after: Option<&str>, max: u32) -> Option<BatchAsk> {
     let (shard, after) = match after {
         None | Some("") => (0, BatchId(0)),

@@ -24,14 +24,14 @@ pub struct Cron {
     /// The name of its time zone.
     pub zone: String,
     pub queue: String,
-    /// What becomes of missed runs: `skip` or `once`.
+    /// Handling of missed runs: `skip` or `once`.
     pub missed: &'static str,
     pub paused: bool,
     /// When it is due next; null while it is paused.
     pub next_ms: Option<u64>,
     /// When it put last; null: never.
     pub last_ms: Option<u64>,
-    /// What it put then; null: nothing, or it is not known.
+    /// Message that it put then; null: none, or it is not known.
     pub message: Option<u64>,
     /// How it went last: `none` (it never was due), `put`, `missed`, or `refused`.
     pub outcome: &'static str,
@@ -70,12 +70,12 @@ impl From<CronSeen> for Cron {
     }
 }
 
-/// What came of steering a table.
+/// Result of an operation on a table.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct Steered {
     /// False: it was so already.
     changed: bool,
-    /// What was put.
+    /// The message that was put.
     message: Option<u64>,
 }
 

@@ -57,16 +57,16 @@ pub use read::version;
 pub use setup::version as version_of_setup;
 pub use types::{Dedupe, NewMessage};
 
-/// What a row of a list is reckoned with before it is known, bytes.
+/// Estimated size of a row of a list before it is known, bytes.
 const ROW_BYTES: u64 = 256;
 
 /// Large bodies that come in at once at most; more wait.
 const UPLOADS: usize = 8;
 
-/// What a list of connections takes while it is made, bytes.
+/// Memory of a list of connections while it is made, bytes.
 const LIST_BYTES: u64 = 4 << 20;
 
-/// What all handlers share.
+/// State that all handlers share.
 pub struct Api {
     app: Arc<App>,
     door: Arc<dyn Door>,

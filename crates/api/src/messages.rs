@@ -89,8 +89,7 @@ pub(super) async fn put(
     Ok(response)
 }
 
-/// What the request brings along of the trace it is part of; what is no such
-/// thing is nothing, as the standard wants it.
+/// Trace context of the request; one that is malformed counts as none, as the standard asks.
 fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {
     let mut parents = headers.get_all(TRACEPARENT).iter();
     let parent = parents.next().and_then(|value| value.to_str().ok());
@@ -297,7 +296,7 @@ pub(super) const FILTER: &[&str] = &[
     "state", "contains", "key", "name", "error", "dead", "older_ms", "max", "cursor",
 ];
 
-/// What such a query asks for.
+/// The sweep of such a query.
 pub(super) fn sweep(queue: &str, query: &read::Query) -> Result<Sweep, Problem> {
     let pair = |text: &str| {
         let (name, value) = text.split_once('=')?;

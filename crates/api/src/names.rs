@@ -1,5 +1,5 @@
-//! What became of tracked messages by their own names, and reserved ones: whoever can name one that is under a
-//! lease of time alone, as all that the API reserves are, may settle it.
+//! Tracked messages by their own names, and reserved ones. A client that can name a message that is
+//! under a lease of time alone, as all that the API reserves are, may settle it.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::types::{Bury, Extend, Fail, Finish, Release, Shown, Tracked};
 use super::{Api, leases, read};
 use quintet_http::{Visitor, reply};
 
-/// What is done to the reserved message of this name; of several the one whose
-/// lease has run longest.
+/// The command for the reserved message of this name; of several the one whose lease has run
+/// longest.
 fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Command {
     let queue = Some(queue);
     let name = name.into_bytes().into();
@@ -46,8 +46,8 @@ pub(super) async fn show(
     Ok(reply::document(&Shown::of(&messages[0], &queue, now)))
 }
 
-/// What became of the tracked message of this name; of several the one that was put last. It is
-/// known for `track_keep` after the last thing that happened to it, also when it is gone.
+/// Outcome of the tracked message of this name; of several the one that was put last. It is kept
+/// for `track_keep` after the last change, also when the message is gone.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", operation_id = "show_track", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path)),
     responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]

@@ -108,7 +108,7 @@ fn whole() -> Value {
     document
 }
 
-/// What fields take beyond their types, by schema and field.
+/// Limits of fields beyond their types, by schema and field.
 const FIELDS: &[(&str, &str, &str)] = &[
     ("Act", "state", STATES),
     ("Changes", "body_base64", BASE64),
@@ -239,8 +239,8 @@ fn telling_ids(document: &mut Value) {
     }
 }
 
-/// What an operation is done to: the last word of its address but for the `act`
-/// itself, of one where a parameter says which.
+/// Subject of an operation: the last word of its address but for the `act` itself, of one where a
+/// parameter says which.
 fn thing(path: &str, act: &str) -> String {
     let words: Vec<&str> = path.split('/').collect();
     let is_word = |word: &&str| !word.starts_with('{') && *word != act;

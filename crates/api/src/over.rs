@@ -164,7 +164,7 @@ type Heads = BTreeMap<Order, Head>;
 #[derive(Default)]
 pub struct Over {
     pub messages: Vec<(Message, Name)>,
-    /// Where to go on; `None`: that was all.
+    /// Start of the next page; `None`: that was all.
     pub next: Option<String>,
     /// Their share of the memory.
     _room: Vec<Share>,

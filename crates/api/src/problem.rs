@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 /// Of a limit of an address or a user.
 const TOO_MANY: &str = "too_many_requests";
 
-/// What is wrong, and with what.
+/// The error, and its subject.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Problem {
     /// A word for programs, the same in every version.
@@ -21,7 +21,7 @@ pub struct Problem {
     pub title: &'static str,
     /// The status again.
     pub status: u16,
-    /// What happened, for people.
+    /// Description of the error, for people.
     pub detail: String,
     /// The field of the body, the query or the address it is about.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -186,8 +186,8 @@ pub(super) fn state(text: &str) -> Result<ListState, Problem> {
     })
 }
 
-/// What is seen of a message, and its id, as one word: a lease's token, and
-/// without the id the version that `ETag` tells.
+/// The seen state of a message, and its id, as one word: a lease's token, and without the id the
+/// version that `ETag` shows.
 pub(super) fn token(message: &Message) -> String {
     format!("{}.{}", message.id.0, version(message))
 }

@@ -179,7 +179,7 @@ async fn seen(api: &Api, visitor: &Visitor, peek: Peek) -> Result<Response, Prob
     Ok(records(api, all, &queue, Bodies::Whole, None))
 }
 
-/// What was stored.
+/// Reply to a put.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Put {
     id: u64,
@@ -237,7 +237,7 @@ pub(super) async fn put(
     Ok(response)
 }
 
-/// What is still to come of a request's body.
+/// The part of a request's body that is still to come.
 struct Came {
     body: axum::body::Body,
     /// A piece comes in this time.

@@ -19,12 +19,12 @@ const QUEUES_MAX: usize = 100;
 /// Bytes of their names as they are shown, so that an event is below [`STREAM_BYTES`].
 const NAMES_MAX: usize = 16 << 10;
 
-/// What a stream may take of the memory for connections.
+/// Share of a stream in the memory for connections.
 const STREAM_BYTES: u64 = 64 << 10;
 
-/// What changes in queues, every 2 s, as server-sent events: first all of them, then those that
-/// changed, with null for one that is gone. Which ones `queue` says, up to 100; without it the first
-/// 100 in the order of the list.
+/// Changes in queues, every 2 s, as server-sent events: first all of them, then those that changed,
+/// with null for one that is gone. `queue` selects them, up to 100; without it the first 100 in the
+/// order of the list.
 #[utoipa::path(get, path = "/api/v1/events", tag = "queues",
     params(("queue" = Option<Vec<String>>, Query, description = "a queue to follow; up to 100 times")),
     responses((status = 200, body = String, content_type = "text/event-stream",

@@ -1,4 +1,4 @@
-//! What is read and told, from which the OpenAPI document is made.
+//! Requests and replies, from which the OpenAPI document is made.
 
 use std::collections::BTreeMap;
 
@@ -47,14 +47,15 @@ pub struct NewMessage {
     pub flags: u32,
     /// A repeat where a message with the same id was put before.
     pub dedupe: Option<Dedupe>,
-    /// What becomes of it can be asked by its `name`, also when it is gone (`GET /queues/Q/tracks/N`).
+    /// Keeps the outcome under its `name`, also when the message is gone
+    /// (`GET /queues/Q/tracks/N`).
     #[serde(default)]
     pub tracked: bool,
     /// The batch it is counted in.
     pub batch: Option<String>,
 }
 
-/// What makes a put a repeat.
+/// Deduplication of a put.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dedupe {
@@ -63,13 +64,13 @@ pub struct Dedupe {
     /// For how long the first put is remembered at most, ms; left out: as the
     /// queue's `unique_for` says.
     pub window_ms: Option<u64>,
-    /// What else ends that; left out: as the queue's `unique_until` says.
+    /// Event that also ends that; left out: as the queue's `unique_until` says.
     pub until: Option<Until>,
-    /// What becomes of a repeat; left out: as the queue's `unique_repeat` says.
+    /// Handling of a repeat; left out: as the queue's `unique_repeat` says.
     pub on_repeat: Option<Repeat>,
 }
 
-/// What ends it that a put is remembered, besides its time.
+/// Event that ends the memory of a put, besides its time.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Until {
@@ -94,7 +95,7 @@ impl From<Until> for quintet_types::Scope {
     }
 }
 
-/// What a repeat does.
+/// Effect of a repeat.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Repeat {
@@ -124,14 +125,14 @@ pub(super) struct Puts {
     pub(super) messages: Vec<NewMessage>,
 }
 
-/// What was stored.
+/// The stored message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Stored {
     /// In the order of the messages.
     pub(super) ids: Vec<u64>,
 }
 
-/// What became of a tracked message, as it was when something last happened to it.
+/// Outcome of a tracked message, as of its last change.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Tracked {
     pub(super) name: String,
@@ -145,7 +146,7 @@ pub(super) struct Tracked {
     pub(super) state: &'static str,
     /// How far the work on it had come, percent; null: nobody said.
     pub(super) progress: Option<u8>,
-    /// What was last said of it, or why it failed; 1024 bytes of it.
+    /// Last report about it, or why it failed; 1024 bytes of it.
     pub(super) status: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) status_base64: Option<String>,
@@ -201,7 +202,7 @@ pub(super) struct Release {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fail {
-    /// What went wrong, for the operator; the first 4096 bytes are kept.
+    /// The error, for the operator; the first 4096 bytes are kept.
     pub(super) error: Option<String>,
 }
 
@@ -209,8 +210,8 @@ pub(super) struct Fail {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Finish {
-    /// What came of it, 65536 bytes at most: the message is kept as done, with this as its
-    /// `status`, for the queue's `retention`; left out: it is gone.
+    /// Result, 65536 bytes at most: the message is kept as done, with this as its `status`, for the
+    /// queue's `retention`; left out: it is gone.
     pub(super) result: Option<String>,
 }
 
@@ -360,7 +361,7 @@ pub(super) struct Released {
     pub(super) cursor: Option<String>,
 }
 
-/// What was removed, or would be.
+/// The removed queues, or those that would be removed.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Dropped {
     pub(super) queues: u64,
@@ -372,7 +373,7 @@ pub(super) struct Dropped {
     pub(super) cursor: Option<String>,
 }
 
-/// What an act came to.
+/// Result of an operation.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Acted {
     /// Messages it was done to, or would be.
@@ -408,7 +409,7 @@ pub(super) struct Shown {
     /// those of a queue's name, `\\xNN`; such a name is here, too.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) headers_base64: BTreeMap<String, String>,
-    /// What was last said about it, such as why it was buried.
+    /// Last report about it, such as why it was buried.
     pub(super) status: String,
     /// The same in base64, if it is no text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -425,7 +426,7 @@ pub(super) struct Shown {
     pub(super) body: Option<String>,
     /// Any other body of at most 64 KiB, in base64.
     pub(super) body_base64: Option<String>,
-    /// What `If-Match` compares.
+    /// Version that `If-Match` compares.
     pub(super) version: String,
     /// Of a message that was just reserved: names its lease.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -454,7 +455,7 @@ pub(super) struct Queues {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Child {
-    /// What follows the other's name and a `+` in its own.
+    /// Part of its own name behind the other's name and a `+`.
     pub(super) name: String,
 }
 
@@ -478,13 +479,13 @@ pub(super) struct Leased {
     pub(super) peer: Option<String>,
     /// The user it was given to, for those with the right `server`.
     pub(super) user: Option<String>,
-    /// What its holder calls itself: the field `worker` of `reserve`, a `User-Agent`, a worker's
-    /// name of Faktory.
+    /// Name of its holder: the field `worker` of `reserve`, a `User-Agent`, a worker's name of
+    /// Faktory.
     pub(super) worker: Option<String>,
     /// All of it in words.
     pub(super) holder: String,
-    /// What ends it besides its time and its holder: `connection`, `process`
-    /// or `time`, which is nothing.
+    /// Condition that ends it besides its time and its holder: `connection`, `process` or `time`,
+    /// which is none.
     pub(super) bound: &'static str,
     /// How long it is held, or was last prolonged; null: it has no end.
     pub(super) held_ms: Option<u64>,
@@ -496,7 +497,7 @@ pub(super) struct Leased {
     pub(super) attempts: u32,
     /// How far the work has come, in percent, as a holder said last.
     pub(super) progress: Option<u8>,
-    /// What was last said about the message.
+    /// Last report about the message.
     pub(super) status: String,
     /// The same in base64, if it is no text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -610,7 +611,7 @@ impl Past {
     }
 }
 
-/// What was last said about a message.
+/// Last report about a message.
 fn status(message: &Message) -> String {
     let extra = message.extra.as_deref();
     extra.map_or_else(String::new, |extra| lossy(&extra.status))

@@ -30,7 +30,7 @@ pub(super) struct Backup {
     /// Data directory to copy.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
-    /// Where to; made if absent, and empty before.
+    /// Target directory; made if absent, and empty before
     target: PathBuf,
     /// Print JSON.
     #[arg(long)]

@@ -50,7 +50,7 @@ pub(super) struct Demo {
     kills: u64,
 }
 
-/// What is known of the messages.
+/// State of the messages.
 #[derive(Default)]
 struct Ledger {
     acknowledged: BTreeSet<u64>,

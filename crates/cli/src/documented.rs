@@ -7,13 +7,13 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::Cli;
 
-/// What the program says, and begins with its name.
+/// Lines of the program's output that begin with its name.
 const SAID: &[&str] = &["quintet ready", "quintet 0.2.0"];
-/// What a design, which says so, would have.
+/// Command of a design, which says so.
 const PLANNED: &[&str] = &["quintet rekey"];
 
-/// What a block or a line of code shows of commands, `quintet` first. In a line it may be cut
-/// short: it stands for all commands that begin so.
+/// The commands in a block or a line of code, `quintet` first. In a line it may be cut short: it
+/// stands for all commands that begin so.
 fn shown(page: &str) -> Vec<(String, bool)> {
     let mut commands = Vec::new();
     let mut fenced = false;

@@ -35,7 +35,7 @@ pub(super) struct Drop {
     json: bool,
 }
 
-/// What was dropped so far.
+/// Sum of the dropped queues so far.
 #[derive(Default)]
 struct Sum {
     queues: u64,

@@ -36,7 +36,7 @@ pub(super) struct Export {
     /// Form of the file.
     #[arg(long, value_enum, default_value = "jsonl")]
     format: Format,
-    /// Where to; `-`: standard output.
+    /// Target file; `-`: standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     /// Not only messages still to be done (ready, delayed, buried): also those under a lease, those

@@ -9,7 +9,7 @@ use quintet_hooks::trial::{run_once, run_tests};
 use quintet_hooks::{Event, Limits, Program};
 use quintet_types::Ms;
 
-/// What to do with hooks.
+/// Commands about hooks
 #[derive(clap::Subcommand)]
 pub(super) enum Hooks {
     /// Load a hook file, or a directory of them, and list its events.

@@ -60,7 +60,7 @@ const PEER_WINDOW: usize = 8;
 pub(super) struct Import {
     #[command(flatten)]
     at: Where,
-    /// What `quintet export` wrote, in either form; `-`: standard input.
+    /// Output of `quintet export`, in either form; `-`: standard input
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     file: Option<PathBuf>,
     /// Another server to move the messages from, or what it left on disk (see below).
@@ -377,7 +377,7 @@ fn counted(source: &mut dyn Source) -> Result<Counts> {
     Ok(counts)
 }
 
-/// What a dry run prints.
+/// Output of a dry run.
 fn told(counts: &Counts) -> Result<ExitCode> {
     stdout().write_all(counts.to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -72,10 +72,10 @@ pub(super) struct Put {
     /// `unique_for` says.
     #[arg(long, value_parser = duration, value_name = "TIME", requires = "unique")]
     unique_for: Option<u64>,
-    /// What else ends that; absent: as the queue's `unique_until` says.
+    /// Event that also ends that; absent: as the queue's `unique_until` says
     #[arg(long, value_parser = Scope::ALL.iter().map(|scope| scope.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
     unique_until: Option<String>,
-    /// What a repeat does; absent: as the queue's `unique_repeat` says.
+    /// Effect of a repeat; absent: as the queue's `unique_repeat` says
     #[arg(long, value_parser = OnRepeat::ALL.iter().map(|repeat| repeat.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
     on_repeat: Option<String>,
     /// Have it known by its name what became of it, also when it is gone: `quintet track`.

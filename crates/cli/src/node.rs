@@ -20,7 +20,7 @@ pub(super) struct Node {
     pub(super) data: PathBuf,
 }
 
-/// What the node whose data directory this is says of its cluster.
+/// The report about its cluster of the node whose data directory this is.
 pub(super) fn report(data: &Path) -> Result<ClusterReport> {
     let line = ask(data, Question::Status, PATIENCE)?;
     serde_json::from_str(&line).context("the node's answer makes no sense")

@@ -24,7 +24,7 @@ pub(super) struct Progress {
     bytes: u64,
 }
 
-/// What it has to go through.
+/// The amount of work.
 pub(super) enum Of {
     /// So many messages, about.
     Messages(u64),

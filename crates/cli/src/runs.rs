@@ -1,4 +1,4 @@
-//! What `quintet check` and `repair` find in run files.
+//! Findings of `quintet check` and `repair` in run files.
 
 use std::fs;
 use std::io::Write;

@@ -45,7 +45,7 @@ impl Passwd {
 
 The first line is for ann and is kept nowhere; the last one goes into her [[user]].")]
 pub(super) struct NewTokenFor {
-    /// Whose.
+    /// Name of the user.
     name: String,
     /// It counts for so many days; 0: for ever.
     #[arg(long, default_value_t = 365, value_name = "N")]

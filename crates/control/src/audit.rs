@@ -45,7 +45,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Act {
-    /// What came of it, and of how many steps.
+    /// Its result, and the number of steps.
     pub fn told(&self) -> String {
         let mut told = self.result.clone();
         if let Some(messages) = self.messages {

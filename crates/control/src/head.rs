@@ -53,7 +53,7 @@ pub struct Head {
     /// Named values: pairs of name and value.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attrs: Vec<(Text, Text)>,
-    /// What was last said about it.
+    /// Last report about it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: Text,
     /// When its state last changed, Unix ms; 0: unknown.
@@ -193,7 +193,7 @@ impl Head {
         }
     }
 
-    /// What puts it again, still without its body.
+    /// The put that stores it again, still without its body.
     pub(crate) fn put(self) -> Put {
         let boxed = |text: Text| text.0.into_boxed_slice();
         let past = Past {

@@ -10,7 +10,7 @@ use super::head::Head;
 /// why an import stopped and to repeat it after a weekend.
 const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// What a request line asks for.
+/// The request of a line.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// Ask at once.

@@ -35,9 +35,9 @@ pub(crate) struct AdminSession {
     due: VecDeque<Due>,
 }
 
-/// What a reply is about.
+/// Kind of a pending reply.
 enum Due {
-    /// What was asked.
+    /// An answer.
     Answer,
     /// An import; nothing is done after one that was refused.
     Import,

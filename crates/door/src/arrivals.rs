@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::IpAddr;
 
-/// Who counts them.
+/// The counter of arriving clients.
 pub trait Arrivals: Send + Sync {
     /// A connection comes from `address`. Its answer counts the connection until it is dropped;
     /// `None`: the connection is one too many, or too much failed there.

@@ -1,4 +1,4 @@
-//! Who did what to the server, written down.
+//! The audit of operations on the server.
 
 use std::net::IpAddr;
 

@@ -4,7 +4,7 @@
 use quintet_types::{Name, Party};
 use serde::Serialize;
 
-/// What one is told of it.
+/// A client in a list.
 #[derive(Clone, Debug, Serialize)]
 pub struct Client {
     /// Its number while the process lives; leases name it as their holder.
@@ -14,14 +14,14 @@ pub struct Client {
     pub listener: String,
     /// Where its client is; `None`: on this machine, by a unix socket.
     pub peer: Option<String>,
-    /// Who the client is, as far as it is known.
+    /// The client's user, as far as it is known.
     pub user: String,
     pub tls: bool,
     /// Since it last sent or took something, ms.
     pub idle_ms: u64,
     /// Bytes of replies it has not taken yet.
     pub unread_bytes: u64,
-    /// What it asks for now, over HTTP: `GET /q`.
+    /// Its present request, over HTTP: `GET /q`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<String>,
     /// The worker it is a connection of (faktory), by its name.

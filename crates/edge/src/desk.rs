@@ -62,7 +62,7 @@ struct Visitor {
     arrive: Arc<Mutex<Arrive>>,
     /// Its command is being decided, or waits.
     busy: bool,
-    /// Who is told what came of it, if it waits.
+    /// Receiver of the outcome, if it waits.
     waiting: Option<OnOutcome>,
     /// That is a take, which nothing has come of while it waits.
     takes: bool,
@@ -219,8 +219,7 @@ impl Desk {
         }
     }
 
-    /// What a party waited for, after the hooks have seen it; `None`: it waits
-    /// again.
+    /// The outcome that a client waited for, after the hooks have seen it; `None`: it waits again.
     fn arrived(&self, delivery: &mut Delivery, need: Need) -> Option<(Outcome, Need)> {
         let outcome = std::mem::replace(&mut delivery.outcome, Outcome::Done).of_command();
         let (party, standing) = (delivery.to, delivery.standing);
@@ -344,7 +343,7 @@ impl Desk {
             && since.elapsed() < HELD_LOOK
     }
 
-    /// What a party waited for has come.
+    /// Delivers an outcome that a client waited for.
     fn deliver(&self, mut delivery: Delivery, need: Need) {
         let party = delivery.to;
         if delivery.claimed {
@@ -468,7 +467,7 @@ impl Desk {
     }
 }
 
-/// What hooks decided; `None`: it waits.
+/// The decision of hooks; `None`: it waits.
 fn plain(decided: Hooked) -> Option<(Outcome, Name)> {
     match decided {
         Hooked::Now(outcome, name) => Some((outcome, name)),

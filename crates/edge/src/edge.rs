@@ -1,4 +1,4 @@
-//! What listeners and the threads that serve their connections share.
+//! State that listeners and the threads of their connections share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -42,13 +42,13 @@ pub struct Edge {
     /// Connections that spoke TLS where none is spoken.
     pub spoke_tls: AtomicU64,
     pub tls: Arc<Tls>,
-    /// What all connections together hold for input, uploads and output.
+    /// Memory that all connections together hold for input, uploads and output.
     pub connection_memory: Arc<ByteBudget>,
-    /// What large messages on their way in may take of the disk, together.
+    /// Disk that large messages on their way in may take, together.
     pub uploads: Arc<ByteBudget>,
     /// True if a listener closes idle connections.
     pub idle_used: bool,
-    /// What HTTP is told to have done.
+    /// Counters of HTTP.
     pub http: Arc<HttpCounts>,
     /// The same of SQS, whose connections are among HTTP's.
     pub sqs: Arc<HttpCounts>,
@@ -109,17 +109,17 @@ pub struct Listening {
     /// Name of the voice.
     pub voice: &'static str,
     pub idle_ms: u64,
-    /// Whoever gets here commands the server: a file's mode or certificates see to that.
+    /// Clients here command the server: a file's mode or certificates keep others out.
     pub operator: bool,
     /// Clients may speak HTTP here, for [`Control`].
     pub api: bool,
-    /// Whoever comes here is this one; empty: nobody in particular.
+    /// The user of a client that does not log in; empty: nobody in particular.
     pub user: String,
     /// Where it listens.
     pub address: String,
     /// How it speaks TLS, if it does.
     pub tls: Option<Secure>,
-    /// What speaks something else has been told of, by kind.
+    /// Foreign protocols that were logged already, by kind.
     pub foreign_told: [AtomicBool; 3],
 }
 

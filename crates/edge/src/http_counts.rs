@@ -1,4 +1,4 @@
-//! What is counted of HTTP, as the I/O threads count the voices.
+//! Counters of HTTP, as the I/O threads count the other protocols.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ impl HttpCounts {
         })
     }
 
-    /// What tells these of each reply.
+    /// The receiver of a report of each reply.
     pub fn teller(self: &Arc<Self>) -> Arc<TellReply> {
         self.served.store(true, Ordering::Relaxed);
         let counts = Arc::clone(self);

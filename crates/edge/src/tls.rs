@@ -37,7 +37,7 @@ impl Tls {
         Ok(Arc::new(tls))
     }
 
-    /// What a listener accepts by.
+    /// TLS of a listener.
     pub fn of(&self, number: usize) -> Option<Secure> {
         Some(Secure {
             acceptor: locked(&self.acceptors).get(number)?.clone()?,

@@ -1,7 +1,6 @@
-//! What it costs that keys mean something: the engine's share of a put, a lease
-//! and a finish, in queues with and without each setting, in turns.
-//! `cargo run --release -p quintet-engine --example keyed`; with a setting's
-//! name alone, for callgrind, one turn of that.
+//! Cost of keys with a meaning: the engine's share of a put, a lease and a finish, in queues with
+//! and without each setting, in turns. `cargo run --release -p quintet-engine --example keyed`;
+//! with a setting's name alone, for callgrind, one turn of that.
 
 #![expect(clippy::disallowed_methods, reason = "it measures")]
 

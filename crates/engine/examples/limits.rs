@@ -1,6 +1,5 @@
-//! What commands cost at their limits, without log or sockets: how long one
-//! step holds a shard. `cargo run --release -p quintet-engine --example limits`;
-//! the figures are in `docs/limits.md`.
+//! Cost of commands at their limits, without log or sockets: how long one step holds a shard.
+//! `cargo run --release -p quintet-engine --example limits`; the figures are in `docs/limits.md`.
 
 #![expect(clippy::disallowed_methods, reason = "it measures")]
 

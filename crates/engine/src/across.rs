@@ -64,7 +64,7 @@ impl Best {
     }
 }
 
-/// What the next step is; numbers are indexes into the list of shards.
+/// The next step; numbers are indexes into the list of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Of all shards, the number itself.
@@ -493,7 +493,7 @@ impl Across {
         })
     }
 
-    /// What is left to do is to leave the lines of the first `count` shards.
+    /// The only step left is to leave the lines of the first `count` shards.
     fn leave(&mut self, count: usize) {
         self.phase = match count {
             0 => Phase::Done,

@@ -14,8 +14,8 @@ pub struct BlockAt {
     pub ordinal: u32,
 }
 
-/// What the engine knows of a block without reading it. All messages of a
-/// block are of one lane of one queue.
+/// The engine's knowledge of a block that it has not read. All messages of a block are of one lane
+/// of one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Its number in the file.
@@ -88,7 +88,7 @@ impl Block {
     }
 }
 
-/// What a block is told about one of its messages.
+/// A block's knowledge of one of its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryFacts {
     pub id: MessageId,
@@ -191,7 +191,7 @@ pub enum Want {
     Room,
 }
 
-/// What was found for a [`Want`].
+/// The block or entry found for a [`Want`].
 #[derive(Clone, Debug)]
 pub enum Found {
     /// The block's messages with their ordinals; `None`: it cannot be read.

@@ -55,14 +55,14 @@ pub struct Engine {
     pub(crate) idle_from: usize,
     /// The shortest rest after which a queue is dropped, ms; 0: none is.
     pub(crate) idle_least: u64,
-    /// What is read from runs, and who waits for it.
+    /// Blocks to be read from runs, and the commands that wait for them.
     pub(crate) reading: Reading,
     pub(crate) wall_ahead: WallAhead,
     /// When entries whose time is over were last looked for.
     pub(crate) tables_swept: Ms,
-    /// What hooks decide.
+    /// Decisions of hooks.
     pub(crate) intents: Intents,
-    /// What principals may do; `None`: everything.
+    /// Rights of principals; `None`: everything is permitted.
     pub(crate) permits: Option<Box<dyn Permits>>,
     /// Messages that wait for such a decision.
     pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
@@ -668,7 +668,7 @@ impl Engine {
         self.store.last_id()
     }
 
-    /// What is replayed from now on was written in this epoch.
+    /// Sets the epoch in which the facts replayed from now on were written.
     pub fn replays_epoch(&mut self, epoch: u64) {
         self.store.replays_epoch(epoch);
     }

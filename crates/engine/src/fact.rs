@@ -36,7 +36,7 @@ pub enum Fact {
         /// When.
         created: Ms,
     },
-    /// Who made a queue.
+    /// The maker of a queue.
     QueueMaker {
         queue: QueueId,
         /// The user's name.
@@ -54,7 +54,7 @@ pub enum Fact {
         /// `None`: it is not paused.
         pause: Option<Pause>,
     },
-    /// What waits in a queue is discarded.
+    /// A flush: the waiting messages of a queue are discarded.
     QueueFlushed {
         queue: QueueId,
         /// The newest id there was.
@@ -62,7 +62,8 @@ pub enum Fact {
         /// How many went.
         count: u64,
     },
-    /// What waits in a queue and what is reserved is discarded; those leases are over.
+    /// A purge: the waiting and the reserved messages of a queue are discarded; those leases are
+    /// over.
     QueuePurged {
         queue: QueueId,
         /// The newest id there was.
@@ -206,7 +207,7 @@ pub enum Fact {
     Moved {
         /// Which, as it stood.
         at: At,
-        /// Where to.
+        /// Target queue.
         to: QueueId,
         /// Its place there.
         place: i64,
@@ -219,7 +220,7 @@ pub enum Fact {
     Sent {
         /// Which, as it stood.
         at: At,
-        /// Where to.
+        /// Target queue.
         to: Name,
         why: Transfer,
         /// When.
@@ -253,7 +254,7 @@ pub enum Fact {
     Withheld {
         /// Which, as it stood.
         at: At,
-        /// Who decides.
+        /// The client that decides.
         party: Party,
     },
     /// An entry of a table was set, or removed.
@@ -278,14 +279,13 @@ pub enum Fact {
     },
     /// A batch is gone.
     BatchGone(BatchId),
-    /// What happened here to members of a batch of another shard and is not
-    /// counted there yet, absolute; nothing: all of it is.
+    /// Changes here of members of a batch of another shard that are not counted there yet,
+    /// absolute; nothing: all of them are.
     BatchOwed {
         batch: BatchId,
         owed: Tally,
     },
-    /// What is known of a tracked message from now on, also when it is gone. Told again in
-    /// snapshots.
+    /// The record of a tracked message from now on, also when it is gone. Repeated in snapshots.
     Tracked {
         id: MessageId,
         /// `None`: nothing is any more.
@@ -300,7 +300,7 @@ pub enum Fact {
         id: MessageId,
         /// Until when at most; [`Ms::NEVER`]: no time ends it.
         until: Ms,
-        /// What else ends it.
+        /// The condition that also ends it.
         scope: Scope,
         /// Of a token ([`quintet_types::PutMore::token_sum`]); 0: none.
         sum: u64,

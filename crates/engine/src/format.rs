@@ -1,7 +1,7 @@
-//! What stands between facts and files, byte by byte: how records are grouped
-//! in a frame, whose chunk of a large body it is, and how runs index and sort
-//! messages. `docs/log-format.md` and `docs/run-format.md` describe the same;
-//! the facts themselves are in `codec`, frames and blocks in `quintet-log`.
+//! The layer between facts and files, byte by byte: how records are grouped in a frame, whose chunk
+//! of a large body it is, and how runs index and sort messages. `docs/log-format.md` and
+//! `docs/run-format.md` describe the same; the facts themselves are in `codec`, frames and blocks
+//! in `quintet-log`.
 
 use quintet_types::{Lane, QueueId, varint};
 

@@ -34,7 +34,7 @@ impl Speed {
     }
 }
 
-/// What a queue, or a key group of it, has handed out lately.
+/// Recent deliveries of a queue, or of one of its key groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// When the next one would be due, nanoseconds of engine time.

@@ -1,4 +1,4 @@
-//! Who may do what: asked here, known outside.
+//! Rights: the engine asks here, and the answers come from outside.
 
 use quintet_types::{Account, Command, Name, Permits, Principal, Refusal, Verb};
 
@@ -16,7 +16,7 @@ impl Engine {
             .count_makers(&mut |maker| permits.as_mut()?.account(maker));
     }
 
-    /// Who makes a queue now, and what it is counted in.
+    /// The maker of a new queue, and the account that counts it.
     ///
     /// # Errors
     /// Whoever it is has made as many as may be.

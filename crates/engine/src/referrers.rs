@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use quintet_types::{Party, QueueId};
 
-/// What one party is to one queue.
+/// The relation of one client to one queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reference {
     pub(crate) queue: QueueId,

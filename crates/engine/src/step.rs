@@ -1,4 +1,4 @@
-//! What a step of the engine has around it.
+//! The surroundings of a step of the engine.
 
 use smallvec::SmallVec;
 

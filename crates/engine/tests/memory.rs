@@ -1,4 +1,4 @@
-//! What the engine reckons that messages take is what the process holds for them, within a fifth:
+//! The engine's estimate of its messages' memory is within a fifth of the process's real memory,
 //! for every kind of content. A program of its own, as it looks at its process.
 
 use quintet_engine::*;

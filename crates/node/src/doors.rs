@@ -63,7 +63,7 @@ pub fn socket(bound: &Bound) -> std::io::Result<Socket> {
     })
 }
 
-/// What protects links, if anything.
+/// TLS of links, if there is any.
 ///
 /// # Errors
 /// What is wrong with the files.
@@ -80,7 +80,7 @@ pub(super) fn tls(cluster: &Cluster) -> Result<Option<LinkTls>> {
     Ok(Some(tls))
 }
 
-/// What a front needs to know; `connections`: clients at once.
+/// Settings of a front; `connections`: clients at once.
 pub(super) fn settings(cluster: ClusterId, tls: Option<LinkTls>, connections: u64) -> Settings {
     Settings {
         cluster: cluster.0,

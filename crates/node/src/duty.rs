@@ -1,4 +1,4 @@
-//! Whom a node's member works for: the replay of this server's queues.
+//! The user of a node's member: the replay of this server's queues.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -16,7 +16,7 @@ use super::lags::Lags;
 use super::runs::Runs;
 use super::{Serving, say, step_down};
 
-/// What the member tells the rest of the process.
+/// Reports of the member to the rest of the process.
 pub(super) struct Told {
     /// Where the main thread is told to look.
     pub(super) orders: Sender<Order>,
@@ -43,7 +43,7 @@ pub(super) struct Happened {
 }
 
 impl Told {
-    /// What has happened since it was asked last.
+    /// The events since it was asked last.
     pub(super) fn take(&self) -> (Option<Owned<Replay>>, Option<LogError>) {
         let mut happened = locked(&self.happened);
         (happened.owned.take(), happened.failed.take())

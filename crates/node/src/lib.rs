@@ -70,9 +70,9 @@ pub struct Node {
     world: Arc<World>,
     doors: Doors,
     files: Arc<Files>,
-    /// Who speaks for it.
+    /// The thread that speaks for it.
     teller: OnceLock<Weak<Teller>>,
-    /// Who is to own next, if somebody has said so.
+    /// The node that is to own next, if somebody has named one.
     heir: Mutex<Option<String>>,
     drained: AtomicBool,
     /// Nodes that are, as far as this one knows.
@@ -118,14 +118,14 @@ impl Seat {
 }
 
 impl Node {
-    /// What it is, in words.
+    /// Its role, in words.
     pub fn role(&self) -> String {
         let status = self.member.status();
         let node = &self.told.node;
         format!("{node} is {} in epoch {}", status.role.name(), status.epoch)
     }
 
-    /// What it is and who owns, for statistics.
+    /// Its role and the owner, for statistics.
     pub fn texts(&self) -> Vec<(String, String)> {
         let status = self.member.status();
         let owner = status.owner.map_or_else(String::new, |claim| claim.node);
@@ -136,7 +136,7 @@ impl Node {
         ]
     }
 
-    /// Who keeps scripts' attachments.
+    /// The storage of scripts' attachments.
     pub fn blobs(&self) -> Arc<dyn quintet_scripts::Blobs> {
         Arc::<Files>::clone(&self.files)
     }
@@ -184,7 +184,7 @@ impl Node {
         self.drained.load(Ordering::Relaxed)
     }
 
-    /// What is seen to now and then is seen to at once.
+    /// Starts the periodic work at once.
     fn nudge(&self) {
         // Nobody is there any more: the node ends.
         locked(&self.nudges).send(()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a node does when it is told to by an operator, or by another node on one's behalf.
+//! Orders to a node, from an operator or from another node on one's behalf.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -19,7 +19,7 @@ const HAND_OVER: &str = "hand-over";
 /// To any node: what the registry says of it has changed.
 const LOOK: &str = "look";
 
-/// Who goes waits so long for what others say of themselves.
+/// Time that a leaving owner waits for the other nodes' reports.
 const HEIRS_WAIT: Duration = Duration::from_secs(1);
 
 type Refusal = (Fault, String);

@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    /// What a log led to whose first snapshot counts so many messages in the run.
+    /// The replay of a log whose first snapshot counts so many messages in the run.
     fn counting(live: u32) -> Replay {
         let made = Fact::QueueMade {
             queue: QueueId(1),

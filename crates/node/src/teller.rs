@@ -1,4 +1,4 @@
-//! What this node tells others and tools: of itself, and of the cluster as it sees it.
+//! Reports of this node to others and tools: about itself, and about the cluster as it sees it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub(super) struct Teller {
     /// Where other nodes reach this one.
     pub(super) address: String,
     pub(super) settings: Settings,
-    /// Who ordered what.
+    /// The audit of orders.
     pub(super) audit: Arc<dyn AuditLog>,
-    /// What clients' addresses may, before a node that owns counts them.
+    /// Limits of clients' addresses, before a node that owns counts them.
     pub(super) arrivals: Arc<dyn Arrivals>,
 }
 
@@ -253,7 +253,7 @@ impl Teller {
     }
 }
 
-/// What a node says of itself, and the registry of its being drained.
+/// A node's report of itself, and the registry's of its being drained.
 pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
     let question = Question::Order(vec![REPORT.to_owned()]);
     let told = ask_node(settings, &listed.address, question);

@@ -1,5 +1,5 @@
-//! What a node sees to now and then: whether it is drained, and, while it owns, how the others
-//! stand, and that the stream's leader is where its loss would cost least.
+//! Periodic work of a node: whether it is drained, and, while it owns, how the others stand, and
+//! that the stream's leader is where its loss would cost least.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! Who did what to the server: a line each in the log, target `audit`, and in a
+//! Operations on the server and their authors: a line each in the log, target `audit`, and in a
 //! file of the data directory that is only appended to.
 
 use std::fs::{self, File, OpenOptions};

@@ -60,10 +60,10 @@ enum Read {
     Spread(&'static [&'static str], fn(&Reading<'_>) -> Vec<Spread>),
 }
 
-/// What `quintet stats` shows of a histogram.
+/// The percentiles of a histogram in `quintet stats`.
 const SHOWN: [(&str, u32); 2] = [("p50", 50), ("p99", 99)];
 
-/// What rows read from.
+/// Sources of the rows.
 pub struct Reading<'a> {
     /// Since the server was ready.
     pub uptime: Duration,
@@ -77,7 +77,7 @@ pub struct Reading<'a> {
     pub looks: &'a Looks,
     /// Spans that were made for a collector.
     pub spans: &'a Counts,
-    /// What the host tells of runs.
+    /// The host's numbers of runs.
     pub cold: Vec<(&'static str, u64)>,
     /// Of a node of a cluster.
     pub cluster: Option<ClusterNumbers>,
@@ -574,7 +574,7 @@ impl Metric {
     }
 }
 
-/// What was read of a row.
+/// Points of a row.
 enum Points {
     Numbers(Vec<Point>),
     Spreads(Vec<Spread>),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use quintet_host::Core;
 
-/// What that means for clients.
+/// Consequence for clients.
 pub const LOST: &str = "the disk is full: what was decided last and not answered is lost";
 /// How often is looked whether anything can be written.
 const LOOK: Duration = Duration::from_millis(50);

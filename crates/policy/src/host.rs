@@ -1,4 +1,4 @@
-//! What the host obeys.
+//! Values that the host obeys.
 
 /// When the log is synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,8 +17,8 @@ pub struct Sharing {
     /// With more bytes decided and not acknowledged nothing further is read
     /// from clients.
     pub unacked_max: u64,
-    /// What is answered without an append waits for one that is made after it
-    /// was decided, so that no clock has to be believed.
+    /// A reply without an append waits for an append that is made after its decision, so that no
+    /// clock has to be believed.
     pub reads_by_log: bool,
 }
 

@@ -30,7 +30,7 @@ const FIRST: usize = 3;
 static KEPT: Mutex<Vec<(String, OwnedFd)>> = Mutex::new(Vec::new());
 /// Sockets that the process before this, or systemd, has left.
 static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
-/// What keeps the descriptors free that are handed on: they are replaced while other threads still
+/// Descriptors kept free for those that are handed on: they are replaced while other threads still
 /// run, which must not find another file behind one of theirs.
 static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 /// How long it is waited for what was started to end.
@@ -158,7 +158,7 @@ impl Left {
 }
 
 impl Handed {
-    /// What it is bound to, as it would be configured; empty: nothing with a name.
+    /// Its bound address, as it would be configured; empty: nothing with a name.
     fn address(&self) -> String {
         match self {
             Handed::Tcp(socket) => socket.local_addr().map(|at| at.to_string()),

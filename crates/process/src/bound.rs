@@ -22,10 +22,9 @@ use crate::modes;
 /// each that is turned away tries again only after a second.
 const BACKLOG: i32 = 4096;
 
-/// What the kernel may hold for a client on this machine, each way; it takes
-/// twice as much for its own bookkeeping. Without a bound it grows to
-/// megabytes, which bring a client that is nanoseconds away nothing, and
-/// which the kernel then carries over in one go, for up to 8 ms on end
+/// Kernel buffer for a client on this machine, each way; the kernel takes twice as much for its own
+/// bookkeeping. Without a bound it grows to megabytes, which bring a client that is nanoseconds
+/// away nothing, and which the kernel then carries over in one go, for up to 8 ms on end
 /// (`netdev_budget_usecs`), on the processor that an I/O thread needs.
 const NEAR_SEND_BYTES: usize = 128 << 10;
 const NEAR_RECEIVE_BYTES: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! Who may read what the server writes: its own account, and nobody else.
+//! Modes of the files that the server writes: readable by its own account alone.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};

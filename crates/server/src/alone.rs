@@ -29,10 +29,10 @@ pub(crate) struct Door {
     pub(crate) tls: Option<Secure>,
 }
 
-/// What takes the clients of other nodes: there are none.
+/// The service for clients of other nodes: there are none.
 pub(crate) struct Intake;
 
-/// Whom a node's log tells of its failure: there is none.
+/// The receiver of a log's failure where there is no cluster.
 pub(crate) struct StepsDown;
 
 impl Owner for StepsDown {

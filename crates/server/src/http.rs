@@ -59,7 +59,7 @@ pub(crate) fn users(pairs: Vec<(String, String)>) -> Vec<User> {
 pub(crate) struct Open {
     bound: Bound,
     settings: Settings,
-    /// Whoever comes here is this one; empty: nobody in particular.
+    /// The user of a client that does not log in; empty: nobody in particular.
     user: String,
 }
 

@@ -90,7 +90,7 @@ impl Intake for Linking {
     }
 }
 
-/// Who the client is by the certificate it has shown to the node it came through.
+/// The client's identity by the certificate it has shown to the node it came through.
 fn identity(splice: &Splice) -> Option<Arc<Identity>> {
     Identity::from_text(&splice.principal).map(Arc::new)
 }

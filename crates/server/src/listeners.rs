@@ -10,7 +10,7 @@ use quintet_wire::{Options, VOICES, Voice};
 use crate::cluster::{self, Door};
 use crate::{http, sqs};
 
-/// What is listened on.
+/// The open listeners.
 #[derive(Default)]
 pub(crate) struct Opened {
     /// For the I/O threads.

@@ -9,10 +9,10 @@ use quintet_types::Principal;
 
 use crate::server::Server;
 
-/// What a reload came to.
+/// Result of a reload.
 pub(crate) struct Reloaded {
     pub(crate) log_level: String,
-    /// What it did that nobody asked for, a sentence each.
+    /// Its effects that nobody asked for, a sentence each.
     pub(crate) notes: Vec<String>,
 }
 

@@ -51,7 +51,7 @@ impl Running {
     }
 }
 
-/// What a listener shares with all others, and where its replies are counted.
+/// Gives a listener the state that it shares with all others, and the counters of its replies.
 pub(crate) fn share(settings: &mut Settings, bound: &Bound, edge: &Edge, counts: &Arc<HttpCounts>) {
     settings.memory = Some(Arc::clone(&edge.connection_memory));
     settings.stream_counts = Arc::clone(&counts.streams);

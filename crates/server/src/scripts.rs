@@ -37,7 +37,7 @@ pub(crate) struct Scripts {
     options: Options,
 }
 
-/// What the hooks say of a login.
+/// The hooks' decision about a login.
 fn logins(security: &Arc<Security>) -> Logins {
     let security = Arc::clone(security);
     Logins(Arc::new(move |user, secret| {

@@ -299,7 +299,7 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
     Ok(web)
 }
 
-/// What takes the clients that other nodes bring.
+/// The service for the clients that other nodes bring.
 #[cfg(feature = "cluster")]
 fn intake(server: &Server, http: LinksByVoice) -> Arc<dyn quintet_front::Intake> {
     let certified = !locked(&server.operations.config).cluster.link_insecure;
@@ -324,7 +324,7 @@ impl Owner for EndsWithItsLog {
     }
 }
 
-/// What a helper thread does.
+/// Work of a helper thread.
 type Helper = Box<dyn FnOnce(&Arc<Server>, &AtomicBool) + Send>;
 
 fn start_helpers(

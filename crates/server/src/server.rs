@@ -29,7 +29,7 @@ pub(crate) struct Server {
     /// Those who come in through the door.
     pub(crate) desk: Desk,
     pub(crate) operations: Operations,
-    /// What this is in a cluster.
+    /// The node of a cluster, if the server is one.
     pub(crate) node: Option<Arc<Node>>,
 }
 
@@ -97,7 +97,7 @@ impl Operations {
     }
 }
 
-/// Whom a reload must not lock out; the operator gets in whatever it says.
+/// The client that a reload must not lock out; the operator gets in whatever it says.
 fn client(principal: Principal) -> Option<Principal> {
     (principal != Principal::SERVER).then_some(principal)
 }

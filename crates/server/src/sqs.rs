@@ -69,7 +69,7 @@ pub(crate) struct Open {
     settings: Settings,
     options: quintet_sqs::Options,
     users: Vec<User>,
-    /// Whoever comes here is this one; empty: nobody in particular.
+    /// The user of a client that does not log in; empty: nobody in particular.
     user: String,
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn serve(
     Running::start(NAME, locked(config).http_threads(), sites)
 }
 
-/// What the configuration says of a queue.
+/// The configuration's settings of a queue.
 fn file_settings(config: &Arc<Mutex<Config>>) -> FileSettings {
     let config = Arc::clone(config);
     Arc::new(move |name| {
@@ -156,8 +156,7 @@ fn file_settings(config: &Arc<Mutex<Config>>) -> FileSettings {
     })
 }
 
-/// What handles and ids are made with: the same for as long as the log, in a
-/// backup too and on every node.
+/// Secrets of handles and ids: the same for as long as the log, in a backup too and on every node.
 fn secrets(door: &dyn Door) -> Result<Secrets> {
     let visit = Visit::new(door);
     let table = Name::new(TABLE);

@@ -1,4 +1,4 @@
-//! What sessions ask the host: numbers, the configuration, a stop.
+//! Requests of sessions to the host: numbers, the configuration, a stop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -88,7 +88,7 @@ impl Server {
         errors.collect()
     }
 
-    /// What is not a number.
+    /// The texts among the statistics.
     fn texts(&self) -> Vec<(String, String)> {
         let mut texts = self.hook_errors();
         texts.extend(self.node.iter().flat_map(|node| node.texts()));
@@ -176,7 +176,7 @@ fn number(value: f64) -> Value {
     }
 }
 
-/// What is counted of all listeners, as metrics tell it.
+/// Counters of all listeners, for the metrics.
 fn numbers(edge: &Edge) -> EdgeNumbers {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let now = edge.core.clock.now();
@@ -225,7 +225,7 @@ fn numbers(edge: &Edge) -> EdgeNumbers {
     }
 }
 
-/// What the kernel knows of the machine.
+/// The kernel's report of the machine.
 fn machine() -> [String; 3] {
     let uname = rustix::system::uname();
     [uname.nodename(), uname.version(), uname.machine()]

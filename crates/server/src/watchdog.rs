@@ -11,7 +11,7 @@ use quintet_edge::Edge;
 use quintet_process::notify;
 use quintet_types::{Command, StatsOf};
 
-/// What serves, from when it does.
+/// The serving part, from when it serves.
 pub(crate) type Watched = Arc<OnceLock<Weak<Edge>>>;
 
 /// Starts the thread, if systemd wants to hear; it ends with the process. Until

@@ -1,4 +1,4 @@
-//! What a stream tells of queues, and what of it has changed.
+//! Figures of queues in a stream, and their changes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-/// What is told of a queue.
+/// Figures of a queue.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Figures {
     pub(super) ready: u64,

@@ -1,4 +1,4 @@
-//! Who follows which queues: one look serves all streams of the same selection.
+//! Streams and their queues: one look serves all streams of the same selection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,7 @@ pub(crate) struct Hub {
     stop: watch::Sender<bool>,
 }
 
-/// What the streams of a selection have in common.
+/// State that the streams of a selection share.
 struct Followed {
     told: Mutex<Queues>,
     events: broadcast::Sender<Bytes>,

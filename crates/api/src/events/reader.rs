@@ -10,7 +10,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use quintet_http::{OpenStream, Seat};
 
-/// What is still to come for a stream.
+/// The part that is still to come for a stream.
 pub(crate) struct Reader {
     first: Option<Bytes>,
     events: broadcast::Receiver<Bytes>,

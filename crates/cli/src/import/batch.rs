@@ -1,4 +1,4 @@
-//! What is stored in one step, and how the server knows it again.
+//! A batch: messages that are stored in one step, and the token by which the server knows it again.
 
 use crate::records::PIECES_OVER;
 
@@ -52,8 +52,8 @@ impl Batch {
             && self.bodies.len() as u64 <= BATCH_BODIES as u64 - PIECES_OVER
     }
 
-    /// What the server knows it by: a hash of all that is in it, of the queue
-    /// it goes to and of its place in the file.
+    /// Its token: a hash of all that is in it, of the queue it goes to and of its place in the
+    /// file.
     pub(super) fn token(&self) -> String {
         let mut hash = Fnv::default();
         hash.add(self.queue.as_bytes());

@@ -1,4 +1,4 @@
-//! What `import --from` names, and what all of it can do.
+//! Sources of `import --from`, and their common interface.
 
 mod attached;
 mod beanstalk;
@@ -29,7 +29,7 @@ pub(super) use quintet::Site;
 pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
 pub(super) use sqs::Place as SqsPlace;
 
-/// What `--from` names.
+/// A source of `--from`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// A running beanstalkd, all tubes or one of them.

@@ -19,10 +19,10 @@ use crate::verbs::CONNECTIONS;
 pub(super) const WINDOW: usize = 32;
 /// And bytes of their bodies.
 const WINDOW_BYTES: usize = 8 << 20;
-/// What a request has beside the heads.
+/// Room of a request beside the heads.
 const REQUEST_ROOM: usize = 1 << 10;
 
-/// What became of the messages.
+/// Counts of the messages.
 #[derive(Default)]
 pub(super) struct Count {
     pub(super) stored: u64,

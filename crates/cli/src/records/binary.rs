@@ -23,7 +23,7 @@ const GROUP_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a large body in a group.
 const PIECE: usize = 256 << 10;
 
-/// What a group holds.
+/// Content of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A queue's name, and messages of it with their bodies.
@@ -390,7 +390,7 @@ mod tests {
         (sink.out, messages)
     }
 
-    /// What is read until the end, or until something is wrong.
+    /// Reads until the end, or until an error.
     fn read(bytes: Vec<u8>) -> (Vec<(Head, Vec<u8>)>, Option<String>) {
         let mut all = Vec::new();
         let mut source = match BinarySource::new(BufReader::new(Cursor::new(bytes))) {

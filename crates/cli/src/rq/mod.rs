@@ -310,7 +310,7 @@ fn ask(folder: &Folder, words: &Words, command: &str) -> Result<Value> {
     told(&folder.queue(queue, command, &json!({ "msg_id": id }))?)
 }
 
-/// What an answer says, if it is a good one.
+/// The value of a good answer.
 fn told(answer: &Value) -> Result<Value> {
     match answer[0].as_str() {
         Some("ok" | "success") => Ok(answer[1].clone()),

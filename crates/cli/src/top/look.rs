@@ -1,4 +1,4 @@
-//! What `top` shows: the server's queues and connections at a moment.
+//! Data of `top`: the server's queues and connections at a moment.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What `top` shows and does: keys and looks go in, what is to be done comes out.
+//! Screens of `top`: keys and looks go in, actions come out.
 
 use std::collections::VecDeque;
 
@@ -21,14 +21,14 @@ pub(super) enum Key {
     Interrupt,
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     Nothing,
     Quit,
     Pause(String),
     Resume(String),
-    /// What failed in it is tried again.
+    /// Tries its failed messages again.
     Retry(String),
     /// Counts what waits in it, for [`Screen::counted`].
     Count(String),
@@ -36,7 +36,7 @@ pub(super) enum Act {
     Purge(String, u64),
 }
 
-/// What queues are sorted by.
+/// Columns that sort queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Column {
     Name,
@@ -130,7 +130,7 @@ impl Column {
     }
 }
 
-/// What fills the screen.
+/// Content of the screen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Page {
     Queues,
@@ -142,11 +142,11 @@ pub(super) enum Page {
     /// The buried messages and dead letters of this queue.
     Dead(String),
     Help,
-    /// What comes into this queue and leaves it.
+    /// The messages that come into this queue and leave it.
     Follow(String),
 }
 
-/// What keys are for.
+/// Meaning of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Asks {
     Nothing,
@@ -178,13 +178,13 @@ pub(super) struct Screen {
     picked: Option<String>,
     /// The line of connections, findings or dead letters at the top.
     pub(super) scrolled: usize,
-    /// What a followed queue's events were, oldest first.
+    /// Events of a followed queue, oldest first.
     pub(super) lines: VecDeque<String>,
     /// Dead letters of the queue whose page this is; `None`: not known yet.
     pub(super) dead: Option<Vec<Dead>>,
     /// Why messages of the queue whose page this is wait; may be empty.
     pub(super) why_slow: String,
-    /// What was done last, or went wrong.
+    /// The last action, or an error.
     pub(super) says: String,
 }
 

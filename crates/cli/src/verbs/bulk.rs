@@ -102,10 +102,10 @@ static ALL_OF_THEM: How = How {
     quiet: true,
 };
 
-/// What `purge` does to a queue's messages without `--state`.
+/// Effect of `purge` on a queue's messages without `--state`.
 pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "purge"), ("delayed", "purge")];
 
-/// What `retry` does.
+/// Effect of `retry`.
 pub(in super::super) const RETRY: &[(&str, &str)] = &[("buried", "kick"), ("ready", "redrive")];
 
 /// An act on many messages of a queue: `act`s on the `state`s of it.
@@ -113,7 +113,7 @@ pub(in super::super) struct Bulk<'a> {
     pub(super) which: &'a Which,
     pub(super) how: &'a How,
     pub(super) queue: &'a str,
-    /// What is done to messages of which state, in the server's words.
+    /// The operation on messages of each state, in the server's words.
     pub(super) acts: &'a [(&'static str, &'static str)],
     /// Of a move: where to.
     pub(super) to: Option<&'a str>,

@@ -23,9 +23,9 @@ Examples:
 pub(in super::super) struct Fanout {
     #[command(flatten)]
     at: Where,
-    /// Whose puts are copied.
+    /// Queue whose puts are copied
     queue: String,
-    /// Who is to get copies; nobody: print who does.
+    /// Queues that get copies; none: print those that do
     #[arg(value_name = "CHILD")]
     children: Vec<String>,
     /// Print JSON.

@@ -1,4 +1,4 @@
-//! What an operator does to queues and messages of a running server.
+//! Operators' commands on queues and messages of a running server.
 
 mod batch;
 mod browse;

@@ -6,12 +6,12 @@ use quintet_hooks::{Host, Level};
 use quintet_host::{Access, Core, Decided, Need, Trail, locked};
 use quintet_types::{Caller, Command, Ms, Name, Outcome, TableAsk};
 
-/// What commands of hooks did.
+/// Result of hooks' commands.
 #[derive(Default)]
 pub struct Did {
-    /// What a reply that tells of it waits for.
+    /// The condition for a reply that reports it.
     pub need: Need,
-    /// What their steps have left.
+    /// Work that their steps have left.
     pub trail: Trail,
 }
 

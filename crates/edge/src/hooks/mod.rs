@@ -146,7 +146,7 @@ impl Hooks {
     }
 }
 
-/// Who comes in through the door, as hooks are shown it.
+/// The client of the door, as hooks see it.
 pub(crate) fn at_door(caller: Caller) -> Who {
     Who {
         caller,
@@ -157,8 +157,7 @@ pub(crate) fn at_door(caller: Caller) -> Who {
 }
 
 impl Runner {
-    /// What was done since this was last asked, for its consequences to be
-    /// seen to.
+    /// The results since the last call, for their consequences.
     pub fn take_did(&self) -> Did {
         std::mem::take(&mut *locked(&self.did))
     }

@@ -4,7 +4,7 @@ use quintet_door::Did;
 use quintet_types::{BatchAsk, Command, Edit, Outcome, Pattern, Subject, TableAsk, Verb};
 use quintet_wire::{Given, HostAsk};
 
-/// What an act on queues is written down with.
+/// The audit line of an operation on queues.
 #[derive(Debug)]
 pub(super) struct Administers {
     pub(super) act: &'static str,
@@ -81,8 +81,8 @@ impl Administers {
     }
 }
 
-/// What an act on queues is written down with; `None`: it is everyday work,
-/// which for clients of a protocol is more than for the `operator`.
+/// The audit line of an operation on queues; `None`: it is everyday work, which for clients of a
+/// protocol is more than for the `operator`.
 pub(super) fn administers(command: &Command, operator: bool) -> Option<Administers> {
     if !is_written_down(command, operator) {
         return None;
@@ -150,7 +150,7 @@ pub(super) fn changes_server(ask: &HostAsk) -> bool {
     }
 }
 
-/// What it is done to.
+/// Its subject.
 pub(super) fn subject_of(ask: &HostAsk) -> String {
     match ask {
         HostAsk::Noted(_, what) => what.to_string(),
@@ -180,7 +180,7 @@ pub(super) fn did_of(given: &Given) -> Did {
     did
 }
 
-/// What is written down of what came of an act.
+/// The result in the audit line.
 pub(super) fn result_of(given: &Given) -> &'static str {
     match given {
         Given::Engine(Outcome::Refused(refusal), _) => refusal.code(),

@@ -62,9 +62,8 @@ fn told_of_workers(
     (list + "]", None)
 }
 
-/// What a connection of HTTP is called among all; `id` from 1. A party's
-/// generation is never 0, so that these are no parties' numbers, and below 2^53
-/// they are the same in every JSON.
+/// The number of an HTTP connection among all; `id` from 1. A party's generation is never 0, so
+/// that these are no parties' numbers, and below 2^53 they are the same in every JSON.
 fn http_party(id: u64) -> Party {
     Party(id << 32)
 }
@@ -227,7 +226,7 @@ impl IoThread {
         slot.is_some()
     }
 
-    /// What a connection waited for has come from elsewhere.
+    /// Delivers an answer from elsewhere that a connection waited for.
     pub(super) fn told(&mut self, party: Party, text: Result<String, String>) {
         let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
             return;

@@ -27,7 +27,7 @@ pub(super) enum Secrecy {
     Plain,
     /// Keys are being agreed on; no request has been seen.
     Handshake,
-    /// What it says is secret.
+    /// Its request is secret.
     Secret,
     /// It came to nothing, and that was counted.
     Failed,
@@ -53,7 +53,7 @@ pub(super) enum Pause {
     Slowed,
 }
 
-/// What a connection is about.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Its requests are decided as they come.
@@ -68,7 +68,7 @@ pub(super) enum Phase {
 /// A take that waits in line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wait {
-    /// What it gets goes back if the reply never leaves.
+    /// Its messages go back if the reply never leaves.
     pub(super) undone: bool,
     pub(super) family: Family,
     /// The shards end it when they are told to.
@@ -137,15 +137,15 @@ pub(super) struct Standing {
     pub(super) leased: bool,
 }
 
-/// What the thread knows of a connection.
+/// The thread's state of a connection.
 pub(super) struct Conn {
     /// As log lines name it.
     pub(super) number: u64,
     pub(super) stream: Stream,
     pub(super) way: Way,
     pub(super) secrecy: Secrecy,
-    /// Who its client is by a certificate that was checked, here or by the
-    /// node it came through.
+    /// Its client's identity by a certificate that was checked, here or by the node it came
+    /// through.
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) origin: Origin,
     pub(super) session: Box<dyn Session>,
@@ -163,14 +163,14 @@ pub(super) struct Conn {
     pub(super) standing: Option<Standing>,
     /// As hooks are shown it; made when one is.
     pub(super) who: Option<Arc<Who>>,
-    /// What the session said to its client having closed its side, once asked.
+    /// The session's answer to its client having closed its side, once asked.
     pub(super) half_close: Option<HalfClose>,
     /// An act that is written down when what came of it is known.
     pub(super) unfinished: Option<Box<Administers>>,
     pub(super) pause: Pause,
-    /// What it uses of what its address and user may.
+    /// Its share of the limits of its address and user.
     pub(super) meter: Meter,
-    /// What it holds, as the budget of all connections knows it, bytes.
+    /// Its memory, as the budget of all connections knows it, bytes.
     pub(super) charged: u64,
     /// The socket took no more; room is watched for.
     pub(super) blocked: bool,
@@ -180,11 +180,11 @@ pub(super) struct Conn {
 
 /// A request that was decided, in order, before its reply is written.
 pub(super) struct DueReply {
-    /// What the session is given.
+    /// Input of the session.
     pub(super) given: Given,
-    /// What it says instead.
+    /// The hook's reply instead.
     pub(super) said: Option<Box<Spoken>>,
-    /// What the reply waits for.
+    /// The condition for sending the reply.
     pub(super) need: Need,
     /// The messages in it go back if it never begins to leave: they were
     /// removed, or leased beyond the connection's life.
@@ -196,7 +196,7 @@ pub(super) struct DueReply {
     pub(super) family: Family,
 }
 
-/// What a hook says in place of a reply.
+/// A hook's text in place of a reply.
 pub(super) enum Spoken {
     /// A line of text.
     Line(String),
@@ -312,7 +312,7 @@ impl Conn {
         self.phase.is_open() && self.out.unsent() < output_bytes_max
     }
 
-    /// What it holds in memory, bytes; 0 for what any connection may.
+    /// Its memory, bytes; 0 for as much as any connection may hold.
     pub(super) fn footprint(&self) -> u64 {
         let held = self.session.held_bytes();
         let tls = self.stream.footprint();

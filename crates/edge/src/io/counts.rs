@@ -1,4 +1,4 @@
-//! What an I/O thread counts: bytes, commands, refusals, and how long replies took.
+//! Counters of an I/O thread: bytes, commands, errors, and the duration of replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use quintet_host::{Distribution, Histogram, TIMES};
 use quintet_types::{Refusal, Verb};
 use quintet_wire::Tally;
 
-/// What requests are, as far as the time they take goes.
+/// Kinds of requests, for the time that they take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Family {
     Put,
     Take,
-    /// What ends a lease, or makes it last.
+    /// Ends a lease, or makes it last.
     Settle,
     #[default]
     Other,
@@ -60,9 +60,9 @@ impl<const N: usize> Own<N> {
     }
 }
 
-/// What is counted of a voice.
+/// Counters of a protocol.
 pub struct VoiceCounts {
-    /// What the voice counts itself.
+    /// The protocol's own counters.
     pub tally: Tally,
     commands: Own<{ Verb::ALL.len() }>,
     refusals: Own<{ Refusal::CODES.len() }>,

@@ -1,4 +1,4 @@
-//! What a connection asked, decided in order.
+//! Decides the requests of a connection in order.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// thread has more to do meanwhile than to wake others costs it.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Who is to sync now.
+/// The thread that is to sync now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
     /// Nobody: nothing is to be synced, or more is ready to share it.
@@ -24,7 +24,7 @@ pub(super) enum Turn {
     LogThread,
 }
 
-/// What a thread decided and nobody was asked to sync.
+/// Decisions of a thread that nobody was asked to sync.
 #[derive(Default)]
 pub(super) struct Gather {
     /// The newest batch, and since when there has been any.

@@ -1,5 +1,4 @@
-//! What hooks see of connections: the events around each request, and of those
-//! that come and go.
+//! Connections as hooks see them: the events around each request, and of those that come and go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,8 +30,8 @@ impl IoThread {
         hooks.renew(&mut self.hooks, &self.edge.core);
     }
 
-    /// What a waiting or standing take brought, after the hooks have seen it.
-    /// `None`: nothing is to be told, or it waits again.
+    /// The outcome of a waiting or standing take, after the hooks have seen it. `None`: there is no
+    /// reply, or it waits again.
     pub(super) fn arrived(
         &mut self,
         slot: u32,
@@ -166,7 +165,7 @@ pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> DueReply {
     }
 }
 
-/// Who is behind a connection, made on first use.
+/// The client behind a connection, made on first use.
 fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
     let who = conn.who.get_or_insert_with(|| {
         let peer = conn.way.peer(&conn.stream);

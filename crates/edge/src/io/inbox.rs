@@ -1,4 +1,4 @@
-//! What a client has sent and was not decided: bytes, requests, a large body.
+//! A client's input that was not decided: bytes, requests, a large body.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::upload::Upload;
 /// The way in of one connection.
 pub(super) struct Inbox {
     pub(super) feed: Feed,
-    /// What it speaks has not been seen: its first line may be HTTP's.
+    /// Its protocol is not known yet: its first line may be HTTP's.
     pub(super) is_new: bool,
     /// Bytes read and not decoded.
     pub(super) bytes: Vec<u8>,
@@ -49,7 +49,7 @@ impl Inbox {
     }
 }
 
-/// What a connection's socket may still bring.
+/// The input that a connection's socket may still bring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Feed {
     /// Nothing before an event.

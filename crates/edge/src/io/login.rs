@@ -40,7 +40,7 @@ impl Edge {
         }
     }
 
-    /// Who a connection's client is before it has said anything.
+    /// The principal of a connection before its first request.
     pub(super) fn who_comes(&self, arrival: &Arrival) -> Principal {
         if self.is_operator(arrival.listener) {
             // Whoever the socket's mode lets in may operate, as long as nobody
@@ -112,7 +112,7 @@ impl Edge {
         self.security.proved(voice, address(conn), met)
     }
 
-    /// Who a connection's client is, and where, for the audit.
+    /// A connection's client and its address, for the audit.
     fn doer(&self, conn: &Conn) -> (String, Option<IpAddr>) {
         let who = match (&conn.user, conn.caller.principal) {
             (Some(user), _) => user.to_string(),

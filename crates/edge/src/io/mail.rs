@@ -1,4 +1,4 @@
-//! What other threads leave for an I/O thread, or the desk's.
+//! Events from other threads for an I/O thread, or the desk's.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub enum Mail {
     Delivery(Delivery, Need),
     /// A new connection.
     Socket(Arrival),
-    /// What came of a connection's login.
+    /// Result of a connection's login.
     Login(Party, Told),
     /// Logins have ended: their connections are to be closed.
     Logins,
@@ -32,7 +32,7 @@ pub enum Mail {
     Census(Box<Census>),
     /// A connection is to be closed; told whether it was there.
     Close(Party, Box<dyn FnOnce(bool) + Send>),
-    /// What a connection's request has come to elsewhere.
+    /// Answer to a connection's request from elsewhere.
     Told(Party, Result<String, String>),
     /// Accept no more.
     Refuse,
@@ -49,11 +49,11 @@ pub struct Arrival {
     /// Number of the listener it came by.
     pub listener: usize,
     pub way: Way,
-    /// Who the client is, if another node has it from the client itself.
+    /// The client's user, if another node has it from the client itself.
     pub user: Option<String>,
-    /// Who the client is, if the node it came through knows.
+    /// The client's identity, if the node it came through knows it.
     pub identity: Option<Arc<Identity>>,
-    /// What it uses of what its address may.
+    /// Its share of its address's limits.
     pub meter: Meter,
 }
 

@@ -1,4 +1,4 @@
-//! What is counted of listeners and their connections, summed up.
+//! Counters of listeners and their connections, summed up.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Edge {
         all
     }
 
-    /// What each thread counts of the voices that are spoken, with their names.
+    /// Each thread's counters of the protocols in use, with their names.
     fn spoken(&self) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &VoiceCounts>)> {
         let voices = VOICES.iter().enumerate();
         let spoken = voices.filter(|&(tally, _)| self.listeners.iter().any(|l| l.tally == tally));

@@ -1,4 +1,4 @@
-//! What sessions ask of the server as a whole.
+//! Requests of sessions to the server as a whole.
 
 use quintet_types::Principal;
 use quintet_wire::{Given, HostAsk};

@@ -1,4 +1,4 @@
-//! What a connection is going to send, and what it waits for.
+//! Output of a connection, and the conditions it waits for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -53,7 +53,7 @@ struct Mark {
     replies: Replies,
 }
 
-/// What a flush came to.
+/// Result of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flushed {
     /// All that may leave has left.

@@ -15,7 +15,7 @@ use super::counts::Replies;
 use super::thread::IoThread;
 use crate::quotas::Of;
 
-/// What is said in the clear to who speaks no TLS.
+/// The text in the clear for a client that speaks no TLS.
 const SPEAKS_TLS: &str = "this port speaks TLS";
 
 impl IoThread {

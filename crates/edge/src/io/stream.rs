@@ -29,7 +29,7 @@ enum Socket {
     Unix(UnixStream),
 }
 
-/// What a read brought.
+/// Result of a read.
 pub struct Got {
     /// So many; 0 without `ended`: nothing but what TLS says to itself.
     pub bytes: usize,
@@ -128,7 +128,7 @@ impl Stream {
         channel.is_some_and(|channel| channel.is_pending())
     }
 
-    /// Who the client is by its certificate, if it has shown one.
+    /// The client's identity by its certificate, if it has shown one.
     pub fn identity(&self) -> Option<Identity> {
         self.channel.as_ref()?.identity()
     }

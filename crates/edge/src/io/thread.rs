@@ -81,8 +81,8 @@ pub struct IoThread {
     /// Since when memory is short.
     tight_since: Option<Instant>,
     mail: Vec<Mail>,
-    /// What this thread's steps have left: outcomes for others, and the newest
-    /// batch something was recorded in.
+    /// Work that this thread's steps have left: outcomes for others, and the newest batch something
+    /// was recorded in.
     pub(super) trail: Trail,
     /// Outcomes for own connections.
     local: VecDeque<(Delivery, Need)>,

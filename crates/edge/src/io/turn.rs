@@ -27,7 +27,7 @@ const REQUESTS: usize = 64;
 /// Reads of one connection in one turn.
 const READS: usize = 4;
 
-/// What decoding came to.
+/// Result of decoding.
 struct Decoded {
     used: usize,
     /// No complete request is left.
@@ -44,13 +44,13 @@ enum Stop {
     Again,
     /// It is gone.
     Dead,
-    /// What came is no TLS, or is broken.
+    /// The input is no TLS, or is broken.
     Broken(std::io::Error),
 }
 
-/// What was read last of a connection, and how far its turn has come.
+/// The last input of a connection, and the progress of its turn.
 struct Input<'a> {
-    /// What was not consumed of it is `scratch[from..to]`, or, if there was a rest from before, in
+    /// Input that was not consumed is `scratch[from..to]`, or, if there was a rest from before, in
     /// the connection's own buffer.
     scratch: &'a mut [u8],
     from: usize,

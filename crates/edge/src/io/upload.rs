@@ -14,7 +14,7 @@ pub struct Upload {
     /// Where they go; or why they are dropped.
     into: Result<LargeBody, Refusal>,
     frame: FrameBuf,
-    /// What it takes of the disk until it is whole.
+    /// Its share of the disk until it is whole.
     _share: Option<Share>,
     /// Bytes of the body in the frame.
     filled: usize,

@@ -1,4 +1,4 @@
-//! What users have stored: an account for each whose queues are limited.
+//! Contents of users' queues: an account for each user whose queues are limited.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

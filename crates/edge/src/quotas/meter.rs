@@ -1,4 +1,4 @@
-//! What one connection uses of the quotas it counts in.
+//! One connection's share of the quotas it counts in.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ impl Meter {
         self.bytes = bytes;
     }
 
-    /// Whose connections hold almost as much as they may together.
+    /// The holder whose connections hold almost as much as they may together.
     #[inline]
     pub fn is_tight(&self) -> Option<Of> {
         let tight = |stay: &Option<Stay>| {

@@ -1,4 +1,4 @@
-//! What addresses and users use at once, and what they may: `[[limit]]`.
+//! Usage of addresses and users, and their limits: `[[limit]]`.
 
 mod accounts;
 mod meter;
@@ -33,7 +33,7 @@ const REMEMBERED_LEAST: usize = 1024;
 /// A request over HTTP that would have to wait for longer is refused.
 const HTTP_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Whose limit it is.
+/// Holder of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
     Address,
@@ -68,7 +68,7 @@ impl Limited {
         }
     }
 
-    /// What clients are told.
+    /// The text for clients.
     pub fn text(self, of: Of) -> &'static str {
         match (self, of) {
             (Self::Connections, Of::Address) => "too many connections from this address",
@@ -90,7 +90,7 @@ pub enum Pace {
     Not(Duration, Of),
 }
 
-/// Who uses something.
+/// The user or address of a usage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Whose {
     Place(Place),
@@ -164,7 +164,7 @@ impl Quotas {
         *at.unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::new(table);
     }
 
-    /// What the queues that this user made are counted in, if they are limited.
+    /// The account of the queues that this user made, if they are limited.
     pub fn account(&self, maker: &[u8]) -> Option<Arc<Account>> {
         self.accounts.of(maker, &self.table())
     }
@@ -381,7 +381,7 @@ impl Quotas {
         self.delayed[of as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whom a limit held back, `most` of them at most, the latest first.
+    /// Clients that a limit held back, `most` of them at most, the latest first.
     pub fn held_back(&self, now: Instant, most: usize) -> Vec<HeldBack> {
         let now_ns = self.now_ns(now);
         let used = locked(&self.used);
@@ -410,7 +410,7 @@ impl Quotas {
         told.collect()
     }
 
-    /// What was refused, by limit and whose it is.
+    /// Counts of errors, by limit and holder.
     pub fn refusals(&self) -> Vec<Point> {
         let each = Limited::ALL.into_iter().flat_map(|limited| {
             let counts = &self.refused[limited as usize];

@@ -1,4 +1,4 @@
-//! What one address or one user uses, and may use.
+//! Usage and limits of one address or one user.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

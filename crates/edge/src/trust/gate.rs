@@ -16,10 +16,10 @@ use crate::quotas::{self, Limited, Of};
 /// After this a request whose body did not fit may come again.
 const HOLD_AGAIN: Duration = Duration::ZERO;
 
-/// What a listener of HTTP asks.
+/// The gate of a listener of HTTP.
 pub struct HttpGate {
     security: Arc<Security>,
-    /// Whoever shows nothing is this one; empty: nobody in particular.
+    /// The user of a client without credentials; empty: nobody in particular.
     user: String,
     /// The listener's own, who are users too.
     users: Vec<User>,
@@ -48,7 +48,7 @@ impl HttpGate {
         })
     }
 
-    /// Who comes without a word.
+    /// The answer for a client without credentials.
     fn silent(&self) -> Answer {
         match self.user.as_str() {
             "" if self.users.is_empty() && self.security.trust.table().lets_anonymous() => {

@@ -40,13 +40,13 @@ pub struct Comes<'a> {
     pub with_each_request: bool,
 }
 
-/// What came of a login.
+/// Result of a login.
 pub(crate) type Told = Result<LoggedIn, LoginRefused>;
 
 /// How a login goes on.
 pub enum Begun {
     Now(Told),
-    /// Whoever asked will be told.
+    /// The answer comes later.
     Later,
 }
 
@@ -60,7 +60,7 @@ struct Job {
     secret: Box<[u8]>,
     address: Option<IpAddr>,
     against: Password,
-    /// Who it is if the password fits; `None`: nobody, if no hook says else.
+    /// The principal if the password matches; `None`: nobody, if no hook says else.
     is: Option<Principal>,
     /// No user has the name: a hook may know it.
     unknown: bool,
@@ -69,9 +69,10 @@ struct Job {
     tell: Tell,
 }
 
-/// What is remembered between logins, and the way to the threads.
+/// The memory between logins, and the way to the threads.
 pub struct Checker {
-    /// What is remembered is told the time since then: the wall clock may be set back, by a year.
+    /// Start of the process, because remembered times count from it: the wall clock may be set
+    /// back, by a year.
     began: Instant,
     throttle: Mutex<Throttle>,
     fits: Mutex<Fits>,

@@ -1,4 +1,4 @@
-//! Who clients are and what they may do: the table in force, and logins.
+//! Clients and their rights: the table in force, and logins.
 
 mod gate;
 mod login;
@@ -21,7 +21,7 @@ use quintet_wire::Logins;
 pub use gate::HttpGate;
 pub(crate) use login::{Begun, Checker, Comes, Told};
 
-/// Who clients are, what they may do and use, and where it is written down.
+/// Clients, their rights and usage, and the audit.
 pub struct Security {
     pub core: Arc<Core>,
     pub hooks: Arc<Hooks>,
@@ -61,7 +61,7 @@ impl Security {
     }
 }
 
-/// Who there is, and how they get in.
+/// Users, and their ways to log in.
 pub struct Trust {
     register: Mutex<Register>,
     table: RwLock<Arc<Table>>,

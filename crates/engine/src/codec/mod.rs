@@ -56,7 +56,7 @@ const LEASE_GIVEN: u8 = 0x80;
 const DELAYED: u8 = 4;
 /// The same of the byte of a failure: its error follows.
 const FAILED: u8 = 8;
-/// What ends a mark besides its time stands in the upper bits of its kind.
+/// The condition that ends a mark besides its time stands in the upper bits of its kind.
 const SCOPE_SHIFT: u32 = 4;
 /// In the byte of a mark's kind and scope: its id is a hash.
 const HASHED: u8 = 4;

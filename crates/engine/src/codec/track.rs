@@ -1,4 +1,4 @@
-//! What is known of tracked messages.
+//! Records of tracked messages.
 
 use std::sync::Arc;
 

@@ -357,7 +357,7 @@ impl Engine {
         }
     }
 
-    /// What a fact that is about to be applied says of a batch's member.
+    /// The change to a batch's member in a fact that is about to be applied.
     #[cold]
     pub(crate) fn of_member(&self, fact: &Fact) -> Option<(BatchId, Tally)> {
         enum Came {
@@ -503,7 +503,7 @@ impl Engine {
         self.store.put_off_batch(id, until);
     }
 
-    /// What has happened is said, with the callback's put in the same step.
+    /// Records that an event was reported, with the callback's put in the same step.
     pub(crate) fn has_said<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId, event: Event) {
         let batch = self.store.batches.get(id);
         let batch = batch.expect("a batch that says something stays until it is said");

@@ -29,7 +29,7 @@ const BLOCKS_AHEAD: usize = 16;
 /// many gets no more from runs at a time.
 #[expect(clippy::cast_possible_truncation, reason = "4,096 fits any number")]
 pub(super) const MANY: usize = MESSAGES_PER_STEP as usize;
-/// What is remembered of earlier searches.
+/// Earlier searches that are remembered, at most.
 const KNOWN_MAX: usize = 4096;
 
 /// The answer cannot be told yet: something has to be read from a run, and was
@@ -74,15 +74,15 @@ struct Parked {
     command: Command,
 }
 
-/// What is read from runs, and who waits for it. All of it is volatile.
+/// Blocks to be read from runs, and the commands that wait for them. All of it is volatile.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
-    /// What is needed and was not asked for yet.
+    /// Blocks that are needed and were not asked for yet.
     wants: Vec<Want>,
     /// Commands that wait, in the order they came.
     parked: Vec<Parked>,
-    /// What was looked for lately, and found nowhere or is in memory now; true
-    /// for as long as nothing went back to a run.
+    /// Recent searches that found nothing or a message that is in memory now; valid for as long as
+    /// nothing went back to a run.
     known: Known,
     /// Keys whose messages are looked for, to know which stands first.
     ordering: Vec<(QueueId, Arc<[u8]>)>,
@@ -139,7 +139,7 @@ impl Reading {
     }
 }
 
-/// What the runs were asked and need not be asked again.
+/// Answers of the runs that need not be asked for again.
 #[derive(Debug, Default)]
 struct Known {
     epoch: u64,
@@ -196,8 +196,7 @@ impl Engine {
         Answer::Later
     }
 
-    /// What is to be read from runs, once each. Whoever reads it hands it to
-    /// [`Engine::supply`].
+    /// The blocks to be read from runs, once each. Their reader hands them to [`Engine::supply`].
     pub fn take_wants(&mut self) -> Vec<Want> {
         std::mem::take(&mut self.reading.wants)
     }
@@ -489,21 +488,21 @@ impl Engine {
         Err(Cold(()))
     }
 
-    /// What is looked for begins a lane, and may be in this block.
+    /// Asks for a block that may hold the beginning of a lane.
     pub(super) fn ask_ahead(&mut self, queue: QueueId, lane: Lane, block: BlockAt) -> Cold {
         self.want(block);
         self.want_ahead(queue, lane);
         Cold(())
     }
 
-    /// What is looked for may be in this block.
+    /// Asks for a block that may hold the message.
     pub(super) fn ask_block(&mut self, block: BlockAt) -> Cold {
         self.want(block);
         Cold(())
     }
 
-    /// What is looked for stands behind more that has expired than one step
-    /// removes: the next tick goes on.
+    /// Stops before the message, because more has expired in front of it than one step removes: the
+    /// next tick goes on.
     pub(super) fn ask_again(&mut self) -> Cold {
         self.reading.again = true;
         Cold(())

@@ -439,7 +439,7 @@ impl Engine {
         self.serve(&mut cx);
     }
 
-    /// What waits for a decision, each told once.
+    /// The events that wait for a decision, each returned once.
     pub fn take_intents(&mut self) -> Vec<Intent> {
         std::mem::take(&mut self.asked)
     }
@@ -488,7 +488,7 @@ impl Engine {
         true
     }
 
-    /// What happens by itself to a withheld message.
+    /// Applies the default to a withheld message.
     pub(crate) fn conclude<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         match self.withheld.remove(&id) {
             Some(IntentKind::Expire) => self.expire_now(cx, id),

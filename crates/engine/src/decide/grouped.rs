@@ -21,7 +21,7 @@ const STUCK_BLOCKS: usize = 32;
 /// Messages of keys at their limits that a look ahead passes over.
 const PASSED_AT_ONCE: usize = 4096;
 
-/// What a take from this end would get before all else.
+/// The first message of a take from this end.
 fn first_from(end: End) -> Order {
     match end {
         End::Oldest => (0, i64::MIN, MessageId(0)),
@@ -29,7 +29,7 @@ fn first_from(end: End) -> Order {
     }
 }
 
-/// What was found in memory, and what of runs must be read to know better.
+/// The message found in memory, and the block of a run that must be read to know better.
 type Found = Option<(Order, Head)>;
 
 impl Engine {
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// What a take of several gets next of the group it began with.
+    /// The next message of the group with which a take of several began.
     #[inline(never)]
     pub(super) fn next_of_group<J: Journal>(
         &mut self,
@@ -219,8 +219,8 @@ impl Engine {
         best
     }
 
-    /// What a take of several would get behind what it has got, in a queue that
-    /// is not ordered. Those of noisy keys count as others.
+    /// The next message of a take of several in a queue that is not ordered. Those of noisy keys
+    /// count as others.
     fn head_ahead(&self, take: &Take, id: QueueId, groups: &KeyGroups, walk: &Walk) -> Found {
         let from = KeyGroups::passed(walk).map_or(Edge::Unbounded, Edge::Excluded);
         let ready = self.store.seated(id).ready.range((from, Edge::Unbounded));
@@ -239,7 +239,7 @@ impl Engine {
             .min_by_key(|&(order, _)| order)
     }
 
-    /// What comes of what was found; `None`: it had expired and is gone.
+    /// Judges a found message; `None`: it had expired and is gone.
     fn judged<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -343,7 +343,7 @@ impl Engine {
         }
     }
 
-    /// What a take needs of a queue is in this block.
+    /// Asks for the block that a take needs of a queue.
     pub(super) fn ask_for_taker(&mut self, queue: QueueId, block: BlockAt) -> Cold {
         let Some(groups) = self.groups(queue) else {
             return self.ask_ahead(queue, Lane::Ready, block);

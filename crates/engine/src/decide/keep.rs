@@ -1,5 +1,5 @@
-//! What whoever keeps the runs does with the engine: choose what leaves
-//! memory, put blocks in force, write runs again, drop copies.
+//! Operations for the keeper of the runs: choose messages that leave memory, put blocks in force,
+//! write runs again, drop copies.
 
 use std::collections::VecDeque;
 use std::ops::Bound as Edge;
@@ -16,7 +16,7 @@ use crate::store::cold::{Shelf, lane_of};
 #[derive(Debug, Default)]
 pub struct Spill {
     plan: VecDeque<Share>,
-    /// What lanes take whose messages wait to be taken; they follow when all queues were looked at.
+    /// Lanes whose messages wait to be taken; they follow when all queues were looked at.
     waiting: Vec<(u64, QueueId, Lane)>,
     /// Bytes that nothing is planned for yet.
     left: u64,

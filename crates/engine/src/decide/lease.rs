@@ -141,7 +141,7 @@ impl Engine {
     }
 }
 
-/// What a take asks that may be sent again, of which queue, and its token.
+/// The token of a take that may be sent again, and its queue.
 fn with_token<'a>(take: &'a Take, queues: &[QueueId]) -> Option<(&'a LeaseAsk, QueueId, &'a [u8])> {
     let token = take.token.as_deref()?;
     let ask = take.lease.as_ref().filter(|_| !take.look)?;

@@ -1,4 +1,4 @@
-//! What is done to messages by their own names.
+//! Operations on messages by their own names.
 
 use super::Stop;
 use quintet_types::{

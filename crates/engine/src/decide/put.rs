@@ -25,7 +25,7 @@ const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 /// Marks that are looked at for some that are over, where there are too many.
 const MARKS_AT_ONCE: usize = 256;
 
-/// What came of looking for repeats.
+/// Result of looking for repeats.
 enum Repeat {
     No,
     /// None, and it leaves so many marks.
@@ -46,7 +46,7 @@ impl Repeat {
     }
 }
 
-/// What a put leaves behind.
+/// A record that a put leaves behind.
 struct Left {
     key: MarkKey,
     sum: u64,
@@ -289,7 +289,8 @@ impl Engine {
         Ok(Outcome::Put { id, fresh: false })
     }
 
-    /// What a put leaves behind so that a repeat is known, in the order repeats are looked for.
+    /// The records that a put leaves behind so that a repeat is known, in the order repeats are
+    /// looked for.
     fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[Left; 1]> {
         let mut marks = SmallVec::new();
         let settings = &self.store.seated(id).live.settings;
@@ -780,9 +781,8 @@ impl Engine {
         }
     }
 
-    /// What is left of a span of time that ends at `until`, ms: after
-    /// [`Engine::after`] as much as was asked for, then never more than there
-    /// is.
+    /// The rest of a span of time that ends at `until`, ms: after [`Engine::after`] as much as was
+    /// asked for, then never more than there is.
     pub(crate) fn left(&self, until: Ms) -> u64 {
         until.since(self.now + self.settings.clock_grain_ms)
     }

@@ -13,7 +13,7 @@ use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::store::Queue;
 
-/// Who makes way for a put.
+/// The message that makes way for a put.
 enum Victim {
     Nobody,
     Here(MessageId),
@@ -42,7 +42,7 @@ struct Excess {
 }
 
 impl Excess {
-    /// What `count` more messages with `bytes` bytes are too many.
+    /// The limit that `count` more messages with `bytes` bytes would exceed.
     fn of(queue: &Queue, count: u64, bytes: u64) -> Self {
         let settings = &queue.live.settings;
         let over = |max: u64, sum: u64| match max {
@@ -164,9 +164,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Who makes way in a full queue: the oldest message of the least urgent
-    /// rank; in a FIFO, its head. When nothing is ready, the first one that is
-    /// held back, then the delayed one that is due last.
+    /// The message that makes way in a full queue: the oldest message of the least urgent rank; in
+    /// a FIFO, its head. When nothing is ready, the first one that is held back, then the delayed
+    /// one that is due last.
     fn victim(&self, id: QueueId) -> Victim {
         let queue = self.store.seated(id);
         let hot = queue.ready.last_key().map(|(rank, ..)| rank);

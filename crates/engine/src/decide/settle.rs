@@ -22,7 +22,7 @@ struct Back<'a> {
     failed: Option<Failed<'a>>,
 }
 
-/// Who says that a try failed.
+/// The source of a failed try's report.
 #[derive(Clone, Copy)]
 enum Failed<'a> {
     /// Its holder, and why.
@@ -31,7 +31,7 @@ enum Failed<'a> {
     ByPolicy,
 }
 
-/// What is kept of a failure that nobody said anything of; nothing: what was said last stays.
+/// The error that is kept of a failure without a report; empty: the last report stays.
 fn words_of(why: Return) -> &'static [u8] {
     match why {
         Return::Timeout => b"its lease ran out",
@@ -437,7 +437,7 @@ impl Engine {
         (ttl_ms > 0).then(|| self.after(ttl_ms))
     }
 
-    /// What the dead-letter rule says.
+    /// Applies the dead-letter rule.
     pub(crate) fn dead_letter_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
             return;
@@ -660,7 +660,7 @@ impl Engine {
         cx.step.began = began;
     }
 
-    /// What the queue's settings say of messages that expire.
+    /// Applies the queue's settings for messages that expire.
     pub(crate) fn expire_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
             // A flush forgot it before its time was over.

@@ -149,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// What this shard knows of a party.
+    /// This shard's numbers of a client.
     pub fn party_stats(&self, party: Party) -> PartyStats {
         const QUEUES: usize = 16;
         let waits_on = self.waiters.queues_of(party);

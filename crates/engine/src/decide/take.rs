@@ -486,8 +486,8 @@ impl Engine {
         message.expect("what was found is taken out")
     }
 
-    /// What this take would get is in memory, with its companions; of many, the
-    /// first [`MANY`].
+    /// True if the messages that this take would get are in memory, with their companions; of many,
+    /// the first [`MANY`].
     #[cold]
     pub(super) fn is_here<J: Journal>(
         &mut self,
@@ -646,7 +646,7 @@ impl Engine {
         })
     }
 
-    /// What there is for one who waits.
+    /// Serves one waiting client.
     fn serve_one<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -749,7 +749,7 @@ impl Engine {
     }
 }
 
-/// What came of looking for something for one who waits.
+/// Result of serving one waiting client.
 enum Served {
     /// Another shard has served it.
     Elsewhere,

@@ -1,4 +1,4 @@
-//! What happens by itself when its time has come.
+//! Events that happen by themselves when their time has come.
 
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ const IDLE_SCAN_MS: (u64, u64) = (1000, 60_000);
 /// Queues looked at for it at once.
 const IDLE_LOOKS: usize = 4096;
 
-/// What a wait that brought nothing ends with.
+/// The end of a wait that brought nothing.
 fn ending(warned: bool) -> Outcome {
     if warned {
         Outcome::DeadlineSoon
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// What is due in runs is read, delayed messages and those kept long enough.
+    /// Reads the due messages of runs: delayed ones, and those kept long enough.
     fn ring_lanes(&mut self, id: QueueId) {
         for lane in [Lane::Delayed, Lane::Archived] {
             let Some(queue) = self.store.queue(id) else {
@@ -120,9 +120,9 @@ impl Engine {
         }
     }
 
-    /// What is due in runs is read at once while there is memory for it. Then a
-    /// block at a time: who makes room keeps up with that, so that nobody's
-    /// puts wait for it, and whoever takes gets what he needs all the same.
+    /// Due messages of runs are read at once while there is memory for them. Then a block at a
+    /// time: the thread that makes room keeps up with that, so no put waits for it, and takers get
+    /// their messages all the same.
     fn may_read_due(&mut self) -> bool {
         let room = self.reading.memory_room;
         let fixed = self.store.fixed_bytes();
@@ -312,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// What has expired, in one queue or in all; of much the rest goes by itself.
+    /// Removes expired messages of one queue or of all; of many the rest goes by itself.
     pub(crate) fn flush_expired<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,

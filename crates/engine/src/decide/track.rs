@@ -16,7 +16,7 @@ const STEPS: usize = 256;
 /// name finds those that were put last.
 const NAMESAKES_MAX: usize = 256;
 
-/// What a fact that is about to be applied says of a message that may be tracked.
+/// The change to a message that may be tracked in a fact that is about to be applied.
 pub(crate) enum Tells {
     /// It is there and not as it was.
     Changed(MessageId),
@@ -150,8 +150,8 @@ impl Engine {
         }
     }
 
-    /// What somebody says of a tracked message that nobody holds: before it is taken, or after it
-    /// is done. Of several of the name it is the one that was put last.
+    /// Notes a report about a tracked message that nobody holds: before it is taken, or after it is
+    /// done. Of several of the name it is the one that was put last.
     pub(super) fn say_of_track<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -183,8 +183,8 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
-    /// What became of the tracked message of this name that was put last. Where no queue is named,
-    /// those of queues that the asker may not look into are none.
+    /// The record of the tracked message of this name that was put last. Where no queue is named,
+    /// those of queues that the asker may not look into do not count.
     pub(crate) fn tracked(&mut self, asker: Principal, by_name: &ByName) -> Result<Outcome, Stop> {
         let (_, track) = self.track_named(asker, by_name, Verb::Peek)?;
         Ok(Outcome::Tracked(Box::new(track)))

@@ -124,9 +124,9 @@ fn place(at: usize) -> u32 {
 /// The map.
 #[derive(Debug)]
 pub(crate) struct Ascending<K, V> {
-    /// What was appended last.
+    /// The newest chunk.
     open: Chunk<K, V>,
-    /// What does not fit there; mostly nothing.
+    /// Entries that do not fit there; mostly none.
     more: Option<Box<More<K, V>>>,
     len: usize,
 }
@@ -135,7 +135,7 @@ pub(crate) struct Ascending<K, V> {
 struct More<K, V> {
     /// Chunks to which nothing is added, in their order; none is empty.
     full: VecDeque<Chunk<K, V>>,
-    /// What came out of order. No key is here and in a chunk.
+    /// Entries that came out of order. No key is here and in a chunk.
     rest: BTreeMap<K, V>,
 }
 

@@ -10,7 +10,7 @@ use quintet_types::{Batch, BatchId, Message, MessageId, Ms, Progress, Tally, Tie
 
 use crate::fact::Fact;
 
-/// What a batch takes in memory beside its bytes, about.
+/// Memory of a batch beside its bytes, about.
 const IN_MEMORY: u64 = 512;
 /// The record of a batch without its bytes: eleven numbers, and of each
 /// callback the marks and six numbers of its retries.
@@ -35,7 +35,7 @@ pub(crate) struct Batches {
     ends: BTreeSet<(Ms, BatchId)>,
     /// Those with something to say. An index over `seats`.
     due: BTreeSet<(Ms, BatchId)>,
-    /// What happened here to members of other shards' batches.
+    /// Changes here of members of other shards' batches.
     owed: BTreeMap<BatchId, Tally>,
     /// Bytes of descriptions and callbacks.
     bytes: u64,

@@ -156,7 +156,7 @@ fn remove(store: &mut Durable) {
     store.apply(Fact::Removed { at: AT, why }, HOME);
 }
 
-/// What is damaged in which state, what happens then, and the assertion.
+/// A damage, the state before it, the step behind it, and the assertion that fires.
 type Row = (
     &'static str,
     fn() -> Durable,

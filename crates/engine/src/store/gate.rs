@@ -166,7 +166,7 @@ impl Engine {
     }
 }
 
-/// What changes without a fact.
+/// Changes without a fact.
 impl Store {
     /// Facts that are applied from now on happen at this time.
     #[inline]
@@ -189,7 +189,7 @@ impl Store {
         Self(Durable::new(shard, shards))
     }
 
-    /// What is replayed from now on was written in this epoch.
+    /// Sets the epoch in which the facts replayed from now on were written.
     pub(crate) fn replays_epoch(&mut self, epoch: u64) {
         self.0.epoch = self.0.epoch.max(epoch);
     }
@@ -252,7 +252,7 @@ impl Store {
         self.0.look_again(id);
     }
 
-    /// What a queue's settings make of its keys.
+    /// Applies a queue's settings about keys.
     pub(crate) fn set_groups(&mut self, id: QueueId, rules: Option<Rules>) {
         self.0.set_groups(id, rules);
     }

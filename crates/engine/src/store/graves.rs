@@ -1,5 +1,5 @@
-//! What flush and drop detached, freed a slice at a time: a flush of ten
-//! million messages answers at once and stops nobody.
+//! Messages that a flush or a drop has detached, freed a slice at a time: a flush of ten million
+//! messages answers at once and stops nobody.
 
 use std::collections::BTreeMap;
 

@@ -8,10 +8,10 @@ use crate::fact::{Fact, ShardCounts};
 /// Bytes of messages that are copied out of a segment in one step, about.
 const COPIED_BYTES: u64 = 128 << 10;
 
-/// What a slice of copying out came to.
+/// Result of copying out a slice.
 #[derive(Debug, Default)]
 pub struct CopiedOut {
-    /// Where to go on; `None`: all was looked at.
+    /// Start of the next slice; `None`: all was looked at.
     pub next: Option<u32>,
     /// Images written.
     pub images: u64,

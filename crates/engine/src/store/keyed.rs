@@ -11,11 +11,11 @@ use quintet_types::{Lane, Message, MessageId, Ms, QueueId};
 
 use crate::cold::BlockAt;
 
-/// What a key of a queue takes in memory, bytes: its place among the keys, and the first node of
-/// the map of its messages.
+/// Memory of a key of a queue, bytes: its place among the keys, and the first node of the map of
+/// its messages.
 pub(super) const KEY: u64 = 380;
 
-/// What is kept of all keys and key groups together.
+/// State of all keys and key groups together.
 #[derive(Debug, Default)]
 pub(crate) struct Keyed {
     /// Bytes of memory they take, reckoned.
@@ -243,9 +243,9 @@ impl Durable {
         }
     }
 
-    /// What is in a block whose messages, these, are about to leave memory for
-    /// a run; `from`: they are copies of those in this block, but for such as
-    /// have left it. `None`: its queue has no groups, or not all are here.
+    /// The survey of a block whose messages, these, are about to leave memory for a run; `from`:
+    /// they are copies of those in this block, but for such as have left it. `None`: its queue has
+    /// no groups, or not all are here.
     pub(super) fn survey(
         &self,
         id: QueueId,

@@ -1,11 +1,11 @@
-//! Who made queues, and what is counted of that.
+//! Makers of queues, and the counters of their queues.
 
 use std::sync::Arc;
 
 use super::{Durable, Queue};
 use quintet_types::{Account, QueueId};
 
-/// Whose a queue that is being made will be.
+/// The maker of a queue that is being made.
 #[derive(Debug, Default)]
 pub(crate) struct Maker {
     /// The user's name; `None`: nobody's in particular.

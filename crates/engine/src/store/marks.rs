@@ -1,4 +1,4 @@
-//! What puts leave behind so that repeats are known.
+//! Records that puts leave behind so that repeats are known.
 //!
 //! A mark ends with its time. One with a scope is also *tied* to its message and ends with what
 //! becomes of that: facts tell of it, whether the message is in memory or in a run. What no fact

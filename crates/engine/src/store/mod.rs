@@ -59,7 +59,7 @@ use crate::fact::{Mark, MarkId, ShardCounts};
 
 pub(crate) type Hash = foldhash::fast::RandomState;
 
-/// What a put left behind so that a repeat is known.
+/// The record that a put left behind so that a repeat is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub(crate) id: MessageId,
@@ -106,11 +106,11 @@ pub(crate) struct Durable {
     /// Messages and marks by the segment that holds them.
     pub(crate) homes: BTreeMap<Home, u64>,
     pub(crate) graves: Graves,
-    /// What goes to queues of other shards, in the order it was sent.
+    /// Messages for queues of other shards, in the order they were sent.
     pub(crate) outbox: Outbox,
-    /// What is in runs.
+    /// The messages in runs.
     pub(crate) cold: Cold,
-    /// What is kept of all key groups together.
+    /// State of all key groups together.
     pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,
     pub(crate) batches: Batches,

@@ -19,7 +19,7 @@ use crate::fact::Fact;
 pub(crate) struct Sent {
     pub(crate) message: Message,
     pub(crate) to: Name,
-    /// What it goes by; of one whose sending replay has not seen it is a command.
+    /// Reason of the transfer; of one whose sending replay has not seen it is a command.
     pub(crate) why: Transfer,
 }
 

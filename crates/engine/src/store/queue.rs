@@ -72,7 +72,7 @@ pub(crate) struct Queue {
     /// Which messages their keys hold back, if its settings give keys a meaning.
     pub(crate) groups: Option<Box<KeyGroups>>,
 
-    /// What of it is in runs; `None`: nothing ever was.
+    /// Its part in runs; `None`: nothing ever was.
     pub(crate) cold: Option<Box<QueueCold>>,
 
     /// Marks that puts into it left.
@@ -92,7 +92,7 @@ pub(crate) struct Queue {
     pub(crate) live: Live,
 }
 
-/// What is forgotten at restart.
+/// The part that is forgotten at restart.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     /// Resolved from the configuration and `overrides`.
@@ -113,7 +113,7 @@ pub(crate) struct Live {
     pub(crate) watchers: u32,
     /// When the shard's alarm for this queue rings.
     pub(crate) alarm: Option<Ms>,
-    /// What is due in runs is not read before.
+    /// Due messages of runs are not read before.
     pub(crate) due_pause: Ms,
     /// Something may be there that nobody has looked for yet.
     pub(crate) more: bool,
@@ -126,11 +126,11 @@ pub(crate) struct Live {
     /// When it was last used.
     pub(crate) used: Ms,
     pub(crate) pace: Pace,
-    /// What it is counted in, with all that its maker made.
+    /// The account that counts it, with all that its maker made.
     pub(crate) account: Option<Arc<Account>>,
 }
 
-/// What somebody stands in a line for.
+/// Purpose of a place in a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitsTo {
     /// A message of its own.

@@ -5,7 +5,7 @@ use super::cold::Shelved;
 use super::{Durable, Queue};
 use quintet_types::{Lane, QueueGauges, QueueId, QueueTotals};
 
-/// What every change of a queue's numbers is counted in as well.
+/// Sums in which every change of a queue's numbers is counted as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     /// Messages in memory and parties, of queues that were not dropped.
@@ -27,7 +27,7 @@ impl Sums {
 }
 
 impl Queue {
-    /// What it holds, runs included.
+    /// Its content, runs included.
     pub(crate) fn gauges(&self) -> QueueGauges {
         let mut gauges = self.gauges_in_memory();
         if let Some(cold) = &self.cold {

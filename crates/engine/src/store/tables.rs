@@ -10,7 +10,7 @@ use quintet_types::{Ms, Name, TableEntry};
 
 use crate::fact::Fact;
 
-/// What an entry takes beside its bytes, about: a node's share and the boxes.
+/// Memory of an entry beside its bytes, about: a node's share and the boxes.
 const PER_ENTRY: u64 = 96;
 
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub(crate) struct Tables {
     pub(crate) version: u64,
 }
 
-/// What an entry counts for.
+/// The counted size of an entry.
 pub(crate) fn cost(key: &[u8], value: &[u8]) -> u64 {
     key.len() as u64 + value.len() as u64 + PER_ENTRY
 }
 
-/// What an entry takes in a snapshot at most: each has its table's name.
+/// Size of an entry in a snapshot at most: each has its table's name.
 pub(crate) fn told(table: &Name, key: &[u8], value: &[u8]) -> u64 {
     const REST: u64 = 48;
     (table.as_bytes().len() + key.len() + value.len()) as u64 + REST
@@ -56,7 +56,7 @@ impl Tables {
         alive(entry, now).then_some(entry.version)
     }
 
-    /// What an entry counts for, whether its time is over or not.
+    /// The counted size of an entry, whether its time is over or not.
     pub(crate) fn cost_of(&self, table: &Name, key: &[u8]) -> u64 {
         let entry = self.tables.get(table).and_then(|table| table.get(key));
         entry.map_or(0, |entry| cost(key, &entry.value))

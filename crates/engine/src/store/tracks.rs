@@ -1,4 +1,4 @@
-//! What is known of tracked messages, and finding it by their names.
+//! Records of tracked messages, and the search for them by name.
 //!
 //! Held in memory and told in full at the beginning of each segment, so it is
 //! bounded (`tracked_max`, `snapshot_bytes_max`).
@@ -10,7 +10,7 @@ use quintet_types::{MessageId, Ms, Track};
 
 use crate::fact::Fact;
 
-/// What one takes in memory beside its bytes, about: the record and its places in three maps.
+/// Memory of a record beside its bytes, about: the record and its places in three maps.
 const IN_MEMORY: u64 = 240;
 /// The record without its bytes: four numbers, three lengths, state and percent.
 const TOLD: u64 = 64;

@@ -1,5 +1,5 @@
-//! What queues, tables and blocks of runs take in a snapshot, the records each
-//! segment of the log begins with.
+//! Size of queues, tables and blocks of runs in a snapshot, the records each segment of the log
+//! begins with.
 //!
 //! Kept as a sum, so that what would make it too long is refused before it is
 //! there. Everything counts for the most its records can take, and a queue from
@@ -24,8 +24,8 @@ const BLOCK: u64 = 160;
 /// The id mark and the shard's own counters.
 const SHARD: u64 = 512;
 
-/// What a queue takes in memory beside its name, about: itself, its place in
-/// the tables, the first nodes of its maps.
+/// Memory of a queue beside its name, about: itself, its place in the tables, the first nodes of
+/// its maps.
 const IN_MEMORY: u64 = 1408;
 
 /// Sums over all queues, bytes.
@@ -37,12 +37,12 @@ pub(crate) struct Weights {
     pub(crate) memory: u64,
 }
 
-/// What a queue of this name takes in memory, about: its name is there twice.
+/// Memory of a queue of this name, about: its name is there twice.
 pub(super) fn in_memory(name: &Name) -> u64 {
     IN_MEMORY + 2 * name.as_bytes().len() as u64
 }
 
-/// What a queue takes in a snapshot at most.
+/// Size of a queue in a snapshot at most.
 pub(crate) fn of_queue(
     name: &Name,
     has_parent: bool,

@@ -52,7 +52,7 @@ impl Pair {
         pair
     }
 
-    /// What was recorded becomes a frame.
+    /// Writes the recorded facts as a frame.
     fn write(&mut self) {
         let frame = [0, 1].map(|at: usize| std::mem::take(&mut self.shards[at].facts));
         if frame.iter().any(|facts| !facts.is_empty()) {

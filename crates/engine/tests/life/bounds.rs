@@ -1,4 +1,4 @@
-//! What one step costs at most, whatever there is.
+//! Highest cost of one step, whatever there is.
 
 use quintet_types::*;
 

@@ -220,7 +220,7 @@ fn a_buried_one_whose_own_time_to_live_is_over_stays_until_it_is_kicked() {
     assert_eq!(expired(&mut w), 1);
 }
 
-/// Whoever is asked holds it meanwhile, and a restart would make it ready.
+/// A hook holds the message while it decides, and a restart would make it ready.
 #[test]
 fn no_hook_is_asked_about_one_whose_time_is_over() {
     let mut w = world();

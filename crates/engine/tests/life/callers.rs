@@ -145,7 +145,7 @@ impl Scene {
         ]
     }
 
-    /// What the guest gets when its command is decided behind these, all in one step.
+    /// The guest's outcome when its command is decided behind these, all in one step.
     fn decide_behind(&mut self, before: &[Command], guest: Command) -> Outcome {
         let w = &mut self.world;
         w.engine.set_memory_room(1);

@@ -1,5 +1,5 @@
-//! What is in runs: each command answers as if it were in memory, and nothing
-//! has happened before it is read.
+//! Messages in runs: each command answers as if they were in memory, and nothing has happened
+//! before they are read.
 
 use std::collections::BTreeMap;
 
@@ -223,7 +223,7 @@ fn commands() -> Vec<Command> {
     ]
 }
 
-/// What is there afterwards, in words.
+/// The content afterwards, in words.
 fn rest(w: &mut World, runs: &Runs) -> String {
     let mut rest = String::new();
     for queue in ["q", "r", "aside", "full", "new", "held"] {
@@ -274,8 +274,7 @@ fn every_command_answers_as_if_all_were_in_memory() {
     }
 }
 
-/// What an effect has changed is not done again when the take has what it
-/// waits for.
+/// An effect's change is not made again when the take has got its blocks.
 #[test]
 fn a_take_behind_effects_waits_for_a_run_alone() {
     let (mut w, mut runs) = (world(), Runs::default());

@@ -1,4 +1,4 @@
-//! What hooks decide: compounds, tables, and messages withheld for them.
+//! Decisions of hooks: compounds, tables, and messages withheld for them.
 
 use quintet_types::*;
 

@@ -334,7 +334,7 @@ fn a_message_that_leaves_a_memory_queue_is_counted_after_a_restart() {
     assert_eq!(w.engine.image(), before);
 }
 
-/// Whoever reads a log from a segment on does not know what was leased in those before it.
+/// A reader that begins at a segment does not know the leases from the segments before it.
 #[test]
 fn what_an_epoch_gives_back_is_counted_by_who_reads_from_behind() {
     let mut w = World::new();

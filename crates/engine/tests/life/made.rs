@@ -1,4 +1,4 @@
-//! Who made a queue, and what may be stored in those of one user.
+//! Makers of queues, and the bounds of one user's queues.
 
 use std::sync::Arc;
 

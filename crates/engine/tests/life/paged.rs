@@ -1,4 +1,4 @@
-//! What is listed comes in pages of about 1 MiB, whatever it consists of.
+//! Lists come in pages of about 1 MiB, whatever they consist of.
 
 use quintet_types::*;
 

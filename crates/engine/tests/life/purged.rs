@@ -34,8 +34,8 @@ fn gauges(w: &mut World, queue: &str) -> QueueGauges {
     }
 }
 
-/// What waits, what is delayed and what is reserved, by a connection or by time, is gone in one
-/// step; what was put since is not, though the slices that free what is gone come later.
+/// Waiting, delayed and reserved messages, by a connection or by time, are gone in one step;
+/// messages put since are not, though the slices that free the gone ones come later.
 #[test]
 fn what_is_reserved_goes_as_well_and_nothing_put_since() {
     let mut w = World::new();
@@ -102,7 +102,7 @@ fn for_its_holder_it_is_gone() {
     assert_eq!(w.take(1, one_at_most), "b");
 }
 
-/// What limits and keys held back because of it may go.
+/// Messages that limits and keys held back because of them may go.
 #[test]
 fn places_of_what_was_reserved_are_free() {
     for overrides in [

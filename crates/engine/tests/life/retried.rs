@@ -54,7 +54,7 @@ fn message(w: &mut World, id: MessageId) -> Message {
     }
 }
 
-/// What a message's attributes say.
+/// An attribute of a message.
 fn attr(w: &mut World, id: MessageId, name: &str) -> Option<String> {
     let message = message(w, id);
     let attrs = &message.extra.as_ref()?.attrs;

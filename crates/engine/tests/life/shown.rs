@@ -193,7 +193,7 @@ fn when_a_message_was_first_leased_is_remembered() {
     }
 }
 
-/// What a message holds that a connection took: nothing is known of a lease without a deadline.
+/// State of a message that a connection took: a lease without a deadline has no known beginning.
 #[test]
 fn a_lease_without_a_deadline_has_no_beginning() {
     let mut w = World::new();

@@ -1,5 +1,5 @@
-//! What each segment of the log begins with: names and settings of queues, and
-//! tables. It has a bound, and what nobody needs is forgotten.
+//! The beginning of each segment of the log: names and settings of queues, and tables. It has a
+//! bound, and entries that nobody needs are forgotten.
 
 use quintet_types::*;
 

@@ -1,4 +1,4 @@
-//! What makes a put a repeat, for how long, and what becomes of it.
+//! Deduplication of puts: by what, for how long, and with which effect.
 
 use quintet_engine::*;
 use quintet_sim::world::{World, plain, reserve};

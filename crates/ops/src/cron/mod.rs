@@ -34,26 +34,26 @@ struct Inside {
     version: u64,
     /// The version whose marks were read; 0: none.
     read: u64,
-    /// What the thread is asked to do, oldest first.
+    /// Orders to the thread, oldest first.
     orders: VecDeque<Order>,
     /// The thread has ended: nobody is told anything any more.
     closed: bool,
 }
 
-/// What the thread is asked.
+/// An order to the thread.
 enum Order {
     /// Of the tables, when their marks have been read.
     List(TellCrons),
     Steer(CronAct, String, TellCron),
 }
 
-/// What is known of a table.
+/// State of a table.
 #[derive(Default)]
 pub struct Known {
     mark: Mark,
     /// Of the mark's entry; `None`: there is none.
     version: Option<u64>,
-    /// What was due when it was read has been seen to, or tried.
+    /// The due times at its reading have been handled, or tried.
     looked: bool,
     /// Since the server's start, as the two below.
     pub runs: u64,
@@ -186,7 +186,7 @@ impl Inside {
     }
 }
 
-/// What is said of a paused table that is in the configuration no more.
+/// The note about a paused table that is in the configuration no more.
 pub fn forgotten(name: &str) -> String {
     format!(
         "[[cron]] {name} was paused and is no longer in the configuration: the pause is \

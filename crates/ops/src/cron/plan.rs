@@ -1,5 +1,5 @@
-//! What is due: a table's schedule, what is remembered of it, and what the
-//! wall clock shows. Pure: knows no clock, thread or queue.
+//! The due times of a table: its schedule, its stored mark, and the wall clock. Pure: knows no
+//! clock, thread or queue.
 
 use chrono_tz::Tz;
 use quintet_door::CronAct;
@@ -13,7 +13,7 @@ pub(crate) const LATE_MS: u64 = 60_000;
 /// Missed due times of one gap are counted up to here.
 const COUNTED_MAX: u64 = 1000;
 
-/// What is remembered of a table in the log, in the same step as its put.
+/// The mark of a table in the log, stored in the same step as its put.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Mark {
@@ -69,7 +69,7 @@ pub(crate) struct When<'a> {
     pub(crate) once: bool,
 }
 
-/// What is to be done about a table.
+/// The next step of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Nothing yet.
@@ -82,8 +82,8 @@ pub(crate) enum Look {
 }
 
 impl When<'_> {
-    /// What is to be done when the wall clock shows `now`. Of several due times
-    /// that have passed at most one is put.
+    /// The next step when the wall clock shows `now`. Of several due times that have passed at most
+    /// one is put.
     pub(crate) fn look(&self, mark: &Mark, now: Ms) -> Look {
         if mark.policy != self.policy {
             // Due times before this was the schedule are not its own.

@@ -278,7 +278,7 @@ impl Runner<'_> {
 }
 
 impl Known {
-    /// What an entry says. One that nobody here wrote counts as none.
+    /// Reads an entry. One that nobody here wrote counts as none.
     fn read(&mut self, entry: Option<&TableEntry>) {
         self.version = entry.map(|entry| entry.version);
         let mark = entry.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What became of each queue's numbers: a thread looks at them once a minute.
+//! History of each queue's numbers: a thread reads them once a minute.
 
 mod rings;
 

@@ -220,7 +220,7 @@ struct Rings {
     quarters: Ring<QUARTERS>,
 }
 
-/// What is kept of a queue without rings.
+/// The record of a queue without rings.
 struct Mark {
     counted: Counted,
     pass: u64,

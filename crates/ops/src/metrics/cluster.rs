@@ -1,4 +1,4 @@
-//! What is told of a cluster: by any node of itself, and by the owner of all, as it saw them lately.
+//! Metrics of a cluster: any node's of itself, and the owner's of all, as it saw them lately.
 
 use quintet_door::{ClusterNumbers, NodeNumbers};
 use quintet_host::Point;
@@ -40,7 +40,7 @@ pub(super) fn copies(reading: &Reading<'_>) -> Vec<Point> {
     points.collect()
 }
 
-/// What each node is, by its name and that.
+/// The role of each node, by its name.
 pub(super) fn roles(reading: &Reading<'_>) -> Vec<Point> {
     let nodes = reading.cluster.iter().flat_map(|numbers| &numbers.nodes);
     let labels = nodes.map(|node| vec![node.node.clone().into(), node.role.clone().into()]);

@@ -1,4 +1,4 @@
-//! What is told of listeners and of those who come there.
+//! Metrics of listeners and their clients.
 
 use quintet_door::ByteBudget;
 use quintet_host::{Point, Spread};
@@ -76,7 +76,7 @@ impl Budget {
     }
 }
 
-/// What came of logins since the start.
+/// Results of logins since the start.
 #[derive(Default)]
 pub struct LoginNumbers {
     pub ok: u64,

@@ -69,7 +69,7 @@ impl Text {
         }
     }
 
-    /// What a histogram of the family counted, `per_base` of which are one of what is told.
+    /// Counters of a family's histogram, `per_base` of which are one unit of the output.
     pub(super) fn spread(
         &mut self,
         family: Family,

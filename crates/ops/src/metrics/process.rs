@@ -1,6 +1,6 @@
-//! What the kernel tells of this process.
+//! The kernel's report of this process.
 
-/// What the kernel knows of this process. Zeros where it does not say.
+/// The kernel's report of this process. Zeros where it has none.
 #[derive(Clone, Copy, Default)]
 pub struct Process {
     /// Processor time in user mode, microseconds.

@@ -1,5 +1,5 @@
-//! What is told of each queue. Of many queues, of those with the most bytes: a scraper keeps each
-//! series it was ever shown, and sums over all are rows of their own.
+//! Metrics of each queue. Of many queues, of those with the most bytes: a scraper keeps each series
+//! it was ever shown, and sums over all are rows of their own.
 
 use std::cmp::Reverse;
 

@@ -124,7 +124,7 @@ fn id_of(bytes: &[u8]) -> Id {
     }
 }
 
-/// What the clients know, over all rounds.
+/// The clients' knowledge, over all rounds.
 #[derive(Default)]
 struct Known {
     /// Put and acknowledged.

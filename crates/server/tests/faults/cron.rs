@@ -107,7 +107,7 @@ fn a_reload_counts() {
     assert_eq!(server.number("ready"), 1);
 }
 
-/// What `quintet cron` lists.
+/// The list of `quintet cron`.
 fn crons(server: &Server) -> Vec<Value> {
     let listed = text(&server.run(&["cron", "--json"]).stdout);
     let lines = listed.lines();
@@ -163,8 +163,8 @@ fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
     server.client().take_nothing("w");
 }
 
-/// Who was told that it is put finds it once, whatever is killed; and where
-/// nobody was told, message and mark are both there or neither is.
+/// A client that was told of a put finds it once, whatever is killed; where nobody was told,
+/// message and mark are both there or neither is.
 #[test]
 fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
     let data = Data::fresh();

@@ -225,7 +225,7 @@ fn a_waiting_taker_is_not_served_what_a_power_cut_undoes() {
     }
 }
 
-/// What the server says when it ends by itself.
+/// The end of a server that ends by itself.
 fn end_of(faults: &Faults, data: &Path, what: impl FnOnce(&Server)) -> (Option<i32>, String) {
     let log = data.with_extension("stderr");
     let mut command = Server::command(data, &START_ALWAYS);
@@ -582,9 +582,8 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
     assert!(faults.calls(Call::Clock).all > 0);
 }
 
-/// What a queue's settings promise for an hour lasts an hour, whatever the wall
-/// clock shows: the rest of what failed, a rate of takes, a body that is
-/// remembered.
+/// An hour in a queue's settings lasts an hour, whatever the wall clock shows: the rest after a
+/// failure, a rate of takes, a body that is remembered.
 #[test]
 fn rests_rates_and_repeats_do_not_follow_the_clock() {
     const YEAR: i64 = 366 * 86_400_000;

@@ -472,7 +472,7 @@ fn timers_and_start_run_once_for_the_server() {
     assert!(server.stop().success());
 }
 
-/// What a put over HTTP is part of, hooks see before it is stored and when it is taken.
+/// Hooks see the trace of a put over HTTP before the put is stored and when the message is taken.
 #[test]
 fn a_trace_is_among_the_attributes_that_hooks_see() {
     let place = Place::new(

@@ -36,7 +36,7 @@ fn put(server: &Server, queue: &str, messages: &[(&str, &str)]) {
     assert_eq!(reply.status, 201, "{}", reply.json);
 }
 
-/// What is reserved for half a minute: bodies, and leases.
+/// Reserves messages for half a minute: bodies, and leases.
 fn reserve(server: &Server, queue: &str, max: u32) -> (Vec<String>, Vec<String>) {
     let path = format!("/queues/{queue}/reserve");
     let reply = post(server, &path, &json!({ "max": max, "lease_ms": 30_000 }));
@@ -152,7 +152,7 @@ fn a_quiet_key_goes_before_a_noisy_one() {
     assert_eq!(reserve(&server, "shared", 1).0, ["a"]);
 }
 
-/// What limits of keys hold back is counted, and settings change while the server runs.
+/// Messages that limits of keys hold back are counted, and settings change while the server runs.
 #[test]
 fn limits_of_keys_are_counted_and_configured() {
     let dir = tempfile::tempdir().unwrap();

@@ -66,8 +66,8 @@ fn workers_come_in_pages_with_a_link_to_the_next() {
     );
 }
 
-/// What was buried has at most a few KiB of why, and a page of what has much beside its body
-/// ends early.
+/// A buried message keeps at most a few KiB of its reason, and a page of messages with much beside
+/// their bodies ends early.
 #[test]
 fn messages_with_long_headers_come_in_pages() {
     let dir = tempfile::tempdir().expect("a folder");

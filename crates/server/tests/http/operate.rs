@@ -84,7 +84,7 @@ fn a_queue_says_what_holds_for_it_and_who_said_so() {
     assert!(setup("/queues/other").contains("all by default"));
 }
 
-/// What a queue's page says of a setting.
+/// The row of a setting in a queue's page.
 fn row_of<'a>(setup: &'a str, key: &str) -> &'a str {
     let rest = setup.split_once(&format!("<span class=\"mono\">{key}</span>"));
     rest.expect("a setting")

@@ -1,5 +1,4 @@
-//! What makes a put a repeat, said by settings, by the API and by the command line, for puts of
-//! any voice.
+//! Deduplication of puts of any protocol, by settings, by the API and by the command line.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What supervisors rely on: how the server starts, tells, reloads and ends.
+//! The contract with supervisors: how the server starts, notifies, reloads and ends.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -437,8 +437,7 @@ fn queues_divide_over_shards() {
     assert!(error.contains("shards = 3"), "{error}");
 }
 
-/// Whatever the umask: nobody else reads messages. Scripts have the umask the
-/// operator gave.
+/// With any umask nobody else reads messages. Scripts have the umask the operator gave.
 #[test]
 fn what_the_server_writes_is_its_own() {
     use std::os::unix::fs::PermissionsExt as _;

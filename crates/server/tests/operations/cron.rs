@@ -149,8 +149,8 @@ fn where_there_are_no_tables_the_list_is_empty() {
     assert!(why.contains("there is no [[cron]] table a"), "{why}");
 }
 
-/// What a start is refused for, a reload is too: what was in force goes on,
-/// pauses included.
+/// A reload is refused for the same errors as a start: the configuration in force goes on, pauses
+/// included.
 #[test]
 fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
     let server = start(CONFIG);
@@ -177,8 +177,7 @@ fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
     }
 }
 
-/// Whoever takes a paused table out is told that its pause goes with it, by the
-/// answer and by the log.
+/// Taking out a paused table also ends its pause: the answer and the log say so.
 #[test]
 fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
     let data = Data::fresh();

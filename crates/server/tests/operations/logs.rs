@@ -1,4 +1,4 @@
-//! What is written to standard error, in the form of `log_format`.
+//! Standard error, in the form of `log_format`.
 
 use std::time::Instant;
 

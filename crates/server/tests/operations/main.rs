@@ -1,5 +1,5 @@
-//! What operators rely on: starts, stops and reloads, the commands that people
-//! type, limits, shards, and what the README says.
+//! Promises to operators: starts, stops and reloads, the commands that people type, limits, shards,
+//! and the README.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -52,7 +52,7 @@ impl Beanstalkd {
         format!("beanstalk://{}", self.address)
     }
 
-    /// What it says of a tube, or of itself.
+    /// Its statistics of a tube, or of itself.
     fn stats(&self, of: &str) -> BTreeMap<String, String> {
         let mut client = self.client();
         client.send(format!("{of}\r\nquit\r\n").as_bytes());

@@ -49,7 +49,8 @@ fn many(server: &Server, count: usize) {
     put(server, "work", &json!(all));
 }
 
-/// What is told of a message, but for what another server counts anew; by queue and body.
+/// The report of each message, without the parts that another server counts anew; by queue and
+/// body.
 fn known(server: &Server) -> BTreeMap<String, Value> {
     let messages = all(server).into_iter().map(|mut message| {
         let own = message.as_object_mut().unwrap();

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
 
-/// What a line of a session says before a command.
+/// Prompt before a command in a session.
 const PROMPT: &str = "$ ";
 
-/// What a further line of the same command says before it, without the space
-/// where nothing follows.
+/// Prompt before a further line of the same command, without the space where nothing follows.
 const GOES_ON: &str = ">";
 
 /// The port of HTTP, beside those of the voices.
@@ -34,8 +33,8 @@ struct Step {
     prints: Vec<String>,
 }
 
-/// What a page says above a session that cannot be run here, and why; the house
-/// rules (`cargo xtask tidy`) know it too.
+/// Mark above a session that cannot be run here, with the reason; the house rules
+/// (`cargo xtask tidy`) know it too.
 const NOT_RUN: &str = "<!-- not run: ";
 
 /// All sessions of a page, in order, but for those that say that they are not run.
@@ -171,7 +170,7 @@ impl Drop for Shell {
     }
 }
 
-/// Who holds this file may use the ports that are the defaults.
+/// Lock: its holder may use the ports that are the defaults.
 fn default_ports() -> File {
     let path = std::env::temp_dir().join("quintet-default-ports.lock");
     // Another user's can only be read, which is enough to lock it.
@@ -276,7 +275,7 @@ with socket.create_connection(sys.argv[-2:], timeout=60) as connection:
         shutil.copyfileobj(answer, sys.stdout.buffer)
 "#;
 
-/// What stands in front of the sessions of a voice's page: a server, which is new.
+/// The server in front of the sessions of a protocol's page, which is new.
 const SERVER: &str = r#"
 ```
 $ PATH="$PWD/target/release:$PATH"

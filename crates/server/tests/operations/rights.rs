@@ -1,5 +1,5 @@
-//! What leads messages to queues that a command does not name takes a right there, and what
-//! administers is written down: with one shard and with four.
+//! Settings that lead messages to other queues take a right there, and operations that administer
+//! are audited: with one shard and with four.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::common::{PATIENCE, Server, Start, text};
 
-/// What RQ's own test script does, in short.
+/// Short form of RQ's own test script.
 const SCRIPT: &str = "#!/bin/sh
 echo run just started >&3
 echo TESTTESTTEST

@@ -18,7 +18,7 @@ const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 struct Message {
     body: String,
     group: Option<String>,
-    /// What is given beside body and handle.
+    /// Parameters beside body and handle.
     more: Value,
     received: u64,
     hidden: bool,
@@ -32,12 +32,13 @@ struct State {
     busy: usize,
     /// Receives whose answers are lost, the second half of every other one.
     lose: usize,
-    /// What those have hidden, and how often it is asked about until it is shown again.
+    /// Messages that those have hidden, and how often the queue is asked about them until they are
+    /// shown again.
     lost: Vec<u64>,
     looks: usize,
     /// Faults of all answers are drawn from this; 0: there are none.
     chaos: u64,
-    /// What GetQueueAttributes tells beside.
+    /// Other attributes of GetQueueAttributes.
     setup: Value,
     asked: BTreeMap<String, usize>,
 }

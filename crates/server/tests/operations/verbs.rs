@@ -1,4 +1,4 @@
-//! What operators do to queues and messages, by the command line.
+//! Operators' commands on queues and messages.
 
 use crate::common::{Server, Start, await_that, text};
 

@@ -32,7 +32,7 @@ fn page(node: &mut Node) -> String {
     shown
 }
 
-/// What the table says of a node.
+/// The row of a node in the table.
 fn row<'a>(page: &'a str, name: &str) -> &'a str {
     let mut rows = page.split("<tr role=\"row\" class=\"nopick\">");
     let is = format!("<th role=\"rowheader\" scope=\"row\" class=\"wrap\">{name}<");

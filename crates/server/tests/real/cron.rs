@@ -34,7 +34,7 @@ fn faults(cluster: &Cluster, name: &str) -> Faults {
     crate::common::faults(&cluster.dir().join(name))
 }
 
-/// What a command prints as JSON, a value a line; nothing while the node cannot be asked.
+/// A command's output as JSON, a value a line; nothing while the node cannot be asked.
 fn asked(cluster: &Cluster, name: &str, words: &[&str]) -> Vec<Value> {
     let data = cluster.dir().join(name);
     let output = quintet(words).arg("--data").arg(data).output();
@@ -75,7 +75,7 @@ fn await_missed(cluster: &Cluster, node: &str, wanted: u64) {
     });
 }
 
-/// What was put since this was last asked, `wanted` messages of it, in any order.
+/// Messages since the last call, `wanted` of them, in any order.
 fn puts(node: &Node, wanted: usize) -> Vec<String> {
     let mut client = node.client();
     let mut found = Vec::new();

@@ -39,7 +39,7 @@ impl Cluster {
         self.dir.path()
     }
 
-    /// What stands behind `[cluster]` in `more` belongs there.
+    /// A command; the part of `more` behind `[cluster]` belongs there.
     pub(crate) fn command(&self, name: &str, data: &Path, more: &str) -> Command {
         let servers = self.fleet.addresses(0).addresses;
         let (more, inner) = more.split_once("[cluster]\n").unwrap_or((more, ""));

@@ -1,4 +1,4 @@
-//! What servers, operators and others can do wrong: each is refused or told of, with what to do.
+//! Mistakes of servers, operators and others: each is refused or reported, with a remedy.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn begin(data: &Path, command: Command) -> Server {
     Server::spawn_logged(data, command, &log).expect("the binary starts")
 }
 
-/// What a node says that begins on these servers with this in `[cluster]`.
+/// Output of a node that begins on these servers with this in `[cluster]`.
 fn says(fleet: &Fleet, more: &str) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     let servers = fleet.addresses(0).addresses;

@@ -264,7 +264,7 @@ pub(crate) fn answer(from: &mut Connection) -> Answer {
     http::read(from).expect("an answer")
 }
 
-/// What is between two tags.
+/// The text between two tags.
 pub(crate) fn between<'a>(text: &'a str, tag: &str) -> &'a str {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let rest = text

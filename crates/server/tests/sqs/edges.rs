@@ -1,4 +1,4 @@
-//! What other people's suites, recorded against AWS, ask beyond the numbered cases.
+//! Checks from other people's suites, recorded against AWS, beyond the numbered cases.
 
 use std::time::Instant;
 

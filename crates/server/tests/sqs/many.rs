@@ -11,7 +11,7 @@ use crate::common::{Client, Connection, PATIENCE};
 const POLLS: u64 = 10_000;
 /// Files this process and its other tests have open besides.
 const OTHER_FILES: u64 = 4000;
-/// What a poll may take of the server's memory: its socket's and its waiter's.
+/// Memory of a poll in the server: its socket's and its waiter's.
 const POLL_BYTES: u64 = 32 << 10;
 
 /// How many connections this process may have, after its limit was raised as far as it may be.
@@ -152,7 +152,7 @@ fn guessed_handles_do_nothing() {
     assert_eq!(s.counts("q"), ["0", "0", "0"]);
 }
 
-/// What is small on the wire and large when it is read: nested, wide, and by reference.
+/// Input that is small on the wire and large when it is read: nested, wide, and by reference.
 #[test]
 fn bombs_take_no_memory_and_nobody_elses_time() {
     let s = Sqs::start(1, "");

@@ -323,7 +323,8 @@ fn case_48_retention() {
     assert_eq!(s.counts("q"), ["0", "0", "0"]);
 }
 
-/// What comes back, or is received again, while a purge removes what is in flight goes as well.
+/// Messages that come back, or are received again, while a purge removes those in flight go as
+/// well.
 #[test]
 fn what_comes_back_while_it_is_purged_is_purged() {
     let s = Sqs::start(1, "limits=open");

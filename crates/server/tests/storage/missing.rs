@@ -64,7 +64,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a start says that fails.
+/// Output of a start that fails.
 fn refusal(data: &Path) -> String {
     let mut command = Server::command(data, &Start::default());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What the beanstalk voice needs a whole server for.
+//! Cases of beanstalkd that need a whole server.
 
 use crate::common::{Client, Data, Start, await_that, text};
 use rustix::process::Signal;

@@ -22,7 +22,7 @@ fn ok(client: &mut Client, line: &str) {
     client.ask(format!("{line}\r\n").as_bytes(), b"+OK\r\n");
 }
 
-/// What a command whose reply is a body is answered.
+/// The reply to a command whose reply is a body.
 fn bulk(client: &mut Client, line: &str) -> String {
     client.send(format!("{line}\r\n").as_bytes());
     let head = text(&client.until(b"\r\n"));

@@ -36,8 +36,8 @@ fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
     }
 }
 
-/// What a page of any site may have a browser send: headers and the body are
-/// the page's, the body here a list of commands of every voice that puts.
+/// Requests that a page of any site may have a browser send: headers and the body are the page's,
+/// the body here a list of commands of every protocol that puts.
 fn posts() -> Vec<Vec<u8>> {
     let commands = b"put 1 0 60 2\r\nhi\r\nset q 0 0 2\r\nhi\r\nPUSH 1 hi\r\n\
         push {\"q\":1}\r\n\x01\0\0\0\x01q\0\0\0\x02hi";

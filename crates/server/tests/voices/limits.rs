@@ -1,4 +1,4 @@
-//! What one address or one user may use at once, over real sockets.
+//! Limits of one address or one user at once, over real sockets.
 
 use std::time::{Duration, Instant};
 
@@ -70,8 +70,8 @@ fn one_connection_too_many_is_refused_in_its_voice_s_words() {
     assert!(server.stop().success());
 }
 
-/// Who sends faster than its rate is answered at that rate, all of it and in
-/// order, also behind an end of its stream.
+/// A client that sends faster than its rate is answered at that rate, all of it and in order, also
+/// behind an end of its stream.
 #[test]
 fn requests_over_the_rate_wait() {
     let server = start(&here("requests_per_second = 20\nrequests_burst = 10"));

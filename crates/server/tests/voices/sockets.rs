@@ -241,7 +241,7 @@ fn running_out_of_files_is_survived() {
     first.take("w", b"after");
 }
 
-/// What the log needs of the system is there, or waited for.
+/// The log gets its files from the system, or waits for them.
 #[test]
 fn without_a_file_to_be_had_the_log_goes_on_or_waits() {
     let server = Start::of("log_bytes = '8MiB'\nmemory = '32MiB'\n").serve_logged();

@@ -175,7 +175,7 @@ impl SelfSigned {
         self.server.number(&format!("tls_failures_{reason}"))
     }
 
-    /// What is logged of clients that were refused.
+    /// Log lines about clients that were refused.
     fn logged(&self) -> String {
         let log = self.server.said();
         let lines = log.lines().filter(|line| line.contains("TLS refused"));
@@ -305,8 +305,7 @@ fn plain_text_is_answered_in_the_voice_s_own_words_and_counted() {
     beside.put("q", b"unharmed");
 }
 
-/// What a client says that knows no newer version than 1.1, with or without
-/// an extension that is of 1.2.
+/// The hello of a client that knows no newer version than 1.1, with or without an extension of 1.2.
 fn old_hello(extended: bool) -> Vec<u8> {
     let mut hello = vec![3, 2];
     hello.extend([7; 32]);
@@ -607,7 +606,7 @@ fn a_key_that_others_can_read_starts_nothing() {
     );
 }
 
-/// What `serve --help` shows for who wants TLS and logins, as it stands there, but on this machine.
+/// The example of `serve --help` with TLS and logins, as it stands there, but on this machine.
 #[test]
 fn the_help_s_example_is_a_server_that_asks_for_a_login_over_tls() {
     let help = quintet(&["serve", "--help"]).output().unwrap();

@@ -91,8 +91,8 @@ fn the_command_line_logs_in_from_elsewhere() {
     );
 }
 
-/// Whoever shows a certificate there commands the server, so a reload that would
-/// ask for none is refused as a whole.
+/// Clients with a certificate command the server there, so a reload that would ask for none is
+/// refused as a whole.
 #[test]
 fn the_control_channel_goes_on_asking_for_certificates_whatever_is_reloaded() {
     let authority = Authority::new();

@@ -87,7 +87,7 @@ impl Attached {
         Ok(())
     }
 
-    /// What comes with `ok`.
+    /// The value beside `ok`.
     fn ask(&self, place: &Place, command: &str, fields: &Value) -> Result<Value> {
         let context = || format!("{}: {command}", place.folder.display());
         let reply = self.folder.queue(&place.queue, command, fields);

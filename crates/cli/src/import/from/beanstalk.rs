@@ -29,7 +29,7 @@ const AT_ONCE: usize = 256;
 /// Bodies that are read ahead, bytes, as far as the largest of late tells.
 const AHEAD: usize = 8 << 20;
 
-/// Whom it was taken from: where it goes when it is given back.
+/// State of a message before it was taken: where it goes when it is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Was {
     Ready,
@@ -51,7 +51,7 @@ struct Job {
     body: Vec<u8>,
 }
 
-/// What is taken next of a tube.
+/// The next kind of message to take from a tube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// By `reserve`.

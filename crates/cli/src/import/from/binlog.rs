@@ -126,7 +126,7 @@ impl Binlog {
     }
 }
 
-/// What a record says of the jobs.
+/// Applies a record to the jobs.
 fn apply(jobs: &mut BTreeMap<u64, Job>, file: usize, found: Found) {
     let Found { id, fields, full } = found;
     if fields.state == State::Gone {

@@ -24,7 +24,7 @@ use crate::records::{Entry, PIECES_OVER, Source};
 const AHEAD: usize = 1000;
 /// Bytes of them at most.
 const AHEAD_BYTES: usize = 8 << 20;
-/// What a server may ask a password to be hashed.
+/// Rounds of hashing that a server may ask for.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// A job that is fetched there.
@@ -114,7 +114,7 @@ impl Faktory {
         }
     }
 
-    /// What INFO says of queues and sets.
+    /// INFO's report of queues and sets.
     fn info(&mut self) -> Result<Value> {
         self.line.send(b"INFO\r\n")?;
         let text = self.reply()?.unwrap_or_default();

@@ -20,7 +20,7 @@ pub(super) const ANSWER_MAX: u64 = 64 << 20;
 /// Requests under way at once.
 const LANES: usize = 16;
 
-/// Whose certificates are believed, and whether the environment's proxy is used.
+/// Certificates that are trusted, and whether the environment's proxy is used.
 ///
 /// # Errors
 /// `ca` cannot be read, or has no certificates.

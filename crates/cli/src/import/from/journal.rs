@@ -101,7 +101,7 @@ fn files(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What Kestrel does with a journal when it starts.
+/// Kestrel's handling of a journal when it starts.
 #[derive(Default)]
 struct Replay {
     queue: VecDeque<Placed>,
@@ -146,7 +146,7 @@ impl Replay {
         number
     }
 
-    /// Whoever read has gone: what was open is in front.
+    /// The reader has gone: open items are in front.
     fn left(self) -> Vec<Placed> {
         self.open.into_values().chain(self.queue).collect()
     }

@@ -80,7 +80,7 @@ impl Kestrel {
         Ok(all)
     }
 
-    /// What `stats` says of queues: name, what, how many.
+    /// The report of `stats` about queues: name, statistic, number.
     fn stats(&mut self) -> Result<Vec<(String, &'static str, u64)>> {
         self.line.send(b"stats\r\n")?;
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What every other server can do.
+//! The common interface of other servers.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::records::Source;
 /// What it gave is held there until [`Source::stored`] says that it is durable here; then it is
 /// deleted there. So nothing is in neither place, and what is in both after a fault comes twice.
 pub(in crate::import) trait Peer: Source {
-    /// What waits there, by queue and state; nothing is taken.
+    /// The waiting messages, by queue and state; nothing is taken.
     ///
     /// # Errors
     /// The peer's, or it is gone.

@@ -116,7 +116,7 @@ enum How {
     Seen(String),
 }
 
-/// What is taken next of a queue.
+/// The next kind of message to take from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// By `reserve`.
@@ -235,7 +235,7 @@ impl Quintet {
         Ok((status, value))
     }
 
-    /// What it answers a `GET` of something that is there.
+    /// The reply to a `GET` of something that is there.
     fn get(&self, path: &str) -> Result<Value> {
         match self.ask("GET", path, None, None)? {
             (200, value) => Ok(value),

@@ -192,7 +192,7 @@ impl Place {
         rq::fields(&text).map_err(|why| self.bad("msg", &why))
     }
 
-    /// What was last said about it; its state's name before it is left out.
+    /// Last report about it, without the name of its state.
     fn status(&self) -> Result<String> {
         let text = self.read("status")?.unwrap_or_default();
         Ok(rq::status(&text, self.state))

@@ -34,7 +34,7 @@ use sign::{Keys, Request};
 
 /// Messages of a request: as many as SQS takes.
 const AT_ONCE: usize = 10;
-/// What is asked of a queue beside how much there is.
+/// Attributes of a queue that are read beside the number of messages.
 const SETUP: [&str; 3] = [
     "VisibilityTimeout",
     "MessageRetentionPeriod",
@@ -49,7 +49,7 @@ const WAIT_S: u32 = 2;
 /// Times a request is sent, if SQS is busy, and the rest behind the first, which doubles.
 const TRIES: u32 = 6;
 const REST: Duration = Duration::from_millis(100);
-/// What a receive without an answer has hidden is there again then.
+/// Time after which messages of a receive without an answer are visible again.
 const SHOWN_AGAIN: Duration = Duration::from_secs(HIDDEN_S as u64 + 10);
 /// A message whose retention is over is kept at least so long here: somebody has just moved it.
 const KEPT_MS: u64 = 60_000;
@@ -61,7 +61,7 @@ pub(in crate::import) struct Place {
     pub(super) endpoint: Option<String>,
     /// `None`: as the environment says.
     pub(super) region: Option<String>,
-    /// Whose queue, if it is another's.
+    /// Owner of the queue, if it is another account.
     pub(super) account: Option<String>,
     /// All without one.
     pub(super) queue: Option<String>,

@@ -230,8 +230,8 @@ impl Durable {
         }
     }
 
-    /// What a flush (or, with `all`, a drop) of a queue means for its blocks.
-    /// Loaded messages of them are in the queue's maps and go with those.
+    /// Applies a flush (or, with `all`, a drop) of a queue to its blocks. Loaded messages of them
+    /// are in the queue's maps and go with those.
     pub(super) fn flush_cold(&mut self, id: QueueId, all: bool) {
         let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) else {
             // Nothing of it is in runs.

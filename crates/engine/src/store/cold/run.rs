@@ -1,4 +1,4 @@
-//! What is in force of each run: a table of blocks.
+//! The part of each run that is in force: a table of blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ impl ColdBlock {
     }
 }
 
-/// What is in force of one run.
+/// The part of one run that is in force.
 #[derive(Debug, Default)]
 pub(crate) struct RunBlocks {
     /// By the ordinal of the first entry. Boxed: nodes that grow at one end

@@ -19,7 +19,7 @@ pub(crate) struct QueueCold {
     by_last: BTreeSet<(Order, BlockAt)>,
     /// Those of the ready lane with more than one rank, by their first message.
     spans: BTreeSet<(Order, BlockAt)>,
-    /// What is in its stored blocks.
+    /// Sums of its stored blocks.
     pub(crate) sums: Shelved,
     pub(crate) loaded: BTreeSet<BlockAt>,
 }
@@ -60,7 +60,7 @@ impl Shelved {
         self.keyed += other.keyed;
     }
 
-    /// What counts those of a lane that are counted apart ([`Block::apart`]).
+    /// The counter of the blocks of a lane that are counted apart ([`Block::apart`]).
     fn apart(&mut self, lane: Lane) -> &mut u64 {
         match lane {
             Lane::Delayed => &mut self.retrying,

@@ -1,4 +1,4 @@
-//! What lies in runs of a queue with key groups: known and open blocks.
+//! Messages in runs of a queue with key groups: known and open blocks.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use quintet_types::{Lane, Message};
 
 use crate::cold::{Block, BlockAt};
 
-/// What is in a block, as it was in memory.
+/// Content of a block, as it was in memory.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Survey {
     /// The first message of each key, and of those without one.
@@ -97,9 +97,8 @@ impl KeyGroups {
         self.known.contains_key(&at)
     }
 
-    /// What is to be remembered of messages that leave memory together.
-    /// `read`: they were read from their block, so that it is known whether
-    /// they may go.
+    /// The record of messages that leave memory together. `read`: they were read from their block,
+    /// so that it is known whether they may go.
     pub(in crate::store) fn survey<'a>(
         &self,
         messages: impl Iterator<Item = &'a Message>,

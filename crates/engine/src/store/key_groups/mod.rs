@@ -59,7 +59,7 @@ type Pos = (u32, i64, MessageId);
 /// Place and id.
 type Place = (i64, MessageId);
 
-/// What the settings say.
+/// Settings about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     groups: Groups,
@@ -93,7 +93,7 @@ pub(crate) enum Standing {
     Reserved,
 }
 
-/// What a group begins with.
+/// The first message of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     /// In this slot.
@@ -113,7 +113,7 @@ enum Seat {
     Noisy,
 }
 
-/// What was found out of a group's messages in open blocks.
+/// Facts about a group's messages in open blocks.
 #[derive(Clone, Copy, Debug)]
 struct Looked {
     /// When: [`KeyGroups::turn`].
@@ -216,7 +216,7 @@ pub(crate) struct KeyGroups {
     /// place by block.
     floors: BTreeSet<(i64, BlockAt)>,
     floor_of: HashMap<BlockAt, i64, Hash>,
-    /// What was looked up before this rose may not be so any more.
+    /// Version: a search from before its last increment may not be true any more.
     turn: u64,
     known: HashMap<BlockAt, Box<[First]>, Hash>,
     /// Entries in those lists.
@@ -537,7 +537,7 @@ impl KeyGroups {
         self.group_mut(number).seat = new.map(|(seat, order, _)| (seat, order));
     }
 
-    /// What is under leases has changed, in this group or outside of all.
+    /// Adjusts to a change of the messages under leases, in this group or outside of all.
     fn weigh_noise(&mut self, changed: Option<u32>) {
         if !self.is_fair() {
             return;

@@ -21,7 +21,7 @@ pub(crate) struct Walk {
     taken: u64,
     /// The head it got last, if it only looks ahead.
     passed: Option<Order>,
-    /// What it would have got of each key, in a queue that is not ordered.
+    /// Messages that it would have got of each key, in a queue that is not ordered.
     counts: HashMap<Arc<[u8]>, u64, Hash>,
 }
 
@@ -71,7 +71,7 @@ impl KeyGroups {
         heads.into_iter().map(|(_, _, number)| number)
     }
 
-    /// What goes first of noisy groups and fits, and whether its turn has come.
+    /// The first message of noisy groups that fits, and whether its turn has come.
     pub(crate) fn noisy_that_fits(
         &self,
         fits: &mut impl FnMut(Head) -> bool,
@@ -89,7 +89,7 @@ impl KeyGroups {
         self.free.iter().map(|(order, &head)| (order, head))
     }
 
-    /// What may be taken of a group of a queue that is not ordered, the head first.
+    /// Messages that may be taken of a group of a queue that is not ordered, the head first.
     pub(crate) fn members(&self, key: &Arc<[u8]>) -> impl Iterator<Item = (Order, Head)> + '_ {
         let ready = self.find(key).map(|group| group.ready.iter());
         let ready = ready.into_iter().flatten();
@@ -121,7 +121,7 @@ impl KeyGroups {
             .min_by_key(|&(order, _)| order)
     }
 
-    /// What a take that has got something of a group gets next of it.
+    /// The next message of a group for a take that has got some of it.
     pub(crate) fn next_of_group(
         &self,
         walk: &Walk,

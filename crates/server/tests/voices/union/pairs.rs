@@ -98,7 +98,7 @@ fn within_a_rank_the_oldest_first_whoever_put_it() {
     });
 }
 
-/// What one holds, nobody else gets; what it lets go, anybody does.
+/// Nobody else gets a message that one client holds; anybody gets it when the client lets it go.
 #[test]
 fn leases_hold_against_every_voice() {
     in_houses(|house, queue| {

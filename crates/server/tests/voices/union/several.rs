@@ -106,8 +106,8 @@ fn a_put_through_any_voice_into_any_queue_wakes_who_watches_all() {
     }
 }
 
-/// Who waits for all queues stands in each line where it came, and leaves all
-/// of them with what it gets in one.
+/// A client that waits for all queues stands in each line where it came, and leaves all of them
+/// with a message of one.
 #[test]
 fn who_watches_all_stands_in_every_line_once() {
     for shards in [1, 4] {
@@ -225,7 +225,7 @@ fn next(queue: &str) -> &'static str {
     QUEUES[(at + 1) % QUEUES.len()]
 }
 
-/// What a consumer tells: what it got, or that it was told to stop.
+/// Result of a consumer: its messages, or that it was told to stop.
 type Told = (usize, String);
 
 /// Takes until it gets "stop".

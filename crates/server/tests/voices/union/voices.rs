@@ -126,7 +126,7 @@ fn listen(config: &mut String, voice: &str, options: &str) {
 pub(crate) struct Guest {
     queue: String,
     client: QueueClient,
-    /// What it took and has not finished.
+    /// Messages that it took and has not finished.
     held: Vec<Taken>,
 }
 
@@ -302,7 +302,7 @@ impl Guest {
         self.client.wait(&self.queue).expect("asked");
     }
 
-    /// What it waited for; finishes it.
+    /// Receives the message it waited for, and finishes it.
     #[track_caller]
     pub(crate) fn waited(&mut self) -> String {
         let taken = self.client.taken().expect("a reply");

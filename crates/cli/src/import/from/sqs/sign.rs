@@ -1,10 +1,10 @@
-//! What is asked of SQS, signed: a POST to `/` with JSON.
+//! Signed requests to SQS: a POST to `/` with JSON.
 
 use anyhow::{Context as _, Result};
 use chrono::{DateTime, Utc};
 use quintet_sqs::sign::{self, Scope, Signed};
 
-/// Who asks.
+/// Credentials.
 pub(super) struct Keys {
     pub(super) id: String,
     pub(super) secret: String,
@@ -32,7 +32,7 @@ impl Keys {
     }
 }
 
-/// What is asked.
+/// A request.
 pub(super) struct Request<'a> {
     pub(super) host: &'a str,
     pub(super) region: &'a str,
