@@ -92,6 +92,8 @@ enum Command {
     Queues(show::Queues),
     /// Print the settings in force, of the running server or of one queue.
     Settings(settings::Settings),
+    /// Change settings of a queue while the server runs.
+    Set(settings::Set),
     /// Watch queues, rates, ages and connections, and steer them.
     Top(top::Top),
     /// Print what comes into a queue and leaves it, without taking it.
@@ -269,6 +271,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
         Command::Metrics(command) => command.run(),
         Command::Queues(command) => command.run(),
         Command::Settings(command) => command.run(),
+        Command::Set(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Tail(command) => command.run(),
         Command::Drop(command) => command.run(),

@@ -1,10 +1,10 @@
-//! `quintet settings`.
+//! `quintet settings` and `quintet set`.
 
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Where;
 use super::api::{Api, part};
@@ -76,6 +76,58 @@ impl Settings {
                 "what is put to it is copied to {}",
                 named(&plain(child))
             )?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `set`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A change counts at once and survives a restart. It overrides the configuration file until it is
+cleared.
+
+Examples:
+  quintet set work take_rate=5/s in_flight_max=10
+  quintet set work --clear take_rate")]
+pub(super) struct Set {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    queue: String,
+    /// Settings of a queue, as the configuration names them.
+    #[arg(value_name = "KEY=VALUE", required_unless_present = "clear", value_parser = super::verbs::pair)]
+    settings: Vec<(String, String)>,
+    /// Let the configuration decide this setting again; may be given several times.
+    #[arg(long, value_name = "KEY")]
+    clear: Vec<String>,
+}
+
+impl Set {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let cleared = self.clear.into_iter().map(|key| (key, Value::Null));
+        // Numbers and words such as true as they are, all else as text.
+        let set = self.settings.into_iter().map(|(key, value)| {
+            let read = serde_json::from_str(&value);
+            (key, read.unwrap_or(Value::String(value)))
+        });
+        let changes: Map<String, Value> = set.chain(cleared).collect();
+        let keys: Vec<String> = changes.keys().cloned().collect();
+        let path = format!("/queues/{}/settings", part(&self.queue));
+        let mut api = Api::connect(&self.at)?;
+        let told = api.ask("PATCH", &path, Some(&changes.into()))?;
+        let mut out = stdout().lock();
+        for setting in told["settings"].as_array().into_iter().flatten() {
+            if keys.iter().any(|key| setting["key"] == key.as_str()) {
+                let text = |key: &str| plain(&setting[key]);
+                writeln!(
+                    out,
+                    "{} = {} ({})",
+                    text("key"),
+                    text("toml"),
+                    text("source")
+                )?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -240,7 +240,7 @@ metrics! {
         =; [] |r| vec![(Vec::new(), r.core.counts.frame_records.read())];
     Gauge "disk_free_bytes" ("disk_free_bytes") "What the disk of the data directory has left."
         =; [] |r| alone(r.core.disk_free());
-    Gauge "log_shortage" ("log_shortage") "1 while the disk or files are short, else 0."
+    Gauge "log_shortage" ("log_shortage") "0: enough disk and files; 1: puts fail for want of them; 2: takes fail too."
         = |r| r.core.shortage();
     Counter "log_records_total" ("log_records") "Records written to the log."
         = |r| of(&r.core.counts.records);

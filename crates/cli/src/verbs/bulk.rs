@@ -36,7 +36,7 @@ pub(in super::super) struct Which {
 
 pub(in super::super) fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=');
-    let (name, value) = pair.ok_or("an attribute is NAME=VALUE")?;
+    let (name, value) = pair.ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

@@ -1,12 +1,13 @@
 //! `quintet kick`, `retry` and `redrive`: what failed, or waits, is tried.
 
+use std::io::{Write as _, stderr};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use quintet_types::Refusal;
 
 use super::super::Where;
-use super::super::api::Api;
+use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::bulk::{Bulk, How, RETRY, Which};
 
@@ -99,6 +100,15 @@ impl Retry {
             asks: false,
         };
         let Some(id) = self.id else {
+            if bulk.count(&mut api)?.iter().all(|&count| count == 0)
+                && let Some(dead) = dead_letters_of(&mut api, bulk.queue)
+            {
+                writeln!(
+                    stderr(),
+                    "dead letters of {0} are in {dead}: quintet retry {dead}",
+                    bulk.queue
+                )?;
+            }
             return bulk.run(&mut api);
         };
         let kicked = api.ask("POST", &format!("/messages/{id}/kick"), None);
@@ -108,6 +118,16 @@ impl Retry {
         }
         self.how.told(1, "retried")
     }
+}
+
+/// The queue that gets the dead letters of `queue`, if it is another one and the user may see it.
+fn dead_letters_of(api: &mut Api, queue: &str) -> Option<String> {
+    let told = api.get(&format!("/queues/{}/settings", part(queue)));
+    let told = told.ok()?;
+    let mut settings = told["settings"].as_array().into_iter().flatten();
+    let dead = settings.find(|setting| setting["key"] == "dead_letter");
+    let dead = dead.and_then(|setting| setting["value"].as_str());
+    dead.filter(|dead| !dead.is_empty()).map(str::to_owned)
 }
 
 /// Arguments of `redrive`.

@@ -198,6 +198,8 @@ pub fn look(door: &dyn Door, most: usize) -> Told {
             next = page.next;
         }
     }
+    // The rule about the server as a whole counts 1 at most.
+    findings.needing[Rule::Server as usize] = door.unready().is_some().into();
     Told {
         largest: largest.end(),
         needing: findings.needing,

@@ -32,6 +32,36 @@ fn a_queues_settings_and_who_says_so_and_the_servers() {
 }
 
 #[test]
+fn a_queues_settings_are_set_and_cleared() {
+    let server = Start::of("[[queue]]\nname = 'work'\nmessages_max = 5\n").serve();
+    server.printed(&["put", "work", "a"]);
+    let done = server.printed(&["set", "work", "messages_max=7", "take_rate=5/s"]);
+    assert!(done.contains("messages_max = 7 (queue"), "{done}");
+    assert!(done.contains("take_rate = \"5/s\" (queue"), "{done}");
+    let done = server.printed(&["set", "work", "--clear", "messages_max"]);
+    assert_eq!(done, "messages_max = 5 (file)\n");
+    for wrong in [
+        &["set", "work", "messages_max=x"][..],
+        &["set", "work", "memory=true"],
+        &["set", "work"],
+    ] {
+        assert!(!server.run(wrong).status.success(), "{wrong:?}");
+    }
+    let shown = server.printed(&["settings", "work"]);
+    assert!(shown.contains("take_rate"), "{shown}");
+}
+
+#[test]
+fn nothing_to_retry_names_the_queue_of_the_dead_letters() {
+    let server = Start::of("[[queue]]\nname = 'work'\ndead_letter = 'dead'\n").serve();
+    server.printed(&["put", "work", "a"]);
+    let done = server.run(&["retry", "work"]);
+    assert_eq!(text(&done.stdout), "0 messages retried\n");
+    let says = text(&done.stderr);
+    assert!(says.contains("quintet retry dead"), "{says}");
+}
+
+#[test]
 fn fan_out_is_made_and_shown_by_a_command_and_ends_with_the_child() {
     let server = Start::of("shards = 4\n").serve();
     let made = server.printed(&["fanout", "orders", "audit", "billing"]);
