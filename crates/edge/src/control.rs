@@ -11,6 +11,10 @@ use quintet_types::Principal;
 use crate::io::Stream;
 use crate::trust::{HttpGate, Security};
 
+/// Connections at most. More than the listener has places: for those in front silent ones make way,
+/// so a command is served while others hold all places.
+const OPEN_MAX: u64 = RESERVE + 16;
+
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
     Content-Length: 49\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     503 - too many connections on the control socket\n";
@@ -48,7 +52,7 @@ impl Control {
         registry: &Registry,
     ) {
         let open = Open(Arc::clone(&self.open));
-        if open.0.fetch_add(1, Ordering::Relaxed) >= RESERVE {
+        if open.0.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX {
             stream.last_word(FULL);
             return;
         }
