@@ -5,7 +5,7 @@
 ---The client that caused an event.
 ---@class quintet.Conn
 ---@field id integer Number of the connection.
----@field voice "memcache"|"lineup"|"jobqueue"|"pinpriq"|"beanstalk"|string The protocol it speaks.
+---@field protocol "memcache"|"lineup"|"jobqueue"|"pinpriq"|"beanstalk"|string The protocol it speaks.
 ---@field peer string Its address.
 ---@field user string Its login; empty without one.
 

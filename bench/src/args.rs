@@ -11,22 +11,22 @@ use crate::load::Load;
 use crate::mix::Mix;
 use crate::polls::{Polls, PollsReport};
 use crate::progress::{Bar, micros, thousands};
+use crate::protocol::Protocol;
 use crate::report::Report;
 use crate::target::Target;
 use crate::tls::Tls;
-use crate::voice::Voice;
 
 const EXAMPLES: &str = "\
 Examples:
   quintet bench                                    ten seconds against memcache on this machine
   quintet bench --connections 200 --size 1KiB
   quintet bench --depth 16 --mix put --count 1000000
-  quintet bench --voice http --keys 1000 --queues 1
+  quintet bench --protocol http --keys 1000 --queues 1
   quintet bench --rate 20000 --time 1m             latency under a steady load
-  quintet bench --voice lineup --target :9876 --json
-  quintet bench --voice resp --target :6379        Redis, by the same client
+  quintet bench --protocol lineup --target :9876 --json
+  quintet bench --protocol resp --target :6379        Redis, by the same client
   quintet bench --target tls://localhost:22133 --ca data/tls-self-signed.crt
-  quintet bench --voice sqs --polls 10000 --pid 4711   what so many long polls take
+  quintet bench --protocol sqs --polls 10000 --pid 4711   what so many long polls take
 
 Every load ends: after --time, and after --count if it is given. Messages are put into
 queues bench0000, bench0001 and so on; a mix with more puts than takes leaves some there.
@@ -58,7 +58,7 @@ const SENDS: u64 = 100;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The server: HOST:PORT, :PORT, PORT, unix:PATH or tls://HOST:PORT [default: the voice's port
+    /// The server: HOST:PORT, :PORT, PORT, unix:PATH or tls://HOST:PORT [default: the protocol's port
     /// here].
     #[arg(long, value_name = "ADDR")]
     target: Option<String>,
@@ -79,8 +79,11 @@ pub struct Args {
     openings: f64,
     /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, faktory, pinpriq, http, sqs,
     /// sqs-ten (ten messages a request), resp or echo.
-    #[arg(long, default_value = "memcache", value_parser = Voice::named)]
-    voice: Voice,
+    #[arg(long, default_value = "memcache", value_parser = Protocol::named)]
+    protocol: Protocol,
+    /// The old name of --protocol.
+    #[arg(long, hide = true, value_parser = renamed)]
+    voice: Option<bool>,
     /// Allow a server on another machine.
     #[arg(long)]
     remote: bool,
@@ -114,13 +117,13 @@ pub struct Args {
     /// Queues the connections share [default: each has its own].
     #[arg(long, value_name = "N")]
     queues: Option<usize>,
-    /// Give messages one of N keys, in turn; the voice http has them.
+    /// Give messages one of N keys, in turn; the protocol http has them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     keys: Option<u64>,
     /// Messages to put beforehand, uncounted.
     #[arg(long, value_name = "N", default_value_t = 0)]
     fill: u64,
-    /// Long polls that wait at once, instead of a load; the voice sqs has them.
+    /// Long polls that wait at once, instead of a load; the protocol sqs has them.
     #[arg(long, value_name = "N", conflicts_with_all = NO_LOAD)]
     polls: Option<usize>,
     /// The server's process, to tell its memory.
@@ -134,6 +137,11 @@ pub struct Args {
     json: bool,
 }
 
+/// Refuses `--voice`.
+fn renamed(_: &str) -> Result<bool, &'static str> {
+    Err("--voice is called --protocol now")
+}
+
 impl Args {
     /// The load they ask for.
     ///
@@ -145,7 +153,7 @@ impl Args {
             target,
             tls,
             openings: self.openings,
-            voice: self.voice,
+            protocol: self.protocol,
             remote: self.remote,
             connections: self.connections,
             idle: self.idle,
@@ -166,10 +174,13 @@ impl Args {
     /// So many polls, where they are asked for.
     ///
     /// # Errors
-    /// As [`Args::load`]; the voice has none.
+    /// As [`Args::load`]; the protocol has none.
     fn waiting(&self, polls: usize) -> Result<Polls> {
-        if self.voice.name != "sqs" {
-            bail!("--polls are of the voice sqs, not of {}", self.voice.name);
+        if self.protocol.name != "sqs" {
+            bail!(
+                "--polls are of the protocol sqs, not of {}",
+                self.protocol.name
+            );
         }
         let (target, tls) = self.server()?;
         Ok(Polls {
@@ -191,7 +202,7 @@ impl Args {
         let host = given.and_then(|given| given.strip_prefix("tls://"));
         let target = match host.or(given) {
             Some(text) => Target::parse(text).map_err(anyhow::Error::msg)?,
-            None => Target::local(self.voice.port),
+            None => Target::local(self.protocol.port),
         };
         let secret = self.tls || host.is_some();
         if !secret && (self.ca.is_some() || self.cert.is_some()) {

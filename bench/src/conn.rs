@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use mio::{Registry, Token};
 use quintet_tls::Scratch;
 
+use crate::protocol::{Ask, Outcome, Speaker};
 use crate::stream::Stream;
-use crate::voice::{Ask, Outcome, Speaker};
 
 /// A request that was written.
 struct Flight {
@@ -247,12 +247,12 @@ mod tests {
     use mio::Token;
 
     use super::Conn;
-    use crate::voice::{Ask, Voice};
+    use crate::protocol::{Ask, Protocol};
 
-    fn conn(voice: &str) -> Conn {
+    fn conn(protocol: &str) -> Conn {
         let (here, _) = mio::net::UnixStream::pair().unwrap();
         let body: Arc<[u8]> = Arc::from(&b"abc"[..]);
-        let speaker = (Voice::named(voice).unwrap().open)("q", &body);
+        let speaker = (Protocol::named(protocol).unwrap().open)("q", &body);
         Conn::new(here.into(), Token(0), speaker, body)
     }
 

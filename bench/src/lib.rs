@@ -1,6 +1,6 @@
 //! A load generator for queue servers, and what compares them.
 //!
-//! One client drives every server, in its own protocol ([`VOICES`]), in a
+//! One client drives every server, in its own protocol ([`PROTOCOLS`]), in a
 //! closed loop (each connection waits for its replies) or at a fixed rate.
 //! At a fixed rate each request has a time at which it is meant to leave, and
 //! its latency counts from then, sent late or not: a server that stalls is
@@ -18,11 +18,11 @@ mod pace;
 mod polls;
 mod process;
 mod progress;
+mod protocol;
 mod report;
 mod stream;
 mod target;
 mod tls;
-mod voice;
 mod worker;
 
 pub use args::Args;
@@ -32,8 +32,8 @@ pub use mix::Mix;
 pub use polls::{Polls, PollsReport};
 pub use process::Usage;
 pub use progress::Bar;
+pub use protocol::{PROTOCOLS, Protocol};
 pub use report::{Latency, Live, Report};
 pub use stream::Stream;
 pub use target::Target;
 pub use tls::Tls;
-pub use voice::{VOICES, Voice};

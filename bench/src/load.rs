@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
+use crate::protocol::{Keys, Protocol, pinpriq};
 use crate::report::{Live, Openings, Report};
 use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::{Openers, Tls};
-use crate::voice::{Keys, Voice, pinpriq};
 use crate::worker::{Found, SILENCE, Work, Worker, lock};
 
 /// Idle connections at most.
@@ -52,7 +52,7 @@ pub struct Load {
     /// TLS, if the server speaks it there.
     pub tls: Option<Tls>,
     /// Its protocol.
-    pub voice: Voice,
+    pub protocol: Protocol,
     /// The server may be on another machine.
     pub remote: bool,
     /// Connections that send, 1 to 100,000.
@@ -91,11 +91,11 @@ pub struct Load {
 impl Load {
     /// Ten seconds of one put and one take in turn, 64 B, over 50 connections
     /// each with its own queue, in a closed loop.
-    pub fn new(target: Target, voice: Voice) -> Self {
+    pub fn new(target: Target, protocol: Protocol) -> Self {
         Self {
             target,
             tls: None,
-            voice,
+            protocol,
             remote: false,
             connections: 50,
             idle: 0,
@@ -124,7 +124,7 @@ impl Load {
             "{} of {} B over {}{}, {} connections, depth {}, {pace}, {:?}",
             self.mix,
             self.size,
-            self.voice.name,
+            self.protocol.name,
             if self.tls.is_some() { " under TLS" } else { "" },
             self.connections,
             self.depth,
@@ -135,7 +135,8 @@ impl Load {
     /// For a result file; without the address, which says nothing.
     pub fn to_json(&self) -> Value {
         json!({
-            "voice": self.voice.name,
+            "protocol": self.protocol.name,
+            "voice": self.protocol.name, // its old name, for one release
             "connections": self.connections,
             "idle": self.idle,
             "tls": self.tls.is_some(),
@@ -235,8 +236,8 @@ impl Load {
         within("connections", self.connections, 1, CONNECTIONS_MAX)?;
         within("idle connections", self.idle, 0, IDLE_MAX)?;
         within("depth", self.depth, 1, DEPTH_MAX)?;
-        let least = usize::from(self.voice.name == "echo");
-        let most = match self.voice.name {
+        let least = usize::from(self.protocol.name == "echo");
+        let most = match self.protocol.name {
             "pinpriq" => pinpriq::PAYLOAD_MAX,
             _ => SIZE_MAX,
         };
@@ -309,11 +310,11 @@ impl Load {
             let mut conns = Vec::new();
             for number in (thread..self.connections).step_by(threads) {
                 let queue = format!("{}{:04}", self.queue, number % queues);
-                let mut speaker = (self.voice.open)(&queue, &body);
+                let mut speaker = (self.protocol.open)(&queue, &body);
                 if let Some(of) = self.keys
                     && !speaker.give_keys(Keys::new(number as u64 * KEYS_APART, of))
                 {
-                    bail!("the voice {} has no word for keys", self.voice.name);
+                    bail!("the protocol {} has no word for keys", self.protocol.name);
                 }
                 let token = Token(conns.len());
                 conns.push(Conn::new(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::voice::Ask;
+use crate::protocol::Ask;
 
 /// So many puts, then so many takes, again and again on each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl fmt::Display for Mix {
 #[cfg(test)]
 mod tests {
     use super::Mix;
-    use crate::voice::Ask::{Put, Take};
+    use crate::protocol::Ask::{Put, Take};
 
     #[test]
     fn a_row_cut_short_owes_its_takes() {

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::load::{CONNECTIONS_MAX, raise_file_limit};
 use crate::process::Usage;
+use crate::protocol::sqs::{self, Got};
 use crate::report::{Latency, Live, Recorder};
 use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::Tls;
-use crate::voice::sqs::{self, Got};
 use crate::worker::SILENCE;
 
 /// Sends at most.

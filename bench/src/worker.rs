@@ -19,8 +19,8 @@ use quintet_tls::Scratch;
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
+use crate::protocol::Ask;
 use crate::report::Recorder;
-use crate::voice::Ask;
 
 /// How often a thread shows what it did.
 const PUBLISH: Duration = Duration::from_millis(100);

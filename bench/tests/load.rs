@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quintet_bench::{Load, Mix, Report, Target, Voice, serve_echo};
+use quintet_bench::{Load, Mix, Protocol, Report, Target, serve_echo};
 
 /// Longer than any of these loads takes: their counts end them.
 const LONG: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ fn echo() -> Target {
 }
 
 fn load(target: Target, count: u64) -> Load {
-    let mut load = Load::new(target, Voice::named("echo").unwrap());
+    let mut load = Load::new(target, Protocol::named("echo").unwrap());
     load.time = LONG;
     load.count = Some(count);
     load
@@ -159,7 +159,7 @@ fn a_wrong_or_vanishing_server_ends_the_load() {
             // Until the client hangs up: a reset could overtake the answer.
             stream.read_to_end(&mut Vec::new()).ok();
         });
-        let mut load = Load::new(target, Voice::named("memcache").unwrap());
+        let mut load = Load::new(target, Protocol::named("memcache").unwrap());
         (load.connections, load.time) = (1, LONG);
         let error = load.run(&mut |_| {}).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");

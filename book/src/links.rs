@@ -152,8 +152,8 @@ mod tests {
             ),
             (
                 "repository/clients/python/quintet_pinpriq/README.md",
-                "[a](../../../docs/voices/pinpriq.md)",
-                "[a](../../../../voices/pinpriq.md)",
+                "[a](../../../docs/protocols/pinpriq.md)",
+                "[a](../../../../protocols/pinpriq.md)",
             ),
             (
                 "api.md",

@@ -1,5 +1,5 @@
 "use strict";
-// What a person does with the console, each act seen through another voice.
+// What a person does with the console, each act seen through another protocol.
 
 const assert = require("node:assert/strict");
 const { readFileSync, writeFileSync } = require("node:fs");
@@ -151,7 +151,7 @@ test("a lease is put back, a connection closed", async () => {
   const other = new Beanstalk(server.beanstalk);
   await other.put("work", "x");
   const closed = new Promise((resolve) => other.socket.once("close", resolve));
-  await go("/connections?voice=beanstalk");
+  await go("/connections?protocol=beanstalk");
   const ids = await page.$$eval("tbody button", (all) => all.map((b) => Number(b.getAttribute("aria-label").split(" ")[2])));
   await follow(`button[aria-label="Close connection ${Math.max(...ids)}"]`);
   await closed;

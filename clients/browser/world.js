@@ -1,5 +1,5 @@
 "use strict";
-// The real binary with its console and a second voice, and a browser that looks at it.
+// The real binary with its console and a second protocol, and a browser that looks at it.
 
 const assert = require("node:assert/strict");
 const { spawn } = require("node:child_process");
@@ -36,7 +36,7 @@ async function serve() {
   writeFileSync(slow, SLOW(path.join(data, "go-on")), { mode: 0o755 });
   const scripts = { job: script, slow };
   const scripted = Object.entries(scripts).map(([name, file]) => `[[queue]]\nname = "${name}"\nscript = "${file}"\nexec_prefix = ""\n`);
-  const tables = ["http", "beanstalk", "faktory", "sqs"].map((voice) => `[[listen]]\nvoice = "${voice}"\naddress = "127.0.0.1:0"\n`);
+  const tables = ["http", "beanstalk", "faktory", "sqs"].map((protocol) => `[[listen]]\nprotocol = "${protocol}"\naddress = "127.0.0.1:0"\n`);
   const config = path.join(data, "quintet.toml");
   // Small files: a server under test writes little.
   writeFileSync(config, `segment_bytes = "4MiB"\nspare_segments = 1\n${scripted.join("")}${FRAGILE}${tables.join("")}`);
@@ -65,7 +65,7 @@ async function serve() {
   throw new Error("the server ended");
 }
 
-/** The other voice: what the console has done is looked at over beanstalk. */
+/** The other protocol: what the console has done is looked at over beanstalk. */
 class Beanstalk {
   constructor(port) {
     this.socket = net.connect(port, "127.0.0.1");
@@ -111,7 +111,7 @@ class Beanstalk {
   }
 }
 
-/** A worker of the faktory voice that has said its name. */
+/** A worker of the faktory protocol that has said its name. */
 class Worker {
   constructor(port, hello) {
     this.socket = net.connect(port, "127.0.0.1");

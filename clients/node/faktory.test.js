@@ -17,7 +17,7 @@ let client;
 before(async () => {
   const config = path.join(mkdtempSync(path.join(tmpdir(), "quintet-")), "quintet.toml");
   const listen = (address) => {
-    const listener = `[[listen]]\nvoice = "faktory"\naddress = "${address}"\npassword = "swordfish"\n`;
+    const listener = `[[listen]]\nprotocol = "faktory"\naddress = "${address}"\npassword = "swordfish"\n`;
     writeFileSync(config, listener, { mode: 0o600 });
   };
   listen("127.0.0.1:0");

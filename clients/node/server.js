@@ -37,10 +37,10 @@ async function end(child, signal) {
   return ended;
 }
 
-/** Starts a server that speaks `voice`, or what the arguments say if it is null; resolves when it is ready. */
-async function start(voice, ...more) {
+/** Starts a server that speaks `protocol`, or what the arguments say if it is null; resolves when it is ready. */
+async function start(protocol, ...more) {
   const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
-  const listen = (address) => (voice ? ["--listen", `${voice}=${address}`] : []);
+  const listen = (address) => (protocol ? ["--listen", `${protocol}=${address}`] : []);
   const { child, address } = await launch(data, listen("127.0.0.1:0"), more);
   let running = child;
   return {

@@ -23,7 +23,7 @@ queues = ["work", "none"]
 rights = ["put", "take", "settle", "peek", "admin"]
 
 [[listen]]
-voice = "memcache"
+protocol = "memcache"
 address = "127.0.0.1:0"
 """
 

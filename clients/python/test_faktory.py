@@ -17,7 +17,7 @@ from pyfaktory.util.helper import RESP
 
 CONFIG = """
 [[listen]]
-voice = "faktory"
+protocol = "faktory"
 address = "127.0.0.1:0"
 password = "swordfish"
 hash_rounds = 1

@@ -173,7 +173,7 @@ def test_kill_dash_nine(start, connect, tmp_path, shards):
             other.delete(job)
 
 
-def test_other_voices_see_the_same_jobs(server, connect):
+def test_other_protocols_see_the_same_jobs(server, connect):
     queue = connect()
     with socket.create_connection(server.address, timeout=120) as other:
         reply = other.makefile("rb")
@@ -190,7 +190,7 @@ def test_other_voices_see_the_same_jobs(server, connect):
 def test_refusals(start, connect, tmp_path):
     config = tmp_path / "quintet.toml"
     config.write_text(
-        '[[listen]]\nvoice = "jobqueue"\naddress = "127.0.0.1:0"\nmax_job_size = 1000\nmax_name = 8\n'
+        '[[listen]]\nprotocol = "jobqueue"\naddress = "127.0.0.1:0"\nmax_job_size = 1000\nmax_name = 8\n'
         '[[queue]]\nname = "small"\nmessages_max = 1\n'
     )
     queue = connect(start("--config", str(config)))

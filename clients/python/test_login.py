@@ -1,4 +1,4 @@
-"""Users over each voice, with the clients people have."""
+"""Users over each protocol, with the clients people have."""
 
 import base64
 import json
@@ -28,24 +28,24 @@ queues = ["jobs"]
 rights = ["put", "take", "settle"]
 
 [[listen]]
-voice = "memcache"
+protocol = "memcache"
 address = "127.0.0.1:0"
 
 [[listen]]
-voice = "beanstalk"
+protocol = "beanstalk"
 address = "127.0.0.1:0"
 
 [[listen]]
-voice = "http"
+protocol = "http"
 address = "127.0.0.1:0"
 
 [[listen]]
-voice = "jobqueue"
+protocol = "jobqueue"
 address = "127.0.0.1:0"
 user = "worker"
 
 [[listen]]
-voice = "pinpriq"
+protocol = "pinpriq"
 address = "127.0.0.1:0"
 user = "worker"
 """

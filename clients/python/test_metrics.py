@@ -34,7 +34,7 @@ def test_a_histogram_ends_with_all_of_its_count(start):
         client.set("mail", b"x", noreply=False)
     kind, text = scraped(server, "application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text") and text.endswith("# EOF\n")
-    labels = 'voice="memcache",family="put"'
+    labels = 'protocol="memcache",voice="memcache",family="put"'
     counts = re.findall(rf"^quintet_reply_seconds_bucket{{{labels},le=.*}} (\d+)$", text, re.M)
     counts = [int(count) for count in counts]
     assert counts == sorted(counts) and counts[-1] == 3

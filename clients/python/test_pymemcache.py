@@ -1,4 +1,4 @@
-"""pymemcache, with what `docs/voices/memcache.md` says it needs."""
+"""pymemcache, with what `docs/protocols/memcache.md` says it needs."""
 
 import threading
 
@@ -146,7 +146,7 @@ def test_a_listener_set_up_for_memcached_clients(start, connect, tmp_path):
         messages_max = 1
 
         [[listen]]
-        voice = "memcache"
+        protocol = "memcache"
         address = "127.0.0.1:0"
         max_item_size = "1KiB"
         """

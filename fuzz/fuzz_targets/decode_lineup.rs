@@ -5,7 +5,7 @@
 #[path = "../../crates/wire/tests/wire/decoder/mod.rs"]
 mod decoder;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| decoder::check_voice(
-    quintet_wire::voice("lineup"),
+libfuzzer_sys::fuzz_target!(|input: &[u8]| decoder::check_protocol(
+    quintet_wire::protocol("lineup"),
     input
 ));

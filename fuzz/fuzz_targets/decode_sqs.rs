@@ -1,4 +1,4 @@
-//! Requests of the voice `sqs` in both of its protocols: any path, query, target and body.
+//! Requests of the protocol `sqs` in both of its protocols: any path, query, target and body.
 
 #![no_main]
 

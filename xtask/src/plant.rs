@@ -116,7 +116,7 @@ const PLANTED: &[Planted] = &[
                 "                if place.segment > segment {\n",
             ),
         ],
-        tests: &[&["--test=voices", "no_segment_is_retired_with_chunks"]],
+        tests: &[&["--test=protocols", "no_segment_is_retired_with_chunks"]],
     },
     Planted {
         name: "touched-not-replayed",

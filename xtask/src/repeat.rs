@@ -41,7 +41,7 @@ pub(crate) struct Asked {
     /// Busy loops beside them
     #[arg(long, default_value_t = 8)]
     load: usize,
-    /// A test program (voices), or PACKAGE:PROGRAM (quintet-web:lib); may be repeated. Without one
+    /// A test program (protocols), or PACKAGE:PROGRAM (quintet-web:lib); may be repeated. Without one
     /// all that wait for something or race with it
     #[arg(long = "test", value_name = "NAME")]
     tests: Vec<String>,
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!((some.times, some.load), (3, 0));
         assert_eq!(some.filters, ["a_b", "c"]);
         assert!(some.wants("quintet-log", "limits") && some.wants("quintet-web", "lib"));
-        assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "voices"));
+        assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "protocols"));
     }
 
     /// A name that is none would never be repeated.

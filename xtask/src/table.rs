@@ -119,7 +119,7 @@ const UNIT_EXTRAS: &[Extra] = &[
         tests: &[
             "the_readmes_sessions_work_from_top_to_bottom",
             "session_works",
-            "the_sessions_of_the_pages_of_voices_work",
+            "the_sessions_of_the_pages_of_protocols_work",
             "the_tutorial_works_and_prints_its_files",
         ],
     },

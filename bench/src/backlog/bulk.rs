@@ -16,7 +16,7 @@ const TIME_MAX: Duration = Duration::from_secs(1800);
 /// Where bulk messages go.
 #[derive(Clone, Copy)]
 pub(crate) struct Pile {
-    pub(crate) voice: &'static str,
+    pub(crate) protocol: &'static str,
     /// The name of the queue is this and `0000`.
     pub(crate) prefix: &'static str,
     /// Bytes of a message.
@@ -24,11 +24,11 @@ pub(crate) struct Pile {
 }
 
 impl Pile {
-    /// Of messages of 100 B, in memcache's voice.
+    /// Of messages of 100 B, in memcache's protocol.
     pub(crate) fn small(prefix: &'static str) -> Self {
-        let (voice, size) = ("memcache", 100);
+        let (protocol, size) = ("memcache", 100);
         Self {
-            voice,
+            protocol,
             prefix,
             size,
         }
@@ -42,9 +42,9 @@ impl Pile {
     /// A load of put and take in turn on this one queue.
     ///
     /// # Errors
-    /// There is no such voice.
+    /// There is no such protocol.
     pub(crate) fn load(self, server: &Server) -> Result<Load> {
-        let mut load = server.load(self.voice)?;
+        let mut load = server.load(self.protocol)?;
         load.connections = CONNECTIONS;
         load.size = self.size;
         load.queue = self.prefix.to_owned();

@@ -73,13 +73,13 @@ pub(crate) fn depth(lab: &Lab) -> Result<Found> {
         ("resident", bytes),
     ];
     let mut found = Found::default();
-    for (name, voice) in [
+    for (name, protocol) in [
         ("first in, first out", "memcache"),
         ("100 ranks", "beanstalk-ranks"),
     ] {
         let server = Server::new(&lab.ground, DEFAULT)?;
         let [empty, deep] = ["empty", "deep"].map(|prefix| Pile {
-            voice,
+            protocol,
             prefix,
             size: SIZE,
         });

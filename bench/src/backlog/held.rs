@@ -103,7 +103,7 @@ pub(crate) fn resident(lab: &Lab) -> Result<Found> {
 pub(crate) fn packing(lab: &Lab) -> Result<Found> {
     let mut found = Found::default();
     let ranks = Pile {
-        voice: "beanstalk-ranks",
+        protocol: "beanstalk-ranks",
         prefix: "ranks",
         size: 100,
     };

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use quintet_bench::{Load, Target, Voice};
+use quintet_bench::{Load, Protocol, Target};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -64,8 +64,8 @@ impl Server {
         ensure!(self.process.is_none(), "the server runs already");
         let config = format!("memory = \"{}\"\nsync = \"50ms\"\n", self.memory);
         let mut command = Command::new(&self.program);
-        let voices = ["memcache", "beanstalk"];
-        quintet_args(command.arg("serve"), self.dir.path(), &config, &voices)?;
+        let protocols = ["memcache", "beanstalk"];
+        quintet_args(command.arg("serve"), self.dir.path(), &config, &protocols)?;
         let (process, targets) = Process::told(&mut command, self.dir.path())?;
         (self.process, self.targets) = (Some(process), targets);
         Ok(())
@@ -110,30 +110,30 @@ impl Server {
         self.process = None;
     }
 
-    /// A load on it in this voice, unbounded in time and count.
+    /// A load on it in this protocol, unbounded in time and count.
     ///
     /// # Errors
-    /// There is no such voice.
-    pub(crate) fn load(&self, voice: &str) -> Result<Load> {
-        let target = self.target(voice)?.clone();
-        let voice = Voice::named(voice).map_err(anyhow::Error::msg)?;
-        Ok(Load::new(target, voice))
+    /// There is no such protocol.
+    pub(crate) fn load(&self, protocol: &str) -> Result<Load> {
+        let target = self.target(protocol)?.clone();
+        let protocol = Protocol::named(protocol).map_err(anyhow::Error::msg)?;
+        Ok(Load::new(target, protocol))
     }
 
-    /// A connection in this voice.
+    /// A connection in this protocol.
     ///
     /// # Errors
     /// It does not accept.
-    pub(crate) fn talk(&self, voice: &str) -> Result<Talk> {
-        Talk::connect(self.target(voice)?)
+    pub(crate) fn talk(&self, protocol: &str) -> Result<Talk> {
+        Talk::connect(self.target(protocol)?)
     }
 
-    /// By the voice's name, behind which a way of loading it may stand.
-    fn target(&self, voice: &str) -> Result<&Target> {
-        let voice = voice.split('-').next().unwrap_or(voice);
+    /// By the protocol's name, behind which a way of loading it may stand.
+    fn target(&self, protocol: &str) -> Result<&Target> {
+        let protocol = protocol.split('-').next().unwrap_or(protocol);
         self.targets
-            .get(voice)
-            .context("the server has no such voice")
+            .get(protocol)
+            .context("the server has no such protocol")
     }
 
     /// Its process id.

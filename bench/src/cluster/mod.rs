@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use quintet_bench::{Load, Mix, Voice};
+use quintet_bench::{Load, Mix, Protocol};
 use serde_json::json;
 
 use crate::backlog::Talk;
@@ -281,8 +281,8 @@ impl Lab {
     }
 
     fn load(&mut self, case: &Case) -> Result<Turn> {
-        let voice = Voice::named("memcache").map_err(anyhow::Error::msg)?;
-        let mut load = Load::new(self.fleet.target(self.owner), voice);
+        let protocol = Protocol::named("memcache").map_err(anyhow::Error::msg)?;
+        let mut load = Load::new(self.fleet.target(self.owner), protocol);
         load.connections = case.connections;
         load.depth = case.depth;
         load.size = case.size;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use quintet_bench::{Target, Usage, Voice};
+use quintet_bench::{Protocol, Target, Usage};
 use tempfile::TempDir;
 
 /// A server may take this long to listen.
@@ -24,7 +24,7 @@ const LAST_LINES: usize = 5;
 /// A server and when it makes what it says durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Quintet with this `sync`, asked in this voice.
+    /// Quintet with this `sync`, asked in this protocol.
     Quintet(&'static str, &'static str),
     /// The same of the binary that it is compared with (`--against`).
     Against(&'static str, &'static str),
@@ -75,15 +75,15 @@ impl Kind {
     /// The same of the binary that this one is compared with; `None` of a peer.
     pub(crate) fn against(self) -> Option<Self> {
         match self {
-            Kind::Quintet(sync, voice) => Some(Kind::Against(sync, voice)),
+            Kind::Quintet(sync, protocol) => Some(Kind::Against(sync, protocol)),
             _ => None,
         }
     }
 
-    /// The name of its voice.
-    pub(crate) fn voice(self) -> &'static str {
+    /// The name of its protocol.
+    pub(crate) fn protocol(self) -> &'static str {
         match self {
-            Kind::Quintet(_, voice) | Kind::Against(_, voice) => voice,
+            Kind::Quintet(_, protocol) | Kind::Against(_, protocol) => protocol,
             Kind::Memcached => "memcache",
             Kind::Redis(_) => "resp",
             Kind::Beanstalkd(_) => "beanstalk",
@@ -196,9 +196,9 @@ impl Kind {
         // The port is free now; servers that choose one themselves do so.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         match self {
-            Kind::Quintet(_, voice) | Kind::Against(_, voice) => {
+            Kind::Quintet(_, protocol) | Kind::Against(_, protocol) => {
                 let config = format!("connections_max = {CONNECTIONS}\n");
-                quintet_args(&mut command, dir.path(), &config, &[voice])?;
+                quintet_args(&mut command, dir.path(), &config, &[protocol])?;
             }
             Kind::Memcached => {
                 command.args(["-p", &port.to_string()]);
@@ -251,12 +251,12 @@ pub(crate) fn quintet_args(
     command: &mut Command,
     dir: &Path,
     config: &str,
-    voices: &[&str],
+    protocols: &[&str],
 ) -> Result<()> {
     let path = dir.join("quintet.toml");
     fs::write(&path, config)?;
-    for voice in voices {
-        command.args(["--listen", &format!("{voice}=127.0.0.1:0")]);
+    for protocol in protocols {
+        command.args(["--listen", &format!("{protocol}=127.0.0.1:0")]);
     }
     let data = dir.join("data");
     command.arg("--config").arg(path).arg("--data").arg(data);
@@ -271,9 +271,9 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The load's end of its voice.
-    pub(crate) fn voice(kind: Kind) -> Result<Voice> {
-        Voice::named(kind.voice()).map_err(anyhow::Error::msg)
+    /// The load's end of its protocol.
+    pub(crate) fn protocol(kind: Kind) -> Result<Protocol> {
+        Protocol::named(kind.protocol()).map_err(anyhow::Error::msg)
     }
 
     /// Its usage so far.
@@ -297,7 +297,7 @@ impl Process {
         Ok(Self(child.with_context(context)?))
     }
 
-    /// Starts one that prints where it listens, by voice, and then that it is
+    /// Starts one that prints where it listens, by protocol, and then that it is
     /// ready.
     ///
     /// # Errors
@@ -311,12 +311,12 @@ impl Process {
         let mut targets = BTreeMap::new();
         for line in BufReader::new(out).lines() {
             let line = line?;
-            if let Some((voice, address)) = line
+            if let Some((protocol, address)) = line
                 .strip_prefix("listening ")
                 .and_then(|rest| rest.split_once(' '))
                 && let Ok(target) = Target::parse(address)
             {
-                targets.insert(voice.to_owned(), target);
+                targets.insert(protocol.to_owned(), target);
             }
             if line.ends_with(" ready") {
                 return Ok((process, targets));

@@ -147,7 +147,7 @@ pub(crate) fn alternate(
 }
 
 fn load(peer: &Peer, contender: Contender, scenario: &Scenario, time: Duration) -> Result<Load> {
-    let mut load = Load::new(peer.target.clone(), Peer::voice(contender.kind)?);
+    let mut load = Load::new(peer.target.clone(), Peer::protocol(contender.kind)?);
     load.connections = scenario.connections;
     load.depth = scenario.depth;
     load.size = scenario.size;

@@ -166,7 +166,7 @@ fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value
             json!({
                 "version": kind.version(ground),
                 "settings": kind.describe_settings(),
-                "voice": kind.voice(),
+                "protocol": kind.protocol(),
                 "durable": kind.is_durable(),
             })
         });

@@ -25,16 +25,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that keeps its data in `folder`, with a listener of `voice` at `address` that has
+    /// Starts one that keeps its data in `folder`, with a listener of `protocol` at `address` that has
     /// these `options`, as lines of the configuration file.
     ///
     /// # Panics
     /// It does not start.
-    pub fn start(folder: &Path, voice: &str, address: &str, options: &str) -> Self {
+    pub fn start(folder: &Path, protocol: &str, address: &str, options: &str) -> Self {
         let config = folder.join("quintet.toml");
         // Small files: a server under test writes little.
         let text = format!(
-            "segment_bytes = \"4MiB\"\nspare_segments = 1\n[[listen]]\nvoice = \"{voice}\"\naddress = \"{address}\"\n{options}\n"
+            "segment_bytes = \"4MiB\"\nspare_segments = 1\n[[listen]]\nprotocol = \"{protocol}\"\naddress = \"{address}\"\n{options}\n"
         );
         std::fs::write(&config, text).expect("written");
         let mut child = quintet()
@@ -49,7 +49,7 @@ impl Server {
         let mut address = None;
         for line in lines {
             let line = line.expect("text");
-            if let Some(told) = line.strip_prefix(&format!("listening {voice} ")) {
+            if let Some(told) = line.strip_prefix(&format!("listening {protocol} ")) {
                 address = Some(told.to_owned());
             }
             if line == "quintet ready" {
@@ -67,10 +67,10 @@ impl Server {
     ///
     /// # Panics
     /// It does not start.
-    pub fn kill_and_start(self, voice: &str, options: &str) -> Self {
+    pub fn kill_and_start(self, protocol: &str, options: &str) -> Self {
         let (folder, address) = (self.folder.clone(), self.address.clone());
         drop(self);
-        Self::start(&folder, voice, &address, options)
+        Self::start(&folder, protocol, &address, options)
     }
 }
 

@@ -17,7 +17,7 @@ use quintet_http::Visitor;
 #[derive(Clone, Debug, Deserialize)]
 struct Connection {
     id: u64,
-    voice: String,
+    protocol: String,
     peer: Option<String>,
     user: String,
     worker: Option<String>,
@@ -32,7 +32,7 @@ pub struct Holders(HashMap<u64, Connection>);
 #[derive(Clone, Debug, Default)]
 pub struct Holder {
     pub connection: Option<u64>,
-    pub voice: Option<String>,
+    pub protocol: Option<String>,
     pub peer: Option<String>,
     pub(crate) user: Option<String>,
     /// As the client calls itself.
@@ -52,7 +52,7 @@ impl Holders {
         let connection = self.0.get(&party.0)?;
         Some(format!(
             "connection {} ({})",
-            connection.id, connection.voice
+            connection.id, connection.protocol
         ))
     }
 
@@ -94,12 +94,12 @@ impl Api {
         };
         if let Some(connection) = all.get(lease) {
             holder.connection = Some(connection.id);
-            holder.voice = Some(connection.voice.clone());
+            holder.protocol = Some(connection.protocol.clone());
             holder.peer.clone_from(&connection.peer);
             holder.user = Some(connection.user.clone()).filter(|user| !user.is_empty());
             holder.worker.clone_from(&connection.worker);
         } else if let Some(taker) = self.app.settings().clients.takers.of(lease.party) {
-            holder.voice = Some(taker.voice.to_owned());
+            holder.protocol = Some(taker.protocol.to_owned());
             let user = taker.user.filter(|_| visitor.may_server());
             holder.user = user.map(|user| user.to_string());
             holder.worker = taker.worker.map(String::from);
@@ -109,8 +109,11 @@ impl Api {
                 .map(|text| format!("{word} {}", text.escape_debug()))
         };
         let connection = holder.connection.map(|id| {
-            let voice = holder.voice.as_deref().map(|voice| format!(" ({voice})"));
-            format!("connection {id}{}", voice.unwrap_or_default())
+            let protocol = holder
+                .protocol
+                .as_deref()
+                .map(|protocol| format!(" ({protocol})"));
+            format!("connection {id}{}", protocol.unwrap_or_default())
         });
         let known = [
             named("worker", &holder.worker),

@@ -127,7 +127,7 @@ pub(super) async fn reserve(
         None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),
     };
     let taker = Taker {
-        voice: "http",
+        protocol: "http",
         user: visitor.name(),
         worker: worker.map(Into::into),
     };

@@ -1,7 +1,7 @@
 //! `/api/v1`: queues, messages, leases and the server as JSON.
 //!
 //! Each request is one command, or a few, of the visitor's own principal: what
-//! it may do the shards know, as for every voice. A lease belongs to whoever
+//! it may do the shards know, as for every protocol. A lease belongs to whoever
 //! has its token, not to a connection.
 
 mod attention;

@@ -342,7 +342,7 @@ pub(super) async fn take(
         ..Take::default()
     };
     let taker = Taker {
-        voice: "http",
+        protocol: "http",
         user: visitor.name(),
         worker: None,
     };

@@ -74,7 +74,7 @@ pub(super) async fn metrics(
     Ok(reply::plain(StatusCode::OK, written.unwrap_or_default()))
 }
 
-/// Connections of all voices and of HTTP: who, where, since when silent, what each waits for or asks.
+/// Connections of all protocols and of HTTP: who, where, since when silent, what each waits for or asks.
 #[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
     responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn connections(

@@ -474,6 +474,8 @@ pub(super) struct Leased {
     /// script, whoever has the token, or nobody since a restart.
     pub(super) connection: Option<u64>,
     /// The protocol it was given over, as far as it is known; so are the next ones.
+    pub(super) protocol: Option<String>,
+    /// The old name of `protocol`, for one release.
     pub(super) voice: Option<String>,
     /// The address of its holder.
     pub(super) peer: Option<String>,
@@ -550,7 +552,8 @@ impl Leased {
         Self {
             message: message.id.0,
             connection: holder.connection,
-            voice: holder.voice,
+            voice: holder.protocol.clone(),
+            protocol: holder.protocol,
             peer: holder.peer,
             user: holder.user,
             worker: holder.worker,

@@ -1,11 +1,13 @@
 //! `quintet check` and `repair`.
 
+use std::fs;
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use quintet_config::{Given, load, old_names};
 use quintet_host::{Contents, Lost, give_up_runs};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
@@ -30,13 +32,40 @@ pub(super) struct Check {
     /// Data directory.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
+    /// Check this configuration file instead: its old names, with their lines, and other errors.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    config: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
+/// Prints all old names of a configuration file, or its first error.
+fn check_config(path: PathBuf) -> Result<ExitCode> {
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut out = stdout().lock();
+    let old = old_names(&text);
+    for (line, why) in &old {
+        writeln!(out, "{}:{line}: {why}", path.display())?;
+    }
+    if !old.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let given = Given {
+        config: Some(path),
+        ..Given::default()
+    };
+    load(&given)?;
+    writeln!(out, "the configuration is right")?;
+    Ok(ExitCode::SUCCESS)
+}
+
 impl Check {
     pub(super) fn run(self) -> Result<ExitCode> {
+        if let Some(path) = self.config {
+            return check_config(path);
+        }
         exists(&self.data)?;
         let mut lost = Vec::new();
         let mut wrong = Vec::new();

@@ -137,8 +137,8 @@ impl Fleet {
             let config = format!(
                 "data = {:?}\n[cluster]\nnats = {nats:?}\nname = \"demo\"\nnode = {name:?}\n\
                  listen = \"127.0.0.1:{}\"\n\
-                 [[listen]]\nvoice = \"memcache\"\naddress = \"127.0.0.1:0\"\n\
-                 [[listen]]\nvoice = \"beanstalk\"\naddress = \"127.0.0.1:0\"\n",
+                 [[listen]]\nprotocol = \"memcache\"\naddress = \"127.0.0.1:0\"\n\
+                 [[listen]]\nprotocol = \"beanstalk\"\naddress = \"127.0.0.1:0\"\n",
                 fleet.data(name),
                 ports[2]
             );

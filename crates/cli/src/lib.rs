@@ -63,7 +63,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  quintet serve                                  serve every voice, data in ./data
+  quintet serve                                  serve every protocol, data in ./data
   quintet serve --listen memcache=:22133 --sync 50ms
   echo hello | quintet put work                  put a message
   quintet take work                              take it and print it
@@ -110,7 +110,7 @@ enum Command {
     Leases(verbs::Leases),
     /// List the connections of the server, or close one.
     Clients(verbs::Clients),
-    /// List the worker processes of the faktory voice, or ask one to be quiet or to end.
+    /// List the worker processes of the faktory protocol, or ask one to be quiet or to end.
     Workers(verbs::Workers),
     /// Show where a message is, or what became of it.
     Trace(verbs::Trace),

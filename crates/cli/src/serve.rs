@@ -27,7 +27,7 @@ Beyond this machine somebody has to say who it is, over TLS: users.toml has a [[
 A default listener whose port another program has is left out, with a warning. A listener that
 --port, --listen or [[listen]] names must open.
 
-When every listener accepts, one line \"listening VOICE ADDRESS\" each, the console's address
+When every listener accepts, one line \"listening PROTOCOL ADDRESS\" each, the console's address
 and then \"quintet ready\" are printed. A node of a cluster is ready when it has read the log; its
 role follows: \"quintet standby of NODE\", \"quintet owner\", \"quintet deposed\".
 
@@ -46,7 +46,7 @@ pub(super) struct Serve {
     data: Option<PathBuf>,
     /// Open this listener and only those named; ADDR is HOST:PORT, :PORT, PORT or unix:PATH, and
     /// ",insecure" behind it opens it beyond this machine though nobody has to log in.
-    #[arg(long, value_name = "VOICE=ADDR")]
+    #[arg(long, value_name = "PROTOCOL=ADDR")]
     listen: Vec<String>,
     /// Move the default listener of this protocol to another port; the others stay.
     #[arg(long, value_name = "PROTOCOL=PORT")]

@@ -37,7 +37,7 @@ impl Config {
                 match listen.served {
                     Served::Http => Some(of("max_connections") + of("max_streams")),
                     Served::Sqs => Some(of("max_connections")),
-                    Served::Voice(_) | Served::Control => None,
+                    Served::Protocol(_) | Served::Control => None,
                 }
             })
             .collect();
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(enough.connections, 10_000);
         let exact = config.places(enough.wanted);
         assert_eq!((exact.connections, exact.http), (10_000, u64::MAX));
-        let sqs = "connections_max = 10\n[[listen]]\nvoice = \"sqs\"\naddress = \"127.0.0.1:0\"\nmax_connections = 2000\n";
+        let sqs = "connections_max = 10\n[[listen]]\nprotocol = \"sqs\"\naddress = \"127.0.0.1:0\"\nmax_connections = 2000\n";
         let sqs = from_text(sqs).expect("read");
         let wanted = sqs.places(20_000).wanted;
         assert_eq!(

@@ -52,6 +52,7 @@ pub use tls::{ListenTls, TlsMode};
 pub use told::told_of_queue;
 pub use trust::{GrantTable, UserTable, end_text, open_to_all};
 pub use units::parse_duration_ms;
+pub use wrong::old_names;
 
 /// Everything the server was told.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
-use super::wrong::{Lines, Wrong, unknown};
+use super::wrong::{Lines, Wrong, renamed, unknown};
 use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
 
 /// Settings of the command line; they win over the file.
@@ -110,12 +110,12 @@ fn by_default(served: Served) -> Listen {
     }
 }
 
-/// `--listen VOICE=ADDR[,KEY[=VALUE]]...`, with keys of `[[listen]]`. What the
-/// file gives the same voice still counts.
+/// `--listen PROTOCOL=ADDR[,KEY[=VALUE]]...`, with keys of `[[listen]]`. What the
+/// file gives the same protocol still counts.
 fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
     let (name, rest) = flag.split_once('=').ok_or_else(|| {
         anyhow!(
-            "--listen {flag}: write VOICE=ADDRESS, for example memcache=127.0.0.1:22133, with \
+            "--listen {flag}: write PROTOCOL=ADDRESS, for example memcache=127.0.0.1:22133, with \
              options behind commas, for example memcache=0.0.0.0:22133,tls"
         )
     })?;
@@ -170,7 +170,7 @@ fn as_value(text: &str) -> toml::Value {
 
 fn served(name: &str) -> Result<Served, String> {
     let names = || Served::all().map(Served::name);
-    Served::by_name(name).ok_or_else(|| unknown("voice", name, names()))
+    Served::by_name(name).ok_or_else(|| unknown("protocol", name, names()))
 }
 
 fn read(text: &str, config: &mut Config) -> Result<()> {
@@ -321,19 +321,22 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
 }
 
 fn listener(table: &toml::Table) -> Result<Listen, Wrong> {
+    if let Some((key, why)) = table.keys().find_map(|key| Some((key, renamed(key)?))) {
+        return Err(Wrong::of_key(key, why).within("[[listen]]"));
+    }
     let name = table
-        .get("voice")
+        .get("protocol")
         .and_then(toml::Value::as_str)
-        .ok_or_else(|| "a [[listen]] needs voice = \"NAME\"".to_owned())?;
-    let served = served(name).map_err(|why| Wrong::of_key("voice", why).within("[[listen]]"))?;
+        .ok_or_else(|| "a [[listen]] needs protocol = \"NAME\"".to_owned())?;
+    let served = served(name).map_err(|why| Wrong::of_key("protocol", why).within("[[listen]]"))?;
     let place = format!("[[listen]] {name}");
     let mut listen = by_default(served);
     for (key, value) in table {
-        if key != "voice" {
+        if key != "protocol" {
             set(&mut listen, key, value).map_err(|wrong| wrong.within(&place))?;
         }
     }
-    // What the voice itself refuses is better said now than at the first use.
+    // What the protocol itself refuses is better said now than at the first use.
     let check = served.check(&listen.options);
     check.map_err(|why| format!("in {place}: {why}"))?;
     Ok(listen)
@@ -377,9 +380,9 @@ fn set(listen: &mut Listen, key: &str, value: &toml::Value) -> Result<(), Wrong>
     Ok(())
 }
 
-/// Keys of a `[[listen]]` table that are no voice's own.
+/// Keys of a `[[listen]]` table that are no protocol's own.
 const LISTEN_KEYS: &[&str] = &[
-    "voice",
+    "protocol",
     "address",
     "idle",
     "user",
@@ -438,7 +441,7 @@ mod tests {
             ("snyc = 'always'", "\"sync\""),
             ("[defaults]\nmesages_max = 1", "\"messages_max\""),
             ("[[queue]]\nname='a'\npuased = true", "\"paused\""),
-            ("[[lissten]]\nvoice='memcache'", "\"listen\""),
+            ("[[lissten]]\nprotocol='memcache'", "\"listen\""),
             ("[[queue]]\nname='a'\nmax_retries = 3", "\"retry_max\""),
             (
                 "[[queue]]\nname='a'\nscript='/x'\nworkers = 3",

@@ -136,7 +136,7 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     for listen in &config.listen {
         out.push_str("[[listen]]\n");
         comment(&mut out, listen.served.about());
-        line(&mut out, "voice", &quoted(listen.served.name()));
+        line(&mut out, "protocol", &quoted(listen.served.name()));
         comment(
             &mut out,
             "HOST:PORT, :PORT, PORT (both on 127.0.0.1) or unix:PATH.",
@@ -349,7 +349,7 @@ mod tests {
     fn secrets_are_hidden_wherever_they_stand() {
         let text = "[[queue]]\nname = 'm'\nscript = '/m'\nenv_vars = { KEY = 'hush', B = 'hush too' }\n\
                     [cluster]\nnats = ['nats://ann:hush@a:4222', 'b:4222', 'tok@hush@c']\n\
-                    [[listen]]\nvoice = 'http'\naddress = '0'\nusers = 'ann:hush bob:h:ush'\n";
+                    [[listen]]\nprotocol = 'http'\naddress = '0'\nusers = 'ann:hush bob:h:ush'\n";
         let config = from_text(text).expect("read");
         let shown = print(&config, Secrets::Shown);
         assert!(shown.contains("ann:hush bob:h:ush") && shown.contains("KEY = \"hush\""));

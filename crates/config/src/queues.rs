@@ -618,7 +618,7 @@ mod tests {
             ("http'\nidle = -5", "idle takes a duration such as"),
             ("http'\ninsecure = 5", "insecure takes true or false; not 5"),
         ] {
-            let error = match from_text(&format!("[[listen]]\nvoice = '{listen}")) {
+            let error = match from_text(&format!("[[listen]]\nprotocol = '{listen}")) {
                 Ok(_) => panic!("accepted: {listen}"),
                 Err(error) => format!("{error:#}"),
             };

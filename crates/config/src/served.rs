@@ -1,14 +1,14 @@
 //! Service of a listener: a protocol, HTTP, SQS or the control channel.
 
-use quintet_wire::{OptionSpec, Options, VOICES, Voice};
+use quintet_wire::{OptionSpec, Options, PROTOCOLS, Protocol};
 
 use super::{control, http, sqs};
 
 /// Service of a listener.
 #[derive(Clone, Copy)]
 pub enum Served {
-    /// A voice of `quintet-wire`, on the I/O threads.
-    Voice(&'static Voice),
+    /// A protocol of `quintet-wire`, on the I/O threads.
+    Protocol(&'static Protocol),
     /// HTTP, in a thread of its own.
     Http,
     /// SQS over HTTP, in a thread of its own.
@@ -20,8 +20,8 @@ pub enum Served {
 impl Served {
     /// Everything that listens when nothing is said, in the order it is shown.
     pub fn all() -> impl Iterator<Item = Served> {
-        let voices = VOICES.iter().map(Served::Voice);
-        voices.chain([Served::Http, Served::Sqs])
+        let protocols = PROTOCOLS.iter().map(Served::Protocol);
+        protocols.chain([Served::Http, Served::Sqs])
     }
 
     /// By its name in the configuration.
@@ -33,7 +33,7 @@ impl Served {
     /// Its name in the configuration and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Served::Voice(voice) => voice.name,
+            Served::Protocol(protocol) => protocol.name,
             Served::Http => http::NAME,
             Served::Sqs => sqs::NAME,
             Served::Control => control::NAME,
@@ -48,7 +48,7 @@ impl Served {
     /// Its default port.
     pub fn port(self) -> u16 {
         match self {
-            Served::Voice(voice) => voice.port,
+            Served::Protocol(protocol) => protocol.port,
             Served::Http => http::PORT,
             Served::Sqs => sqs::PORT,
             // It has no listener by default.
@@ -59,7 +59,7 @@ impl Served {
     /// One line about it.
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Served::Voice(voice) => voice.about,
+            Served::Protocol(protocol) => protocol.about,
             Served::Http => http::ABOUT,
             Served::Sqs => sqs::ABOUT,
             Served::Control => control::ABOUT,
@@ -69,7 +69,7 @@ impl Served {
     /// Options of its listeners.
     pub(crate) fn options(self) -> &'static [OptionSpec] {
         match self {
-            Served::Voice(voice) => voice.options,
+            Served::Protocol(protocol) => protocol.options,
             Served::Http => http::OPTIONS,
             Served::Sqs => sqs::OPTIONS,
             Served::Control => &[],
@@ -82,7 +82,7 @@ impl Served {
     /// A sentence that names the option and what it takes.
     pub(crate) fn check(self, options: &Options) -> Result<(), String> {
         match self {
-            Served::Voice(voice) => (voice.listener)(options).map(drop),
+            Served::Protocol(protocol) => (protocol.listener)(options).map(drop),
             Served::Http => http::Http::of(options).map(drop),
             Served::Sqs => sqs::Sqs::of(options).map(drop),
             Served::Control => Ok(()),

@@ -125,7 +125,7 @@ impl Config {
             client_ca: (!client_ca.is_empty()).then(|| PathBuf::from(client_ca)),
             protocols: match listen.served {
                 Served::Http | Served::Sqs => vec![b"http/1.1".to_vec()],
-                Served::Voice(_) | Served::Control => Vec::new(),
+                Served::Protocol(_) | Served::Control => Vec::new(),
             },
         }))
     }
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn a_listener_goes_by_its_own_words_and_else_by_the_server_s() {
-        let tcp = "[[listen]]\nvoice='memcache'\naddress=1\n";
-        let unix = "[[listen]]\nvoice='memcache'\naddress='unix:/x'\n";
+        let tcp = "[[listen]]\nprotocol='memcache'\naddress=1\n";
+        let unix = "[[listen]]\nprotocol='memcache'\naddress='unix:/x'\n";
         let files = "tls_cert='c'\ntls_key='k'\n";
         let own = "tls_cert='o'\ntls_key='k'\n";
         for (text, is) in [

@@ -156,6 +156,44 @@ fn entry<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<Entry<'a, 'i>> {
     found.map(|(key, value)| (key.span().start, value))
 }
 
+/// Old names of settings, and their names now.
+pub(crate) const RENAMED: &[(&str, &str)] = &[("voice", "protocol")];
+
+/// The error for an old name.
+pub(crate) fn renamed(old: &str) -> Option<String> {
+    let (_, new) = RENAMED.iter().find(|(name, _)| *name == old)?;
+    Some(format!("{old} is called {new} now"))
+}
+
+/// The old names in a file, each with its line, in order.
+pub fn old_names(file: &str) -> Vec<(usize, String)> {
+    fn walk(value: &DeValue<'_>, found: &mut Vec<(usize, String)>) {
+        match value {
+            DeValue::Table(table) => table.iter().for_each(|(key, value)| {
+                found.extend(renamed(key.get_ref()).map(|why| (key.span().start, why)));
+                walk(value.get_ref(), found);
+            }),
+            DeValue::Array(rows) => rows.iter().for_each(|row| walk(row.get_ref(), found)),
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    for (_, value) in DeTable::parse(file)
+        .ok()
+        .iter()
+        .flat_map(|root| root.get_ref())
+    {
+        walk(value.get_ref(), &mut found);
+    }
+    found.sort();
+    let line = |at: usize| 1 + file.get(..at).unwrap_or_default().matches('\n').count();
+    found.into_iter().map(|(at, why)| (line(at), why)).collect()
+}
+
 /// Names of settings in other systems, and their names here.
 const SYNONYMS: &[(&str, &str)] = &[
     ("max_attempts", "attempts_max"),
@@ -194,6 +232,9 @@ const FEW: usize = 16;
 /// version: a file that a newer one reads may have keys that nobody knows here.
 pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
+    if let Some(why) = renamed(word) {
+        return why;
+    }
     let meant = SYNONYMS
         .iter()
         .find(|(other, here)| *other == word && known.contains(here));
@@ -246,12 +287,12 @@ mod tests {
                 "pattern",
             ),
             (
-                "[[listen]]\nvoice = 'memcache'\n[[listen]]\nvoice = 'telepathy'",
-                "line 4: in [[listen]]: unknown voice",
+                "[[listen]]\nprotocol = 'memcache'\n[[listen]]\nprotocol = 'telepathy'",
+                "line 4: in [[listen]]: unknown protocol",
                 &of_newer,
             ),
             (
-                "[[listen]]\nvoice = 'http'\naura = true",
+                "[[listen]]\nprotocol = 'http'\naura = true",
                 "line 3: in [[listen]] http: unknown key",
                 "version",
             ),
@@ -297,7 +338,7 @@ mod tests {
         keys.extend(CRON.iter().map(|spec| ("[[cron]]", spec.key)));
         keys.extend(LIMIT.iter().map(|spec| ("[[limit]]", spec.key)));
         for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
-            keys.push(("[[listen]]\nvoice = 'memcache'", key));
+            keys.push(("[[listen]]\nprotocol = 'memcache'", key));
         }
         assert!(keys.len() > 100, "{}", keys.len());
         for (table, key) in keys {

@@ -24,7 +24,7 @@ const HELD_BACK: usize = 50;
 #[derive(Clone, Debug, Deserialize)]
 struct Client {
     id: u64,
-    voice: String,
+    protocol: String,
     peer: Option<String>,
     user: String,
     tls: bool,
@@ -50,7 +50,7 @@ struct Row {
     peer: String,
     user: String,
     tls: bool,
-    voice: String,
+    protocol: String,
     does: Vec<Piece>,
     leases: u64,
     idle: String,
@@ -72,7 +72,7 @@ impl Row {
             peer: client.peer_or_here(),
             user: client.user,
             tls: client.tls,
-            voice: client.voice,
+            protocol: client.protocol,
             // Already in the notation of names: a backslash is one.
             does: names::pieces(does.replace("\\\\", "\\").as_bytes()),
             leases: client.leases,
@@ -89,9 +89,9 @@ impl Row {
 struct Connections {
     frame: Frame,
     facts: Vec<(&'static str, String)>,
-    voices: Vec<(String, String, bool)>,
+    protocols: Vec<(String, String, bool)>,
     all: String,
-    voice: String,
+    protocol: String,
     peer: String,
     rows: Vec<Row>,
     /// More than are shown.
@@ -138,15 +138,15 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let form = asked.query()?;
     let clients = list(&asked).await?.ok_or_else(Problem::stopping)?;
-    let voice = form.get("voice").unwrap_or_default();
+    let protocol = form.get("protocol").unwrap_or_default();
     let peer = form.get("peer").unwrap_or_default();
     Ok(reply::show(
         StatusCode::OK,
-        &shown(&asked, clients, voice, peer),
+        &shown(&asked, clients, protocol, peer),
     ))
 }
 
-fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Connections {
+fn shown(asked: &Asked, mut clients: Vec<Client>, protocol: &str, peer: &str) -> Connections {
     let number = |is: &dyn Fn(&&Client) -> bool| clients.iter().filter(is).count() as u64;
     let facts = vec![
         ("Connections", words::count(clients.len() as u64)),
@@ -160,19 +160,22 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Co
             words::count(number(&|c| c.unread_bytes > 0)),
         ),
     ];
-    let mut names: Vec<String> = clients.iter().map(|client| client.voice.clone()).collect();
+    let mut names: Vec<String> = clients
+        .iter()
+        .map(|client| client.protocol.clone())
+        .collect();
     names.sort_unstable();
     names.dedup();
-    let voices = names.into_iter().map(|name| {
-        let count = words::count(number(&|client| client.voice == name));
-        let on = name == voice;
+    let protocols = names.into_iter().map(|name| {
+        let count = words::count(number(&|client| client.protocol == name));
+        let on = name == protocol;
         (name, count, on)
     });
-    let voices = voices.collect();
+    let protocols = protocols.collect();
     let all = words::count(clients.len() as u64);
     clients.retain(|client| {
         let has = |text: &str| text.contains(peer);
-        (voice.is_empty() || client.voice == voice)
+        (protocol.is_empty() || client.protocol == protocol)
             && (has(client.peer.as_deref().unwrap_or_default())
                 || has(&client.user)
                 || has(client.asks.as_deref().unwrap_or_default())
@@ -186,9 +189,9 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Co
     Connections {
         frame: asked.frame.of("Connections", "connections"),
         facts,
-        voices,
+        protocols,
         all,
-        voice: voice.to_owned(),
+        protocol: protocol.to_owned(),
         peer: peer.to_owned(),
         rows: clients.into_iter().map(Row::new).collect(),
         more,

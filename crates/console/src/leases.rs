@@ -38,7 +38,7 @@ struct Row {
     id: u64,
     queue: Named,
     holder: String,
-    /// Voice and user.
+    /// Protocol and user.
     about: String,
     attempts: u32,
     /// Since it was given, or last prolonged.
@@ -195,7 +195,7 @@ fn held(lease: &Lease, now: Ms) -> Option<u64> {
 }
 
 fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) -> Row {
-    let (holder, about) = match (&holder.voice, holder.connection) {
+    let (holder, about) = match (&holder.protocol, holder.connection) {
         (None, _) => (listing::holder(lease), String::new()),
         (Some(_), None) => (holder.text, "over HTTP".to_owned()),
         (Some(_), Some(_)) => {

@@ -21,12 +21,12 @@ pub use head::{Head, Standing, Text, told};
 pub use session::LINE_MAX;
 
 use quintet_config::control;
-use quintet_wire::{Listener, Options, Session, Voice};
+use quintet_wire::{Listener, Options, Protocol, Session};
 
-/// The control channel, as the server sees voices. Not among
-/// [`quintet_wire::VOICES`]: over TCP it is served where a listener asks for
+/// The control channel, as the server sees protocols. Not among
+/// [`quintet_wire::PROTOCOLS`]: over TCP it is served where a listener asks for
 /// it, to clients with a certificate or a login.
-pub const VOICE: Voice = Voice {
+pub const PROTOCOL: Protocol = Protocol {
     name: control::NAME,
     port: 0,
     about: control::ABOUT,

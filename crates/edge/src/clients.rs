@@ -9,6 +9,8 @@ use serde::Serialize;
 pub struct Client {
     /// Its number while the process lives; leases name it as their holder.
     pub id: u64,
+    pub protocol: &'static str,
+    /// The old name of `protocol`, for one release.
     pub voice: &'static str,
     /// The listener it came by.
     pub listener: String,

@@ -10,7 +10,7 @@ use quintet_host::Core;
 use quintet_http::Links;
 use quintet_tls::Secure;
 use quintet_types::Settings;
-use quintet_wire::{Foreign, Listener, VOICES};
+use quintet_wire::{Foreign, Listener, PROTOCOLS};
 
 use crate::control::Control;
 use crate::http_counts::HttpCounts;
@@ -18,8 +18,8 @@ use crate::io::{Guests, Mailbox, ThreadCounts};
 use crate::tls::Tls;
 use crate::trust::Security;
 
-/// The ways in for clients that come through other nodes, by voice.
-pub type LinksByVoice = Vec<(&'static str, Links)>;
+/// The ways in for clients that come through other nodes, by protocol.
+pub type LinksByProtocol = Vec<(&'static str, Links)>;
 
 /// Listeners, their connections, and what all of these together may use.
 pub struct Edge {
@@ -37,7 +37,7 @@ pub struct Edge {
     pub guests: Guests,
     /// Times the system had no file or memory for a connection.
     pub accepts_failed: AtomicU64,
-    /// Connections that spoke HTTP to a voice that is none.
+    /// Connections that spoke HTTP to a protocol that is none.
     pub spoke_http: AtomicU64,
     /// Connections that spoke TLS where none is spoken.
     pub spoke_tls: AtomicU64,
@@ -73,7 +73,7 @@ impl Edge {
             security,
             threads: mail
                 .iter()
-                .map(|_| ThreadCounts::new(VOICES.len() + 1))
+                .map(|_| ThreadCounts::new(PROTOCOLS.len() + 1))
                 .collect(),
             mail,
             idle_used: listeners.iter().any(Listening::ends_idle),
@@ -104,10 +104,10 @@ impl Edge {
 /// One listener, as its connections know it.
 pub struct Listening {
     pub opener: Box<dyn Listener>,
-    /// Index of the voice's counters.
+    /// Index of the protocol's counters.
     pub tally: usize,
-    /// Name of the voice.
-    pub voice: &'static str,
+    /// Name of the protocol.
+    pub protocol: &'static str,
     pub idle_ms: u64,
     /// Clients here command the server: a file's mode or certificates keep others out.
     pub operator: bool,
@@ -133,8 +133,8 @@ impl Listening {
     /// among the counters.
     pub fn tell_foreign(&self, foreign: Foreign) {
         if !self.foreign_told[foreign as usize].swap(true, Ordering::Relaxed) {
-            let (voice, address) = (self.voice, &self.address);
-            tracing::warn!("{voice} at {address}: {}", foreign.text());
+            let (protocol, address) = (self.protocol, &self.address);
+            tracing::warn!("{protocol} at {address}: {}", foreign.text());
         }
     }
 }

@@ -11,9 +11,9 @@ use quintet_http::{Clients, Errand, Replied, StreamCounts, TellReply};
 
 use crate::io::Family;
 
-/// Counts of all listeners of HTTP, or of a voice over it.
+/// Counts of all listeners of HTTP, or of a protocol over it.
 pub struct HttpCounts {
-    voice: &'static str,
+    protocol: &'static str,
     /// Event streams.
     pub streams: Arc<StreamCounts>,
     /// Connections.
@@ -30,14 +30,14 @@ impl HttpCounts {
         Self::of(http::NAME, Arc::default())
     }
 
-    /// Those of another voice, whose connections are kept count of together with these.
-    pub fn beside(http: &Self, voice: &'static str) -> Arc<Self> {
-        Self::of(voice, Arc::clone(&http.clients))
+    /// Those of another protocol, whose connections are kept count of together with these.
+    pub fn beside(http: &Self, protocol: &'static str) -> Arc<Self> {
+        Self::of(protocol, Arc::clone(&http.clients))
     }
 
-    fn of(voice: &'static str, clients: Arc<Clients>) -> Arc<Self> {
+    fn of(protocol: &'static str, clients: Arc<Clients>) -> Arc<Self> {
         Arc::new(Self {
-            voice,
+            protocol,
             streams: Arc::default(),
             clients,
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
@@ -66,7 +66,7 @@ impl HttpCounts {
         let served = self.served.load(Ordering::Relaxed);
         let families = Family::ALL.into_iter().filter(move |_| served);
         families.map(|family| {
-            let labels = vec![self.voice.into(), family.name().into()];
+            let labels = vec![self.protocol.into(), family.name().into()];
             (labels, self.latencies[family as usize].read())
         })
     }

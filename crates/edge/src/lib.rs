@@ -17,7 +17,7 @@ mod trust;
 pub use clients::{Client, TellClients};
 pub use control::Control;
 pub use desk::Desk;
-pub use edge::{Edge, Limits, LinksByVoice, Listening};
+pub use edge::{Edge, Limits, LinksByProtocol, Listening};
 pub use hooks::Hooks;
 pub use http_counts::HttpCounts;
 pub use io::{Guests, IoThread, Mailbox, Operator, Stream, TellText, ThreadCounts, Upload};

@@ -23,7 +23,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Door {
     /// Its protocol, by its name in the configuration.
-    pub voice: String,
+    pub protocol: String,
     /// Which of those that speak it, from 0.
     pub nth: u16,
     /// Its socket, duplicated: the node's own threads accept from it when it owns.
@@ -75,7 +75,7 @@ impl Front {
             for door in doors {
                 let listener = Listener::new(door.socket)?;
                 let splice = Splice {
-                    voice: door.voice,
+                    protocol: door.protocol,
                     nth: door.nth,
                     peer: None,
                     principal: String::new(),
@@ -188,7 +188,7 @@ async fn clients(
                     None => None,
                     Some(peer) => match shared.node.arrive(peer) {
                         Some(counted) => Some(counted),
-                        // The owner's voice would have to say why.
+                        // The owner's protocol would have to say why.
                         None => continue,
                     },
                 };

@@ -1,6 +1,6 @@
 //! Any node of a cluster takes any client: a connection that comes to a node which does not own the
 //! queues is *spliced* to the one that does. To the owner it is a connection like others, so every
-//! voice, HTTP and the control socket work through it unchanged.
+//! protocol, HTTP and the control socket work through it unchanged.
 //!
 //! [`line`] is what fronts and owners say to each other before a client's bytes flow; `splice` holds
 //! the clients' side, `link` the owner's; [`tls`] is what links are protected with. Who owns is told

@@ -43,7 +43,7 @@ pub enum Question {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Splice {
     /// The listener's protocol, by its name in the configuration.
-    pub voice: String,
+    pub protocol: String,
     /// Which of the listeners that speak it, in the order of the configuration, from 0.
     pub nth: u16,
     /// Where the client is; a unix socket has no address.
@@ -111,7 +111,7 @@ impl Ask {
                 let peer = splice.peer.map(|peer| peer.to_string()).unwrap_or_default();
                 format!(
                     "{head} splice {} {} {} {}\n",
-                    word(&splice.voice),
+                    word(&splice.protocol),
                     splice.nth,
                     word(&peer),
                     word(&splice.principal)
@@ -151,13 +151,13 @@ impl Ask {
         match words[..] {
             [] => Err(Wrong::Words),
             ["status"] => Ok(Self::Node(Question::Status)),
-            ["splice", voice, nth, peer, principal] => {
+            ["splice", protocol, nth, peer, principal] => {
                 let peer = match unword(peer)? {
                     peer if peer.is_empty() => None,
                     peer => Some(peer.parse().map_err(|_| Wrong::Words)?),
                 };
                 Ok(Self::Splice(Splice {
-                    voice: unword(voice)?,
+                    protocol: unword(protocol)?,
                     nth: nth.parse().map_err(|_| Wrong::Words)?,
                     peer,
                     principal: unword(principal)?,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_line_looks_as_the_page_says() {
         let ask = Ask::Splice(Splice {
-            voice: "beanstalk".to_owned(),
+            protocol: "beanstalk".to_owned(),
             nth: 0,
             peer: Some("10.0.0.7:51234".parse().expect("an address")),
             principal: String::new(),
@@ -268,13 +268,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_said_is_heard(
-            voice in texts(), principal in texts(), nth: u16, cluster: u64,
+            protocol in texts(), principal in texts(), nth: u16, cluster: u64,
             peer in prop::option::of(any::<SocketAddr>()), epoch: u64, why in texts(),
         ) {
             // A scope is not shown in full by every form of an address.
             let peer = peer.map(|peer| SocketAddr::new(peer.ip(), peer.port()));
-            let splice = Ask::Splice(Splice { voice: voice.clone(), nth, peer, principal });
-            let order = Ask::Node(Question::Order(vec!["move".to_owned(), voice, why.clone()]));
+            let splice = Ask::Splice(Splice { protocol: protocol.clone(), nth, peer, principal });
+            let order = Ask::Node(Question::Order(vec!["move".to_owned(), protocol, why.clone()]));
             for ask in [splice, Ask::Node(Question::Status), order] {
                 let line = ask.line(Some(cluster));
                 prop_assert_eq!(line.matches('\n').count(), 1);

@@ -37,7 +37,8 @@ pub(crate) async fn run(
             splice::run(shared, client, splice).await;
         }
         Err(error) => {
-            tls.shared.failed(&splice.voice, None, splice.peer, &error);
+            tls.shared
+                .failed(&splice.protocol, None, splice.peer, &error);
             if let Some(peer) = splice.peer {
                 shared.node.handshake_failed(peer);
             }

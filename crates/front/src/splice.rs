@@ -63,8 +63,8 @@ where
             let misfits = shared.counts.misfits();
             // Once per power of two: enough to notice, too little to fill a disk.
             if misfits.is_power_of_two() {
-                let voice = splice.voice;
-                tracing::warn!(voice, "{misfits} connections closed: {why}");
+                let protocol = splice.protocol;
+                tracing::warn!(protocol, "{misfits} connections closed: {why}");
             }
             return;
         }

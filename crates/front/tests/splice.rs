@@ -35,7 +35,10 @@ impl Intake for Echo {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
         match splice.nth {
             0 => Ok(ended.is_err()),
-            nth => Err(format!("there is no listener {nth} for {}", splice.voice)),
+            nth => Err(format!(
+                "there is no listener {nth} for {}",
+                splice.protocol
+            )),
         }
     }
 
@@ -107,7 +110,7 @@ fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
     let (told, taken) = channel();
     let doors = vec![Door {
         tls: None,
-        voice: "lineup".to_owned(),
+        protocol: "lineup".to_owned(),
         nth,
         socket: Socket::Tcp(door.try_clone().expect("a socket")),
     }];
@@ -200,7 +203,7 @@ fn a_client_of_any_node_talks_to_the_owner() {
     assert_eq!(say(&client, "one\n"), "echo one\n");
     let splice = owner.taken.recv_timeout(PATIENCE).expect("a client");
     assert_eq!(splice.peer, client.local_addr().ok());
-    assert_eq!((splice.voice.as_str(), splice.nth), ("lineup", 0));
+    assert_eq!((splice.protocol.as_str(), splice.nth), ("lineup", 0));
     assert_eq!(
         (other.front.counts().spliced(), owner.front.counts().links()),
         (1, 1)
@@ -215,7 +218,7 @@ fn a_client_of_any_node_talks_to_the_owner() {
     assert_eq!(rest(&client), "");
 }
 
-/// Voices that speak first do, and so is told who may not come: it is there with the answer.
+/// Protocols that speak first do, and so is told who may not come: it is there with the answer.
 #[test]
 fn what_the_owner_says_at_once_is_the_clients() {
     let links = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -504,7 +507,7 @@ fn clients_count_at_the_front_for_as_long_as_their_handshake_and_if_it_fails() {
     tls.shared.set_handshake_ms(PATIENCE.as_millis() as u64);
     let doors = vec![Door {
         tls: Some(tls),
-        voice: "lineup".to_owned(),
+        protocol: "lineup".to_owned(),
         nth: 0,
         socket: Socket::Tcp(door),
     }];

@@ -38,8 +38,8 @@ pub struct Who {
     pub caller: Caller,
     /// Number of the connection; 0: none.
     pub connection: u64,
-    /// Name of the voice; empty: none.
-    pub voice: &'static str,
+    /// Name of the protocol; empty: none.
+    pub protocol: &'static str,
     /// The client's address; empty: none.
     pub peer: std::sync::Arc<str>,
     /// The client's user name; empty: the client did not give one.

@@ -60,11 +60,12 @@ impl UserData for Conn {
                 b"id" => Ok(Value::Integer(
                     i64::try_from(who.connection).unwrap_or(i64::MAX),
                 )),
-                b"voice" => text(who.voice),
+                b"protocol" => text(who.protocol),
                 b"peer" => text(&who.peer),
                 b"user" => text(&who.user),
+                b"voice" => Err(Error::runtime("voice is called protocol now")),
                 _ => Err(Error::runtime(format!(
-                    "a connection has no field {:?}; it has id, voice, peer and user",
+                    "a connection has no field {:?}; it has id, protocol, peer and user",
                     field.to_string_lossy()
                 ))),
             }

@@ -12,7 +12,7 @@ pub(crate) type Returned = (Value, Value);
 /// Bytes of a text for a client at most.
 const REASON_MAX: usize = 400;
 
-/// A text that any voice can send: one line, of bounded length.
+/// A text that any protocol can send: one line, of bounded length.
 pub(crate) fn line(text: &mlua::String) -> String {
     let mut line = String::new();
     for c in text.to_string_lossy().chars() {

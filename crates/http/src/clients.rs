@@ -52,7 +52,7 @@ pub struct ClientNow {
     /// Its number as long as it is there, 1 to 2^21 - 1.
     pub id: u64,
     /// Its protocol.
-    pub voice: &'static str,
+    pub protocol: &'static str,
     /// The address of its listener.
     pub listener: Arc<str>,
     /// Where its client is; `None`: on this machine, by a unix socket.
@@ -73,7 +73,7 @@ pub struct ClientNow {
 /// One connection.
 pub struct Client {
     id: u64,
-    voice: &'static str,
+    protocol: &'static str,
     listener: Arc<str>,
     peer: Option<SocketAddr>,
     tls: bool,
@@ -150,12 +150,18 @@ fn ms_since(began: Instant) -> u64 {
 }
 
 impl Clients {
-    /// A request of another voice took messages, under leases that name this party. `agent` is its
+    /// A request of another protocol took messages, under leases that name this party. `agent` is its
     /// `User-Agent`.
-    pub fn took(&self, party: Party, voice: &'static str, user: Option<&str>, agent: Option<&str>) {
+    pub fn took(
+        &self,
+        party: Party,
+        protocol: &'static str,
+        user: Option<&str>,
+        agent: Option<&str>,
+    ) {
         let agent = agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len()));
         let taker = Taker {
-            voice,
+            protocol,
             user: user.map(Arc::from),
             worker: agent.map(Box::from),
         };
@@ -229,7 +235,7 @@ impl Clients {
     /// Counts a connection until the value returned is dropped.
     pub fn come(
         self: &Arc<Self>,
-        voice: &'static str,
+        protocol: &'static str,
         listener: &Arc<str>,
         peer: Option<SocketAddr>,
         tls: bool,
@@ -243,7 +249,7 @@ impl Clients {
         }
         let client = Arc::new(Client {
             id: there.last,
-            voice,
+            protocol,
             listener: Arc::clone(listener),
             peer,
             tls,
@@ -406,7 +412,7 @@ impl Client {
         let party = self.party.load(Ordering::Relaxed);
         ClientNow {
             id: self.id,
-            voice: self.voice,
+            protocol: self.protocol,
             listener: Arc::clone(&self.listener),
             peer: self.peer,
             user: who.and_then(|(who, gate)| gate.name_of(*who)),

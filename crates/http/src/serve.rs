@@ -57,7 +57,7 @@ pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// Service of a listener over HTTP, and its rules.
 pub trait Serve: Send + Sync {
     /// Its name in the configuration.
-    fn voice(&self) -> &'static str;
+    fn protocol(&self) -> &'static str;
 
     /// The rules.
     fn settings(&self) -> &Settings;
@@ -112,7 +112,7 @@ impl Site {
         let of_address = peer.filter(|peer| !settings.is_trusted(*peer)).map(|peer| {
             places.admit(peer).ok_or_else(|| {
                 if settings.clients.crowds() {
-                    tracing::warn!(%peer, voice = self.serve.voice(), "{CROWDS}: refused");
+                    tracing::warn!(%peer, protocol = self.serve.protocol(), "{CROWDS}: refused");
                 }
                 CROWDS
             })
@@ -136,9 +136,9 @@ impl Site {
     /// so; that it comes is said once.
     fn note_first(&self, byte: u8) {
         if byte == TLS && !self.tls_told.swap(true, Ordering::Relaxed) {
-            let voice = self.serve.voice();
+            let protocol = self.serve.protocol();
             tracing::warn!(
-                "{voice}: a client speaks TLS, to a plain port: the listener has no certificate"
+                "{protocol}: a client speaks TLS, to a plain port: the listener has no certificate"
             );
         }
     }
@@ -629,7 +629,7 @@ async fn begin(
         }
         Err(error) => {
             tls.shared
-                .failed(site.serve.voice(), None, from.peer, &error);
+                .failed(site.serve.protocol(), None, from.peer, &error);
             site.failed(from.address());
             seat.leave();
         }
@@ -676,9 +676,10 @@ fn connection<S>(
     let (counted, load) = (from.counted.take(), from.load.take());
     let settings = site.settings();
     let secret = opened.is_some();
-    let present = settings
-        .clients
-        .come(site.serve.voice(), &settings.address, from.peer, secret);
+    let present =
+        settings
+            .clients
+            .come(site.serve.protocol(), &settings.address, from.peer, secret);
     let client = Arc::clone(present.client());
     // Nobody else has set it.
     let _new = seat.client.set(Arc::clone(&client));

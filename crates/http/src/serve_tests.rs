@@ -4,7 +4,7 @@ use crate::Limits;
 struct Plain(Settings);
 
 impl Serve for Plain {
-    fn voice(&self) -> &'static str {
+    fn protocol(&self) -> &'static str {
         "http"
     }
 

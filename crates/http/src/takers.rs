@@ -15,7 +15,7 @@ pub const WORKER_MAX: usize = 255;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Taker {
     /// The protocol it came by.
-    pub voice: &'static str,
+    pub protocol: &'static str,
     pub user: Option<Arc<str>>,
     /// As its client says: the field `worker`, or its `User-Agent`.
     pub worker: Option<Box<str>>,

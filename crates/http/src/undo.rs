@@ -13,9 +13,9 @@ pub struct Losses(mpsc::UnboundedSender<(Caller, Vec<Message>)>);
 
 impl Losses {
     /// Starts the thread, which ends with the last clone.
-    pub fn new(voice: &str, door: Arc<dyn Door>) -> Self {
+    pub fn new(protocol: &str, door: Arc<dyn Door>) -> Self {
         let (to, mut losses) = mpsc::unbounded_channel::<(Caller, Vec<Message>)>();
-        let restoring = std::thread::Builder::new().name(format!("{voice}-restore"));
+        let restoring = std::thread::Builder::new().name(format!("{protocol}-restore"));
         let started = restoring.spawn(move || {
             while let Some((caller, messages)) = losses.blocking_recv() {
                 door.restore(caller.party, messages);
@@ -23,7 +23,7 @@ impl Losses {
         });
         if let Err(error) = started {
             // Their leases end by themselves.
-            tracing::error!("{voice}: no thread to give messages back: {error}");
+            tracing::error!("{protocol}: no thread to give messages back: {error}");
         }
         Self(to)
     }

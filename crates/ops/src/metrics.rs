@@ -1,6 +1,6 @@
 //! Every number the server tells, a row each. What prints numbers walks this
 //! table: the control channel ([`samples`]), what is scraped ([`text`]), and
-//! voices, whose statistics are looked up in what [`samples`] read. What is told
+//! protocols, whose statistics are looked up in what [`samples`] read. What is told
 //! of each queue is in `queues`, the formats are in `exposition`.
 
 mod cluster;
@@ -52,6 +52,7 @@ pub struct Metric {
     read: Read,
 }
 
+#[derive(Clone, Copy)]
 enum Read {
     One(fn(&Reading<'_>) -> u64),
     /// By these labels.
@@ -95,7 +96,7 @@ macro_rules! metrics {
     (@read Histogram [$($label:literal),*] $read:expr) => { Read::Spread(&[$($label),*], $read) };
     (@read $kind:ident [$($label:literal),*] $read:expr) => { Read::Each(&[$($label),*], $read) };
     ($($kind:ident $name:literal ($stat:literal) $help:literal = $(|$r:ident| $one:expr)? $(; [$($label:literal),*] $each:expr)?;)*) => {
-        /// All there are. Which voices and hooks there are decides what labels
+        /// All there are. Which protocols and hooks there are decides what labels
         /// have values.
         pub const METRICS: &[Metric] = &[$(Metric {
             name: $name,
@@ -152,7 +153,7 @@ metrics! {
     Gauge "resident_bytes" ("resident_bytes") "Resident memory of the process."
         = |r| r.process.resident_bytes;
 
-    Gauge "connections" ("connections") "Connections open now, over all voices."
+    Gauge "connections" ("connections") "Connections open now, over all protocols."
         = |r| r.edge.open;
     Counter "connections_accepted_total" ("connections_total") "Connections accepted."
         = |r| r.edge.accepted;
@@ -197,7 +198,7 @@ metrics! {
         "When the first of the listeners' certificates ends, since 1970."
         =; [] |r| alone(r.edge.certificate_end);
     Counter "connections_spoke_http_total" ("connections_spoke_http")
-        "Closed because a web page's request came to another voice."
+        "Closed because a web page's request came to another protocol."
         = |r| r.edge.spoke_http;
     Counter "logins_total" ("logins") "Clients that logged in."
         = |r| r.edge.logins.ok;
@@ -471,7 +472,7 @@ metrics! {
         = |r| r.shard.totals.looks;
     Counter "takes_missed_total" ("total_misses") "Takes that found nothing."
         = |r| r.shard.totals.misses;
-    Counter "messages_skipped_total" ("total_skipped") "Bodies passed over because a voice cannot frame them."
+    Counter "messages_skipped_total" ("total_skipped") "Bodies passed over because a protocol cannot frame them."
         = |r| r.shard.totals.skipped;
     Counter "puts_refused_full_total" ("total_refused_full") "Puts refused because the queue was full."
         = |r| r.shard.totals.refused_full;
@@ -513,19 +514,19 @@ metrics! {
     Counter "cold_read_errors_total" ("cold_read_errors") "Reads of runs that failed."
         = |r| r.cold("read_errors");
 
-    Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by voice."
-        =; ["voice", "command"] |r| r.edge.commands.clone();
-    Counter "refusals_total" ("{}_refusals_{}") "Commands refused, by voice and reason."
-        =; ["voice", "reason"] |r| r.edge.refusals.clone();
+    Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by protocol."
+        =; ["protocol", "command"] |r| r.edge.commands.clone();
+    Counter "refusals_total" ("{}_refusals_{}") "Commands refused, by protocol and reason."
+        =; ["protocol", "reason"] |r| r.edge.refusals.clone();
     Histogram "reply_seconds" ("{}_{}_{}_us")
         "From requests being there to be read to their replies leaving, waits for messages not counted."
-        =; ["voice", "family"] |r| r.edge.latencies.clone();
+        =; ["protocol", "family"] |r| r.edge.latencies.clone();
     Counter "http_replies_total" ("http_replies_{}_{}") "Replies over HTTP, by what was asked for and status."
         =; ["family", "status"] |r| r.edge.http_replies.clone();
     Counter "sqs_replies_total" ("sqs_replies_{}_{}") "Replies to clients of SQS, by what was asked for and status."
         =; ["family", "status"] |r| r.edge.sqs_replies.clone();
-    Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
-        =; ["voice", "what"] |r| r.edge.voice_counts.clone();
+    Counter "protocol_counts_total" ("{}_{}") "What protocols count, each under names of its own."
+        =; ["protocol", "what"] |r| r.edge.protocol_counts.clone();
     Counter "shard_lock_waits_total" ("lock_{}_waits")
         "Times that work kept others waiting for a shard for more than a millisecond."
         =; ["holder"] |r| of_holders(r, |holder| holder.times);
@@ -623,6 +624,14 @@ pub fn text(
     let mut text = Text::new(exposition, names);
     for metric in METRICS {
         write(metric, || metric.points(reading), &mut text);
+        // Its old name, for one release.
+        if metric.name == "protocol_counts_total" {
+            let old = Metric {
+                name: "voice_counts_total",
+                ..*metric
+            };
+            write(&old, || old.points(reading), &mut text);
+        }
     }
     if let Some(queues) = queues {
         queues::write(queues, &mut text);
@@ -722,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_counts_and_what_voices_tell_is_in_the_table() {
+    fn what_the_engine_counts_and_what_protocols_tell_is_in_the_table() {
         let told = |stat: &str| METRICS.iter().any(|metric| metric.stat == stat);
         let totals = QueueTotals::NAMES
             .iter()

@@ -12,7 +12,7 @@ pub enum Event {
     Connect,
     /// A client is gone.
     Disconnect,
-    /// A command of any voice.
+    /// A command of any protocol.
     Command,
     /// A message is to be stored.
     BeforePut,
@@ -40,7 +40,7 @@ pub enum Event {
     Error,
     /// `quintet.every` and `quintet.at`.
     Timer,
-    /// A command of a text voice that a hook has added.
+    /// A command of a text protocol that a hook has added.
     Added,
 }
 

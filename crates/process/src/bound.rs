@@ -33,13 +33,13 @@ const NEAR_RECEIVE_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 /// The address is in use or not ours; says what to do.
-pub fn bind(voice: &str, address: &Address) -> anyhow::Result<Bound> {
+pub fn bind(protocol: &str, address: &Address) -> anyhow::Result<Bound> {
     Bound::open(address).with_context(|| match address {
         Address::Tcp(at) if at.port() != 0 => format!(
-            "cannot listen on {address} for {voice}: choose another port where this listener is \
-             named (--port, --listen or [[listen]]); --port {voice}=PORT moves a default listener"
+            "cannot listen on {address} for {protocol}: choose another port where this listener is \
+             named (--port, --listen or [[listen]]); --port {protocol}=PORT moves a default listener"
         ),
-        Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {voice}"),
+        Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {protocol}"),
     })
 }
 

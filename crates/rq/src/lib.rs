@@ -2,7 +2,7 @@
 //! and the built-in scripts that speak it to other servers.
 //!
 //! The meaning of RQ is in `quintet-scripts`; here are only addresses, forms and
-//! answers (`docs/voices/http.md`).
+//! answers (`docs/protocols/http.md`).
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 

@@ -2,7 +2,7 @@
 
 use quintet_types::Refusal;
 
-/// The normal "no" of the RQ voice. Its text is RQ's own, as it stands behind
+/// The normal "no" of the RQ protocol. Its text is RQ's own, as it stands behind
 /// `fail ` on the command line and in `["fail", text]` over HTTP.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {

@@ -1,4 +1,4 @@
-//! Queue scripts: the RQ voice, without its sockets.
+//! Queue scripts: the RQ protocol, without its sockets.
 //!
 //! A queue with a script is an ordinary queue whose taker is built in: for
 //! each message a process runs, which says over a pipe what becomes of it.

@@ -1,4 +1,4 @@
-//! Settings of the RQ voice.
+//! Settings of the RQ protocol.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::blobs::Blobs;
 /// first. `None` if there is no such script.
 pub type Builtin = Arc<dyn Fn(&str) -> Option<Vec<OsString>> + Send + Sync>;
 
-/// Settings of the RQ voice as a whole.
+/// Settings of the RQ protocol as a whole.
 #[derive(Clone)]
 pub struct Options {
     /// The folder with everything that is RQ's: `config/`, `queue/`,

@@ -140,7 +140,7 @@ impl Rq {
     pub(crate) fn only_ruby(&self) -> String {
         format!(
             "{} has rules in Ruby, which are not run: write them as {RULES_FILE} beside it \
-             (docs/voices/rq.md), or remove it",
+             (docs/protocols/rq.md), or remove it",
             self.paths.config().join(RUBY_FILE).display()
         )
     }

@@ -1,6 +1,6 @@
 //! Rules of `rq_router`: which queues of which servers a new message goes to,
 //! by where it comes from and where it is to go. RQ's are a Ruby program; these
-//! say the same in TOML. The mapping is in `docs/voices/rq.md`.
+//! say the same in TOML. The mapping is in `docs/protocols/rq.md`.
 
 use std::sync::Mutex;
 use std::time::SystemTime;

@@ -95,7 +95,7 @@ pub(crate) fn environment(
     put("RQ_COUNT", record::count(message).to_string().into());
     put("RQ_PARAM1", param1.into());
     for n in 2..=4 {
-        // Other voices may have put what no environment holds.
+        // Other protocols may have put what no environment holds.
         let value = record::param(message, n).filter(|value| {
             !value.contains('\0') && value.len() <= rq.options.limits.param_bytes_max
         });

@@ -87,7 +87,7 @@ impl Taker<'_> {
         let config = &self.look.config;
         let mut free = (config.num_workers as usize).saturating_sub(self.look.running);
         while free > 0 {
-            // What a pause by another voice hides from takers is hidden here.
+            // What a pause by another protocol hides from takers is hidden here.
             // Both are said before either is answered: each answer waits for
             // what was recorded to be durable.
             watcher.say(Command::Take(self.look_for()));

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_good() {
-        let page = include_str!("../../../docs/voices/rq.md");
+        let page = include_str!("../../../docs/protocols/rq.md");
         let (_, example) = page.split_once("```yaml\n").expect("an example");
         let (example, _) = example.split_once("```").expect("its end");
         assert_eq!(

@@ -23,7 +23,7 @@ pub(crate) struct Seat(Infallible);
 
 /// A listener as other nodes know it: there is none.
 pub(crate) struct Door {
-    pub(crate) voice: String,
+    pub(crate) protocol: String,
     pub(crate) nth: u16,
     pub(crate) socket: Infallible,
     pub(crate) tls: Option<Secure>,

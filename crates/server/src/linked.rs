@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_edge::{Edge, LinksByVoice};
+use quintet_edge::{Edge, LinksByProtocol};
 use quintet_front::line::Splice;
 use quintet_front::{Client, Intake, Stream};
 use quintet_http::{Connected, Linked, Links};
@@ -13,13 +13,13 @@ pub(crate) struct Linking {
     edge: Arc<Edge>,
     /// Links show certificates, or never leave this machine.
     certified: bool,
-    /// Those of voices over HTTP.
-    http: LinksByVoice,
+    /// Those of protocols over HTTP.
+    http: LinksByProtocol,
 }
 
 impl Linking {
     /// `certified`: links show certificates, or never leave this machine.
-    pub(crate) fn new(edge: Arc<Edge>, certified: bool, http: LinksByVoice) -> Self {
+    pub(crate) fn new(edge: Arc<Edge>, certified: bool, http: LinksByProtocol) -> Self {
         Self {
             edge,
             certified,
@@ -27,17 +27,17 @@ impl Linking {
         }
     }
 
-    /// The way in, if it is a voice over HTTP.
+    /// The way in, if it is a protocol over HTTP.
     fn links(&self, splice: &Splice) -> Option<&Links> {
-        let mut voices = self.http.iter();
-        let (_, links) = voices.find(|(voice, _)| *voice == splice.voice)?;
+        let mut protocols = self.http.iter();
+        let (_, links) = protocols.find(|(protocol, _)| *protocol == splice.protocol)?;
         Some(links)
     }
 
     /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
     fn listener(&self, splice: &Splice) -> Option<usize> {
         let listeners = self.edge.listeners.iter().enumerate();
-        let mut speak = listeners.filter(|(_, listener)| listener.voice == splice.voice);
+        let mut speak = listeners.filter(|(_, listener)| listener.protocol == splice.protocol);
         speak.nth(usize::from(splice.nth)).map(|(number, _)| number)
     }
 }
@@ -53,7 +53,7 @@ impl Intake for Linking {
                 "the node that owns the queues has no listener {} for {}: all nodes of a cluster \
                  need the same listeners, in the same order",
                 splice.nth + 1,
-                splice.voice
+                splice.protocol
             )
         })
     }

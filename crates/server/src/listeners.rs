@@ -5,7 +5,7 @@ use quintet_config::{Address, Config, Places, Served};
 use quintet_edge::{Listening, Tls};
 use quintet_process::{Bound, again, bind, restrict};
 use quintet_tls::Secure;
-use quintet_wire::{Options, VOICES, Voice};
+use quintet_wire::{Options, PROTOCOLS, Protocol};
 
 use crate::cluster::{self, Door};
 use crate::{http, sqs};
@@ -35,9 +35,9 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
     let mut opened = Opened::default();
     for (number, listen) in config.listen.iter().enumerate() {
         let (served, address, secure) = (listen.served, &listen.address, tls.of(number));
-        let voice = match served {
-            Served::Voice(voice) => voice,
-            Served::Control => &quintet_control::VOICE,
+        let protocol = match served {
+            Served::Protocol(protocol) => protocol,
+            Served::Control => &quintet_control::PROTOCOL,
             Served::Http => {
                 let open = http::Open::new(listen, &places, secure.clone())?;
                 opened.keep(is_on, served.name(), address, open.bound(), secure)?;
@@ -57,10 +57,12 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
                 continue;
             }
         };
-        let listening = listening(voice, &listen.options)?;
-        let bound = bind(voice.name, address)?;
-        opened.keep(is_on, voice.name, address, &bound, secure.clone())?;
-        opened.addresses.push((voice.name, bound.address.clone()));
+        let listening = listening(protocol, &listen.options)?;
+        let bound = bind(protocol.name, address)?;
+        opened.keep(is_on, protocol.name, address, &bound, secure.clone())?;
+        opened
+            .addresses
+            .push((protocol.name, bound.address.clone()));
         opened.listening.push(Listening {
             idle_ms: listen.idle_ms,
             operator: served.is_control() && config.is_guarded(listen),
@@ -72,12 +74,12 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
         opened.bound.push(bound);
     }
     if let Some(path) = config.admin_path() {
-        let voice = &quintet_control::VOICE;
-        let listening = listening(voice, &Options::new(voice.options))?;
+        let protocol = &quintet_control::PROTOCOL;
+        let listening = listening(protocol, &Options::new(protocol.options))?;
         let address = Address::Unix(path.clone());
-        let bound = bind(voice.name, &address)
+        let bound = bind(protocol.name, &address)
             .context("admin_socket can name another path, or be \"none\"")?;
-        opened.keep(is_on, voice.name, &address, &bound, None)?;
+        opened.keep(is_on, protocol.name, &address, &bound, None)?;
         opened.bound.push(bound);
         restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
         opened.listening.push(Listening {
@@ -91,13 +93,15 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
 }
 
 /// A listener of this protocol for everybody.
-fn listening(voice: &Voice, options: &Options) -> Result<Listening> {
-    let known = VOICES.iter().position(|known| known.name == voice.name);
+fn listening(protocol: &Protocol, options: &Options) -> Result<Listening> {
+    let known = PROTOCOLS
+        .iter()
+        .position(|known| known.name == protocol.name);
     Ok(Listening {
-        opener: (voice.listener)(options).map_err(|why| anyhow!(why))?,
+        opener: (protocol.listener)(options).map_err(|why| anyhow!(why))?,
         // The control channel has counters of its own.
-        tally: known.unwrap_or(VOICES.len()),
-        voice: voice.name,
+        tally: known.unwrap_or(PROTOCOLS.len()),
+        protocol: protocol.name,
         idle_ms: 0,
         operator: false,
         api: false,
@@ -115,16 +119,16 @@ impl Opened {
     fn keep(
         &mut self,
         is_on: bool,
-        voice: &str,
+        protocol: &str,
         address: &Address,
         bound: &Bound,
         tls: Option<Secure>,
     ) -> Result<()> {
         if is_on {
             again::keep(address.to_string(), bound.duplicate()?);
-            let same = self.doors.iter().filter(|door| door.voice == voice);
+            let same = self.doors.iter().filter(|door| door.protocol == protocol);
             self.doors.push(Door {
-                voice: voice.to_owned(),
+                protocol: protocol.to_owned(),
                 nth: u16::try_from(same.count()).unwrap_or(u16::MAX),
                 socket: cluster::socket(bound)?,
                 tls,

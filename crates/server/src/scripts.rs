@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
 use quintet_door::Door;
-use quintet_edge::{Edge, LinksByVoice, Security};
+use quintet_edge::{Edge, LinksByProtocol, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
@@ -98,7 +98,7 @@ impl Scripts {
     }
 
     /// The way in for clients of HTTP that come through other nodes.
-    pub(crate) fn links(&self) -> LinksByVoice {
+    pub(crate) fn links(&self) -> LinksByProtocol {
         let http = self
             .http
             .as_ref()

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use mio::Poll;
 use quintet_config::{Config, Given, Places, RESERVE, load};
 use quintet_edge::{
-    Control, Desk, Edge, Hooks, HttpGate, IoThread, LinksByVoice, Listening, Mailbox, Quotas,
+    Control, Desk, Edge, Hooks, HttpGate, IoThread, LinksByProtocol, Listening, Mailbox, Quotas,
     Security, Tls, Trust, Watch,
 };
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
@@ -301,14 +301,14 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
 
 /// The service for the clients that other nodes bring.
 #[cfg(feature = "cluster")]
-fn intake(server: &Server, http: LinksByVoice) -> Arc<dyn quintet_front::Intake> {
+fn intake(server: &Server, http: LinksByProtocol) -> Arc<dyn quintet_front::Intake> {
     let certified = !locked(&server.operations.config).cluster.link_insecure;
     let edge = Arc::clone(&server.edge);
     Arc::new(crate::linked::Linking::new(edge, certified, http))
 }
 
 #[cfg(not(feature = "cluster"))]
-fn intake(_: &Server, _: LinksByVoice) -> cluster::Intake {
+fn intake(_: &Server, _: LinksByProtocol) -> cluster::Intake {
     cluster::Intake
 }
 

@@ -80,8 +80,8 @@ pub(crate) fn announce(
     is_open: bool,
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for (voice, address) in addresses {
-        writeln!(out, "listening {voice} {address}")?;
+    for (protocol, address) in addresses {
+        writeln!(out, "listening {protocol} {address}")?;
     }
     if let Some(console) = console {
         writeln!(out, "console: {console}")?;

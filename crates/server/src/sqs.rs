@@ -47,7 +47,7 @@ fn settings(read: &config::Sqs, idle_ms: u64) -> Settings {
     }
 }
 
-/// The options, as the voice wants them.
+/// The options, as the protocol wants them.
 fn own(read: config::Sqs) -> quintet_sqs::Options {
     quintet_sqs::Options {
         account: read.account,

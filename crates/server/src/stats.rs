@@ -157,7 +157,7 @@ impl Server {
             ..ServerStats::default()
         };
         for thread in &self.edge.threads {
-            thread.voices[tally].tally.add_to(&mut stats.tally);
+            thread.protocols[tally].tally.add_to(&mut stats.tally);
         }
         stats
     }
@@ -221,7 +221,7 @@ fn numbers(edge: &Edge) -> EdgeNumbers {
         latencies: edge.latencies(),
         http_replies: http.statuses(),
         sqs_replies: edge.sqs.statuses(),
-        voice_counts: edge.voice_counts(),
+        protocol_counts: edge.protocol_counts(),
     }
 }
 

@@ -1,10 +1,10 @@
-//! The voice `sqs`: both protocols of Amazon SQS over HTTP, JSON 1.0 and
+//! The protocol `sqs`: both protocols of Amazon SQS over HTTP, JSON 1.0 and
 //! Query, for SDKs that are told this server as their endpoint.
 //!
 //! What comes is read into an [`Action`], checked, asked of the shards through
 //! the door, and answered in the words of the protocol it came in. Sockets,
 //! TLS and limits are those of `quintet-web`. Source: the service's model of
-//! 2012-11-05, and `docs/voices/sqs.md` for what differs on purpose.
+//! 2012-11-05, and `docs/protocols/sqs.md` for what differs on purpose.
 
 #![warn(clippy::cast_possible_truncation)]
 
@@ -15,6 +15,7 @@ mod fault;
 mod form;
 mod handle;
 mod input;
+mod listener;
 mod message;
 mod moves;
 mod names;
@@ -30,7 +31,6 @@ mod settle;
 mod shown;
 pub mod sign;
 mod value;
-mod voice;
 mod whole;
 mod xml;
 
@@ -38,7 +38,7 @@ pub use digest::of_body as md5_of_body;
 pub use fault::{Fault, Shape};
 pub use handle::Secrets;
 pub use input::Action;
-pub use request::{Asked, Head, Nowhere, Protocol, read};
+pub use listener::{FileSettings, Options, Sqs};
+pub use request::{Asked, Head, Nowhere, WireFormat, read};
 pub use shown::Shown;
 pub use sign::Keys;
-pub use voice::{FileSettings, Options, Sqs};

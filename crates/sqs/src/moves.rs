@@ -20,12 +20,12 @@ use quintet_http::Guest;
 use crate::ask::{Asker, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::input::{CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask};
+use crate::listener::{Sqs, Visit, stopped};
 use crate::names;
 use crate::queue::TASKS;
 use crate::queues::{Listed, listed};
 use crate::receive::DEAD_FROM;
 use crate::reply::{self, Reply};
-use crate::voice::{Sqs, Visit, stopped};
 
 /// Messages of a step.
 const STEP: u64 = 100;
@@ -387,7 +387,7 @@ impl Sqs {
 ///
 /// # Errors
 /// A queue they would go to is not there. The step itself says so, as whoever else deletes it, by
-/// any voice, may do so at any time.
+/// any protocol, may do so at any time.
 async fn move_some(
     asker: &Asker,
     from: &Name,

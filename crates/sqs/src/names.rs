@@ -15,7 +15,7 @@ pub(crate) fn is_fifo(name: &str) -> bool {
     name.ends_with(FIFO)
 }
 
-/// True for a name that a queue of this voice can have.
+/// True for a name that a queue of this protocol can have.
 pub(crate) fn is_ours(name: &str, open: bool) -> bool {
     let most = if open { OPEN_NAME_MAX } else { NAME_MAX };
     let stem = name.strip_suffix(FIFO).unwrap_or(name);

@@ -17,13 +17,13 @@ use crate::input::{
     AddPermission, CreateQueue, GetQueueAttributes, GetQueueUrl, ListDeadLetterSourceQueues,
     ListQueues, OfQueue, RemovePermission, SetQueueAttributes, TagQueue, Texts, UntagQueue,
 };
+use crate::listener::{Sqs, Visit};
 use crate::names;
 use crate::once::locked;
 use crate::policy;
 use crate::queue::{self, CHANGED, Changes, Seen};
 use crate::reply::Reply;
 use crate::request;
-use crate::voice::{Sqs, Visit};
 use crate::whole::Whole;
 
 /// Queues of a list whose length nobody gave.
@@ -567,7 +567,7 @@ async fn listed_if(
                 return Err(unexpected());
             };
             for name in page.names {
-                // Names of other voices may be no text.
+                // Names of other protocols may be no text.
                 if let Ok(name) = String::from_utf8(name.as_bytes().to_vec())
                     && fits(&name)
                 {

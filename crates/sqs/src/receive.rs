@@ -15,6 +15,7 @@ use crate::digest::{of_attributes, of_body};
 use crate::fault::{Fault, Shape};
 use crate::handle::Lease;
 use crate::input::ReceiveMessage;
+use crate::listener::{Done, Sqs, Visit, stopped};
 use crate::message::{self, DEDUP, SENDER, STORED, TRACE, TRACE_NAME};
 use crate::names;
 use crate::queue;
@@ -22,7 +23,6 @@ use crate::reply::{Received, Reply, Valued};
 use crate::request;
 use crate::send::sequence;
 use crate::value::{Value, ValueKind};
-use crate::voice::{Done, Sqs, Visit, stopped};
 use crate::whole::Whole;
 use quintet_http::{Undo, Waits};
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
-use crate::request::Protocol;
+use crate::request::WireFormat;
 use crate::value::ValueKind;
 use crate::xml::Xml;
 
@@ -103,10 +103,10 @@ const JSON: &str = "application/x-amz-json-1.0";
 const XML: &str = "text/xml";
 
 /// Writes a reply to an action; `request` is the request's id.
-pub(crate) fn write(protocol: Protocol, action: &str, request: &str, reply: &Reply) -> Written {
-    let (content_type, body) = match protocol {
-        Protocol::Json => (JSON, json_of(reply)),
-        Protocol::Query => (XML, xml_of(action, request, reply).into_bytes()),
+pub(crate) fn write(format: WireFormat, action: &str, request: &str, reply: &Reply) -> Written {
+    let (content_type, body) = match format {
+        WireFormat::Json => (JSON, json_of(reply)),
+        WireFormat::Query => (XML, xml_of(action, request, reply).into_bytes()),
     };
     Written {
         status: 200,
@@ -117,13 +117,13 @@ pub(crate) fn write(protocol: Protocol, action: &str, request: &str, reply: &Rep
 }
 
 /// Writes a refusal.
-pub(crate) fn refuse(protocol: Protocol, request: &str, fault: &Fault) -> Written {
+pub(crate) fn refuse(format: WireFormat, request: &str, fault: &Fault) -> Written {
     let who = match fault.shape.is_sender() {
         true => "Sender",
         false => "Receiver",
     };
-    match protocol {
-        Protocol::Json => {
+    match format {
+        WireFormat::Json => {
             let (space, name) = (fault.shape.namespace(), fault.shape.name());
             let text = json!(fault.text);
             Written {
@@ -133,7 +133,7 @@ pub(crate) fn refuse(protocol: Protocol, request: &str, fault: &Fault) -> Writte
                 body: format!("{{\"__type\":\"{space}#{name}\",\"message\":{text}}}").into_bytes(),
             }
         }
-        Protocol::Query => {
+        WireFormat::Query => {
             let mut xml = Xml::new();
             xml.root("ErrorResponse").open("Error");
             xml.text("Type", who)
@@ -558,13 +558,13 @@ mod tests {
     }
 
     fn json(reply: &Reply) -> String {
-        let written = write(Protocol::Json, "X", "id", reply);
+        let written = write(WireFormat::Json, "X", "id", reply);
         assert_eq!((written.status, written.content_type), (200, JSON));
         String::from_utf8(written.body).expect("text")
     }
 
     fn xml(action: &str, reply: &Reply) -> String {
-        let written = write(Protocol::Query, action, "id", reply);
+        let written = write(WireFormat::Query, action, "id", reply);
         assert_eq!((written.status, written.content_type), (200, XML));
         String::from_utf8(written.body).expect("text")
     }
@@ -582,7 +582,7 @@ mod tests {
              <QueueUrl>http://H/000000000000/q</QueueUrl></CreateQueueResult><ResponseMetadata>\
              <RequestId>id</RequestId></ResponseMetadata></CreateQueueResponse>"
         );
-        let refused = refuse(Protocol::Json, "id", &Fault::no_queue());
+        let refused = refuse(WireFormat::Json, "id", &Fault::no_queue());
         assert_eq!(refused.status, 400);
         assert_eq!(
             refused.error.as_deref(),
@@ -593,7 +593,7 @@ mod tests {
             b"{\"__type\":\"com.amazonaws.sqs#QueueDoesNotExist\",\
               \"message\":\"The specified queue does not exist.\"}"
         );
-        let refused = refuse(Protocol::Query, "id", &Fault::no_queue());
+        let refused = refuse(WireFormat::Query, "id", &Fault::no_queue());
         assert_eq!(
             String::from_utf8(refused.body).expect("text"),
             "<?xml version=\"1.0\"?><ErrorResponse \
@@ -602,9 +602,9 @@ mod tests {
              not exist for this wsdl version.</Message><Detail/></Error><RequestId>id</RequestId>\
              </ErrorResponse>"
         );
-        let handle = refuse(Protocol::Query, "id", &Fault::handle("x"));
+        let handle = refuse(WireFormat::Query, "id", &Fault::handle("x"));
         assert_eq!(handle.status, 404);
-        let ours = refuse(Protocol::Json, "id", &Fault::internal("x"));
+        let ours = refuse(WireFormat::Json, "id", &Fault::internal("x"));
         assert_eq!(ours.error.as_deref(), Some("InternalFailure;Receiver"));
         assert_eq!(
             xml("DeleteMessage", &Reply::Done).matches("Result").count(),

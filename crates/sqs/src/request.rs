@@ -11,7 +11,7 @@ use crate::names;
 
 /// The protocols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
+pub enum WireFormat {
     /// AWS JSON 1.0.
     Json,
     /// Query, answered with XML.
@@ -40,7 +40,7 @@ const TARGET: &str = "AmazonSQS.";
 #[derive(Clone, PartialEq, Debug)]
 pub struct Asked {
     /// How it is to be answered.
-    pub protocol: Protocol,
+    pub format: WireFormat,
     /// Its action.
     pub action: Result<Action, Fault>,
 }
@@ -83,7 +83,7 @@ fn has_action(head: &Head<'_>) -> bool {
 }
 
 /// The protocol that a request is in.
-pub(crate) fn protocol(head: &Head<'_>) -> Protocol {
+pub(crate) fn format(head: &Head<'_>) -> WireFormat {
     const JSON: [&str; 3] = [
         "application/x-amz-json-1.0",
         "application/x-amz-json-1.1",
@@ -93,8 +93,8 @@ pub(crate) fn protocol(head: &Head<'_>) -> Protocol {
     let media = media.trim();
     let is_json = JSON.iter().any(|json| media.eq_ignore_ascii_case(json));
     match is_json && !head.get && !has_action(head) {
-        true => Protocol::Json,
-        false => Protocol::Query,
+        true => WireFormat::Json,
+        false => WireFormat::Query,
     }
 }
 
@@ -104,11 +104,11 @@ pub(crate) fn protocol(head: &Head<'_>) -> Protocol {
 /// It is for nothing that is here.
 pub fn read(head: &Head<'_>, body: &[u8]) -> Result<Asked, Nowhere> {
     let of_path = queue_of_path(head.path)?;
-    let protocol = protocol(head);
-    let action = match protocol {
-        Protocol::Json => json(head, body),
-        Protocol::Query if head.get && !has_action(head) => return Err(Nowhere::NoAction),
-        Protocol::Query => query(head, body),
+    let format = format(head);
+    let action = match format {
+        WireFormat::Json => json(head, body),
+        WireFormat::Query if head.get && !has_action(head) => return Err(Nowhere::NoAction),
+        WireFormat::Query => query(head, body),
     };
     let action = action.and_then(|mut action| {
         let Some(name) = of_path else {
@@ -124,7 +124,7 @@ pub fn read(head: &Head<'_>, body: &[u8]) -> Result<Asked, Nowhere> {
         }
         Ok(action)
     });
-    Ok(Asked { protocol, action })
+    Ok(Asked { format, action })
 }
 
 fn json(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
@@ -179,9 +179,9 @@ mod tests {
         }
     }
 
-    fn refused(asked: Result<Asked, Nowhere>) -> (Protocol, Fault) {
+    fn refused(asked: Result<Asked, Nowhere>) -> (WireFormat, Fault) {
         let asked = asked.expect("a protocol");
-        (asked.protocol, asked.action.expect_err("a refusal"))
+        (asked.format, asked.action.expect_err("a refusal"))
     }
 
     /// Case 5 of the conformance cases.
@@ -191,8 +191,8 @@ mod tests {
             target: None,
             ..json_head("")
         };
-        let (protocol, fault) = refused(read(&without, b"{}"));
-        assert_eq!((protocol, fault.json_status()), (Protocol::Json, 404));
+        let (format, fault) = refused(read(&without, b"{}"));
+        assert_eq!((format, fault.json_status()), (WireFormat::Json, 404));
         let (_, fault) = refused(read(&json_head("AmazonSQS.Nope"), b"{}"));
         assert_eq!(
             (fault.shape, fault.json_status()),
@@ -203,10 +203,10 @@ mod tests {
             content_type: "application/x-www-form-urlencoded",
             ..Head::default()
         };
-        let (protocol, fault) = refused(read(&form, b"Action=Nope"));
+        let (format, fault) = refused(read(&form, b"Action=Nope"));
         assert_eq!(
-            (protocol, fault.shape.code()),
-            (Protocol::Query, "InvalidAction")
+            (format, fault.shape.code()),
+            (WireFormat::Query, "InvalidAction")
         );
         let (_, fault) = refused(read(&form, b"Version=1"));
         assert_eq!(fault.shape, Shape::MissingParameter);

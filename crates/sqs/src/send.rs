@@ -12,13 +12,13 @@ use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
 use crate::input::{SendEntry, SendMessage, SendMessageBatch};
+use crate::listener::{Sqs, Visit};
 use crate::message::{self, SENDER, Sent, Way};
 use crate::names;
 use crate::once::Stored;
 use crate::queue;
 use crate::reply::{self, Failed, Reply};
 use crate::request;
-use crate::voice::{Sqs, Visit};
 
 /// How SDKs call an entry.
 const ENTRY: &str = "SendMessageBatchRequestEntry";

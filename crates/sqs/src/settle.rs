@@ -12,11 +12,11 @@ use crate::input::{
     ChangeMessageVisibility, ChangeMessageVisibilityBatch, DeleteMessage, DeleteMessageBatch,
     HandleEntry,
 };
+use crate::listener::{Sqs, Visit};
 use crate::names;
 use crate::receive::{OPEN_VISIBILITY_MAX_S, VISIBILITY_MAX_S};
 use crate::reply::{Failed, Reply};
 use crate::request;
-use crate::voice::{Sqs, Visit};
 use crate::whole::Whole;
 
 /// Something that was asked of the shards, and how its answer is to be read.

@@ -1,12 +1,12 @@
-//! A queue in the console that SQS's clients reach, or that they made: docs/voices/sqs.md says
+//! A queue in the console that SQS's clients reach, or that they made: docs/protocols/sqs.md says
 //! which number is which attribute.
 
 use quintet_http::{Called, CalledAs, Elsewhere};
 use quintet_types::{DeadLetter, Name, QueueSetup, QueueStats};
 
+use crate::listener::Options;
 use crate::names::{self, Place};
 use crate::queue::{self, OWN};
-use crate::voice::Options;
 
 /// The listeners, as a queue's page tells of them.
 #[derive(Clone, Debug, Default)]

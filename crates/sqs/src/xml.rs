@@ -69,7 +69,7 @@ impl Xml {
                 '"' => self.0.push_str("&quot;"),
                 // A reader would make a line feed of it.
                 '\r' => self.0.push_str("&#13;"),
-                // What XML has no way to write: of names and texts of other voices.
+                // What XML has no way to write: of names and texts of other protocols.
                 c if c < ' ' && c != '\t' && c != '\n' => self.0.push('\u{fffd}'),
                 '\u{fffe}' | '\u{ffff}' => self.0.push('\u{fffd}'),
                 c => self.0.push(c),

@@ -2,7 +2,7 @@
 //! client is by its certificate ([`Identity`]), and a connection that somebody else moves the bytes
 //! of ([`Channel`]). The protocol is rustls's, with ring.
 //!
-//! Nothing here knows of queues, voices or event loops.
+//! Nothing here knows of queues, protocols or event loops.
 
 #![warn(
     clippy::cast_possible_truncation,

@@ -11,7 +11,7 @@ use crate::load::Load;
 use crate::server::Server;
 
 /// An attack by a client.
-type Hostile = fn(&Load, &crate::voices::Addresses, &mut Random, Instant);
+type Hostile = fn(&Load, &crate::protocols::Addresses, &mut Random, Instant);
 
 enum How {
     /// Calls that fail, are cut short or held up; it must survive them.

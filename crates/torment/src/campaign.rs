@@ -14,7 +14,7 @@ use crate::Args;
 use crate::acts::{ACTS, Act, ENDINGS, Ending, cut_at_call};
 use crate::check::Checker;
 use crate::deck::Deck;
-use crate::ledger::VOICES;
+use crate::ledger::PROTOCOLS;
 use crate::load::Load;
 use crate::server::{Era, Server, Started};
 use crate::table::Sums;
@@ -193,12 +193,12 @@ impl Campaign<'_> {
         let sums = &mut self.sums;
         let random = &mut self.random;
         load.stop.store(false, Relaxed);
-        let seeds: Vec<u64> = VOICES.iter().map(|_| random.next_u64()).collect();
+        let seeds: Vec<u64> = PROTOCOLS.iter().map(|_| random.next_u64()).collect();
         let addresses = server.addresses.clone();
         std::thread::scope(|scope| {
-            for (voice, seed) in seeds.into_iter().enumerate() {
+            for (protocol, seed) in seeds.into_iter().enumerate() {
                 let addresses = &addresses;
-                scope.spawn(move || load.work(std::slice::from_ref(addresses), voice, seed));
+                scope.spawn(move || load.work(std::slice::from_ref(addresses), protocol, seed));
             }
             let result = trouble(&mut server, faults, load, sums, random, &acts, &mut clock)
                 .and_then(|()| finish(&mut server, faults, ending, name, sums, random));

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use quintet_sim::Random;
 
 use crate::load::{LOOSE, Load, OWN, SCRIPTED, STRICT, one_of};
+use crate::protocols::{Addresses, Client, HTTP, LEASE_S};
 use crate::server;
-use crate::voices::{Addresses, Client, HTTP, LEASE_S};
 
 /// How long what is missing is still looked for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -125,7 +125,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use crate::ledger::{Ledger, body};
-    use crate::voices::{LEASE_S, MEMCACHE};
+    use crate::protocols::{LEASE_S, MEMCACHE};
 
     const QUEUE: &str = "q";
 

@@ -29,7 +29,7 @@ struct Take {
     number: u64,
     asked: Instant,
     answered: Instant,
-    /// By a voice that takes the oldest of a rank, and not the newest.
+    /// By a protocol that takes the oldest of a rank, and not the newest.
     oldest: bool,
     /// It was the taker's until then: that the connection lived on was seen afterwards.
     held: Option<Instant>,
@@ -90,7 +90,7 @@ impl History {
     }
 
     /// A take was answered with a message; `oldest`: the first of its rank was asked for, as all
-    /// voices do but pinpriq.
+    /// protocols do but pinpriq.
     pub(crate) fn taken(&mut self, number: u64, asked: Instant, answered: Instant, oldest: bool) {
         self.takes.push(Take {
             number,

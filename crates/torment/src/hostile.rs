@@ -8,14 +8,14 @@ use quintet_sim::Random;
 
 use crate::ledger::body;
 use crate::load::{LOOSE, Load};
-use crate::voices::{Addresses, BEANSTALK, CONTROL, HTTP, JOBQUEUE, LINEUP, MEMCACHE, PINPRIQ};
+use crate::protocols::{Addresses, BEANSTALK, CONTROL, HTTP, JOBQUEUE, LINEUP, MEMCACHE, PINPRIQ};
 
-/// Voices with a socket of their own.
+/// Protocols with a socket of their own.
 const SOCKETS: [usize; 6] = [MEMCACHE, LINEUP, JOBQUEUE, PINPRIQ, BEANSTALK, HTTP];
 
-fn connect(addresses: &Addresses, voice: usize) -> Option<TcpStream> {
-    debug_assert_ne!(voice, CONTROL, "it has no address");
-    let stream = TcpStream::connect(&addresses.of[voice]).ok()?;
+fn connect(addresses: &Addresses, protocol: usize) -> Option<TcpStream> {
+    debug_assert_ne!(protocol, CONTROL, "it has no address");
+    let stream = TcpStream::connect(&addresses.of[protocol]).ok()?;
     let timeout = Some(Duration::from_millis(50));
     stream.set_read_timeout(timeout).ok()?;
     stream.set_write_timeout(timeout).ok()?;
@@ -30,16 +30,16 @@ fn until(end: Instant) {
 pub(crate) fn halves(load: &Load, addresses: &Addresses, random: &mut Random, end: Instant) {
     let mut held = Vec::new();
     for at in 0..12 {
-        let voice = SOCKETS[at % 5];
-        let queue = LOOSE[if voice == LINEUP {
+        let protocol = SOCKETS[at % 5];
+        let queue = LOOSE[if protocol == LINEUP {
             0
         } else {
             random.index(LOOSE.len())
         }];
-        let number = load.ledger().half_put(voice, queue);
+        let number = load.ledger().half_put(protocol, queue);
         let len = 1000 + random.index(60_000);
         let whole = body(number, len);
-        let mut request = match voice {
+        let mut request = match protocol {
             MEMCACHE => format!("set {queue} 0 0 {len}\r\n").into_bytes(),
             LINEUP => format!("PUSH 0 {len}\r\n").into_bytes(),
             BEANSTALK => format!("use {queue}\r\nput 0 0 9 {len}\r\n").into_bytes(),
@@ -59,7 +59,7 @@ pub(crate) fn halves(load: &Load, addresses: &Addresses, random: &mut Random, en
             }
         };
         request.extend_from_slice(&whole[..random.index(len - 1)]);
-        let Some(mut stream) = connect(addresses, voice) else {
+        let Some(mut stream) = connect(addresses, protocol) else {
             continue;
         };
         // Whatever becomes of it.
@@ -81,13 +81,13 @@ pub(crate) fn unread(_: &Load, addresses: &Addresses, random: &mut Random, end: 
     let mut held = Vec::new();
     for _ in 0..6 {
         let queue = LOOSE[random.index(LOOSE.len())];
-        let (voice, ask) = match random.below(4) {
+        let (protocol, ask) = match random.below(4) {
             0 => (MEMCACHE, format!("get {queue}/peek\r\n")),
             1 => (MEMCACHE, "stats\r\n".to_owned()),
             2 => (BEANSTALK, format!("use {queue}\r\npeek-ready\r\n")),
             _ => (BEANSTALK, "stats\r\nlist-tubes\r\n".to_owned()),
         };
-        let Some(mut stream) = connect(addresses, voice) else {
+        let Some(mut stream) = connect(addresses, protocol) else {
             continue;
         };
         for _ in 0..20 {
@@ -104,8 +104,8 @@ pub(crate) fn unread(_: &Load, addresses: &Addresses, random: &mut Random, end: 
 /// Bytes by chance. A word of the protocol in front makes some look right.
 pub(crate) fn garbage(_: &Load, addresses: &Addresses, random: &mut Random, end: Instant) {
     while Instant::now() < end {
-        let voice = SOCKETS[random.index(SOCKETS.len())];
-        let Some(mut stream) = connect(addresses, voice) else {
+        let protocol = SOCKETS[random.index(SOCKETS.len())];
+        let Some(mut stream) = connect(addresses, protocol) else {
             continue;
         };
         let starts: &[&[u8]] = &[
@@ -122,7 +122,7 @@ pub(crate) fn garbage(_: &Load, addresses: &Addresses, random: &mut Random, end:
         // Never a byte that pops or pushes: nothing here may touch a message.
         let noise = std::iter::repeat_with(|| random.next_u64() as u8);
         bytes.extend(noise.filter(|byte| !b"Pp".contains(byte)).take(len));
-        if voice == PINPRIQ && bytes.first() == Some(&b'P') {
+        if protocol == PINPRIQ && bytes.first() == Some(&b'P') {
             bytes.remove(0);
         }
         stream.write_all(&bytes).ok();
@@ -139,8 +139,8 @@ pub(crate) fn flood(_: &Load, addresses: &Addresses, random: &mut Random, end: I
         if Instant::now() >= end {
             break;
         }
-        let voice = SOCKETS[random.index(SOCKETS.len())];
-        if let Some(mut stream) = connect(addresses, voice) {
+        let protocol = SOCKETS[random.index(SOCKETS.len())];
+        if let Some(mut stream) = connect(addresses, protocol) {
             if at % 4 == 0 {
                 stream.write_all(b"g").ok();
             }
@@ -153,8 +153,8 @@ pub(crate) fn flood(_: &Load, addresses: &Addresses, random: &mut Random, end: I
 /// The requests of a web page to a port that is not meant for browsers.
 pub(crate) fn pages(_: &Load, addresses: &Addresses, random: &mut Random, end: Instant) {
     while Instant::now() < end {
-        let voice = SOCKETS[random.index(5)];
-        let Some(mut stream) = connect(addresses, voice) else {
+        let protocol = SOCKETS[random.index(5)];
+        let Some(mut stream) = connect(addresses, protocol) else {
             continue;
         };
         let put = "use loose-a\r\nput 0 0 9 7\r\nforeign\r\nset loose-a 0 0 7\r\nforeign\r\nPUSH 1 7\r\nforeign\r\n";

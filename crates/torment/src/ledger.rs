@@ -13,7 +13,7 @@ use quintet_testkit::Protocol;
 use crate::history::History;
 
 /// The protocols, and RQ's scripts; the index of a count.
-pub(crate) const VOICES: [&str; 10] = [
+pub(crate) const PROTOCOLS: [&str; 10] = [
     "memcache",
     "lineup",
     "jobqueue",
@@ -40,7 +40,7 @@ enum Put {
 struct Event {
     at: Instant,
     round: u64,
-    voice: usize,
+    protocol: usize,
     what: &'static str,
 }
 
@@ -100,7 +100,7 @@ pub(crate) const BURIED: usize = 5;
 pub(crate) const KICKED: usize = 6;
 pub(crate) const DELIVERED: usize = 7;
 
-/// Counts of a voice.
+/// Counts of a protocol.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) puts: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Ledger {
     messages: HashMap<u64, Message>,
     /// By queue: takes that remove, whose reply did not come.
     unknown_takes: BTreeMap<&'static str, u64>,
-    pub(crate) counts: [Counts; VOICES.len()],
+    pub(crate) counts: [Counts; PROTOCOLS.len()],
     /// How often each of [`DEEDS`] was acknowledged.
     pub(crate) deeds: [u64; DEEDS.len()],
     /// Messages that must be there.
@@ -165,7 +165,7 @@ impl Ledger {
             round: 0,
             messages: HashMap::new(),
             unknown_takes: BTreeMap::new(),
-            counts: [Counts::default(); VOICES.len()],
+            counts: [Counts::default(); PROTOCOLS.len()],
             deeds: [0; DEEDS.len()],
             live: 0,
             lost: 0,
@@ -177,7 +177,7 @@ impl Ledger {
     }
 
     /// A number for a message that is about to be put.
-    pub(crate) fn begin_put(&mut self, voice: usize, queue: &'static str) -> u64 {
+    pub(crate) fn begin_put(&mut self, protocol: usize, queue: &'static str) -> u64 {
         let number = self.next;
         self.next += 1;
         let message = Message {
@@ -192,18 +192,18 @@ impl Ledger {
             events: Vec::new(),
         };
         self.messages.insert(number, message);
-        self.note(number, voice, "put sent");
+        self.note(number, protocol, "put sent");
         number
     }
 
     /// The same, with wishes.
     pub(crate) fn begin_put_with(
         &mut self,
-        voice: usize,
+        protocol: usize,
         queue: &'static str,
         wishes: Wishes,
     ) -> u64 {
-        let number = self.begin_put(voice, queue);
+        let number = self.begin_put(protocol, queue);
         let round = self.round;
         if let Some(message) = self.messages.get_mut(&number) {
             message.mortal = wishes.ttl_s > 0;
@@ -213,13 +213,13 @@ impl Ledger {
             message.due = (wishes.delay_s > 0).then(|| (Instant::now() + half, round));
         }
         if wishes.delay_s > 0 {
-            self.note(number, voice, "with a delay");
+            self.note(number, protocol, "with a delay");
         }
         if wishes.ttl_s > 0 {
-            self.note(number, voice, "with a time to live");
+            self.note(number, protocol, "with a time to live");
         }
         if wishes.hook.is_some() {
-            self.note(number, voice, "through a hook");
+            self.note(number, protocol, "through a hook");
         }
         number
     }
@@ -228,11 +228,11 @@ impl Ledger {
     pub(crate) fn end_put_with(
         &mut self,
         number: u64,
-        voice: usize,
+        protocol: usize,
         stored: Option<bool>,
         wishes: Wishes,
     ) {
-        self.end_put(number, voice, stored);
+        self.end_put(number, protocol, stored);
         if stored == Some(true) {
             self.history.stored(number);
         }
@@ -251,13 +251,13 @@ impl Ledger {
     }
 
     /// The reply to a burying: done, too late, none.
-    pub(crate) fn end_bury(&mut self, number: u64, voice: usize, done: Option<bool>) {
+    pub(crate) fn end_bury(&mut self, number: u64, protocol: usize, done: Option<bool>) {
         let what = match done {
             Some(true) => "buried",
             Some(false) => "the burying was too late",
             None => "no reply to the burying",
         };
-        self.note(number, voice, what);
+        self.note(number, protocol, what);
         if done == Some(true) {
             self.deeds[BURIED] += 1;
             if let Some(message) = self.messages.get_mut(&number) {
@@ -267,8 +267,8 @@ impl Ledger {
     }
 
     /// A kick of this one is about to be sent.
-    pub(crate) fn begin_kick(&mut self, number: u64, voice: usize) {
-        self.note(number, voice, "kick sent");
+    pub(crate) fn begin_kick(&mut self, number: u64, protocol: usize) {
+        self.note(number, protocol, "kick sent");
         if let Some(message) = self.messages.get_mut(&number) {
             message.buried = None;
         }
@@ -285,14 +285,14 @@ impl Ledger {
     }
 
     /// The reply to a put has come, or not (`None`).
-    pub(crate) fn end_put(&mut self, number: u64, voice: usize, stored: Option<bool>) {
+    pub(crate) fn end_put(&mut self, number: u64, protocol: usize, stored: Option<bool>) {
         let what = match stored {
             Some(true) => "put acknowledged",
             Some(false) => "put refused",
             None => "no reply to the put",
         };
-        self.note(number, voice, what);
-        let counts = &mut self.counts[voice];
+        self.note(number, protocol, what);
+        let counts = &mut self.counts[protocol];
         match stored {
             Some(true) => counts.puts += 1,
             Some(false) => counts.refused += 1,
@@ -316,12 +316,12 @@ impl Ledger {
     }
 
     /// A message that is never sent whole.
-    pub(crate) fn half_put(&mut self, voice: usize, queue: &'static str) -> u64 {
-        let number = self.begin_put(voice, queue);
+    pub(crate) fn half_put(&mut self, protocol: usize, queue: &'static str) -> u64 {
+        let number = self.begin_put(protocol, queue);
         if let Some(message) = self.messages.get_mut(&number) {
             message.put = Put::Absent;
         }
-        self.note(number, voice, "only half of it is sent");
+        self.note(number, protocol, "only half of it is sent");
         number
     }
 
@@ -330,7 +330,7 @@ impl Ledger {
     pub(crate) fn taken(
         &mut self,
         bytes: &[u8],
-        voice: usize,
+        protocol: usize,
         queue: &'static str,
         asked: Instant,
         removes: bool,
@@ -338,9 +338,9 @@ impl Ledger {
         let known = number(bytes).filter(|number| self.messages.contains_key(number));
         let Some(number) = known else {
             let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
-            let (len, voice) = (bytes.len(), VOICES[voice]);
+            let (len, protocol) = (bytes.len(), PROTOCOLS[protocol]);
             self.violations.push(format!(
-                "{voice} gave out of {queue} a body of {len} bytes that nobody put so: {start:?}"
+                "{protocol} gave out of {queue} a body of {len} bytes that nobody put so: {start:?}"
             ));
             return None;
         };
@@ -348,7 +348,7 @@ impl Ledger {
             true => "taken and removed",
             false => "reserved",
         };
-        self.note(number, voice, what);
+        self.note(number, protocol, what);
         let message = self.messages.get_mut(&number)?;
         let mut wrong = Vec::new();
         if message.queue != queue {
@@ -378,7 +378,7 @@ impl Ledger {
         }
         if removes {
             message.removed = true;
-            self.finish(number, voice);
+            self.finish(number, protocol);
         }
         self.twice += u64::from(again);
         for wrong in wrong {
@@ -388,34 +388,34 @@ impl Ledger {
     }
 
     /// A take that removes was sent and its reply did not come.
-    pub(crate) fn take_unknown(&mut self, voice: usize, queue: &'static str) {
+    pub(crate) fn take_unknown(&mut self, protocol: usize, queue: &'static str) {
         *self.unknown_takes.entry(queue).or_default() += 1;
-        self.counts[voice].unknown += 1;
+        self.counts[protocol].unknown += 1;
     }
 
     /// A finish is about to be sent.
-    pub(crate) fn begin_finish(&mut self, number: u64, voice: usize) {
+    pub(crate) fn begin_finish(&mut self, number: u64, protocol: usize) {
         if let Some(message) = self.messages.get_mut(&number) {
             message.finish_unknown = true;
         }
-        self.note(number, voice, "finish sent");
+        self.note(number, protocol, "finish sent");
     }
 
     /// The reply to a finish: done, refused or without meaning, none.
-    pub(crate) fn end_finish(&mut self, number: u64, voice: usize, done: Option<bool>) {
+    pub(crate) fn end_finish(&mut self, number: u64, protocol: usize, done: Option<bool>) {
         match done {
-            Some(true) => self.finish(number, voice),
-            Some(false) => self.note(number, voice, "the finish was too late"),
+            Some(true) => self.finish(number, protocol),
+            Some(false) => self.note(number, protocol, "the finish was too late"),
             None => {
-                self.note(number, voice, "no reply to the finish");
-                self.counts[voice].unknown += 1;
+                self.note(number, protocol, "no reply to the finish");
+                self.counts[protocol].unknown += 1;
             }
         }
     }
 
-    fn finish(&mut self, number: u64, voice: usize) {
-        self.note(number, voice, "finish acknowledged");
-        self.counts[voice].finishes += 1;
+    fn finish(&mut self, number: u64, protocol: usize) {
+        self.note(number, protocol, "finish acknowledged");
+        self.counts[protocol].finishes += 1;
         let Some(message) = self.messages.get_mut(&number) else {
             return;
         };
@@ -529,14 +529,14 @@ impl Ledger {
         self.live = 0;
     }
 
-    pub(crate) fn note(&mut self, number: u64, voice: usize, what: &'static str) {
+    pub(crate) fn note(&mut self, number: u64, protocol: usize, what: &'static str) {
         let round = self.round;
         if let Some(message) = self.messages.get_mut(&number) {
             let at = Instant::now();
             message.events.push(Event {
                 at,
                 round,
-                voice,
+                protocol,
                 what,
             });
         }
@@ -549,10 +549,10 @@ impl Ledger {
             writeln!(text, "  queue {}", message.queue).ok();
             for event in &message.events {
                 let ms = event.at.duration_since(self.began).as_millis();
-                let (round, voice) = (event.round, VOICES[event.voice]);
+                let (round, protocol) = (event.round, PROTOCOLS[event.protocol]);
                 writeln!(
                     text,
-                    "  {ms:>9} ms  round {round:<4} {voice:9} {}",
+                    "  {ms:>9} ms  round {round:<4} {protocol:9} {}",
                     event.what
                 )
                 .ok();

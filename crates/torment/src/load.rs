@@ -1,4 +1,4 @@
-//! Well-behaved clients: one thread for each voice, on queues by chance.
+//! Well-behaved clients: one thread for each protocol, on queues by chance.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quintet_sim::Random;
 
 use crate::ledger::{DELIVERED, Hook, KICKED, Ledger, PUT_OFF, Wishes, body};
-use crate::voices::{
+use crate::protocols::{
     API, Addresses, BEANSTALK, CONTROL, Client, FAKTORY, HTTP, JOBQUEUE, LEASE_S, LINEUP,
     LINEUP_QUEUE, MEMCACHE, PINPRIQ, SQS, Taken,
 };
@@ -114,13 +114,13 @@ impl Load {
         }
     }
 
-    /// Works as a client of `voice` until the round stops; each connection goes to one of `nodes`
+    /// Works as a client of `protocol` until the round stops; each connection goes to one of `nodes`
     /// by chance.
-    pub(crate) fn work(&self, nodes: &[Addresses], voice: usize, seed: u64) {
+    pub(crate) fn work(&self, nodes: &[Addresses], protocol: usize, seed: u64) {
         let mut random = Random::new(seed);
         while !self.stop.load(Relaxed) {
             let addresses = one_of(nodes, &mut random);
-            let Ok(mut client) = Client::open(addresses, voice) else {
+            let Ok(mut client) = Client::open(addresses, protocol) else {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             };
@@ -132,29 +132,29 @@ impl Load {
                 let epoch = self.epoch.load(Relaxed);
                 let measured = self.hostile.load(Relaxed);
                 let began = Instant::now();
-                let went_well = self.step(&mut client, voice, &mut random);
+                let went_well = self.step(&mut client, protocol, &mut random);
                 let took = began.elapsed();
                 // A reserve of jobqueue waits for a second where nothing is.
-                let waits = voice == JOBQUEUE && took > Duration::from_millis(900);
+                let waits = protocol == JOBQUEUE && took > Duration::from_millis(900);
                 if measured && !waits && went_well.is_ok() && self.epoch.load(Relaxed) == epoch {
                     self.longest_us.fetch_max(took.as_micros() as u64, Relaxed);
                 }
-                match voice {
+                match protocol {
                     CONTROL => std::thread::sleep(Duration::from_millis(60)),
                     HTTP => std::thread::sleep(Duration::from_millis(100)),
-                    // So that the voices that are cheapest do not crowd out others.
+                    // So that the protocols that are cheapest do not crowd out others.
                     _ => std::thread::sleep(Duration::from_micros(300)),
                 }
-                if went_well.is_err() || voice == HTTP {
+                if went_well.is_err() || protocol == HTTP {
                     break;
                 }
             }
         }
     }
 
-    fn step(&self, client: &mut Client, voice: usize, random: &mut Random) -> io::Result<()> {
+    fn step(&self, client: &mut Client, protocol: usize, random: &mut Random) -> io::Result<()> {
         let enough = self.ledger().live >= self.backlog.load(Relaxed);
-        let queue = match voice {
+        let queue = match protocol {
             LINEUP => LINEUP_QUEUE,
             HTTP => SCRIPTED,
             SQS => OWN[0],
@@ -163,49 +163,50 @@ impl Load {
             _ if random.chance(2, 3) => STRICT[random.index(STRICT.len())],
             _ => LOOSE[random.index(LOOSE.len())],
         };
-        if voice == HTTP || random.chance(if enough { 3 } else { 6 }, 10) {
-            return self.put(client, voice, queue, random);
+        if protocol == HTTP || random.chance(if enough { 3 } else { 6 }, 10) {
+            return self.put(client, protocol, queue, random);
         }
-        if voice == PINPRIQ && random.chance(1, 30) {
+        if protocol == PINPRIQ && random.chance(1, 30) {
             return self.subscribe(client, queue);
         }
         let may_remove = LOOSE.contains(&queue);
-        let removes = match voice {
+        let removes = match protocol {
             LINEUP | PINPRIQ | CONTROL => true,
             MEMCACHE => may_remove && random.chance(1, 2),
             _ => false,
         };
-        self.take(client, voice, queue, removes, random).map(drop)
+        self.take(client, protocol, queue, removes, random)
+            .map(drop)
     }
 
     fn put(
         &self,
         client: &mut Client,
-        voice: usize,
+        protocol: usize,
         queue: &'static str,
         random: &mut Random,
     ) -> io::Result<()> {
         let len = match random.below(100) {
             // What is text from its first byte to its last.
-            _ if [SQS, FAKTORY, API].contains(&voice) => 0,
-            0..3 if voice != PINPRIQ => 65_000 + random.index(400_000),
+            _ if [SQS, FAKTORY, API].contains(&protocol) => 0,
+            0..3 if protocol != PINPRIQ => 65_000 + random.index(400_000),
             0..20 => 2_000 + random.index(60_000),
             _ => random.index(2_000),
         };
-        self.put_of(client, voice, queue, len, random)
+        self.put_of(client, protocol, queue, len, random)
     }
 
     pub(crate) fn put_of(
         &self,
         client: &mut Client,
-        voice: usize,
+        protocol: usize,
         queue: &'static str,
         len: usize,
         random: &mut Random,
     ) -> io::Result<()> {
         let len = len.max(crate::ledger::HEAD);
         let mut wishes = Wishes::default();
-        let hooked = [MEMCACHE, BEANSTALK, JOBQUEUE].contains(&voice) && queue == MOVED_TO;
+        let hooked = [MEMCACHE, BEANSTALK, JOBQUEUE].contains(&protocol) && queue == MOVED_TO;
         let to = match hooked && random.chance(1, 2) {
             true => {
                 wishes.hook = Some(match len.is_multiple_of(REFUSED_BYTES) {
@@ -216,21 +217,22 @@ impl Load {
             }
             false => queue,
         };
-        if voice == BEANSTALK && random.chance(1, 12) {
+        if protocol == BEANSTALK && random.chance(1, 12) {
             wishes.delay_s = 1 + random.below(3) as u32;
         }
-        if voice == MEMCACHE && random.chance(1, 20) {
+        if protocol == MEMCACHE && random.chance(1, 20) {
             wishes.ttl_s = 1 + random.below(3) as u32;
         }
         let rank = random.below(2000) as u32;
         let number = {
             let mut ledger = self.ledger();
-            let number = ledger.begin_put_with(voice, queue, wishes);
+            let number = ledger.begin_put_with(protocol, queue, wishes);
             // memcache and the command line know no ranks; pinpriq's groups have an order of
             // their own.
-            let plain = wishes.delay_s == 0 && wishes.hook.is_none() && voice != PINPRIQ;
-            let rank = [rank, 0][usize::from([MEMCACHE, CONTROL, SQS, FAKTORY].contains(&voice))];
-            let rank = plain.then_some((voice, rank));
+            let plain = wishes.delay_s == 0 && wishes.hook.is_none() && protocol != PINPRIQ;
+            let rank =
+                [rank, 0][usize::from([MEMCACHE, CONTROL, SQS, FAKTORY].contains(&protocol))];
+            let rank = plain.then_some((protocol, rank));
             ledger.history.put(number, queue, rank, wishes.ttl_s > 0);
             number
         };
@@ -241,7 +243,7 @@ impl Load {
         }
         let stored = done.as_ref().ok().copied();
         let mut ledger = self.ledger();
-        ledger.end_put_with(number, voice, stored, wishes);
+        ledger.end_put_with(number, protocol, stored, wishes);
         // A hook's answer is another message's put.
         if let (Some(true), Some(id), None) = (stored, client.id(), wishes.hook) {
             ledger.history.has_id(number, id);
@@ -257,13 +259,13 @@ impl Load {
     pub(crate) fn take(
         &self,
         client: &mut Client,
-        voice: usize,
+        protocol: usize,
         queue: &'static str,
         removes: bool,
         random: &mut Random,
     ) -> io::Result<bool> {
         let asked = Instant::now();
-        let Some((taken, number)) = self.take_one(client, voice, queue, removes, asked)? else {
+        let Some((taken, number)) = self.take_one(client, protocol, queue, removes, asked)? else {
             return Ok(false);
         };
         let Some(number) = number else {
@@ -280,34 +282,34 @@ impl Load {
             0 => {
                 let delay_s = random.below(2) as u32;
                 client.release(queue, &taken, delay_s)?;
-                if ![JOBQUEUE, SQS, FAKTORY].contains(&voice) {
+                if ![JOBQUEUE, SQS, FAKTORY].contains(&protocol) {
                     self.ledger().history.held(number, asked, end);
                 }
-                if voice == BEANSTALK && delay_s > 0 {
+                if protocol == BEANSTALK && delay_s > 0 {
                     self.ledger().deeds[PUT_OFF] += 1;
                 }
                 return Ok(true);
             }
             // Its lease ends with the connection, or with its time.
             1 => return Err(io::ErrorKind::ConnectionAborted.into()),
-            2 if voice == BEANSTALK => {
+            2 if protocol == BEANSTALK => {
                 self.bury(client, &taken, number, random)?;
                 return Ok(true);
             }
-            3 if voice == BEANSTALK => client.touch(&taken)?,
+            3 if protocol == BEANSTALK => client.touch(&taken)?,
             _ => {}
         }
-        self.ledger().begin_finish(number, voice);
+        self.ledger().begin_finish(number, protocol);
         let done = client.finish(queue, &taken);
         if done.is_ok() {
             self.ledger().history.held(number, asked, end);
         }
         // memcache and SQS say so whether there was something to close or not; the
         // lease may have ended if the message came with a time to run.
-        let sure = ![MEMCACHE, SQS].contains(&voice)
+        let sure = ![MEMCACHE, SQS].contains(&protocol)
             || asked.elapsed() < Duration::from_millis(LEASE_S * 750);
         let verdict = done.as_ref().ok().map(|done| *done && sure);
-        self.ledger().end_finish(number, voice, verdict);
+        self.ledger().end_finish(number, protocol, verdict);
         done.map(|_| true)
     }
 
@@ -316,7 +318,7 @@ impl Load {
     fn take_one(
         &self,
         client: &mut Client,
-        voice: usize,
+        protocol: usize,
         queue: &'static str,
         removes: bool,
         asked: Instant,
@@ -326,9 +328,9 @@ impl Load {
         let mut ledger = self.ledger();
         match taken {
             Ok(Some(taken)) => {
-                let number = ledger.taken(&taken.body, voice, queue, asked, removes);
+                let number = ledger.taken(&taken.body, protocol, queue, asked, removes);
                 if let Some(number) = number {
-                    let oldest = voice != PINPRIQ;
+                    let oldest = protocol != PINPRIQ;
                     ledger.history.taken(number, asked, answered, oldest);
                 }
                 Ok(Some((taken, number)))
@@ -341,7 +343,7 @@ impl Load {
             }
             Err(error) => {
                 if removes {
-                    ledger.take_unknown(voice, queue);
+                    ledger.take_unknown(protocol, queue);
                 }
                 ledger.history.unanswered(queue, asked);
                 Err(error)
@@ -401,19 +403,19 @@ impl Load {
         queue: &'static str,
         random: &mut Random,
     ) -> io::Result<u64> {
-        let voice = [MEMCACHE, BEANSTALK][random.index(2)];
+        let protocol = [MEMCACHE, BEANSTALK][random.index(2)];
         if queue == OWN[1] {
             // Leases of Faktory outlive their clients by a minute and more.
             Client::open(addresses, API)?.release_all(queue)?;
         }
         self.ledger().kick_all(queue);
         Client::open(addresses, BEANSTALK)?.kick_all(queue)?;
-        let mut client = Client::open(addresses, voice)?;
+        let mut client = Client::open(addresses, protocol)?;
         let mut taken = 0;
-        let removes = voice == MEMCACHE;
+        let removes = protocol == MEMCACHE;
         loop {
             let asked = Instant::now();
-            let got = self.take_one(&mut client, voice, queue, removes, asked)?;
+            let got = self.take_one(&mut client, protocol, queue, removes, asked)?;
             let Some((got, number)) = got else {
                 return Ok(taken);
             };
@@ -421,10 +423,10 @@ impl Load {
             let Some(number) = number.filter(|_| !removes) else {
                 continue;
             };
-            self.ledger().begin_finish(number, voice);
+            self.ledger().begin_finish(number, protocol);
             let done = client.finish(queue, &got);
             self.ledger()
-                .end_finish(number, voice, done.as_ref().ok().copied());
+                .end_finish(number, protocol, done.as_ref().ok().copied());
             done?;
         }
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask torment`: the real binary with all voices under load, faults,
+//! `cargo xtask torment`: the real binary with all protocols under load, faults,
 //! kills and hostile clients, and a check of what it acknowledged; and `cargo
 //! xtask cluster`: the same of a cluster.
 
@@ -11,9 +11,9 @@ mod history;
 mod hostile;
 mod ledger;
 mod load;
+mod protocols;
 mod server;
 mod table;
-mod voices;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ each store is a file system of its own, whose power is cut. QUINTET_NATS_SERVER 
 QUINTET_NATS_SERVER_NEXT name the programs of the servers and of those that replace them. Without an
 option this is the part `cluster` of the tests.";
 
-/// Torments the real server: load over all voices, kills, power cuts, failing
+/// Torments the real server: load over all protocols, kills, power cuts, failing
 /// calls, clock steps, hostile clients; then compares what is there with what
 /// was acknowledged.
 #[derive(Parser, Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// and printed
     #[arg(long)]
     seed: Option<u64>,
-    /// Fails unless every voice acknowledged, and every kind of fault happened,
+    /// Fails unless every protocol acknowledged, and every kind of fault happened,
     /// so often; goes on for up to three times as long to get there
     #[arg(long, default_value_t = 0)]
     at_least: u64,

@@ -9,9 +9,9 @@ use quintet_faults::Faults;
 use quintet_sim::Random;
 use rustix::process::{Pid, Signal};
 
-use crate::ledger::VOICES;
+use crate::ledger::PROTOCOLS;
 use crate::load::{MOVED_FROM, MOVED_TO, REFUSED_BYTES};
-use crate::voices::Addresses;
+use crate::protocols::Addresses;
 
 /// The longest a start or a stop may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -107,11 +107,11 @@ impl Era {
     }
 }
 
-/// A listener of every voice that has one, at the address of its number.
+/// A listener of every protocol that has one, at the address of its number.
 pub(crate) fn listeners(address: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
-    for (at, voice) in VOICES.iter().enumerate() {
-        let options = match *voice {
+    for (at, protocol) in PROTOCOLS.iter().enumerate() {
+        let options = match *protocol {
             // The API is served by the listener of HTTP.
             "control" | "api" => continue,
             "beanstalk" => "max_job_size = \"1MiB\"\n",
@@ -120,7 +120,7 @@ pub(crate) fn listeners(address: impl Fn(usize) -> String) -> String {
             _ => "",
         };
         let address = address(at);
-        text += &format!("[[listen]]\nvoice = {voice:?}\naddress = {address:?}\n{options}");
+        text += &format!("[[listen]]\nprotocol = {protocol:?}\naddress = {address:?}\n{options}");
     }
     text
 }

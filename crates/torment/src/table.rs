@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::Args;
-use crate::ledger::{DEEDS, Ledger, VOICES};
+use crate::ledger::{DEEDS, Ledger, PROTOCOLS};
 
 /// How often a kind of fault was tried, did something, and to how many calls.
 #[derive(Clone, Copy, Default)]
@@ -69,10 +69,10 @@ impl Sums {
 
     /// The events that did not happen often enough.
     pub(crate) fn too_few(&self, ledger: &Ledger, at_least: u64) -> Vec<String> {
-        let voices = VOICES.iter().zip(&ledger.counts);
-        let mut few: Vec<String> = voices
+        let protocols = PROTOCOLS.iter().zip(&ledger.counts);
+        let mut few: Vec<String> = protocols
             .filter(|(_, counts)| counts.puts < at_least)
-            .map(|(voice, counts)| format!("{voice}: {} puts", counts.puts))
+            .map(|(protocol, counts)| format!("{protocol}: {} puts", counts.puts))
             .collect();
         let deeds = DEEDS.iter().zip(&ledger.deeds);
         few.extend(
@@ -96,14 +96,14 @@ impl Sums {
         // Writing to a String does not fail.
         let (rounds, checks, seconds) = (self.rounds, self.checks, self.seconds);
         writeln!(out, "{rounds} rounds and {checks} checks in {seconds} s\n").ok();
-        let head = ["voice", "puts", "refused", "finishes", "unknown"];
+        let head = ["protocol", "puts", "refused", "finishes", "unknown"];
         let [a, b, c, d, e] = head;
         writeln!(out, "{a:10} {b:>9} {c:>9} {d:>9} {e:>9}").ok();
         let mut sum = [0; 4];
-        for (voice, counts) in VOICES.iter().zip(&ledger.counts) {
+        for (protocol, counts) in PROTOCOLS.iter().zip(&ledger.counts) {
             let row = [counts.puts, counts.refused, counts.finishes, counts.unknown];
             let [b, c, d, e] = row;
-            writeln!(out, "{voice:10} {b:>9} {c:>9} {d:>9} {e:>9}").ok();
+            writeln!(out, "{protocol:10} {b:>9} {c:>9} {d:>9} {e:>9}").ok();
             for (sum, value) in sum.iter_mut().zip(row) {
                 *sum += value;
             }
@@ -155,7 +155,7 @@ mod tests {
 
     use super::Sums;
     use crate::Args;
-    use crate::ledger::{DEEDS, Ledger, VOICES};
+    use crate::ledger::{DEEDS, Ledger, PROTOCOLS};
 
     #[test]
     fn an_early_end_waits_for_the_minimum_and_a_slow_machine_for_three_times_the_minutes() {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             few,
             [
-                format!("{}: 0 puts", VOICES[0]),
+                format!("{}: 0 puts", PROTOCOLS[0]),
                 format!("{}: 2 times", DEEDS[1]),
                 "seldom: 0 times".into()
             ]

@@ -70,7 +70,7 @@ coded! {
 }
 
 impl Said {
-    /// As voices, hooks and the API call it.
+    /// As protocols, hooks and the API call it.
     pub const fn word(self) -> &'static str {
         match self {
             Said::No => "no",

@@ -225,7 +225,7 @@ pub struct Past {
 /// Which end of the best rank is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum End {
-    /// First in, first out: all voices but pinpriq.
+    /// First in, first out: all protocols but pinpriq.
     #[default]
     Oldest,
     /// The newest of the best rank (pinpriq).

@@ -6,7 +6,7 @@
 pub struct MessageId(pub u64);
 
 /// Number of a queue in this shard's queue table. Facts use it in place of the
-/// name; voices never see it.
+/// name; protocols never see it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QueueId(pub u32);
 

@@ -1,4 +1,4 @@
-//! A message as the engine keeps it and as a voice is shown it.
+//! A message as the engine keeps it and as a protocol is shown it.
 
 use crate::body::Body;
 use crate::id::{MessageId, QueueId, RunId};
@@ -84,7 +84,7 @@ pub struct Message {
     pub rank: u32,
     /// Number of the queue in its shard.
     pub queue: QueueId,
-    /// Client's flags (memcache); opaque, 0 from other voices.
+    /// Client's flags (memcache); opaque, 0 from other protocols.
     pub flags: u32,
     /// Leases so far.
     pub reserves: u32,

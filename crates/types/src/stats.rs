@@ -1,4 +1,4 @@
-//! Numbers, for every voice's statistics and for operators.
+//! Numbers, for every protocol's statistics and for operators.
 
 use crate::lane::ColdStats;
 use crate::message::{Message, State};

@@ -57,7 +57,7 @@ impl std::fmt::Debug for Site {
 }
 
 impl Serve for Site {
-    fn voice(&self) -> &'static str {
+    fn protocol(&self) -> &'static str {
         "http"
     }
 
@@ -159,7 +159,7 @@ impl Site {
             let reason = response.status().as_u16();
             tracing::debug!(
                 peer,
-                voice = "http",
+                protocol = "http",
                 reason,
                 "refused: {}",
                 asked.escape_debug()

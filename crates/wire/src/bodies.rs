@@ -1,4 +1,4 @@
-//! Reading the body that a request announces, for every voice that has such
+//! Reading the body that a request announces, for every protocol that has such
 //! requests: a short one is held in the input until it is whole, a long one
 //! goes to the log as it comes.
 

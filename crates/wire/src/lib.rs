@@ -1,5 +1,5 @@
-//! The voices: each a folder with a pure [`Session`], its transcripts and one
-//! line of registration in [`VOICES`].
+//! The protocols: each a folder with a pure [`Session`], its transcripts and one
+//! line of registration in [`PROTOCOLS`].
 
 #![warn(
     clippy::cast_possible_truncation,
@@ -22,33 +22,33 @@ mod memcache;
 mod output;
 mod owed;
 mod pinpriq;
+mod protocol;
 mod session;
 mod tally;
-mod voice;
 mod workers;
 
 pub use faktory::faktory_pwdhash;
 pub use foreign::{Foreign, Http};
 pub use login::{Login, LoginRefused, Logins};
 pub use output::Output;
+pub use protocol::{Listener, OptionSpec, Options, Protocol, Value};
 pub use session::{
     Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,
 };
 pub use tally::Tally;
-pub use voice::{Listener, OptionSpec, Options, Value, Voice};
 pub use workers::{Joins, WORKER_SILENCE_MS, Worker, WorkerAsk, WorkerSeen, WorkerState, Workers};
 
-/// Every voice this build speaks, in the order they are shown.
-pub const VOICES: &[Voice] = &[
-    memcache::VOICE,
-    lineup::VOICE,
-    jobqueue::VOICE,
-    beanstalk::VOICE,
-    pinpriq::VOICE,
-    faktory::VOICE,
+/// Every protocol this build speaks, in the order they are shown.
+pub const PROTOCOLS: &[Protocol] = &[
+    memcache::PROTOCOL,
+    lineup::PROTOCOL,
+    jobqueue::PROTOCOL,
+    beanstalk::PROTOCOL,
+    pinpriq::PROTOCOL,
+    faktory::PROTOCOL,
 ];
 
-/// The voice of this name.
-pub fn voice(name: &str) -> Option<&'static Voice> {
-    VOICES.iter().find(|voice| voice.name == name)
+/// The protocol of this name.
+pub fn protocol(name: &str) -> Option<&'static Protocol> {
+    PROTOCOLS.iter().find(|protocol| protocol.name == name)
 }

@@ -1,4 +1,4 @@
-//! Finding the end of a command line, for voices that have them.
+//! Finding the end of a command line, for protocols that have them.
 
 use memchr::memchr;
 

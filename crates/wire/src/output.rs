@@ -51,7 +51,7 @@ impl Output {
         self.put(b"\r\n");
     }
 
-    /// Appends a body behind its length, as voices with lines do: each with
+    /// Appends a body behind its length, as protocols with lines do: each with
     /// CR LF at its end.
     pub(crate) fn block(&mut self, body: &Body) {
         self.number(body.len());

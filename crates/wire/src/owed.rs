@@ -6,7 +6,7 @@ use quintet_types::Command;
 
 use crate::session::{Ask, Next, Step};
 
-/// Replies to come, that of the oldest request first. `R` is what a voice
+/// Replies to come, that of the oldest request first. `R` is what a protocol
 /// remembers of a request to write its reply.
 pub(crate) struct Owed<R>(VecDeque<R>);
 

@@ -21,7 +21,7 @@ use crate::workers::{Worker, WorkerAsk};
 /// connection unless it must notice a half-close.
 pub trait Session: Send {
     /// Reads at most one request from the front of `input`. Called with no bytes
-    /// when the connection opens: a voice whose server speaks first answers then.
+    /// when the connection opens: a protocol whose server speaks first answers then.
     ///
     /// `input` holds all unconsumed bytes. The host drops the `used` bytes of
     /// the answer before the next call. May be called again with `used = 0`
@@ -35,14 +35,14 @@ pub trait Session: Send {
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next;
 
     /// Writes a delivery of the standing take ([`Command::Watch`]).
-    /// Only voices that watch need it.
+    /// Only protocols that watch need it.
     fn deliver(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
         let _ = (given, env, output);
         Next::Done
     }
 
     /// Writes, in place of the reply to the oldest unanswered request, what a
-    /// hook said to it, in the voice's own forms; with no request unanswered
+    /// hook said to it, in the protocol's own forms; with no request unanswered
     /// (a connection that is refused) what has a form for it. Text comes
     /// without line breaks or other control characters, 400 bytes at most.
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next;
@@ -85,7 +85,7 @@ pub trait Session: Send {
 pub struct Env<'a> {
     /// Engine time when this turn began.
     pub now: Ms,
-    /// Counts the voice's commands and errors on this thread.
+    /// Counts the protocol's commands and errors on this thread.
     pub tally: &'a Tally,
     /// Whether this client may say who it is.
     pub logins: Logins,
@@ -97,10 +97,10 @@ pub enum Said<'a> {
     Line(&'a str),
     /// A body.
     Message(&'a [u8]),
-    /// No, and why. A voice whose errors have no free text uses its most
+    /// No, and why. A protocol whose errors have no free text uses its most
     /// general one.
     Refused(&'a str),
-    /// No, as a limit is reached, and which. A voice without free text says
+    /// No, as a limit is reached, and which. A protocol without free text says
     /// what it says when it has no room.
     Limited(&'a str),
 }
@@ -162,7 +162,7 @@ pub enum Ask {
     /// Ask the table of workers ([`Given::Worker`]). Decode nothing more of the
     /// connection until it is answered.
     Worker(WorkerAsk),
-    /// A line, without its end, whose command the voice does not know. Decode
+    /// A line, without its end, whose command the protocol does not know. Decode
     /// nothing more of the connection until it is answered: with
     /// [`Session::say`] if a hook knows it, else with [`Given::Own`].
     Unknown(Box<[u8]>),
@@ -274,7 +274,7 @@ pub struct ServerStats {
     pub machine: [String; 3],
     /// The server takes no puts any more.
     pub draining: bool,
-    /// Sum over threads of this voice's tally, by [`Tally`] index.
+    /// Sum over threads of this protocol's tally, by [`Tally`] index.
     pub tally: Vec<u64>,
     /// Every number there is, as the server's table of metrics names it; see
     /// [`ServerStats::TOLD`].

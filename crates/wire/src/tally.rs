@@ -1,9 +1,9 @@
-//! Command counters of a voice.
+//! Command counters of a protocol.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters by index; each voice says what its indexes mean
-/// ([`crate::Voice::tally_names`]). One instance per voice and I/O thread, so
+/// Counters by index; each protocol says what its indexes mean
+/// ([`crate::Protocol::tally_names`]). One instance per protocol and I/O thread, so
 /// the adds are not contended; statistics sum them.
 #[derive(Debug)]
 pub struct Tally([AtomicU64; Tally::LEN]);

@@ -155,7 +155,7 @@ fn sandbox(unit: &str, folder: &Path) -> Result<()> {
 /// A server that is ended when this goes.
 struct Server {
     child: Child,
-    /// By voice, `HOST:PORT`.
+    /// By protocol, `HOST:PORT`.
     addresses: Vec<(String, String)>,
     /// The lines that it printed before it was ready.
     said: Vec<String>,
@@ -177,10 +177,10 @@ impl Server {
         for line in BufReader::new(output).lines() {
             let line = line?;
             let words: Vec<&str> = line.split(' ').collect();
-            if let ["listening", voice, address] = words[..] {
+            if let ["listening", protocol, address] = words[..] {
                 server
                     .addresses
-                    .push((voice.to_owned(), address.to_owned()));
+                    .push((protocol.to_owned(), address.to_owned()));
             }
             if line == "quintet ready" {
                 return Ok(server);
@@ -190,13 +190,13 @@ impl Server {
         bail!("the server ended before it was ready: {command:?}")
     }
 
-    /// Its reply over `voice` to these requests, of which the last is `quit`.
-    fn ask(&self, voice: &str, requests: &str) -> Result<String> {
+    /// Its reply over `protocol` to these requests, of which the last is `quit`.
+    fn ask(&self, protocol: &str, requests: &str) -> Result<String> {
         let (_, address) = self
             .addresses
             .iter()
-            .find(|(name, _)| name == voice)
-            .with_context(|| format!("it does not listen for {voice}"))?;
+            .find(|(name, _)| name == protocol)
+            .with_context(|| format!("it does not listen for {protocol}"))?;
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(requests.as_bytes())?;
         let mut answer = String::new();

@@ -271,7 +271,7 @@ pub(super) const WAITS: &[Planted] = &[
             "                self.again_large.push_back(slot);\n",
             "                self.dirty.push(slot);\n",
         )],
-        tests: &[&["--test=voices", "items_of_every_size"]],
+        tests: &[&["--test=protocols", "items_of_every_size"]],
     },
     Planted {
         name: "wait-upload-client",
@@ -281,7 +281,7 @@ pub(super) const WAITS: &[Planted] = &[
             "        let later = conn.inbox.upload.is_some()",
             "        if closed && conn.inbox.upload.is_some() {\n            return;\n        }\n        let later = conn.inbox.upload.is_some()",
         )],
-        tests: &[&["--test=voices", "half_a_body_holds_nothing"]],
+        tests: &[&["--test=protocols", "half_a_body_holds_nothing"]],
     },
     Planted {
         name: "wait-upload-idle",
@@ -291,7 +291,7 @@ pub(super) const WAITS: &[Planted] = &[
             "        let waits = waits || conn.pause == Pause::Slowed;",
             "        let waits = waits || conn.pause == Pause::Slowed || conn.inbox.upload.is_some();",
         )],
-        tests: &[&["--test=voices", "half_a_body_holds_nothing"]],
+        tests: &[&["--test=protocols", "half_a_body_holds_nothing"]],
     },
     Planted {
         name: "wait-upload-stop",
@@ -301,6 +301,6 @@ pub(super) const WAITS: &[Planted] = &[
             "            } else {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped",
             "            } else if conn.inbox.upload.is_none() {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped",
         )],
-        tests: &[&["--test=voices", "half_a_body_holds_nothing"]],
+        tests: &[&["--test=protocols", "half_a_body_holds_nothing"]],
     },
 ];

@@ -64,7 +64,7 @@ pub(super) struct Dead {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Connection {
     pub(super) id: u64,
-    pub(super) voice: String,
+    pub(super) protocol: String,
     pub(super) peer: String,
     pub(super) user: String,
     pub(super) idle_ms: u64,

@@ -218,7 +218,7 @@ fn connection(client: &Value) -> Connection {
     let waits = client["waits_on"].as_array().into_iter().flatten();
     Connection {
         id: number("id"),
-        voice: shown(&client["voice"]),
+        protocol: shown(&client["protocol"]),
         peer: shown(&client["peer"]),
         user: shown(&client["user"]),
         idle_ms: number("idle_ms"),

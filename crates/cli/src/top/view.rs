@@ -384,14 +384,16 @@ fn connections(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         return;
     };
     let rows = all.iter().skip(screen.scrolled).map(row);
-    let heads = ["id", "voice", "peer", "idle", "leases", "user", "waits on"];
+    let heads = [
+        "id", "protocol", "peer", "idle", "leases", "user", "waits on",
+    ];
     lines(heads, rows, frame, area);
 }
 
 fn row(connection: &Connection) -> [String; 7] {
     let Connection {
         id,
-        voice,
+        protocol,
         peer,
         user,
         idle_ms,
@@ -399,7 +401,7 @@ fn row(connection: &Connection) -> [String; 7] {
         waits_on,
     } = connection.clone();
     let (id, idle, leases) = (id.to_string(), age(idle_ms), leases.to_string());
-    [id, voice, peer, idle, leases, user, waits_on]
+    [id, protocol, peer, idle, leases, user, waits_on]
 }
 
 fn followed(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {

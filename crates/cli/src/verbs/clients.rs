@@ -228,7 +228,7 @@ fn lease(told: &Value, queue: &str) -> Value {
         "queue": queue,
         "bound": told["bound"],
         "connection": told["connection"],
-        "voice": told["voice"],
+        "protocol": told["protocol"],
         "peer": told["peer"],
         "user": told["user"],
         "worker": told["worker"],
@@ -284,7 +284,7 @@ fn progress(lease: &Value) -> String {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  quintet clients\n  quintet clients --json\n  quintet clients close 4294967299\n\n\
-                        Connections of all voices, of HTTP and of the control channel. Closing one \
+                        Connections of all protocols, of HTTP and of the control channel. Closing one \
                         ends its waits\nand its leases; those taken over HTTP are their tokens', and stay."
 )]
 pub(in super::super) struct Clients {
@@ -323,7 +323,7 @@ impl Clients {
             return Ok(ExitCode::SUCCESS);
         }
         let columns = [
-            "id", "voice", "peer", "user", "idle", "unread", "leases", "does",
+            "id", "protocol", "peer", "user", "idle", "unread", "leases", "does",
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         rows.extend(all.iter().map(|client| {
@@ -336,7 +336,7 @@ impl Clients {
             };
             [
                 shown(&client["id"]),
-                shown(&client["voice"]),
+                shown(&client["protocol"]),
                 shown(&client["peer"]),
                 shown(&client["user"]),
                 age(client["idle_ms"].as_u64().unwrap_or(0)),

@@ -14,7 +14,7 @@ use super::super::table::named;
 #[derive(clap::Args)]
 #[command(after_help = "\
 From now on what is put to the queue is copied to each child as well; what is in it already is not.
-The child CHILD of QUEUE is the queue QUEUE+CHILD, for every voice. `quintet drop QUEUE+CHILD` ends
+The child CHILD of QUEUE is the queue QUEUE+CHILD, for every protocol. `quintet drop QUEUE+CHILD` ends
 it. With `fanout_only = true` in its [[queue]] table a queue keeps nothing for itself.
 
 Examples:

@@ -18,9 +18,9 @@ use super::clients::shown;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  quintet workers\n  quintet workers --json | grep '\"state\":\"quiet\"'\n  \
                   quintet workers quiet 4qpc2443vpvai\n  quintet workers terminate 4qpc2443vpvai\n\n\
-                  These are workers of the faktory voice. JOBS are those that its open connections hold.\n\
+                  These are workers of the faktory protocol. JOBS are those that its open connections hold.\n\
                   SEEN is when one last said something; one that is silent for a minute is forgotten.\n\
-                  docs/voices/faktory.md."
+                  docs/protocols/faktory.md."
 )]
 pub(in super::super) struct Workers {
     #[command(flatten)]

@@ -151,7 +151,7 @@ pub(crate) fn at_door(caller: Caller) -> Who {
     Who {
         caller,
         connection: caller.party.0,
-        voice: "door",
+        protocol: "door",
         ..Who::default()
     }
 }

@@ -139,7 +139,8 @@ impl Edge {
         let clients = told.into_iter().map(|told| {
             let mut client = Client {
                 id: http_party(told.id).0,
-                voice: told.voice,
+                protocol: told.protocol,
+                voice: told.protocol,
                 listener: told.listener.to_string(),
                 peer: told.peer.map(|peer| peer.to_string()),
                 user: told.user.map_or_else(String::new, |user| user.to_string()),
@@ -174,7 +175,8 @@ impl Edge {
         };
         Client {
             id: conn.caller.party.0,
-            voice: listener.voice,
+            protocol: listener.protocol,
+            voice: listener.protocol,
             listener: listener.address.clone(),
             peer: conn.peer().map(|peer| peer.to_string()),
             user,

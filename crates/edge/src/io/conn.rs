@@ -221,7 +221,7 @@ impl Spoken {
         }
     }
 
-    /// A refusal whose text is fit for any voice.
+    /// A refusal whose text is fit for any protocol.
     pub(super) fn refused(text: &str) -> Self {
         let mut text: String = text
             .chars()
@@ -298,12 +298,12 @@ impl Conn {
 
     /// Says in the log that its client was told no, in the words it was told:
     /// the reply that begins at `start`.
-    pub(super) fn tell_refused(&self, voice: &str, start: usize) {
+    pub(super) fn tell_refused(&self, protocol: &str, start: usize) {
         let reply = self.out.output.bytes().get(start..).unwrap_or_default();
         if self.session.says_no(reply) {
             let words = reply[..reply.len().min(REFUSAL_SHOWN)].trim_ascii_end();
             let (conn, peer) = (self.number, self.peer_text());
-            tracing::debug!(conn, peer, voice, reason = %words.escape_ascii(), "refused");
+            tracing::debug!(conn, peer, protocol, reason = %words.escape_ascii(), "refused");
         }
     }
 

@@ -61,7 +61,7 @@ impl<const N: usize> Own<N> {
 }
 
 /// Counters of a protocol.
-pub struct VoiceCounts {
+pub struct ProtocolCounts {
     /// The protocol's own counters.
     pub tally: Tally,
     commands: Own<{ Verb::ALL.len() }>,
@@ -69,7 +69,7 @@ pub struct VoiceCounts {
     latencies: [Histogram; Family::ALL.len()],
 }
 
-impl VoiceCounts {
+impl ProtocolCounts {
     pub(super) fn new() -> Self {
         Self {
             tally: Tally::new(),
@@ -124,15 +124,15 @@ impl VoiceCounts {
 pub struct ThreadCounts {
     pub bytes_read: AtomicU64,
     pub bytes_written: AtomicU64,
-    pub voices: Vec<VoiceCounts>,
+    pub protocols: Vec<ProtocolCounts>,
 }
 
 impl ThreadCounts {
-    pub(crate) fn new(voices: usize) -> Self {
+    pub(crate) fn new(protocols: usize) -> Self {
         Self {
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
-            voices: (0..voices).map(|_| VoiceCounts::new()).collect(),
+            protocols: (0..protocols).map(|_| ProtocolCounts::new()).collect(),
         }
     }
 }
@@ -189,7 +189,7 @@ impl Replies {
     }
 
     /// They may leave.
-    pub(super) fn released(self, now: Read, counts: &VoiceCounts) {
+    pub(super) fn released(self, now: Read, counts: &ProtocolCounts) {
         if self.by_family != 0 {
             counts.replied(self.read.until(now), self.by_family);
         }
@@ -200,7 +200,7 @@ impl Replies {
 mod tests {
     use super::*;
 
-    fn counted(counts: &VoiceCounts, family: Family) -> (u64, u64) {
+    fn counted(counts: &ProtocolCounts, family: Family) -> (u64, u64) {
         let mut sum = Distribution::of(TIMES);
         counts.add_latency_to(family, &mut sum);
         (sum.count(), sum.sum())
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn replies_of_a_turn_are_counted_by_family() {
-        let (counts, read) = (VoiceCounts::new(), Read(100));
+        let (counts, read) = (ProtocolCounts::new(), Read(100));
         let put = Replies::one(read, Family::Put);
         let all = put
             .and(put)
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_clock_begins_anew_and_no_count_is_lost() {
-        let (counts, read) = (VoiceCounts::new(), Read(u32::MAX - 9));
+        let (counts, read) = (ProtocolCounts::new(), Read(u32::MAX - 9));
         let mut many = Replies::one(read, Family::Put);
         while let Some(more) = many.and(Replies::one(read, Family::Put)) {
             many = more;
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn every_refusal_is_counted_under_its_code() {
-        let counts = VoiceCounts::new();
+        let counts = ProtocolCounts::new();
         counts.refused(Refusal::NotFound);
         counts.refused(Refusal::Unavailable);
         let said: Vec<_> = counts.refusals().filter(|(_, count)| *count > 0).collect();

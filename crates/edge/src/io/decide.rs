@@ -25,7 +25,7 @@ impl IoThread {
             return;
         };
         let hooks = &mut self.hooks;
-        let voice = &edge.threads[self.index].voices[edge.listeners[conn.listener].tally];
+        let protocol = &edge.threads[self.index].protocols[edge.listeners[conn.listener].tally];
         let mut access = Access::new(&edge.core, self.now, &mut self.trail);
         let mut bytes = 0;
         let mut asks = self.asks.drain(..);
@@ -48,7 +48,7 @@ impl IoThread {
                     let operator = edge.is_operator(conn.listener);
                     let act = administers(&command, operator);
                     let verb = command.about().verb;
-                    voice.command(verb);
+                    protocol.command(verb);
                     access.is_for(verb);
                     family = Family::of(verb);
                     let before = self.replies.len();

@@ -114,7 +114,7 @@ pub(super) fn submit(
     }
 }
 
-/// A line that no voice knows.
+/// A line that no protocol knows.
 pub(super) fn added(
     runner: &mut Runner,
     conn: &mut Conn,
@@ -172,7 +172,7 @@ fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
         Arc::new(Who {
             caller: conn.caller,
             connection: conn.caller.party.0,
-            voice: edge.listeners[conn.listener].voice,
+            protocol: edge.listeners[conn.listener].protocol,
             peer: peer
                 .as_ref()
                 .map_or_else(String::new, SocketAddr::to_string)

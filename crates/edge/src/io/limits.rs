@@ -15,7 +15,7 @@ use crate::edge::Edge;
 use crate::quotas::{Limited, Of};
 
 impl Edge {
-    /// Tells a new connection why it is closed, in its voice's form; one that
+    /// Tells a new connection why it is closed, in its protocol's form; one that
     /// speaks TLS has not come so far that it could be told.
     pub fn turn_away(&self, mut arrival: Arrival, limited: Limited, of: Of) {
         let listening = &self.listeners[arrival.listener];

@@ -108,8 +108,8 @@ impl Edge {
     /// # Errors
     /// It does not, or too many at its address did not before.
     pub(super) fn prove(&self, conn: &Conn, met: bool) -> Result<(), LoginRefused> {
-        let voice = self.listeners[conn.listener].voice;
-        self.security.proved(voice, address(conn), met)
+        let protocol = self.listeners[conn.listener].protocol;
+        self.security.proved(protocol, address(conn), met)
     }
 
     /// A connection's client and its address, for the audit.

@@ -12,7 +12,7 @@ use quintet_tls::Scratch;
 use quintet_wire::Output;
 
 use super::Stream;
-use super::counts::{Read, Replies, VoiceCounts};
+use super::counts::{ProtocolCounts, Read, Replies};
 use quintet_host::{Need, Reached};
 
 /// So much a connection holds without its being counted, bytes: what small
@@ -120,7 +120,7 @@ impl Outbox {
         reached: Reached,
         at: Instant,
         now: Read,
-        counts: &VoiceCounts,
+        counts: &ProtocolCounts,
     ) -> bool {
         while let Some(&mark) = self.marks.front() {
             if !reached.satisfies(mark.need) {
@@ -401,7 +401,7 @@ mod tests {
             out.end_reply(0, needs(durable), None, Replies::none());
         }
         assert_eq!(out.waited(at(5)), Duration::ZERO, "nobody looked");
-        let counts = VoiceCounts::new();
+        let counts = ProtocolCounts::new();
         let release = |out: &mut Outbox, durable, at| {
             let reached = Reached::durable_up_to(durable);
             out.release(reached, at, Read::at(at, start), &counts)

@@ -97,7 +97,7 @@ impl IoThread {
         conn.secrecy = Secrecy::Failed;
         let listener = &self.edge.listeners[conn.listener];
         let shared = &self.edge.tls.shared;
-        shared.failed(listener.voice, Some(conn.number), conn.peer(), error);
+        shared.failed(listener.protocol, Some(conn.number), conn.peer(), error);
         if Failure::of(error) != Some(&Failure::Plain) {
             // The alert, if there is one; whoever is gone does not read it.
             if conn.stream.flush().is_ok() {

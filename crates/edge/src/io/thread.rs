@@ -539,8 +539,8 @@ impl IoThread {
         };
         conn.listed.dirty = false;
         let counts = &edge.threads[self.index];
-        let voice = &counts.voices[edge.listeners[conn.listener].tally];
-        let waits = conn.out.release(self.reached, self.instant, now, voice);
+        let protocol = &counts.protocols[edge.listeners[conn.listener].tally];
+        let waits = conn.out.release(self.reached, self.instant, now, protocol);
         let mut written = 0;
         let flushed = conn.out.flush(
             &mut conn.stream,

@@ -216,7 +216,7 @@ impl IoThread {
             let principal = conn.caller.principal;
             let env = Env {
                 now: self.now,
-                tally: &edge.threads[self.index].voices[listener.tally].tally,
+                tally: &edge.threads[self.index].protocols[listener.tally].tally,
                 logins: edge.logins_of(principal, self.hooks.as_ref()),
             };
             let decoded = decode(&mut *conn.session, bytes, room, &env, &mut self.asks);
@@ -395,10 +395,10 @@ impl IoThread {
         let listener = &edge.listeners[conn.listener];
         let env = Env {
             now: self.now,
-            tally: &edge.threads[self.index].voices[listener.tally].tally,
+            tally: &edge.threads[self.index].protocols[listener.tally].tally,
             logins: Logins::Off,
         };
-        let voice = &edge.threads[self.index].voices[listener.tally];
+        let protocol = &edge.threads[self.index].protocols[listener.tally];
         let mut lost = Vec::new();
         let mut wrote = false;
         let mut replies = std::mem::take(&mut self.replies);
@@ -416,7 +416,7 @@ impl IoThread {
                 }
             }
             if let Given::Engine(Outcome::Refused(refusal), _) = &reply.given {
-                voice.refused(*refusal);
+                protocol.refused(*refusal);
             }
             let start = conn.out.output.len();
             let mut closes = reply.closes;
@@ -431,7 +431,7 @@ impl IoThread {
                 Next::Close => closes = true,
             }
             if tracing::enabled!(tracing::Level::DEBUG) {
-                conn.tell_refused(listener.voice, start);
+                conn.tell_refused(listener.protocol, start);
             }
             let undone = reply.take_undone();
             let replies = Replies::one(read, reply.family);
@@ -517,7 +517,7 @@ impl IoThread {
         let listener = &edge.listeners[conn.listener];
         let env = Env {
             now: self.now,
-            tally: &edge.threads[self.index].voices[listener.tally].tally,
+            tally: &edge.threads[self.index].protocols[listener.tally].tally,
             logins: Logins::Off,
         };
         let start = conn.out.output.len();

@@ -163,18 +163,18 @@ impl Security {
     }
 
     /// Somebody at `address` has shown whether it knows the password of a listener of
-    /// this voice, which is nobody's in particular.
+    /// this protocol, which is nobody's in particular.
     ///
     /// # Errors
     /// It does not, or too many there did not before.
     pub fn proved(
         &self,
-        voice: &str,
+        protocol: &str,
         address: Option<IpAddr>,
         met: bool,
     ) -> Result<(), LoginRefused> {
         let comes = Comes {
-            name: voice.as_bytes(),
+            name: protocol.as_bytes(),
             secret: b"",
             address,
             own: false,

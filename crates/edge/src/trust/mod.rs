@@ -237,9 +237,9 @@ fn read(
     };
     for listen in &config.listen {
         if !listen.user.is_empty() && table.principal(&listen.user).is_none() {
-            let voice = listen.served.name();
+            let protocol = listen.served.name();
             wrong.push(format!(
-                "[[listen]] {voice}: user = \"{}\" is no user",
+                "[[listen]] {protocol}: user = \"{}\" is no user",
                 listen.user
             ));
         }
@@ -251,7 +251,7 @@ fn read(
     }
 }
 
-/// True if clients of this voice can say who they are.
+/// True if clients of this protocol can say who they are.
 fn has_logins(served: Served) -> bool {
     let names = [http::NAME, sqs::NAME, "memcache", "beanstalk", "lineup"];
     names.contains(&served.name()) || served.is_control()
@@ -278,7 +278,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     if at.ip().to_canonical().is_loopback() || listen.insecure || asked {
         return None;
     }
-    let voice = listen.served.name();
+    let protocol = listen.served.name();
     let login = match has_logins(listen.served) {
         true => "name [[user]]s that log in and their [[grant]]s, ",
         false => "",
@@ -286,12 +286,12 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let shorthand = match listen.served {
         Served::Http => "give users = \"NAME:PASSWORD\", ",
         Served::Sqs => "give users = \"KEYID:SECRET\", ",
-        Served::Voice(_) | Served::Control => "",
+        Served::Protocol(_) | Served::Control => "",
     };
     Some(format!(
-        "{voice} on {at} would let anybody who reaches it put, take and delete messages: {login}\
+        "{protocol} on {at} would let anybody who reaches it put, take and delete messages: {login}\
          {shorthand}say whose the clients of this listener are with user = \"NAME\", ask for their \
-         certificates with tls_client_ca, listen on 127.0.0.1, or say insecure = true (--listen {voice}={at},insecure) if nobody else reaches \
+         certificates with tls_client_ca, listen on 127.0.0.1, or say insecure = true (--listen {protocol}={at},insecure) if nobody else reaches \
          it or something in front asks for logins"
     ))
 }
@@ -316,35 +316,35 @@ mod tests {
     fn a_listener_others_reach_needs_somebody_to_be() {
         let ann = "[[user]]\nname = 'ann'\n";
         let cert = "tls_cert = 'c'\ntls_key = 'k'\n";
-        let open = |voice: &str, more: &str| {
-            format!("[[listen]]\nvoice = '{voice}'\naddress = '0.0.0.0:0'\n{more}\n")
+        let open = |protocol: &str, more: &str| {
+            format!("[[listen]]\nprotocol = '{protocol}'\naddress = '0.0.0.0:0'\n{more}\n")
         };
-        for voice in Served::all().map(Served::name) {
-            let refused = Trust::new(&config(&open(voice, "")), None);
+        for protocol in Served::all().map(Served::name) {
+            let refused = Trust::new(&config(&open(protocol, "")), None);
             let why = refused.err().expect("refused").to_string();
             assert!(
-                why.contains(voice) && why.contains("insecure = true"),
+                why.contains(protocol) && why.contains("insecure = true"),
                 "{why}"
             );
             for (text, fine) in [
-                (open(voice, "insecure = true"), true),
-                (format!("{ann}{}", open(voice, "user = 'ann'")), true),
-                (open(voice, "user = 'ann'"), false),
+                (open(protocol, "insecure = true"), true),
+                (format!("{ann}{}", open(protocol, "user = 'ann'")), true),
+                (open(protocol, "user = 'ann'"), false),
                 (
-                    format!("{ann}{}", open(voice, "")),
-                    !matches!(voice, "jobqueue" | "pinpriq" | "faktory"),
+                    format!("{ann}{}", open(protocol, "")),
+                    !matches!(protocol, "jobqueue" | "pinpriq" | "faktory"),
                 ),
                 (
                     format!(
                         "{ann}[[grant]]\nuser = 'anonymous'\nqueues = ['*']\nrights = ['put']\n{}",
-                        open(voice, "")
+                        open(protocol, "")
                     ),
                     false,
                 ),
-                (open(voice, &format!("{cert}tls_client_ca = 'ca'")), true),
-                (open(voice, cert), false),
-                (open(voice, "").replace("0.0.0.0", "[::1]"), true),
-                (open(voice, "").replace("0.0.0.0", "[::]"), false),
+                (open(protocol, &format!("{cert}tls_client_ca = 'ca'")), true),
+                (open(protocol, cert), false),
+                (open(protocol, "").replace("0.0.0.0", "[::1]"), true),
+                (open(protocol, "").replace("0.0.0.0", "[::]"), false),
             ] {
                 let made = Trust::new(&config(&text), None);
                 assert_eq!(made.is_ok(), fine, "{text}: {:?}", made.err());
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn the_control_channel_is_never_everybodys() {
         let text = "tls_cert = 'c'\ntls_key = 'k'\n[[user]]\nname = 'ann'\n\
-                    [[listen]]\nvoice = 'admin'\naddress = '0'\n";
+                    [[listen]]\nprotocol = 'admin'\naddress = '0'\n";
         let mut config = config(text);
         assert!(Trust::new(&config, None).is_ok());
         config.users.clear();
@@ -372,7 +372,7 @@ mod tests {
                     [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['put', 'fly']\n\
                     [[grant]]\ngroup = 'none'\nqueues = ['*']\nrights = ['put']\n\
                     [[user]]\npassword_file = '/nowhere/at all'\n\
-                    [[listen]]\nvoice = 'lineup'\naddress = '0'\nuser = 'cyd'\n";
+                    [[listen]]\nprotocol = 'lineup'\naddress = '0'\nuser = 'cyd'\n";
         let why = Trust::new(&config(text), None)
             .err()
             .expect("refused")

@@ -233,7 +233,7 @@ impl Trial {
                     ..Caller::default()
                 },
                 connection: delivery.to.0,
-                voice: "trial",
+                protocol: "trial",
                 ..Who::default()
             };
             let told =
@@ -262,7 +262,7 @@ pub fn client(number: u64) -> Who {
             ..Caller::default()
         },
         connection: number,
-        voice: "trial",
+        protocol: "trial",
         peer: "127.0.0.1".into(),
         user: "".into(),
     }

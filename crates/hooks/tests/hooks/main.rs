@@ -81,7 +81,7 @@ fn log(trial: &Trial) -> Vec<String> {
 fn a_put_is_changed_refused_redirected_and_split() {
     let mut t = trial(
         "function before_put(msg, conn)
-           if msg.body == 'bad' then return false, 'no ' .. conn.voice end
+           if msg.body == 'bad' then return false, 'no ' .. conn.protocol end
            if msg.body == 'other' then return 'b' end
            if msg.body == 'many' then return {{body = 'x'}, {body = 'y', queue = 'b'}} end
            if msg.body == 'lost' then return {} end

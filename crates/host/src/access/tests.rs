@@ -1,4 +1,4 @@
-//! Commands over several shards that no voice has yet.
+//! Commands over several shards that no protocol has yet.
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use quintet_door::ByteBudget;
 use quintet_host::{Point, Spread};
 
-/// Numbers of all listeners together. The voices' numbers are only of those that are spoken.
+/// Numbers of all listeners together. The protocols' numbers are only of those that are spoken.
 #[derive(Default)]
 pub struct EdgeNumbers {
     /// Connections open now, but those of HTTP and SQS.
@@ -42,18 +42,18 @@ pub struct EdgeNumbers {
     /// Those of them refused, as their address had too many.
     pub http_crowded: u64,
     pub streams: StreamNumbers,
-    /// By voice and command.
+    /// By protocol and command.
     pub commands: Vec<Point>,
-    /// By voice and reason.
+    /// By protocol and reason.
     pub refusals: Vec<Point>,
-    /// By voice and family of commands.
+    /// By protocol and family of commands.
     pub latencies: Vec<Spread>,
     /// By family and status.
     pub http_replies: Vec<Point>,
     /// The same of SQS.
     pub sqs_replies: Vec<Point>,
-    /// By voice and name.
-    pub voice_counts: Vec<Point>,
+    /// By protocol and name.
+    pub protocol_counts: Vec<Point>,
 }
 
 /// Bytes of a bounded supply.

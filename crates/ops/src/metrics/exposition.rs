@@ -121,11 +121,16 @@ pub(super) fn whole(number: u64) -> f64 {
 /// Labels with their values, as they stand between braces.
 pub(super) fn labels<'a>(pairs: impl Iterator<Item = (&'static str, &'a str)>) -> String {
     let mut text = String::new();
+    let mut add = |label: &str, value: &str| {
+        let comma = if text.is_empty() { "" } else { "," };
+        write!(text, "{comma}{label}=\"{}\"", quoted(value)).ok();
+    };
     for (label, value) in pairs {
-        if !text.is_empty() {
-            text.push(',');
+        add(label, value);
+        // Its old name, for one release.
+        if label == "protocol" {
+            add("voice", value);
         }
-        write!(text, "{label}=\"{}\"", quoted(value)).ok();
     }
     text
 }
@@ -170,13 +175,13 @@ mod tests {
         };
         let head = "# HELP quintet_reply_seconds Times.\n# TYPE quintet_reply_seconds histogram\n";
         assert_eq!(
-            written("voice=\"x\""),
+            written("protocol=\"x\""),
             format!(
-                "{head}quintet_reply_seconds_bucket{{voice=\"x\",le=\"0.00005\"}} 2\n\
-                 quintet_reply_seconds_bucket{{voice=\"x\",le=\"2.5\"}} 3\n\
-                 quintet_reply_seconds_bucket{{voice=\"x\",le=\"+Inf\"}} 4\n\
-                 quintet_reply_seconds_sum{{voice=\"x\"}} 3.000121\n\
-                 quintet_reply_seconds_count{{voice=\"x\"}} 4\n"
+                "{head}quintet_reply_seconds_bucket{{protocol=\"x\",le=\"0.00005\"}} 2\n\
+                 quintet_reply_seconds_bucket{{protocol=\"x\",le=\"2.5\"}} 3\n\
+                 quintet_reply_seconds_bucket{{protocol=\"x\",le=\"+Inf\"}} 4\n\
+                 quintet_reply_seconds_sum{{protocol=\"x\"}} 3.000121\n\
+                 quintet_reply_seconds_count{{protocol=\"x\"}} 4\n"
             )
         );
         assert!(written("").ends_with(

@@ -271,7 +271,7 @@ fn files_are_bounded() {
 
 #[test]
 fn the_example_of_the_documentation_is_good() {
-    let page = include_str!("../../../../docs/voices/rq.md");
+    let page = include_str!("../../../../docs/protocols/rq.md");
     let (_, example) = page.split_once("```toml\n").expect("an example");
     let (example, _) = example.split_once("```").expect("its end");
     let rules = rules(example);

@@ -125,12 +125,12 @@ impl World {
         (id, status)
     }
 
-    /// Asks the shard as any other voice does.
+    /// Asks the shard as any other protocol does.
     pub(crate) fn ask(&self, command: Command) -> Outcome {
         Visit::new(&*self.door).ask(command)
     }
 
-    /// Puts a body as any other voice does; answers the message's full id.
+    /// Puts a body as any other protocol does; answers the message's full id.
     pub(crate) fn put_body(&self, queue: &str, body: &[u8]) -> String {
         let before = self.ids(queue);
         let outcome = self.ask(Command::Put(Put {

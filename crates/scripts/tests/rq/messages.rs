@@ -1,4 +1,4 @@
-//! Messages and their files: copies, attachments, clones, other voices.
+//! Messages and their files: copies, attachments, clones, other protocols.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -387,7 +387,7 @@ fn lists_and_searches() {
 }
 
 #[test]
-fn other_voices_put_and_take() {
+fn other_protocols_put_and_take() {
     let world = World::new();
     world.queue("test", r#"echo "done <$RQ_PARAM1>" >&3"#);
     let id = world.put_body("test", b"from elsewhere");

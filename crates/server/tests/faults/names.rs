@@ -9,8 +9,8 @@ use quintet_faults::{Action, Call, Faults, Rule, Undo, errno, files};
 use serde_json::{Value, json};
 
 const CONFIG: &str = "shards = 2\n[[queue]]\nname = 'set'\nscript = '/bin/true'\npaused = true\n\
-                      [[listen]]\nvoice = 'memcache'\naddress = '127.0.0.1:0'\n\
-                      [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nallow_new_queue = true\n";
+                      [[listen]]\nprotocol = 'memcache'\naddress = '127.0.0.1:0'\n\
+                      [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nallow_new_queue = true\n";
 
 fn start(data: &Path, faults: Option<&Faults>) -> Server {
     let settings = Start::of(CONFIG).sync("always");

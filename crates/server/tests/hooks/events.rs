@@ -1,4 +1,4 @@
-//! Lua hooks in the real binary, from each voice.
+//! Lua hooks in the real binary, from each protocol.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -62,11 +62,11 @@ impl Place {
 }
 
 #[test]
-fn a_put_is_refused_in_each_voices_own_words() {
+fn a_put_is_refused_in_each_protocols_own_words() {
     let place = Place::new("function before_put(msg) return false, 'no ' .. msg.queue end");
     let server = place.start();
     let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
-    for (voice, hello, put, refusal) in [
+    for (protocol, hello, put, refusal) in [
         (
             "memcache",
             &b""[..],
@@ -82,7 +82,7 @@ fn a_put_is_refused_in_each_voices_own_words() {
         ),
         ("jobqueue", b"CONNECT\0", job, b"ERROR\0no mails\0"),
     ] {
-        let mut client = server.client_of(voice);
+        let mut client = server.client_of(protocol);
         if !hello.is_empty() {
             client.send(hello);
             client.until(b"\0");
@@ -264,11 +264,11 @@ fn what_time_does_is_decided_by_hooks() {
 fn connections_are_refused_and_counted() {
     let place = Place::new(
         "function connect(conn)
-           if conn.voice == 'lineup' then return false, 'not today' end
+           if conn.protocol == 'lineup' then return false, 'not today' end
            quintet.counter('open'):add(1)
          end
          function disconnect(conn)
-           if conn.voice == 'beanstalk' then quintet.put('gone', conn.voice) end
+           if conn.protocol == 'beanstalk' then quintet.put('gone', conn.protocol) end
          end",
     );
     let server = place.start();

@@ -1,4 +1,4 @@
-//! `/api/v1` over the real binary, and through the other voices.
+//! `/api/v1` over the real binary, and through the other protocols.
 
 use std::time::Instant;
 
@@ -71,7 +71,7 @@ fn number(server: &Server, queue: &str, what: &str) -> u64 {
 fn a_message_goes_in_is_reserved_and_finished_once() {
     let server = served();
     put(&server, "work", &["one", "two", "three"]);
-    // What came in here leaves by another voice.
+    // What came in here leaves by another protocol.
     server.client().take("work", b"one");
     let held = reserve(&server, &json!({ "max": 2, "lease_ms": 60_000 }));
     let bodies: Vec<&str> = held.iter().map(|m| m["body"].as_str().unwrap()).collect();
@@ -163,7 +163,7 @@ fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
 }
 
 #[test]
-fn a_reserve_waits_for_what_another_voice_puts() {
+fn a_reserve_waits_for_what_another_protocol_puts() {
     let server = served();
     let waits = "POST /api/v1/queues/work/reserve HTTP/1.1\r\nhost: localhost\r\n\
                  content-type: application/json\r\ncontent-length: 18\r\n\r\n{\"wait_ms\": 60000}";
@@ -293,8 +293,14 @@ fn acts_lists_and_the_server() {
     let mut client = server.client();
     client.put("other", b"x");
     let connections = get(&server, "/connections").json;
-    let voice = |c: &&Value| c["voice"] == "memcache";
-    let id = connections.as_array().unwrap().iter().find(voice).unwrap()["id"].clone();
+    let protocol = |c: &&Value| c["protocol"] == "memcache";
+    let id = connections
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(protocol)
+        .unwrap()["id"]
+        .clone();
     assert_eq!(
         ask(&server, &format!("DELETE /connections/{id}"), "", "").status,
         204
@@ -326,7 +332,7 @@ fn connections_of_http_are_listed_and_closed_as_others_are() {
         }
         assert!(began.elapsed() < PATIENCE, "nobody waits: {all}");
     };
-    assert_eq!(found["voice"], "http");
+    assert_eq!(found["protocol"], "http");
     assert_eq!(found["asks"], "POST /api/v1/queues/work/reserve");
     assert_eq!(
         found["listener"],
@@ -433,9 +439,9 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn rights_are_those_of_every_voice() {
+fn rights_are_those_of_every_protocol() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
-                  rights = ['put', 'peek']\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+                  rights = ['put', 'peek']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
     let server = Start::of(config).serve_as_configured();
     put(&server, "mine", &["x"]);
     let message = json!({ "messages": [{}] });
@@ -581,7 +587,7 @@ fn a_queue_tells_its_settings_its_leases_and_its_children() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|one| one["voice"] == "beanstalk");
+        .find(|one| one["protocol"] == "beanstalk");
     assert_eq!(held["connection"], theirs.unwrap()["id"]);
     assert_eq!(
         (&timed["connection"], &timed["bound"]),
@@ -732,16 +738,16 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
     assert!(reserve(&server, &json!({ "wait_ms": 3000 })).is_empty());
     let told = server.ask("GET /metrics", "", "").body;
     for line in [
-        "quintet_reply_seconds_count{voice=\"http\",family=\"put\"} 2",
-        "quintet_reply_seconds_count{voice=\"http\",family=\"take\"} 3",
-        "quintet_reply_seconds_count{voice=\"http\",family=\"settle\"} 2",
+        "quintet_reply_seconds_count{protocol=\"http\",voice=\"http\",family=\"put\"} 2",
+        "quintet_reply_seconds_count{protocol=\"http\",voice=\"http\",family=\"take\"} 3",
+        "quintet_reply_seconds_count{protocol=\"http\",voice=\"http\",family=\"settle\"} 2",
         "quintet_http_replies_total{family=\"put\",status=\"201\"} 2",
         "quintet_http_replies_total{family=\"settle\",status=\"204\"} 1",
         "quintet_http_replies_total{family=\"settle\",status=\"409\"} 1",
     ] {
         assert!(told.contains(&format!("\n{line}\n")), "{line}: {told}");
     }
-    let sum = "quintet_reply_seconds_sum{voice=\"http\",family=\"take\"} ";
+    let sum = "quintet_reply_seconds_sum{protocol=\"http\",voice=\"http\",family=\"take\"} ";
     let sum = told
         .lines()
         .find_map(|line| line.strip_prefix(sum))

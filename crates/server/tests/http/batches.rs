@@ -7,7 +7,7 @@ use crate::api::ask;
 use crate::common::{Data, Server, Start, text};
 use serde_json::{Value, json};
 
-const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
+const LISTEN: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
 
 fn start(data: &Path, more: &str) -> Server {
     let config = format!("{more}\n{LISTEN}");

@@ -20,7 +20,7 @@ fn send(server: &Server, from: &str, path: &str) -> u16 {
 fn a_visitor_sees_and_does_what_was_granted_and_no_more() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'take', 'settle']\n\
-                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
     let server = Start::of(config).serve_as_configured();
     // The operator's own way in.
     let put = |queue: &str, body: &str| text(&server.run(&["put", queue, body]).stdout);
@@ -91,7 +91,7 @@ fn with_logins(password: &str) -> String {
         "[[user]]\nname = 'ann'\npassword = '{}'\n\
          [[user]]\nname = 'bob'\ntokens = ['{token} 2999-01-01T00:00:00Z']\n\
          [[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = ['put', 'peek', 'admin', 'server']\n\
-         [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n",
+         [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n",
         hash.as_str(),
     )
 }
@@ -256,8 +256,8 @@ fn says(client: &mut Client, line: &str, reply: &str) {
 
 #[test]
 fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
-    let config = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
-                  [[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\n";
+    let config = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\n";
     let server = Start::of(config).serve_as_configured();
     let (status, none) = page(&server, "/workers");
     assert!(
@@ -334,7 +334,7 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
 fn workers_and_batches_are_for_those_who_may() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek']\n\
-                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
     let server = Start::of(config).serve_as_configured();
     let make = |queue: &str| {
         let made = server.run(&["batch", "new", "--success", &format!("{queue}=all done")]);
@@ -386,8 +386,8 @@ fn workers_and_batches_are_for_those_who_may() {
 fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
     let config = "[[queue]]\nname = 'orders.fifo'\ngroups = 'ordered'\nattempts_max = 4\n\
                   dead_letter = 'dead.fifo'\ntags = { team = 'blue' }\n\
-                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
-    let with = format!("{config}[[listen]]\nvoice = 'sqs'\naddress = '127.0.0.1:0'\n");
+                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
+    let with = format!("{config}[[listen]]\nprotocol = 'sqs'\naddress = '127.0.0.1:0'\n");
     let data = Data::fresh();
     let begin = |config: &str| Server::start_as_configured(&data, Start::of(config));
     let server = begin(&with);

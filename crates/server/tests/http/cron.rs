@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const CRON: &str = "[[cron]]\nname = 'nightly'\nschedule = '30 2 29 2 *'\nqueue = 'reports'\n\
                     body = 'all'\n\
                     [[cron]]\nname = 'a/b'\nschedule = '0 0 29 2 *'\nqueue = 'w'\n";
-const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
+const LISTEN: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
 
 fn start(config: &str) -> Server {
     Start::of(config).serve_as_configured()

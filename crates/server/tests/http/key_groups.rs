@@ -1,4 +1,4 @@
-//! Queues whose keys mean something, through the voices of the real binary, also when it is killed
+//! Queues whose keys mean something, through the protocols of the real binary, also when it is killed
 //! in between.
 
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ fn a_key_is_one_takers_at_a_time_also_after_a_crash() {
 }
 
 #[test]
-fn a_take_of_several_follows_its_key_through_any_voice() {
+fn a_take_of_several_follows_its_key_through_any_protocol() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);
     put(

@@ -36,8 +36,8 @@ fn script(folder: &Path, text: &str) -> String {
 fn config(script: &str, more: &str) -> String {
     format!(
         "[[queue]]\nname = \"test\"\nscript = \"{script}\"\nexec_prefix = \"\"\n{more}\n\
-         [[listen]]\nvoice = \"http\"\naddress = \"127.0.0.1:0\"\n\
-         [[listen]]\nvoice = \"memcache\"\naddress = \"127.0.0.1:0\"\n"
+         [[listen]]\nprotocol = \"http\"\naddress = \"127.0.0.1:0\"\n\
+         [[listen]]\nprotocol = \"memcache\"\naddress = \"127.0.0.1:0\"\n"
     )
 }
 
@@ -63,7 +63,7 @@ fn a_queue_of_the_settings_runs_its_script() {
     eventually("it is done", || {
         (status(id) == "done - one testing hello").then_some(())
     });
-    // What comes in over another voice runs too.
+    // What comes in over another protocol runs too.
     let mut client = server.client_of("memcache");
     client.ask(b"set test 0 0 3\r\ntwo\r\n", b"STORED\r\n");
     eventually("the other is done", || {
@@ -166,7 +166,7 @@ fn others_need_a_login_or_a_word() {
         "{why}"
     );
     for option in ["users = 'anna:secret'", "insecure = true"] {
-        let text = format!("[[listen]]\nvoice = 'http'\naddress = '0.0.0.0:0'\n{option}\n");
+        let text = format!("[[listen]]\nprotocol = 'http'\naddress = '0.0.0.0:0'\n{option}\n");
         assert!(start(&data, &text).stop().success());
     }
 }
@@ -208,10 +208,10 @@ fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
         "quintet_queue_bytes{queue=\"large\"} 200",
         "quintet_queue_puts_total{queue=\"large\"} 1",
         "# TYPE quintet_queue_puts_total counter",
-        "quintet_commands_total{voice=\"memcache\",command=\"put\"} 3",
+        "quintet_commands_total{protocol=\"memcache\",voice=\"memcache\",command=\"put\"} 3",
         "# TYPE quintet_reply_seconds histogram",
-        "quintet_reply_seconds_bucket{voice=\"memcache\",family=\"put\",le=\"+Inf\"} 3",
-        "quintet_reply_seconds_count{voice=\"memcache\",family=\"take\"} 0",
+        "quintet_reply_seconds_bucket{protocol=\"memcache\",voice=\"memcache\",family=\"put\",le=\"+Inf\"} 3",
+        "quintet_reply_seconds_count{protocol=\"memcache\",voice=\"memcache\",family=\"take\"} 0",
         "# TYPE quintet_log_frame_records histogram",
     ] {
         assert!(has(line), "{line}\n{text}");
@@ -422,7 +422,7 @@ fn an_acknowledged_error_is_buried_to_others_and_survives_a_kill() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
     let script = script(folder.path(), "echo err bad $RQ_PARAM1 >&3");
-    let beanstalk = "[[listen]]\nvoice = \"beanstalk\"\naddress = \"127.0.0.1:0\"\n";
+    let beanstalk = "[[listen]]\nprotocol = \"beanstalk\"\naddress = \"127.0.0.1:0\"\n";
     let text = config(&script, "") + beanstalk;
     let server = start(&data, &text);
     let path = |server: &Server, param1: &str| {

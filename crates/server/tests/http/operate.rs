@@ -2,7 +2,7 @@
 
 use crate::common::{Server, Start, http, page, text};
 
-const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
+const LISTEN: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
 
 fn start(dir: &tempfile::TempDir, config: &str) -> Server {
     let config = format!("{config}{LISTEN}");

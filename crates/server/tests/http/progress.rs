@@ -109,7 +109,7 @@ fn who_works_says_how_far_it_is_and_what_came_of_it() {
 }
 
 #[test]
-fn another_voice_says_it_and_only_of_what_it_holds() {
+fn another_protocol_says_it_and_only_of_what_it_holds() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir.path().join("data"));
     server.client().put("film", b"one");

@@ -19,7 +19,7 @@ const MESSAGES: usize = 20;
 const TROUBLE: u32 = 60;
 
 fn start(data: &Path, address: &str, config: &str) -> Server {
-    let text = format!("{config}\n[[listen]]\nvoice = 'http'\naddress = '{address}'\n");
+    let text = format!("{config}\n[[listen]]\nprotocol = 'http'\naddress = '{address}'\n");
     Server::start_as_configured(data, Start::of(&text))
 }
 
@@ -151,8 +151,8 @@ fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
     let (near, far) = (folder.path().join("near"), folder.path().join("far"));
     // The plain one is for this test to look by.
     let far_config = "[[queue]]\nname = 'in'\nscript = '/bin/true'\n\
-                      [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
-                      [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\ntls = 'self-signed'\n";
+                      [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
+                      [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\ntls = 'self-signed'\n";
     let start = Start::of(far_config);
     let to = Server::start_as_configured(&far, start);
     let secret = to.lines.iter().rev();
@@ -165,7 +165,7 @@ fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
     ] {
         let config = format!(
             "relay_hosts = '127.0.0.1'\nrelay_ca = '{trusts}'\n[[queue]]\nname = 'relay'\n\
-             script = 'builtin:relay'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n"
+             script = 'builtin:relay'\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n"
         );
         let start = Start::of(&config);
         let from = Server::start_as_configured(&near, start);

@@ -7,7 +7,7 @@ use crate::api::{Reply, ask, get, post};
 use crate::common::{Server, Start, http, page};
 
 const USERS: &str = "[[user]]\nname = 'anna'\n[[grant]]\nuser = 'anna'\nqueues = ['*']\n\
-                     rights = ['put', 'take', 'settle', 'peek', 'admin', 'server']\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'anna'\n";
+                     rights = ['put', 'take', 'settle', 'peek', 'admin', 'server']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'anna'\n";
 const RULE: &str = "[[queue]]\nname = 'work'\nin_flight_max = 9\nlocked = ['ttl', 'paused']\n";
 
 fn start(dir: &tempfile::TempDir, config: &str) -> Server {

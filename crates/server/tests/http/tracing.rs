@@ -109,7 +109,7 @@ fn a_collector_gets_spans_of_puts_waits_and_runs() {
         script.display()
     );
     let server = start(&dir.path().join("data"), &address.to_string(), &more);
-    // Another voice takes it, and finishes it.
+    // Another protocol takes it, and finishes it.
     put(&server, "work", "01", "a");
     let mut worker = server.client_of("beanstalk");
     worker.send(b"watch work\r\nreserve\r\n");

@@ -39,7 +39,7 @@ fn said(server: &Server, args: &[&str]) -> Result<String, String> {
 }
 
 #[test]
-fn a_body_waits_once_whichever_voice_puts_it_also_after_a_crash() {
+fn a_body_waits_once_whichever_protocol_puts_it_also_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);
     server.client().put("bodies", b"a");

@@ -5,8 +5,8 @@ use std::process::Output;
 use crate::common::{Server, Start, quintet};
 
 /// A server that syncs nothing, with one listener.
-fn speaking(voice: &str) -> Server {
-    let listen = format!("{voice}=0");
+fn speaking(protocol: &str) -> Server {
+    let listen = format!("{protocol}=0");
     Start::default().sync("never").listen(&[&listen]).serve()
 }
 
@@ -66,7 +66,7 @@ fn pinpriq_is_spoken() {
         &["--count", "1000", "--mix", "take"],
     ] {
         let args = [
-            &["--voice", "pinpriq", "--connections", "5", "--json"],
+            &["--protocol", "pinpriq", "--connections", "5", "--json"],
             more,
         ]
         .concat();
@@ -75,7 +75,7 @@ fn pinpriq_is_spoken() {
         assert_eq!(report["empty"], 0, "{more:?}");
     }
     assert_eq!(ready(&server), 0);
-    let too_long = bench(&server, &["--voice", "pinpriq", "--size", "65536"]);
+    let too_long = bench(&server, &["--protocol", "pinpriq", "--size", "65536"]);
     assert!(!too_long.status.success());
 }
 
@@ -139,7 +139,7 @@ fn polls_wait_and_each_send_wakes_one() {
     let pid = server.child.id().to_string();
     for (queues, sends) in [("40", "100"), ("7", "20"), ("1", "5")] {
         let args = [
-            &["--voice", "sqs", "--polls", "40", "--queues", queues][..],
+            &["--protocol", "sqs", "--polls", "40", "--queues", queues][..],
             &["--count", sends, "--size", "1KiB", "--pid", &pid, "--json"],
         ];
         let report = report(&bench(&server, &args.concat()));
@@ -153,15 +153,18 @@ fn polls_wait_and_each_send_wakes_one() {
         );
         assert_eq!(ready(&server), 0, "{queues}: left messages");
     }
-    let output = bench(&server, &["--voice", "sqs", "--polls", "5", "--count", "5"]);
+    let output = bench(
+        &server,
+        &["--protocol", "sqs", "--polls", "5", "--count", "5"],
+    );
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("5 polls over 5 queues"), "{text}");
     for wrong in [
         &["--polls", "5"][..],
-        &["--voice", "sqs", "--polls", "0"],
-        &["--voice", "sqs", "--polls", "5", "--queues", "6"],
-        &["--voice", "sqs", "--polls", "5", "--depth", "2"],
-        &["--voice", "sqs", "--pid", "1"],
+        &["--protocol", "sqs", "--polls", "0"],
+        &["--protocol", "sqs", "--polls", "5", "--queues", "6"],
+        &["--protocol", "sqs", "--polls", "5", "--depth", "2"],
+        &["--protocol", "sqs", "--pid", "1"],
     ] {
         assert!(!bench(&server, wrong).status.success(), "{wrong:?}");
     }

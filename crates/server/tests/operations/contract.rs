@@ -117,18 +117,18 @@ fn wrong_settings_are_refused_by_name() {
         ("sinc = 'always'", "memcache=0", "did you mean \"sync\""),
         ("sync = 'soon'", "memcache=0", "sync takes"),
         (
-            "[[listen]]\nvoice = 'memcached'",
+            "[[listen]]\nprotocol = 'memcached'",
             "memcache=0",
             "did you mean \"memcache\"",
         ),
         (
-            "[[listen]]\nvoice = 'memcache'\nmax_item_sise = 1",
+            "[[listen]]\nprotocol = 'memcache'\nmax_item_sise = 1",
             "memcache=0",
             "did you mean",
         ),
-        ("", "memcache", "VOICE=ADDRESS"),
+        ("", "memcache", "PROTOCOL=ADDRESS"),
         ("", "memcache=nowhere", "HOST:PORT"),
-        ("", "smtp=25", "unknown voice"),
+        ("", "smtp=25", "unknown protocol"),
     ] {
         let output = Start::of(config).listen(&[listen]).output(&data);
         assert_eq!(output.status.code(), Some(1), "{config}");
@@ -548,12 +548,12 @@ fn only_sockets_make_way_for_listeners() {
 }
 
 #[test]
-fn no_voice_shows_a_secret() {
+fn no_protocol_shows_a_secret() {
     let dir = tempfile::tempdir().unwrap();
     let config = "[[queue]]\nname = 's'\nscript = '/bin/true'\nenv_vars = { KEY = 'hush' }\n\
-                  [[listen]]\nvoice = 'memcache'\naddress = '127.0.0.1:0'\n\
-                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
-                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nusers = 'ann:hush'\n";
+                  [[listen]]\nprotocol = 'memcache'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nusers = 'ann:hush'\n";
     let server = Server::start_as_configured(&dir.path().join("data"), Start::of(config));
     let mut client = server.client();
     client.send(b"dump_config\r\n");

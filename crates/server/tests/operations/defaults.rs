@@ -1,4 +1,4 @@
-//! The server as it is without a configuration, but for its ports: all voices,
+//! The server as it is without a configuration, but for its ports: all protocols,
 //! HTTP, and the queues it makes for itself.
 
 use crate::common::{Server, Start, quintet, text};

@@ -89,8 +89,8 @@ fn each_protocol_finds_a_lease_over_that_was_released_by_id() {
         one.unwrap_or_else(|| panic!("{queue} {id}: {lines}"))
             .clone()
     };
-    assert_eq!(of("work", ids[0])["voice"], "beanstalk");
-    assert_eq!(of("work", ids[1])["voice"], "http");
+    assert_eq!(of("work", ids[0])["protocol"], "beanstalk");
+    assert_eq!(of("work", ids[1])["protocol"], "http");
     let job = of("jobs", 0);
     assert_eq!(job["worker"], "w1");
     let job = job["id"].as_u64().expect("an id").to_string();
@@ -153,7 +153,7 @@ fn the_leases_of_a_connection_or_a_queue_end_together() {
     let mut clients = clients
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"));
-    let held = clients.find(|client: &Value| client["voice"] == "beanstalk");
+    let held = clients.find(|client: &Value| client["protocol"] == "beanstalk");
     let held = held.expect("it is there");
     assert_eq!(held["leases"], 300);
     let id = held["id"].to_string();
@@ -344,7 +344,7 @@ fn a_lease_of_sqs_names_the_client_that_received() {
     let told = server.printed(&["leases", "--json"]);
     let lease: Value = serde_json::from_str(told.trim()).expect("a line");
     assert_eq!(lease["worker"], "Boto3/1.40 \"x\"", "{lease}");
-    assert_eq!(lease["voice"], "sqs", "{lease}");
+    assert_eq!(lease["protocol"], "sqs", "{lease}");
 }
 
 /// A connection has one party, under which its first taker is known.

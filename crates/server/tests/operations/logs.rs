@@ -37,19 +37,19 @@ fn each_line_is_an_object_that_names_the_client() {
         ])
         .serve_logged();
     let mut seen = Vec::new();
-    for (voice, sent, reason) in [
+    for (protocol, sent, reason) in [
         ("beanstalk", "fly\r\n", "UNKNOWN_COMMAND"),
         ("memcache", "fly\r\n", "ERROR"),
         ("lineup", "FLY\r\n", "-"),
     ] {
-        let mut client = server.client_of(voice);
+        let mut client = server.client_of(protocol);
         client.send(sent.as_bytes());
         let told = client.until(b"\r\n");
         let told = String::from_utf8_lossy(told.trim_ascii_end()).into_owned();
         assert!(told.starts_with(reason), "{told}");
         let line = line_with(&server, "reason", &told);
         assert_eq!(line["level"], "DEBUG");
-        assert_eq!(line["voice"], voice);
+        assert_eq!(line["protocol"], protocol);
         assert!(
             line["peer"]
                 .as_str()
@@ -70,7 +70,7 @@ fn each_line_is_an_object_that_names_the_client() {
         b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"HTTP/1.1 404 ",
     );
-    let line = line_with(&server, "voice", "http");
+    let line = line_with(&server, "protocol", "http");
     assert_eq!(
         (&line["reason"], &line["peer"]),
         (&404.into(), &"127.0.0.1".into())

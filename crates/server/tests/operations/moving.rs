@@ -467,7 +467,7 @@ fn somebody_else_is_named_and_nothing_there_is_not_an_error() {
     let output = import(&server, &old.from(), &[]);
     done(&output);
     assert_eq!(text(&output.stderr), "nothing to import\n");
-    // A memcache voice is none.
+    // A memcache protocol is none.
     let from = format!("beanstalk://{}", server.address());
     let output = import(&server, &from, &[]);
     assert_eq!(output.status.code(), Some(1));

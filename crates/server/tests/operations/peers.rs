@@ -144,7 +144,7 @@ fn all_of_a_quintet_moves_with_states_ranks_headers_and_times() {
 
     let output = import(&server, &format!("{}/none", from(&old)), &[]);
     assert!(text(&output.stderr).contains("has no queue none"));
-    // A memcache voice is none, and nobody is nobody.
+    // A memcache protocol is none, and nobody is nobody.
     let output = import(&server, &format!("quintet://{}", server.address()), &[]);
     assert_eq!(output.status.code(), Some(1));
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -244,8 +244,8 @@ fn another_quintet_is_asked_as_a_user_and_under_tls() {
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&key, private).unwrap();
     let config = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
-         users = 'ann:hu@sh'\n[[listen]]\nvoice = 'memcache'\n\
+        "tls_cert = '{}'\ntls_key = '{}'\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
+         users = 'ann:hu@sh'\n[[listen]]\nprotocol = 'memcache'\n\
          address = '127.0.0.1:0'\ntls = false\n",
         cert.display(),
         key.display()
@@ -287,7 +287,7 @@ fn another_quintet_is_asked_as_a_user_and_under_tls() {
 
 #[test]
 fn a_server_does_not_import_its_own_messages_to_where_they_are() {
-    const VOICES: [(&str, &str); 3] = [
+    const PROTOCOLS: [(&str, &str); 3] = [
         ("quintet", "http"),
         ("kestrel", "memcache"),
         ("beanstalk", "beanstalk"),
@@ -296,8 +296,8 @@ fn a_server_does_not_import_its_own_messages_to_where_they_are() {
         .listen(&["memcache=0", "http=0", "beanstalk=0"])
         .serve();
     put(&server, "work", &json!([{"body": "a"}, {"body": "b"}]));
-    for (scheme, voice) in VOICES {
-        let from = format!("{scheme}://{}/work", server.address_of(voice));
+    for (scheme, protocol) in PROTOCOLS {
+        let from = format!("{scheme}://{}/work", server.address_of(protocol));
         for more in [&[][..], &["--into", "work"]] {
             let output = import(&server, &from, more);
             let said = text(&output.stderr);
@@ -308,8 +308,8 @@ fn a_server_does_not_import_its_own_messages_to_where_they_are() {
         assert!(all.len() == 2 && all.iter().all(|one| one["state"] == "ready"));
     }
     // From one of its queues to another there is an end.
-    for (scheme, voice) in VOICES {
-        let from = |queue: &str| format!("{scheme}://{}/{queue}", server.address_of(voice));
+    for (scheme, protocol) in PROTOCOLS {
+        let from = |queue: &str| format!("{scheme}://{}/{queue}", server.address_of(protocol));
         done(&import(&server, &from("work"), &["--into", "other"]));
         assert!(all(&server).iter().all(|one| one["queue"] == "other"));
         done(&import(&server, &from("other"), &["--into", "work"]));

@@ -17,7 +17,7 @@ const PROMPT: &str = "$ ";
 /// Prompt before a further line of the same command, without the space where nothing follows.
 const GOES_ON: &str = ">";
 
-/// The port of HTTP, beside those of the voices.
+/// The port of HTTP, beside those of the protocols.
 const HTTP: u16 = 3333;
 
 /// The port of SQS.
@@ -72,7 +72,7 @@ fn sessions(page: &str) -> Vec<Step> {
     steps
 }
 
-/// A short id of a message made over RQ's voices, as it is found in `text`:
+/// A short id of a message made over RQ's protocols, as it is found in `text`:
 /// day, hour and minute, second, millisecond, number.
 fn short_id(text: &str) -> Option<&str> {
     let shape = [8, 4, 2, 3];
@@ -179,8 +179,8 @@ fn default_ports() -> File {
         .expect("a lock");
     file.lock().expect("locked");
     let until = Instant::now() + PATIENCE;
-    let voices = quintet_wire::VOICES.iter().map(|voice| voice.port);
-    for port in voices.chain([HTTP, SQS, FORM]) {
+    let protocols = quintet_wire::PROTOCOLS.iter().map(|protocol| protocol.port);
+    for port in protocols.chain([HTTP, SQS, FORM]) {
         while let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
             assert!(
                 Instant::now() < until,
@@ -263,7 +263,7 @@ fn the_hooks_pages_session_works() {
     });
 }
 
-/// nc as the pages of voices use it: what it reads is sent, and what comes until
+/// nc as the pages of protocols use it: what it reads is sent, and what comes until
 /// the server hangs up is printed. Systems have several programs of this name,
 /// or none; `-q 1` would be a second of time.
 const NC: &str = r#"#!/usr/bin/env python3
@@ -285,20 +285,20 @@ $ quintet wait
 "#;
 
 #[test]
-fn the_sessions_of_the_pages_of_voices_work() {
+fn the_sessions_of_the_pages_of_protocols_work() {
     for page in [
-        include_str!("../../../../docs/voices/beanstalk.md"),
-        include_str!("../../../../docs/voices/jobqueue.md"),
-        include_str!("../../../../docs/voices/lineup.md"),
-        include_str!("../../../../docs/voices/pinpriq.md"),
+        include_str!("../../../../docs/protocols/beanstalk.md"),
+        include_str!("../../../../docs/protocols/jobqueue.md"),
+        include_str!("../../../../docs/protocols/lineup.md"),
+        include_str!("../../../../docs/protocols/pinpriq.md"),
     ] {
         work_in(&format!("{SERVER}{page}"), with_nc);
     }
     // Their pages start the server.
     let (path, _) = SERVER.split_once("$ quintet").expect("a server");
     for page in [
-        include_str!("../../../../docs/voices/memcache.md"),
-        include_str!("../../../../docs/voices/sqs.md"),
+        include_str!("../../../../docs/protocols/memcache.md"),
+        include_str!("../../../../docs/protocols/sqs.md"),
     ] {
         work_in(&format!("{path}```\n{page}"), with_nc);
     }

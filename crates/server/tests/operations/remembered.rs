@@ -102,7 +102,7 @@ fn names_longer_than_a_segment_are_not_written_for_ever() {
 }
 
 #[test]
-fn every_voice_says_that_the_snapshot_is_full() {
+fn every_protocol_says_that_the_snapshot_is_full() {
     let dir = tempfile::tempdir().unwrap();
     let config = "snapshot_bytes_max = '4KiB'\n[[queue]]\nname = 'there'\n";
     let server = start(&dir.path().join("data"), "never", config);

@@ -27,7 +27,7 @@ fn start(data: &Path, shards: u32) -> Server {
     let all = "'put', 'take', 'settle', 'peek', 'admin'";
     let config = format!(
         "shards = {shards}\n\
-         [[listen]]\nvoice = 'sqs'\nuser = 'ann'\n\
+         [[listen]]\nprotocol = 'sqs'\nuser = 'ann'\n\
          [[user]]\nname = 'ann'\npassword = '{hash}'\n\
          [[user]]\nname = 'bob'\npassword = '{hash}'\n\
          [[grant]]\nuser = 'ann'\nqueues = ['ann*', '*.log']\nrights = [{all}]\n\

@@ -171,7 +171,7 @@ fn tail_follows_over_https_and_says_where_to_go_with_tls() {
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&key, private).expect("private");
     let config = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n",
+        "tls_cert = '{}'\ntls_key = '{}'\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n",
         cert.display(),
         key.display()
     );

@@ -20,7 +20,7 @@ fn users(ann: &str) -> String {
     let hash = Password::of_cost(b"hush", [1; 16], 8, 1).expect("a hash");
     let token = NewToken::of([2; 32]).id.show();
     format!(
-        "[[listen]]\nvoice = 'jobqueue'\nuser = 'cyd'\n\
+        "[[listen]]\nprotocol = 'jobqueue'\nuser = 'cyd'\n\
          [[user]]\nname = '{ann}'\npassword = '{}'\ngroups = ['workers']\n\
          [[user]]\nname = 'bob'\ntokens = ['{token} 2999-01-01T00:00:00Z']\n\
          [[user]]\nname = 'cyd'\n\
@@ -160,7 +160,7 @@ fn beanstalk_logs_in_with_a_token_and_acts_by_id() {
 }
 
 #[test]
-fn each_voice_has_its_way() {
+fn each_protocol_has_its_way() {
     let server = start();
     let mut lineup = server.client_of("lineup");
     says(&mut lineup, "POP\r\n", "-NOT_PERMITTED\r\n");
@@ -429,7 +429,7 @@ fn what_operators_do_is_written_down() {
 #[test]
 fn a_start_that_would_let_everybody_in_is_refused() {
     let data = Data::fresh();
-    for voice in [
+    for protocol in [
         "memcache",
         "lineup",
         "jobqueue",
@@ -437,10 +437,15 @@ fn a_start_that_would_let_everybody_in_is_refused() {
         "pinpriq",
         "http",
     ] {
-        let refused = quintet(&["serve", "--listen", &format!("{voice}=0.0.0.0:0"), "--data"])
-            .arg(&data)
-            .output()
-            .expect("it ends");
+        let refused = quintet(&[
+            "serve",
+            "--listen",
+            &format!("{protocol}=0.0.0.0:0"),
+            "--data",
+        ])
+        .arg(&data)
+        .output()
+        .expect("it ends");
         let why = text(&refused.stderr);
         assert!(
             !refused.status.success() && why.contains("insecure"),

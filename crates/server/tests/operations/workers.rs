@@ -1,4 +1,4 @@
-//! Workers of the faktory voice: listed, asked to be quiet and to end; wrong
+//! Workers of the faktory protocol: listed, asked to be quiet and to end; wrong
 //! passwords; jobs that are moved from another Faktory.
 
 use std::path::Path;
@@ -110,8 +110,8 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
 fn who_may_not_operate_neither_sees_workers_nor_asks_them() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
                   rights = ['put', 'peek', 'take', 'settle', 'admin']\n\
-                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n\
-                  [[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n\
+                  [[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
     let server = Start::of(config).serve_as_configured();
     let mut worker = server.client_of("faktory");
     worker.expect(b"+HI {\"v\":2}\r\n");
@@ -132,7 +132,7 @@ fn who_may_not_operate_neither_sees_workers_nor_asks_them() {
 
 #[test]
 fn wrong_passwords_make_an_address_wait() {
-    let config = "[[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'x'\n\
+    let config = "[[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'x'\n\
                   hash_rounds = 1\n";
     let server = Start::of(config).serve_as_configured();
     // Who knows it is let in.
@@ -174,8 +174,8 @@ fn wrong_passwords_make_an_address_wait() {
 fn jobs_of_a_faktory_are_moved() {
     let dir = tempfile::tempdir().unwrap();
     // Another Quintet speaks as a Faktory does.
-    let config = "[[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'swordfish'\n\
-                  fetch_wait_ms = 50\n[[listen]]\nvoice = 'beanstalk'\naddress = '127.0.0.1:0'\n";
+    let config = "[[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'swordfish'\n\
+                  fetch_wait_ms = 50\n[[listen]]\nprotocol = 'beanstalk'\naddress = '127.0.0.1:0'\n";
     let other = Start::of(config);
     let other = Server::start_as_configured(&dir.path().join("other"), other);
     for number in 0..250 {

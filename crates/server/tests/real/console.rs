@@ -4,7 +4,7 @@ use crate::common::{Connection, http};
 use crate::node::{Cluster, Node};
 use crate::servers::{LONG, until};
 
-const HTTP: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
+const HTTP: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
 
 /// Asks a node over HTTP; its status, and everything it says.
 fn ask(node: &mut Node, method: &str, path: &str, form: &str) -> (u16, String) {

@@ -45,7 +45,7 @@ impl Cluster {
         let (more, inner) = more.split_once("[cluster]\n").unwrap_or((more, ""));
         let config = format!(
             "{more}[cluster]\n{inner}nats = {servers:?}\nname = {:?}\nnode = {name:?}\nlisten = '127.0.0.1:0'\n\
-             [[listen]]\nvoice = 'memcache'\naddress = '0'\n",
+             [[listen]]\nprotocol = 'memcache'\naddress = '0'\n",
             self.name
         );
         Server::command_as_configured(data, &Start::of(&config))

@@ -28,7 +28,7 @@ fn says(fleet: &Fleet, more: &str) -> String {
     let servers = fleet.addresses(0).addresses;
     let config = format!(
         "[cluster]\nnats = {servers:?}\nname = 'refused'\nnode = 'a'\nlisten = '127.0.0.1:0'\n{more}\
-         [[listen]]\nvoice = 'memcache'\naddress = '0'\n"
+         [[listen]]\nprotocol = 'memcache'\naddress = '0'\n"
     );
     let data = dir.path().join("a");
     let command = Server::command_as_configured(&data, &Start::of(&config));

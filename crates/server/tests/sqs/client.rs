@@ -1,4 +1,4 @@
-//! A client of the voice that says exactly what it is told, over sockets.
+//! A client of the protocol that says exactly what it is told, over sockets.
 
 use quintet_faults::{Faults, Undo};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub(crate) use crate::common::Reply as Answer;
 use crate::common::{Connection, PATIENCE, Server, Start, faults, http};
 
-/// A server with the voice, and the directory it lives in.
+/// A server with the protocol, and the directory it lives in.
 pub(crate) struct Sqs {
     pub(crate) server: Server,
     pub(crate) dir: tempfile::TempDir,

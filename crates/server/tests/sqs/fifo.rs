@@ -177,7 +177,7 @@ cases! {
         assert_eq!(s.bodies("q.fifo", json!({"MaxNumberOfMessages": 10})), ["a"]);
     }
 
-    case_59_order_is_that_of_all_voices(s) {
+    case_59_order_is_that_of_all_protocols(s) {
         create(s);
         for body in ["a", "b"] {
             send(s, "g1", body, body);

@@ -1,4 +1,4 @@
-//! The numbered conformance cases of the voice `sqs`, over sockets: each with one shard and with
+//! The numbered conformance cases of the protocol `sqs`, over sockets: each with one shard and with
 //! four.
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! Cases 31 to 48 and 69, 70, 72: receiving, leases, and the queue in other voices.
+//! Cases 31 to 48 and 69, 70, 72: receiving, leases, and the queue in other protocols.
 
 use std::time::{Duration, Instant};
 
@@ -409,7 +409,7 @@ fn a_queues_numbers_are_those_of_the_metrics() {
     }
     assert_eq!(s.receive("q", json!({})).len(), 1);
     let (_, metrics) = crate::common::page(&s.server, "/metrics");
-    let page = include_str!("../../../../docs/voices/sqs.md");
+    let page = include_str!("../../../../docs/protocols/sqs.md");
     let lines = page.lines().filter(|line| line.starts_with("| `Approx"));
     let mut told = 0;
     for line in lines {

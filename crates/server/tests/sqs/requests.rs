@@ -124,7 +124,7 @@ cases! {
         for name in ["a2", "b", "a1"] {
             s.create(name);
         }
-        // Those of other voices whose names SQS does not have are not listed.
+        // Those of other protocols whose names SQS does not have are not listed.
         s.server.client_of("memcache").send(b"set odd.name 0 0 1\r\nx\r\n");
         let list = |input| s.j("ListQueues", input).yes();
         let of_a = list(json!({"QueueNamePrefix": "a"}));

@@ -7,7 +7,7 @@ use crate::world::{BEGIN, Served, sim};
 
 const SECOND: u64 = 1000;
 
-/// The voice over such a door, and a queue `q.fifo`.
+/// The protocol over such a door, and a queue `q.fifo`.
 struct World {
     door: std::sync::Arc<SimDoor>,
     served: Served,

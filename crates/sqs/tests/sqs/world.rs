@@ -1,4 +1,4 @@
-//! The voice on a free port, over a door that a test has.
+//! The protocol on a free port, over a door that a test has.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -19,9 +19,9 @@ use super::links::Links;
 use super::stores::Disk;
 use super::{COUNT, SHORT};
 use crate::Args;
-use crate::ledger::VOICES;
+use crate::ledger::PROTOCOLS;
+use crate::protocols::{Addresses, CONTROL};
 use crate::server::{Era, PATIENCE, listeners, pid_of};
-use crate::voices::{Addresses, CONTROL};
 
 pub(super) const NODES: [&str; COUNT] = ["a", "b", "c"];
 
@@ -266,8 +266,8 @@ impl Fleet {
         let name = NODES[at];
         let data = self.folder.join(name);
         let mut addresses = Addresses::new(quintet, &data);
-        for voice in (0..VOICES.len()).filter(|voice| *voice != CONTROL) {
-            addresses.of[voice] = format!("127.0.0.1:{}", port()?);
+        for protocol in (0..PROTOCOLS.len()).filter(|protocol| *protocol != CONTROL) {
+            addresses.of[protocol] = format!("127.0.0.1:{}", port()?);
         }
         let nats = self.links.servers_of(at).into_iter();
         let nats: Vec<String> = nats
@@ -282,7 +282,7 @@ impl Fleet {
              listen = \"127.0.0.1:{joint}\"\nadvertise = \"127.0.0.1:{}\"\n",
             era.shared(),
             era.queues(),
-            listeners(|voice| addresses.of[voice].clone()),
+            listeners(|protocol| addresses.of[protocol].clone()),
             self.links.of_node(at),
         );
         let path = self.folder.join(format!("{name}.toml"));

@@ -18,8 +18,8 @@ use super::stores::{copy, damage, empty};
 use super::{COUNT, Campaign, SHORT, View};
 use crate::ledger::body;
 use crate::load::{LOOSE, Load, STRICT};
+use crate::protocols::{Addresses, Client, MEMCACHE};
 use crate::server::PATIENCE;
-use crate::voices::{Addresses, Client, MEMCACHE};
 
 /// A pause shorter than a lease, and one longer than a takeover.
 const PAUSE: Duration = Duration::from_secs(1);

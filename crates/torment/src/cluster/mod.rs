@@ -23,11 +23,11 @@ use crate::Args;
 use crate::campaign::mixed;
 use crate::check::Checker;
 use crate::deck::Deck;
-use crate::ledger::{VOICES, body};
+use crate::ledger::{PROTOCOLS, body};
 use crate::load::{Load, STRICT};
+use crate::protocols::{Client, MEMCACHE};
 use crate::server::{Era, PATIENCE};
 use crate::table::Sums;
-use crate::voices::{Client, MEMCACHE};
 use fleet::{Fleet, NODES};
 use inflict::acknowledged;
 use kinds::{KINDS, Outages};
@@ -165,9 +165,9 @@ impl Campaign<'_> {
         let mut random = Random::new(mixed(self.seed, self.sums.rounds));
         let nodes = self.fleet.addresses.clone();
         let result = std::thread::scope(|scope| {
-            for voice in 0..VOICES.len() {
+            for protocol in 0..PROTOCOLS.len() {
                 let (seed, load, nodes) = (random.next_u64(), &load, &nodes);
-                scope.spawn(move || load.work(nodes, voice, seed));
+                scope.spawn(move || load.work(nodes, protocol, seed));
             }
             for node in &nodes {
                 let (seed, load) = (random.next_u64(), &load);

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Who(Settings);
 
 impl Serve for Who {
-    fn voice(&self) -> &'static str {
+    fn protocol(&self) -> &'static str {
         "who"
     }
 

@@ -1,6 +1,6 @@
-//! The beanstalk voice: beanstalkd's protocol 1.12, every command. What it
+//! The beanstalk protocol: beanstalkd's protocol 1.12, every command. What it
 //! maps to and where it differs from the original is in
-//! `docs/voices/beanstalk.md`; the source is `protocols/beanstalkd.md`.
+//! `docs/protocols/beanstalk.md`; the source is `protocols/beanstalkd.md`.
 
 mod names;
 mod reply;
@@ -13,11 +13,11 @@ mod tubes;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
 use crate::session::Session;
-use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 
-/// The voice's registration.
-pub(crate) const VOICE: Voice = Voice {
+/// The protocol's registration.
+pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "beanstalk",
     port: 11300,
     about: "beanstalkd: jobs in tubes, reserved, then deleted, released or buried",
@@ -51,7 +51,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 macro_rules! counters {
     ($($count:ident $name:literal,)*) => {
-        /// Indexes of this voice's counters.
+        /// Indexes of this protocol's counters.
         #[derive(Clone, Copy)]
         pub(crate) enum Count {
             $($count,)*

@@ -18,7 +18,7 @@ const MESSAGE_MAX: usize = 1000;
 const ERRTYPE_MAX: usize = 100;
 const BACKTRACE_MAX: usize = 50;
 
-/// How a job of this voice is tried again, which has failed so often before.
+/// How a job of this protocol is tried again, which has failed so often before.
 pub(super) fn retry(max: i64, failed: Option<i64>, dead_ttl_ms: u64) -> Retry {
     let failures = failed.map_or(0, |count| count.saturating_add(1).max(0));
     Retry {

@@ -331,7 +331,7 @@ pub(super) fn foreign(
     job.body(created)
 }
 
-/// A body that is a job, though none of this voice made it one.
+/// A body that is a job, though none of this protocol made it one.
 fn foreign_job(body: &[u8]) -> Option<Job> {
     let text = std::str::from_utf8(body).ok()?;
     let job = Job::typed(json::whole(text).ok()?).ok()?;

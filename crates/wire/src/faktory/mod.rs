@@ -1,5 +1,5 @@
-//! The faktory voice: Faktory's work protocol, version 2. What it maps to and
-//! where it differs from the original is in `docs/voices/faktory.md`; the source
+//! The faktory protocol: Faktory's work protocol, version 2. What it maps to and
+//! where it differs from the original is in `docs/protocols/faktory.md`; the source
 //! is `protocols/faktory.md`.
 
 mod ent;
@@ -21,8 +21,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
 use crate::session::Session;
-use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 use hello::Challenge;
 
 /// A Faktory client's proof of a password, as a client of another server computes it: a hash with
@@ -31,8 +31,8 @@ pub fn faktory_pwdhash(password: &str, salt: &str, rounds: u32) -> String {
     hello::pwdhash_of(password, salt, rounds)
 }
 
-/// The voice's registration.
-pub(crate) const VOICE: Voice = Voice {
+/// The protocol's registration.
+pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "faktory",
     port: 7419,
     about: "Faktory: jobs as JSON, fetched by workers, acknowledged or failed and retried",
@@ -102,7 +102,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 macro_rules! counters {
     ($($count:ident $name:literal,)*) => {
-        /// Indexes of this voice's counters.
+        /// Indexes of this protocol's counters.
         #[derive(Clone, Copy)]
         pub(crate) enum Count {
             $($count,)*

@@ -6,7 +6,7 @@ use memchr::memchr;
 /// Longest command word, bytes; the longest there is has seven.
 pub(super) const WORD_MAX: usize = 32;
 
-/// A command this voice knows.
+/// A command this protocol knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     Add,

@@ -1,6 +1,6 @@
-//! The Go Job Queue voice: jobs by binary requests whose words end in a zero
+//! The Go Job Queue protocol: jobs by binary requests whose words end in a zero
 //! byte. What it maps to and where it differs from the original is in
-//! `docs/voices/jobqueue.md`; the source is the seed and
+//! `docs/protocols/jobqueue.md`; the source is the seed and
 //! `protocols/gojobqueue.md`.
 
 mod frame;
@@ -9,11 +9,11 @@ mod session;
 
 use std::sync::Arc;
 
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
 use crate::session::Session;
-use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 
-/// The voice's registration.
-pub(crate) const VOICE: Voice = Voice {
+/// The protocol's registration.
+pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "jobqueue",
     port: 11223,
     about: "Go Job Queue: ADD, RESERVE and DELETE in binary",
@@ -37,7 +37,7 @@ const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// Indexes of this voice's counters.
+/// Indexes of this protocol's counters.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Connect,

@@ -235,7 +235,7 @@ impl JobqueueSession {
                 0 => Wait::Forever,
                 seconds => Wait::For(u64::from(seconds) * 1000),
             },
-            // What the length cannot say is left to other voices.
+            // What the length cannot say is left to other protocols.
             body_max: Some(u32::MAX.into()),
             ..Take::default()
         };

@@ -1,6 +1,6 @@
-//! The lineup voice: `PUSH` and `POP` on one priority queue per listener, with
+//! The lineup protocol: `PUSH` and `POP` on one priority queue per listener, with
 //! replies in the manner of redis. What it maps to and where it differs from
-//! the original is in `docs/voices/lineup.md`; the source is the seed and
+//! the original is in `docs/protocols/lineup.md`; the source is the seed and
 //! `protocols/lineup.md`.
 
 mod reply;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use quintet_types::Name;
 
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
 use crate::session::Session;
-use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 
-/// The voice's registration.
-pub(crate) const VOICE: Voice = Voice {
+/// The protocol's registration.
+pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "lineup",
     port: 9876,
     about: "lineup: PUSH and POP on one priority queue per listener",
@@ -45,7 +45,7 @@ const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// Indexes of this voice's counters.
+/// Indexes of this protocol's counters.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Push,

@@ -1,5 +1,5 @@
 //! Requests of memcached's binary protocol. What they mean of a queue is in
-//! `docs/voices/memcache.md`.
+//! `docs/protocols/memcache.md`.
 
 use quintet_types::{Command, Name};
 

@@ -1,5 +1,5 @@
 //! memcached's meta commands: `mg`, `ms`, `md`, `me`, `mn`. What their flags
-//! mean of a queue is in `docs/voices/memcache.md`.
+//! mean of a queue is in `docs/protocols/memcache.md`.
 
 use std::borrow::Cow;
 

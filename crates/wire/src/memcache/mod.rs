@@ -1,6 +1,6 @@
-//! The memcache voice: the memcached protocols as Darner and Kestrel bend the
+//! The memcache protocol: the memcached protocols as Darner and Kestrel bend the
 //! first of them into queues. What it maps to what, and where it differs from the
-//! originals, is in `docs/voices/memcache.md`.
+//! originals, is in `docs/protocols/memcache.md`.
 
 mod about;
 mod answer;
@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use quintet_types::{BackTo, LeaseAsk, LeaseOwner, LeaseTime};
 
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
 use crate::session::Session;
-use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 
-/// The voice's registration.
-pub(crate) const VOICE: Voice = Voice {
+/// The protocol's registration.
+pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "memcache",
     port: 22133,
     about: "Darner and Kestrel: queues over memcached's protocols",
@@ -84,7 +84,7 @@ const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// Indexes of this voice's counters.
+/// Indexes of this protocol's counters.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Get,

@@ -122,7 +122,7 @@ fn waiting(gauges: &quintet_types::QueueGauges) -> u64 {
     gauges.ready + gauges.held_back + gauges.delayed
 }
 
-/// Queues of other voices may have names that would break these lines.
+/// Queues of other protocols may have names that would break these lines.
 fn shown(name: &Name) -> bool {
     name.as_bytes().iter().all(u8::is_ascii_graphic)
 }

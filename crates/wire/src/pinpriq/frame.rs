@@ -108,7 +108,7 @@ fn number(high: u8, low: u8) -> usize {
     u16::from_be_bytes([high, low]).into()
 }
 
-/// Writes a group. A take of this voice brings at most 65,535 messages, each
+/// Writes a group. A take of this protocol brings at most 65,535 messages, each
 /// with a body of at most 65,535 bytes, and the engine stores no longer key.
 pub(super) fn group(messages: &[Message], output: &mut Output) {
     output.put(&length(messages.len() as u64));
@@ -122,7 +122,7 @@ pub(super) fn group(messages: &[Message], output: &mut Output) {
 }
 
 fn length(len: u64) -> [u8; 2] {
-    let len = u16::try_from(len).expect("a take of this voice brings nothing longer");
+    let len = u16::try_from(len).expect("a take of this protocol brings nothing longer");
     len.to_be_bytes()
 }
 

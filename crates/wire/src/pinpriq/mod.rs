@@ -1,6 +1,6 @@
-//! The pinpriq voice: push, pop and subscribe on priority queues whose packets
+//! The pinpriq protocol: push, pop and subscribe on priority queues whose packets
 //! leave newest first and in groups of one key. What it maps to and what the
-//! seed leaves open is in `docs/voices/pinpriq.md`; the source is the seed and
+//! seed leaves open is in `docs/protocols/pinpriq.md`; the source is the seed and
 //! `protocols/pinpriq.md`.
 
 mod frame;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use quintet_types::{End, Expiry, GroupLimit, Take};
 
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
 use crate::session::Session;
-use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 
-/// The voice's registration.
-pub(crate) const VOICE: Voice = Voice {
+/// The protocol's registration.
+pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "pinpriq",
     port: 7050,
     about: "pinpriq: packets by priority, newest first, in groups of one key",
@@ -63,7 +63,7 @@ const OPTIONS: &[OptionSpec] = &[
 /// The largest value of a 16-bit length.
 const LENGTH_MAX: u64 = u16::MAX as u64;
 
-/// Indexes of this voice's counters.
+/// Indexes of this protocol's counters.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Push,
@@ -99,7 +99,7 @@ pub(crate) struct Shared {
     packet_max: usize,
     subscriptions_max: usize,
     subscribed_bytes_max: usize,
-    /// A take of this voice, but for its queues.
+    /// A take of this protocol, but for its queues.
     take: Take,
 }
 

@@ -1,10 +1,10 @@
-//! Every voice's decoder against bytes nobody would send, cut up anyhow.
+//! Every protocol's decoder against bytes nobody would send, cut up anyhow.
 //!
-//! Inputs are the kept corpus (`corpus/VOICE/`, raw bytes), what the
+//! Inputs are the kept corpus (`corpus/PROTOCOL/`, raw bytes), what the
 //! transcripts send, and mutations of both. Whatever comes: no panic, no hang,
 //! bounded memory, and the same requests and replies whether the bytes come
 //! whole or in pieces, and whether replies are written at once or later.
-//! `DECODER_CASES` sets the number of mutations per voice; an input that fails
+//! `DECODER_CASES` sets the number of mutations per protocol; an input that fails
 //! is printed, and belongs into the corpus.
 
 use crate::decoder;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 use decoder::{NOW, Random, check, run};
 use quintet_sim::transcript::Transcript;
-use quintet_wire::{Logins, Voice};
+use quintet_wire::{Logins, Protocol};
 
 /// Prints the input if a check of it panics.
 struct OnFailure<'a>(&'a str, &'a [u8]);
@@ -23,7 +23,7 @@ impl Drop for OnFailure<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let cut = &self.1[..self.1.len().min(4000)];
-            eprintln!("voice {}, input \"{}\"", self.0, cut.escape_ascii());
+            eprintln!("protocol {}, input \"{}\"", self.0, cut.escape_ascii());
         }
     }
 }
@@ -44,10 +44,10 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
 }
 
 /// Inputs that a protocol is known to receive.
-fn seeds(voice: &Voice) -> Vec<Vec<u8>> {
+fn seeds(protocol: &Protocol) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut seeds = files(&root.join("corpus").join(voice.name));
-    for source in files(&root.join("transcripts").join(voice.name)) {
+    let mut seeds = files(&root.join("corpus").join(protocol.name));
+    for source in files(&root.join("transcripts").join(protocol.name)) {
         let source = String::from_utf8(source).expect("transcripts are text");
         let transcript = Transcript::parse(&source).expect("transcripts can be read");
         seeds.extend(transcript.sent(NOW.0 / 1000));
@@ -104,23 +104,23 @@ fn mutate(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn known_inputs() {
-    for voice in quintet_wire::VOICES {
-        for seed in seeds(voice) {
-            let _shown = OnFailure(voice.name, &seed);
-            check(voice, &seed, &mut Random(1));
+    for protocol in quintet_wire::PROTOCOLS {
+        for seed in seeds(protocol) {
+            let _shown = OnFailure(protocol.name, &seed);
+            check(protocol, &seed, &mut Random(1));
         }
     }
 }
 
 #[test]
 fn random_bytes() {
-    for voice in quintet_wire::VOICES {
+    for protocol in quintet_wire::PROTOCOLS {
         let mut random = Random(2);
         for _ in 0..300 {
             let len = random.below(300);
             let input: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
-            let _shown = OnFailure(voice.name, &input);
-            check(voice, &input, &mut random);
+            let _shown = OnFailure(protocol.name, &input);
+            check(protocol, &input, &mut random);
         }
     }
 }
@@ -130,13 +130,13 @@ fn mutated_inputs() {
     let cases = std::env::var("DECODER_CASES").map_or(5000, |text| {
         text.parse().expect("DECODER_CASES is a number")
     });
-    for voice in quintet_wire::VOICES {
-        let seeds = seeds(voice);
+    for protocol in quintet_wire::PROTOCOLS {
+        let seeds = seeds(protocol);
         for case in 0..cases {
             let mut random = Random(case);
             let input = mutate(&seeds, &mut random);
-            let _shown = OnFailure(voice.name, &input);
-            check(voice, &input, &mut random);
+            let _shown = OnFailure(protocol.name, &input);
+            check(protocol, &input, &mut random);
         }
     }
 }
@@ -144,23 +144,23 @@ fn mutated_inputs() {
 /// A line that never ends, in small pieces, costs no more than its length.
 #[test]
 fn a_line_without_end_is_refused() {
-    for voice in quintet_wire::VOICES {
+    for protocol in quintet_wire::PROTOCOLS {
         let endless = vec![b'a'; 1 << 20];
-        let trace = run(voice, &endless, Logins::Off, false, || 100);
+        let trace = run(protocol, &endless, Logins::Off, false, || 100);
         let told = trace.closed || !trace.replies.is_empty();
-        assert!(told, "{} reads on without a word", voice.name);
+        assert!(told, "{} reads on without a word", protocol.name);
     }
 }
 
 /// Each decoder is fuzzed too, by the same check.
 #[test]
-fn every_voice_has_a_fuzz_target() {
+fn every_protocol_has_a_fuzz_target() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).expect("the fuzz crate's manifest");
-    for voice in quintet_wire::VOICES {
-        let path = format!("fuzz_targets/decode_{}.rs", voice.name);
+    for protocol in quintet_wire::PROTOCOLS {
+        let path = format!("fuzz_targets/decode_{}.rs", protocol.name);
         let source = fs::read_to_string(fuzz.join(&path)).unwrap_or_default();
-        let named = source.contains(&format!("voice(\"{}\")", voice.name));
+        let named = source.contains(&format!("protocol(\"{}\")", protocol.name));
         assert!(named && manifest.contains(&path), "no {path}");
     }
 }

@@ -37,7 +37,7 @@ fn hash(salt: &str, rounds: u32) -> String {
 
 #[test]
 fn who_knows_the_password_is_let_in() {
-    let voice = quintet_wire::voice("faktory").expect("a voice");
+    let protocol = quintet_wire::protocol("faktory").expect("a protocol");
     let option = |name: &str, value: &str| Setup::Option {
         name: name.to_owned(),
         value: value.to_owned(),
@@ -47,7 +47,7 @@ fn who_knows_the_password_is_let_in() {
             option("password", "swordfish"),
             option("hash_rounds", given),
         ];
-        let mut host = Host::new(voice, &setup, 0).expect("a server");
+        let mut host = Host::new(protocol, &setup, 0).expect("a server");
         let (rounds, salt) = asked(&mut host, 1);
         assert!((least..=most).contains(&rounds), "{rounds}");
         let (other_rounds, other_salt) = asked(&mut host, 2);

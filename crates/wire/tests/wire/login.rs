@@ -1,8 +1,8 @@
-//! How the voices that can let a client log in do.
+//! How the protocols that can let a client log in do.
 
 use quintet_types::{MessageId, Ms, Name, Outcome, Refusal};
 use quintet_wire::{
-    Ask, Env, Given, LoginRefused, Logins, Options, Output, Session, Step, Tally, VOICES,
+    Ask, Env, Given, LoginRefused, Logins, Options, Output, PROTOCOLS, Session, Step, Tally,
 };
 
 fn refused() -> Given {
@@ -17,9 +17,9 @@ struct Client {
 }
 
 impl Client {
-    fn of(voice: &str, logins: Logins) -> Self {
-        let voice = quintet_wire::voice(voice).expect("a voice");
-        let listener = (voice.listener)(&Options::new(voice.options)).expect("a listener");
+    fn of(protocol: &str, logins: Logins) -> Self {
+        let protocol = quintet_wire::protocol(protocol).expect("a protocol");
+        let listener = (protocol.listener)(&Options::new(protocol.options)).expect("a listener");
         Self {
             session: listener.open(),
             tally: Tally::new(),
@@ -276,12 +276,12 @@ fn lineup_has_a_line_for_it() {
 
 /// Where there is nobody to be, the word is as unknown as it ever was.
 #[test]
-fn without_users_no_voice_knows_the_word() {
-    for voice in VOICES {
-        let mut client = Client::of(voice.name, Logins::Off);
+fn without_users_no_protocol_knows_the_word() {
+    for protocol in PROTOCOLS {
+        let mut client = Client::of(protocol.name, Logins::Off);
         for _ in 0..3 {
             let asked = client.asks(b"auth ann hush\r\n");
-            assert!(!matches!(asked, Some(Ask::Login(_))), "{}", voice.name);
+            assert!(!matches!(asked, Some(Ask::Login(_))), "{}", protocol.name);
             if let Some(Ask::Engine(_)) = asked {
                 client.is_told(Given::Engine(
                     Outcome::Put {

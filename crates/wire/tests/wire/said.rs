@@ -2,13 +2,13 @@
 
 use quintet_types::{Ms, Name, Outcome, Refusal};
 use quintet_wire::{
-    Ask, Env, Given, Logins, Next, Options, Output, Said, Session, Step, Tally, VOICES,
+    Ask, Env, Given, Logins, Next, Options, Output, PROTOCOLS, Said, Session, Step, Tally,
 };
 
-fn session(voice: &str) -> Box<dyn Session> {
-    let voice = VOICES.iter().find(|known| known.name == voice);
-    let voice = voice.expect("a voice");
-    (voice.listener)(&Options::new(voice.options))
+fn session(protocol: &str) -> Box<dyn Session> {
+    let protocol = PROTOCOLS.iter().find(|known| known.name == protocol);
+    let protocol = protocol.expect("a protocol");
+    (protocol.listener)(&Options::new(protocol.options))
         .expect("a listener")
         .open()
 }
@@ -37,9 +37,9 @@ fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<
     }
 }
 
-fn said(voice: &str, request: &[u8], said: Said<'_>) -> (Option<Ask>, Vec<u8>) {
+fn said(protocol: &str, request: &[u8], said: Said<'_>) -> (Option<Ask>, Vec<u8>) {
     let tally = Tally::new();
-    let mut session = session(voice);
+    let mut session = session(protocol);
     let ask = decode(&mut *session, request, &tally);
     let mut output = Output::default();
     assert!(matches!(session.say(said, &mut output), Next::Done));
@@ -77,9 +77,9 @@ fn a_binary_get_is_given_a_message_in_its_own_form() {
 }
 
 #[test]
-fn a_refusal_has_each_voices_own_form() {
+fn a_refusal_has_each_protocols_own_form() {
     let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
-    for (voice, request, expected) in [
+    for (protocol, request, expected) in [
         ("lineup", &b"PUSH 1 1\r\na\r\n"[..], &b"-no, sorry\r\n"[..]),
         ("lineup", b"POP\r\n", b"-no, sorry\r\n"),
         (
@@ -104,14 +104,14 @@ fn a_refusal_has_each_voices_own_form() {
         ("jobqueue", b"", b"ERROR\0no, sorry\0"),
         ("pinpriq", b"", b""),
     ] {
-        let (_, bytes) = said(voice, request, Said::Refused("no, sorry"));
-        assert_eq!(bytes, expected, "{voice} {}", request.escape_ascii());
+        let (_, bytes) = said(protocol, request, Said::Refused("no, sorry"));
+        assert_eq!(bytes, expected, "{protocol} {}", request.escape_ascii());
     }
 }
 
 /// A put and a take while what they do could not be kept by enough machines.
 #[test]
-fn that_there_is_no_quorum_has_each_voices_own_form() {
+fn that_there_is_no_quorum_has_each_protocols_own_form() {
     let tally = Tally::new();
     let env = Env {
         now: Ms(1),
@@ -119,7 +119,7 @@ fn that_there_is_no_quorum_has_each_voices_own_form() {
         logins: Logins::Off,
     };
     let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
-    for (voice, request, expected, closes) in [
+    for (protocol, request, expected, closes) in [
         ("lineup", &b"PUSH 1 1\r\na\r\n"[..], "-no quorum\r\n", false),
         ("lineup", b"POP\r\n", "-no quorum\r\n", false),
         (
@@ -145,24 +145,24 @@ fn that_there_is_no_quorum_has_each_voices_own_form() {
         ("jobqueue", job, "ERROR\0no quorum\0", false),
         ("pinpriq", b"\x50\0\x01q", "", true),
     ] {
-        let mut session = session(voice);
+        let mut session = session(protocol);
         let ask = decode(&mut *session, request, &tally);
         let Some(Ask::Engine(_) | Ask::EngineOrClose(_)) = ask else {
-            panic!("{voice}: {ask:?}");
+            panic!("{protocol}: {ask:?}");
         };
         let mut output = Output::default();
         let refused = Outcome::Refused(Refusal::Unavailable);
         let given = Given::Engine(refused, Name::default());
         let next = session.encode(&given, &env, &mut output);
         let bytes = String::from_utf8_lossy(output.bytes());
-        assert_eq!(bytes, expected, "{voice} {}", request.escape_ascii());
-        assert_eq!(matches!(next, Next::Close), closes, "{voice}");
+        assert_eq!(bytes, expected, "{protocol} {}", request.escape_ascii());
+        assert_eq!(matches!(next, Next::Close), closes, "{protocol}");
     }
 }
 
 #[test]
-fn a_command_no_voice_knows_is_offered_and_answered() {
-    for (voice, line, body) in [
+fn a_command_no_protocol_knows_is_offered_and_answered() {
+    for (protocol, line, body) in [
         ("lineup", "+pong pong\r\n", "$3\r\nabc\r\n"),
         (
             "memcache",
@@ -171,14 +171,14 @@ fn a_command_no_voice_knows_is_offered_and_answered() {
         ),
         ("beanstalk", "pong pong\r\n", "OK 3\r\nabc\r\n"),
     ] {
-        let (ask, bytes) = said(voice, b"PONG twice  over\r\n", Said::Line("pong pong"));
+        let (ask, bytes) = said(protocol, b"PONG twice  over\r\n", Said::Line("pong pong"));
         let Some(Ask::Unknown(offered)) = ask else {
-            panic!("{voice}: {ask:?}");
+            panic!("{protocol}: {ask:?}");
         };
-        assert_eq!(&*offered, b"PONG twice  over", "{voice}");
-        assert_eq!(String::from_utf8_lossy(&bytes), line, "{voice}");
-        let (_, bytes) = said(voice, b"PONG\r\n", Said::Message(b"abc"));
-        assert_eq!(String::from_utf8_lossy(&bytes), body, "{voice}");
+        assert_eq!(&*offered, b"PONG twice  over", "{protocol}");
+        assert_eq!(String::from_utf8_lossy(&bytes), line, "{protocol}");
+        let (_, bytes) = said(protocol, b"PONG\r\n", Said::Message(b"abc"));
+        assert_eq!(String::from_utf8_lossy(&bytes), body, "{protocol}");
     }
 }
 
@@ -260,23 +260,23 @@ fn a_meta_get_is_given_a_message_in_its_own_form() {
 }
 
 #[test]
-fn a_line_nobody_knows_gets_the_voices_own_error() {
+fn a_line_nobody_knows_gets_the_protocols_own_error() {
     let tally = Tally::new();
     let env = Env {
         now: Ms(1),
         tally: &tally,
         logins: Logins::Off,
     };
-    for (voice, expected, closes) in [
+    for (protocol, expected, closes) in [
         ("lineup", "-INVALID_COMMAND\r\n", false),
         ("memcache", "ERROR\r\n", true),
         ("beanstalk", "UNKNOWN_COMMAND\r\n", false),
     ] {
-        let mut session = session(voice);
+        let mut session = session(protocol);
         decode(&mut *session, b"PONG\r\n", &tally);
         let mut output = Output::default();
         let next = session.encode(&Given::Own, &env, &mut output);
-        assert_eq!(matches!(next, Next::Close), closes, "{voice}");
+        assert_eq!(matches!(next, Next::Close), closes, "{protocol}");
         assert_eq!(String::from_utf8_lossy(output.bytes()), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Replays every transcript against its voice: whole, and byte by byte; with an
+//! Replays every transcript against its protocol: whole, and byte by byte; with an
 //! exact clock, and with one as coarse as the server's.
 //!
 //! `UPDATE=1` rewrites the received lines instead.
@@ -27,8 +27,8 @@ fn every_transcript_is_answered_as_written() {
 /// More than one step of the engine is about.
 #[test]
 fn a_kick_is_about_as_many_as_it_asks_for() {
-    let voice = quintet_wire::voice("beanstalk").expect("a voice");
-    let mut host = Host::new(voice, &[], 0).expect("a server");
+    let protocol = quintet_wire::protocol("beanstalk").expect("a protocol");
+    let mut host = Host::new(protocol, &[], 0).expect("a server");
     let mut ask = |request: String| {
         let mut reply = Vec::new();
         host.send(1, request.as_bytes());
@@ -62,13 +62,15 @@ fn a_kick_is_about_as_many_as_it_asks_for() {
 }
 
 #[test]
-fn every_voice_has_transcripts() {
+fn every_protocol_has_transcripts() {
     let paths = transcripts();
-    for voice in quintet_wire::VOICES {
+    for protocol in quintet_wire::PROTOCOLS {
         assert!(
-            paths.iter().any(|path| voice_name(path) == voice.name),
+            paths
+                .iter()
+                .any(|path| protocol_name(path) == protocol.name),
             "no transcripts of {}",
-            voice.name
+            protocol.name
         );
     }
 }
@@ -77,7 +79,7 @@ fn transcripts() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
     let mut paths: Vec<PathBuf> = children(&root)
         .iter()
-        .flat_map(|voice| children(voice))
+        .flat_map(|protocol| children(protocol))
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
         .collect();
     paths.sort();
@@ -91,7 +93,7 @@ fn children(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn voice_name(path: &Path) -> &str {
+fn protocol_name(path: &Path) -> &str {
     let folder = path.parent().and_then(Path::file_name);
     folder.and_then(|name| name.to_str()).unwrap_or_default()
 }
@@ -99,8 +101,8 @@ fn voice_name(path: &Path) -> &str {
 fn open(path: &Path, grain_ms: u64) -> Result<(Transcript, Host), String> {
     let source = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let transcript = Transcript::parse(&source)?;
-    let voice = quintet_wire::voice(voice_name(path)).ok_or("no such voice")?;
-    let host = Host::new(voice, transcript.setup(), grain_ms)?;
+    let protocol = quintet_wire::protocol(protocol_name(path)).ok_or("no such protocol")?;
+    let host = Host::new(protocol, transcript.setup(), grain_ms)?;
     Ok((transcript, host))
 }
 

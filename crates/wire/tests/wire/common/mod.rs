@@ -12,7 +12,7 @@ use quintet_types::{
 };
 use quintet_wire::{
     Ask, Env, Given, HalfClose, HostAsk, Listener, LoginRefused, Logins, Next, Options, Output,
-    ServerStats, Session, Step, Tally, Value, Voice, Workers,
+    Protocol, ServerStats, Session, Step, Tally, Value, Workers,
 };
 
 /// Requests decoded before the first is answered.
@@ -53,10 +53,10 @@ struct Connection {
 }
 
 impl Host {
-    /// A server with one listener of `voice`, set up as a transcript says.
+    /// A server with one listener of `protocol`, set up as a transcript says.
     /// Its clock may be late by `grain_ms` (1 in the real server).
-    pub(crate) fn new(voice: &Voice, setup: &[Setup], grain_ms: u64) -> Result<Self, String> {
-        let mut options = Options::new(voice.options);
+    pub(crate) fn new(protocol: &Protocol, setup: &[Setup], grain_ms: u64) -> Result<Self, String> {
+        let mut options = Options::new(protocol.options);
         let mut settings = Settings {
             clock_grain_ms: grain_ms,
             ..Settings::default()
@@ -72,7 +72,7 @@ impl Host {
             }
         }
         Ok(Self {
-            listener: (voice.listener)(&options)?,
+            listener: (protocol.listener)(&options)?,
             world: World::with(settings).at(START),
             tally: Tally::new(),
             grain_ms,

@@ -1,4 +1,4 @@
-//! Drives a voice's session over any bytes and checks what must hold. Shared by
+//! Drives a protocol's session over any bytes and checks what must hold. Shared by
 //! the random tests here and by the fuzz targets (`fuzz/`).
 
 use std::collections::VecDeque;
@@ -10,8 +10,8 @@ use quintet_types::{
     Outcome, Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
 };
 use quintet_wire::{
-    Ask, Env, Given, HostAsk, LoginRefused, Logins, Next, Options, Output, STREAM_OVER, Session,
-    Step, Tally, Voice, Workers,
+    Ask, Env, Given, HostAsk, LoginRefused, Logins, Next, Options, Output, Protocol, STREAM_OVER,
+    Session, Step, Tally, Workers,
 };
 
 /// Engine time of every run.
@@ -275,10 +275,10 @@ fn taken(take: &Take, turn: u64) -> Outcome {
     }
 }
 
-/// Runs a session of `voice` over `input`, cut up as `pieces` says (its
+/// Runs a session of `protocol` over `input`, cut up as `pieces` says (its
 /// answers are lengths, 0 means the rest).
 pub(crate) fn run(
-    voice: &Voice,
+    protocol: &Protocol,
     input: &[u8],
     logins: Logins,
     late: bool,
@@ -286,7 +286,7 @@ pub(crate) fn run(
 ) -> Trace {
     let tally = Tally::new();
     let listener =
-        (voice.listener)(&Options::new(voice.options)).expect("the defaults are allowed");
+        (protocol.listener)(&Options::new(protocol.options)).expect("the defaults are allowed");
     let mut driver = Driver {
         session: listener.open(),
         env: Env {
@@ -316,24 +316,24 @@ pub(crate) fn run(
 }
 
 /// Runs `input` whole and in pieces, and compares.
-pub(crate) fn check(voice: &Voice, input: &[u8], random: &mut Random) {
+pub(crate) fn check(protocol: &Protocol, input: &[u8], random: &mut Random) {
     for logins in [Logins::Off, Logins::Open, Logins::Needed] {
-        let whole = run(voice, input, logins, false, || 0);
-        let late = run(voice, input, logins, true, || 0);
+        let whole = run(protocol, input, logins, false, || 0);
+        let late = run(protocol, input, logins, true, || 0);
         assert_eq!(late, whole, "late replies differ");
         if input.len() < 2000 {
-            let single = run(voice, input, logins, false, || 1);
+            let single = run(protocol, input, logins, false, || 1);
             assert_eq!(single, whole, "single bytes differ");
         }
         let size = 1 + random.below(input.len().max(1));
-        let pieces = run(voice, input, logins, true, || 1 + random.below(size));
+        let pieces = run(protocol, input, logins, true, || 1 + random.below(size));
         assert_eq!(pieces, whole, "pieces differ");
     }
 }
 
 /// [`check`] for a fuzz target: the pieces depend on the input alone.
 #[allow(dead_code, reason = "the random tests cut inputs up otherwise")]
-pub(crate) fn check_voice(voice: Option<&Voice>, input: &[u8]) {
-    let voice = voice.expect("a registered voice");
-    check(voice, input, &mut Random(input.len() as u64));
+pub(crate) fn check_protocol(protocol: Option<&Protocol>, input: &[u8]) {
+    let protocol = protocol.expect("a registered protocol");
+    check(protocol, input, &mut Random(input.len() as u64));
 }

@@ -1,0 +1,36 @@
+//! Bytes that come back as they are: what the machine, the sockets and the
+//! loop alone can do. A put and a take are the same.
+
+use anyhow::Result;
+
+use super::{Ask, Heard, Outcome, Protocol, Speaker};
+
+pub(super) const PROTOCOL: Protocol = Protocol {
+    name: "echo",
+    port: 7,
+    open: |_, body| {
+        let body = body.to_vec();
+        Box::new(Echo { body })
+    },
+};
+
+struct Echo {
+    body: Vec<u8>,
+}
+
+impl Speaker for Echo {
+    fn ask(&mut self, _: Ask, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.body);
+    }
+
+    fn read(&mut self, _: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+        let whole = Heard {
+            head: 0,
+            body: self.body.len(),
+            tail: &[],
+            rest: 0,
+            outcome: Outcome::Done,
+        };
+        Ok((!input.is_empty()).then_some(whole))
+    }
+}

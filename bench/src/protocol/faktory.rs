@@ -1,0 +1,149 @@
+//! faktory: `PUSH`, and `FETCH` followed by `ACK`, which count as one request
+//! together. A job's only argument is the body.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, bail};
+
+use super::{Ask, Heard, Outcome, Protocol, Speaker, line, number, shown};
+
+pub(super) const PROTOCOL: Protocol = Protocol {
+    name: "faktory",
+    port: 7419,
+    open: |queue, body| {
+        Box::new(Faktory {
+            greeting: b"HELLO {\"v\":2}\r\n",
+            greeted: false,
+            queue: queue.to_owned(),
+            body: body.into(),
+            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
+            pushed: 0,
+        })
+    },
+};
+
+/// Starts of the lines that come before the first reply.
+const WELCOME: [&[u8]; 2] = [b"+HI ", b"+OK"];
+/// The bytes before a job's only argument.
+const ARGUMENT: &[u8] = b"\"args\":[\"";
+/// So far in this process: the first half of jobs' ids.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+
+struct Faktory {
+    /// Bytes before the first request; empty once they went.
+    greeting: &'static [u8],
+    /// Its answers came.
+    greeted: bool,
+    queue: String,
+    body: Box<[u8]>,
+    connection: u64,
+    pushed: u64,
+}
+
+impl Speaker for Faktory {
+    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
+        out.extend_from_slice(std::mem::take(&mut self.greeting));
+        // Writing to a vector cannot fail.
+        if ask == Ask::Put {
+            self.pushed += 1;
+            write!(
+                out,
+                "PUSH {{\"jid\":\"{:08x}{:08x}\",\"queue\":\"{}\",\"jobtype\":\"Bench\",\"args\":[\"",
+                self.connection, self.pushed, self.queue
+            )
+            .ok();
+            out.extend_from_slice(&self.body);
+            out.extend_from_slice(b"\"]}\r\n");
+        } else {
+            write!(out, "FETCH {}\r\n", self.queue).ok();
+        }
+    }
+
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+        let mut used = 0;
+        if !self.greeted {
+            for start in WELCOME {
+                let Some((line, length)) = line(&input[used..])? else {
+                    return Ok(None);
+                };
+                if !line.starts_with(start) {
+                    bail!("wrong reply: {}", shown(&input[used..]));
+                }
+                used += length;
+            }
+        }
+        let Some(heard) = read(ask, &input[used..], self.body.len(), out)? else {
+            return Ok(None);
+        };
+        self.greeted = true;
+        let head = used + heard.head;
+        Ok(Some(Heard { head, ..heard }))
+    }
+}
+
+fn read(ask: Ask, input: &[u8], body: usize, out: &mut Vec<u8>) -> Result<Option<Heard>> {
+    let Some((line, head)) = line(input)? else {
+        return Ok(None);
+    };
+    match (ask, line) {
+        (Ask::Put | Ask::Settle, b"+OK") => return Ok(Some(Heard::line(head, Outcome::Done))),
+        (Ask::Take, b"$-1") => return Ok(Some(Heard::line(head, Outcome::Empty))),
+        (Ask::Take, [b'$', digits @ ..]) if let Some(length) = number(digits) => {
+            let whole = head + length + 2;
+            if input.len() < whole {
+                return Ok(None);
+            }
+            let job = &input[head..whole];
+            let find = |text: &[u8]| memchr::memmem::find(job, text).map(|at| at + text.len());
+            if let (Some(at), Some(argument)) = (find(b"\"jid\":\""), find(ARGUMENT))
+                && let Some(jid) = job[at..].split(|&byte| byte == b'"').next()
+                && head + argument + body <= whole
+            {
+                out.extend_from_slice(b"ACK {\"jid\":\"");
+                out.extend_from_slice(jid);
+                out.extend_from_slice(b"\"}\r\n");
+                let head = head + argument;
+                return Ok(Some(Heard {
+                    head,
+                    body,
+                    tail: b"",
+                    rest: whole - head - body,
+                    outcome: Outcome::Reserved,
+                }));
+            }
+        }
+        _ => {}
+    }
+    bail!("wrong reply: {}", shown(input))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PROTOCOL;
+    use crate::protocol::{Ask, Outcome};
+
+    #[test]
+    fn a_job_is_acknowledged_by_its_id() {
+        let mut speaker = (PROTOCOL.open)("q", b"abc");
+        let mut out = Vec::new();
+        speaker.ask(Ask::Take, &mut out);
+        assert_eq!(out, b"HELLO {\"v\":2}\r\nFETCH q\r\n");
+        out.clear();
+        let job = r#"{"retry":25,"jid":"12345678","args":["abc"]}"#;
+        let reply = format!("+HI {{\"v\":2}}\r\n+OK\r\n${}\r\n{job}\r\n", job.len());
+        for cut in 0..reply.len() {
+            let read = speaker.read(Ask::Take, &reply.as_bytes()[..cut], &mut out);
+            assert_eq!(read.unwrap(), None, "{cut}");
+        }
+        let heard = speaker.read(Ask::Take, reply.as_bytes(), &mut out);
+        let heard = heard.unwrap().unwrap();
+        assert_eq!((heard.outcome, heard.body), (Outcome::Reserved, 3));
+        assert_eq!(&reply[heard.head..heard.head + 3], "abc");
+        assert_eq!(heard.head + heard.body + heard.rest, reply.len());
+        assert_eq!(out, b"ACK {\"jid\":\"12345678\"}\r\n");
+        out.clear();
+        speaker.ask(Ask::Put, &mut out);
+        assert!(out.starts_with(b"PUSH {\"jid\":\"") && out.ends_with(b"[\"abc\"]}\r\n"));
+    }
+}

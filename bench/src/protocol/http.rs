@@ -1,0 +1,127 @@
+//! Quintet's JSON API over HTTP/1.1: a message a request, and `reserve` followed by `finish`. Both
+//! halves of a take count as one request. Bodies are letters, which are themselves in JSON, and
+//! queues' names need no encoding.
+
+use anyhow::{Context as _, Result, bail};
+use memchr::memmem;
+
+use super::{Ask, Heard, Keys, Outcome, Protocol, Speaker, shown};
+
+pub(super) const PROTOCOL: Protocol = Protocol {
+    name: "http",
+    port: 3333,
+    open: |queue, body| {
+        let body = String::from_utf8_lossy(body);
+        let put = format!(r#"{{"messages":[{{"body":"{body}"}}]}}"#);
+        let path = format!("queues/{queue}/messages");
+        let put = request(&path, &put);
+        Box::new(Http {
+            put,
+            take: request(&format!("queues/{queue}/reserve"), "{}"),
+            path,
+            keys: None,
+        })
+    },
+};
+
+/// Fields of a head at most.
+const FIELDS: usize = 32;
+
+fn request(path: &str, body: &str) -> Vec<u8> {
+    format!(
+        "POST /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+struct Http {
+    put: Vec<u8>,
+    take: Vec<u8>,
+    /// Where puts go.
+    path: String,
+    /// Keys, if messages have them, and how far before a put's end they begin.
+    keys: Option<(Keys, usize)>,
+}
+
+impl Speaker for Http {
+    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
+        let put = ask == Ask::Put;
+        out.extend_from_slice(if put { &self.put } else { &self.take });
+        if put && let Some((keys, before)) = &mut self.keys {
+            let at = out.len() - *before;
+            keys.write(&mut out[at..at + Keys::LEN]);
+        }
+    }
+
+    fn give_keys(&mut self, keys: Keys) -> bool {
+        let tail = r#""}]}"#;
+        let body = self.put.split(|&b| b == b'\n').next_back().unwrap_or(b"");
+        let body = String::from_utf8_lossy(body.strip_suffix(b"}]}").unwrap_or(body));
+        let key = "0".repeat(Keys::LEN);
+        self.put = request(&self.path, &format!(r#"{body},"key":"{key}{tail}"#));
+        self.keys = Some((keys, Keys::LEN + tail.len()));
+        true
+    }
+
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+        let Some((status, head, len)) = head(input)? else {
+            return Ok(None);
+        };
+        let Some(body) = input.get(head..head + len) else {
+            return Ok(None);
+        };
+        let whole = |outcome| Ok(Some(Heard::line(head + len, outcome)));
+        match (ask, status) {
+            (Ask::Put, 201) | (Ask::Settle, 204) => whole(Outcome::Done),
+            (Ask::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => {
+                whole(Outcome::Empty)
+            }
+            (Ask::Take, 200) => {
+                let (Some((at, text)), Some((_, lease))) =
+                    (member(body, b"\"body\":\""), member(body, b"\"lease\":\""))
+                else {
+                    bail!("wrong reply: {}", shown(body));
+                };
+                let lease = std::str::from_utf8(lease)?;
+                out.extend_from_slice(&request(&format!("leases/{lease}/finish"), ""));
+                Ok(Some(Heard {
+                    head: head + at,
+                    body: text.len(),
+                    tail: b"\"",
+                    rest: len - at - text.len() - 1,
+                    outcome: Outcome::Reserved,
+                }))
+            }
+            _ => bail!("wrong reply: {}", shown(input)),
+        }
+    }
+}
+
+/// Status, length of the head and of the body; `None` until the head is whole.
+pub(super) fn head(input: &[u8]) -> Result<Option<(u16, usize, usize)>> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut reply = httparse::Response::new(&mut fields);
+    let httparse::Status::Complete(head) = reply.parse(input)? else {
+        return Ok(None);
+    };
+    let status = reply.code.context("no status")?;
+    let len = reply
+        .headers
+        .iter()
+        .find(|field| field.name.eq_ignore_ascii_case("content-length"));
+    let len = match len {
+        Some(field) => std::str::from_utf8(field.value)?.parse()?,
+        None if status == 204 => 0,
+        None => bail!("a reply without a length: {}", shown(input)),
+    };
+    Ok(Some((status, head, len)))
+}
+
+/// Where the text of a member begins that `opening` opens, and the text.
+pub(super) fn member<'a>(json: &'a [u8], opening: &[u8]) -> Option<(usize, &'a [u8])> {
+    let at = memmem::find(json, opening)? + opening.len();
+    let len = memchr::memchr(b'"', &json[at..])?;
+    Some((at, &json[at..at + len]))
+}

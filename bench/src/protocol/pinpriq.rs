@@ -1,0 +1,91 @@
+//! pinpriq: push and pop. A push has no reply; behind each goes a pop of the
+//! queue without a name, which is always empty and whose reply says that the
+//! push was decided and, as far as the server syncs, stored. Each packet has a
+//! key of its own, so that a pop gets one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, bail};
+
+use super::{Ask, Heard, Outcome, Protocol, Speaker, shown};
+
+pub(super) const PROTOCOL: Protocol = Protocol {
+    name: "pinpriq",
+    port: 7050,
+    open: |queue, body| {
+        let named = |opcode: u8, name: &[u8]| [&[opcode][..], &length(name.len()), name].concat();
+        Box::new(Pinpriq {
+            queue: queue.as_bytes().to_vec(),
+            body: body.to_vec(),
+            next: KEYS.fetch_add(1 << 32, Ordering::Relaxed),
+            pop: named(0x50, queue.as_bytes()),
+            nothing: named(0x50, b""),
+        })
+    },
+};
+
+/// Where the next connection's keys begin.
+static KEYS: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of a key.
+const KEY: usize = 8;
+/// Bytes of a group of one before its payload: count, lengths, key.
+const HEAD: usize = 6 + KEY;
+
+struct Pinpriq {
+    queue: Vec<u8>,
+    body: Vec<u8>,
+    next: u64,
+    pop: Vec<u8>,
+    nothing: Vec<u8>,
+}
+
+/// The longest payload a packet can carry, bytes.
+pub(crate) const PAYLOAD_MAX: usize = 65_535;
+
+/// A 16-bit length, of what is no longer than that.
+fn length(len: usize) -> [u8; 2] {
+    (len as u16).to_be_bytes()
+}
+
+impl Speaker for Pinpriq {
+    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
+        if ask != Ask::Put {
+            out.extend_from_slice(&self.pop);
+            return;
+        }
+        out.push(0x70);
+        out.extend_from_slice(&length(self.queue.len()));
+        // No time to live; priority 5.
+        out.extend_from_slice(&[0, 0, 5]);
+        out.extend_from_slice(&length(KEY));
+        out.extend_from_slice(&length(self.body.len()));
+        out.extend_from_slice(&self.next.to_be_bytes());
+        out.extend_from_slice(&self.body);
+        out.extend_from_slice(&self.queue);
+        out.extend_from_slice(&self.nothing);
+        self.next += 1;
+    }
+
+    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+        let Some(count) = input.first_chunk::<2>() else {
+            return Ok(None);
+        };
+        match (ask, count) {
+            (Ask::Put, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Done))),
+            (Ask::Take, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Empty))),
+            (Ask::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
+                None => Ok(None),
+                Some(&[_, _, 0, 8, high, low, ..]) => Ok(Some(Heard {
+                    head: HEAD,
+                    body: usize::from(u16::from_be_bytes([high, low])),
+                    tail: b"",
+                    rest: 0,
+                    outcome: Outcome::Done,
+                })),
+                Some(head) => bail!("a packet with another key: {}", shown(head)),
+            },
+            _ => bail!("wrong reply: {}", shown(input)),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! SQS: the JSON protocol over HTTP/1.1, as SDKs speak it: `SendMessage`, and
+//! `ReceiveMessage` followed by `DeleteMessage`, which count as one request
+//! together; or ten messages in each. Signatures are there, as of every SDK,
+//! and wrong: servers that ask for keys refuse them. A connection makes its
+//! queue, which may be there.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use memchr::memmem;
+
+use super::http::{head, member};
+use super::{Ask, Heard, Outcome, Protocol, Speaker, shown};
+
+pub(super) const ONE: Protocol = Protocol {
+    name: "sqs",
+    port: 9324,
+    open: |queue, body| open(queue, body, 1),
+};
+
+/// Ten in a request, which is what SQS allows.
+pub(super) const TEN: Protocol = Protocol {
+    name: "sqs-ten",
+    port: 9324,
+    open: |queue, body| open(queue, body, 10),
+};
+
+struct Sqs {
+    url: String,
+    /// Messages of a request.
+    count: usize,
+    /// Bytes before the first request; empty once they went.
+    makes: Vec<u8>,
+    /// Its answer came.
+    made: bool,
+    put: Vec<u8>,
+    take: Vec<u8>,
+}
+
+fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
+    let url = format!("http://localhost/000000000000/{queue}");
+    let body = String::from_utf8_lossy(body);
+    let makes = create(queue);
+    let put = match count {
+        1 => request(
+            "SendMessage",
+            &format!(r#"{{"QueueUrl":"{url}","MessageBody":"{body}"}}"#),
+        ),
+        _ => {
+            let entry = |at| format!(r#"{{"Id":"{at}","MessageBody":"{body}"}}"#);
+            batch("SendMessageBatch", &url, (0..count).map(entry))
+        }
+    };
+    let take = format!(r#"{{"QueueUrl":"{url}","MaxNumberOfMessages":{count}}}"#);
+    let take = request("ReceiveMessage", &take);
+    Box::new(Sqs {
+        url,
+        count,
+        makes,
+        made: false,
+        put,
+        take,
+    })
+}
+
+fn request(action: &str, body: &str) -> Vec<u8> {
+    format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-amz-json-1.0\r\n\
+         X-Amz-Target: AmazonSQS.{action}\r\nX-Amz-Date: 20260101T000000Z\r\n\
+         Authorization: AWS4-HMAC-SHA256 Credential=bench/20260101/us-east-1/sqs/aws4_request, \
+         SignedHeaders=content-type;host;x-amz-date;x-amz-target, Signature={:064}\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        0,
+        body.len()
+    )
+    .into_bytes()
+}
+
+fn batch(action: &str, url: &str, entries: impl Iterator<Item = String>) -> Vec<u8> {
+    let entries: Vec<String> = entries.collect();
+    let entries = entries.join(",");
+    request(
+        action,
+        &format!(r#"{{"QueueUrl":"{url}","Entries":[{entries}]}}"#),
+    )
+}
+
+/// Characters of a message at most.
+pub(crate) const BODY_MAX: usize = 1 << 20;
+/// Seconds that a poll waits: as long as SQS lets one.
+const POLL_S: u64 = 20;
+
+/// Content of a reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// A message, which is its handle's.
+    Message { handle: String },
+    /// Nothing: a poll's time is over, or a message is deleted.
+    Nothing,
+    /// Something else: what was asked is done.
+    Done,
+}
+
+/// Makes a queue, which may be there.
+pub(crate) fn create(queue: &str) -> Vec<u8> {
+    request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#))
+}
+
+/// Waits for a message.
+pub(crate) fn poll(queue: &str) -> Vec<u8> {
+    let input = format!(r#"{{"QueueUrl":"{queue}","WaitTimeSeconds":{POLL_S}}}"#);
+    request("ReceiveMessage", &input)
+}
+
+/// Sends one.
+pub(crate) fn send(queue: &str, body: &str) -> Vec<u8> {
+    let input = format!(r#"{{"QueueUrl":"{queue}","MessageBody":"{body}"}}"#);
+    request("SendMessage", &input)
+}
+
+/// Deletes it.
+pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
+    let input = format!(r#"{{"QueueUrl":"{queue}","ReceiptHandle":"{handle}"}}"#);
+    request("DeleteMessage", &input)
+}
+
+/// The reply at the start of `input`, with its length; `None` until all of it is there.
+///
+/// # Errors
+/// It is a refusal, or none of the replies to these.
+pub(crate) fn heard(input: &[u8]) -> Result<Option<(usize, Got)>> {
+    let Some((status, head, len)) = head(input)? else {
+        return Ok(None);
+    };
+    let Some(body) = input.get(head..head + len) else {
+        return Ok(None);
+    };
+    if status != 200 {
+        bail!("refused: {}", shown(&input[..head + len]));
+    }
+    let got = match text(body, b"\"ReceiptHandle\":") {
+        Some((_, handle)) => Got::Message {
+            handle: std::str::from_utf8(handle)?.to_owned(),
+        },
+        None if body == b"{}" => Got::Nothing,
+        None => Got::Done,
+    };
+    Ok(Some((head + len, got)))
+}
+
+impl Sqs {
+    /// Settles the messages of a reply.
+    fn delete(&self, reply: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let mut handles = Vec::new();
+        let mut from = 0;
+        while let Some((at, handle)) = text(&reply[from..], b"\"ReceiptHandle\":") {
+            from += at + handle.len();
+            handles.push(std::str::from_utf8(handle)?);
+        }
+        let got = handles.len();
+        ensure!(
+            got == self.count,
+            "{got} messages came, {} were put at once",
+            self.count
+        );
+        let url = &self.url;
+        let settle = match &handles[..] {
+            [handle] => request(
+                "DeleteMessage",
+                &format!(r#"{{"QueueUrl":"{url}","ReceiptHandle":"{handle}"}}"#),
+            ),
+            all => {
+                let entry = |(at, handle)| format!(r#"{{"Id":"{at}","ReceiptHandle":"{handle}"}}"#);
+                batch("DeleteMessageBatch", url, all.iter().enumerate().map(entry))
+            }
+        };
+        out.extend_from_slice(&settle);
+        Ok(())
+    }
+
+    fn read_one(&self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+        let Some((status, head, len)) = head(input)? else {
+            return Ok(None);
+        };
+        let Some(body) = input.get(head..head + len) else {
+            return Ok(None);
+        };
+        // Some say that none has failed.
+        let failed = memmem::find(body, b"\"Failed\"").is_some()
+            && memmem::find(body, b"\"SenderFault\"").is_some();
+        if status != 200 || failed {
+            bail!("wrong reply: {}", shown(&input[..head + len]));
+        }
+        if ask != Ask::Take {
+            return Ok(Some(Heard::line(head + len, Outcome::Done)));
+        }
+        let Some((at, message)) = text(body, b"\"Body\":") else {
+            return Ok(Some(Heard::line(head + len, Outcome::Empty)));
+        };
+        self.delete(body, out)?;
+        Ok(Some(Heard {
+            head: head + at,
+            body: message.len(),
+            tail: b"\"",
+            rest: len - at - message.len() - 1,
+            outcome: Outcome::Reserved,
+        }))
+    }
+}
+
+/// Where the text of a member begins, and the text; spaces may be before it.
+fn text<'a>(json: &'a [u8], name: &[u8]) -> Option<(usize, &'a [u8])> {
+    let from = memmem::find(json, name)? + name.len();
+    let (at, text) = member(&json[from..], b"\"")?;
+    Some((from + at, text))
+}
+
+impl Speaker for Sqs {
+    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
+        out.append(&mut self.makes);
+        let put = ask == Ask::Put;
+        out.extend_from_slice(if put { &self.put } else { &self.take });
+    }
+
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+        if self.made {
+            return self.read_one(ask, input, out);
+        }
+        let Some((status, head, len)) = head(input)? else {
+            return Ok(None);
+        };
+        let made = head + len;
+        if status != 200 {
+            bail!("no queue: {}", shown(input));
+        }
+        let Some(rest) = input.get(made..).filter(|rest| !rest.is_empty()) else {
+            return Ok(None);
+        };
+        let Some(mut heard) = self.read_one(ask, rest, out).context("after the first")? else {
+            return Ok(None);
+        };
+        self.made = true;
+        heard.head += made;
+        Ok(Some(heard))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(body: &str) -> String {
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    #[test]
+    fn the_queue_is_made_first_and_what_came_is_deleted() {
+        for (protocol, entries) in [(ONE, 1), (TEN, 10)] {
+            let mut speaker = (protocol.open)("q", b"abc");
+            let mut out = Vec::new();
+            speaker.ask(Ask::Take, &mut out);
+            let asked = String::from_utf8(std::mem::take(&mut out)).unwrap();
+            let parts: Vec<&str> = asked.matches("AmazonSQS.").collect();
+            assert_eq!(parts.len(), 2, "{asked}");
+            let messages: Vec<String> = (0..entries)
+                .map(|at| format!(r#"{{"ReceiptHandle": "h{at}","Body": "abc"}}"#))
+                .collect();
+            let got = reply(&format!(r#"{{"Messages":[{}]}}"#, messages.join(",")));
+            let input = reply(r#"{"QueueUrl":"u"}"#) + &got;
+            for end in 0..input.len() {
+                let part = &input.as_bytes()[..end];
+                assert!(speaker.read(Ask::Take, part, &mut out).unwrap().is_none());
+            }
+            let heard = speaker.read(Ask::Take, input.as_bytes(), &mut out);
+            let heard = heard.unwrap().expect("a whole reply");
+            assert_eq!((heard.outcome, heard.body), (Outcome::Reserved, 3));
+            let len = heard.head + heard.body + heard.tail.len() + heard.rest;
+            assert_eq!(len, input.len());
+            let deletes = String::from_utf8(out).unwrap();
+            for at in 0..entries {
+                assert!(deletes.contains(&format!("\"h{at}\"")), "{deletes}");
+            }
+        }
+    }
+
+    #[test]
+    fn replies_to_polls_are_told_from_each_other() {
+        let wanted = [
+            ("{}", Got::Nothing),
+            (r#"{"MD5OfMessageBody":"m","MessageId":"i"}"#, Got::Done),
+            (
+                r#"{"Messages":[{"MessageId":"i","ReceiptHandle":"h","Body":"b"}]}"#,
+                Got::Message {
+                    handle: "h".to_owned(),
+                },
+            ),
+        ];
+        for (body, got) in wanted {
+            let input = reply(body);
+            let (cut, whole) = (&input.as_bytes()[..input.len() - 1], input.as_bytes());
+            assert_eq!(heard(cut).unwrap(), None);
+            assert_eq!(heard(whole).unwrap(), Some((input.len(), got)));
+        }
+        let refused = reply("{}").replace("200 OK", "503 no");
+        assert!(heard(refused.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_failed_is_an_error_and_nothing_is_nothing() {
+        let read = |ask, body: &str| {
+            let mut speaker = (TEN.open)("q", b"abc");
+            let input = reply("{}") + &reply(body);
+            speaker.read(ask, input.as_bytes(), &mut Vec::new())
+        };
+        let failed = r#"{"Failed":[{"Id":"1","SenderFault":true}],"Successful":[]}"#;
+        assert!(read(Ask::Put, failed).is_err());
+        assert!(
+            read(
+                Ask::Take,
+                r#"{"Messages":[{"ReceiptHandle":"h","Body":"abc"}]}"#
+            )
+            .is_err()
+        );
+        let none = read(Ask::Put, r#"{"Failed":[],"Successful":[]}"#).unwrap();
+        assert_eq!(none.expect("whole").outcome, Outcome::Done);
+        let empty = read(Ask::Take, "{}").unwrap();
+        assert_eq!(empty.expect("whole").outcome, Outcome::Empty);
+    }
+}

@@ -1,0 +1,757 @@
+//! A listener's requests: let in, read, done, answered.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use hyper::body::{Body as HyperBody, Frame, Incoming, SizeHint};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use quintet_door::{Did, Door};
+use quintet_http::{
+    Answer, Answering, Client, Denied, Errand, Guard, Guest, Losses, Payer, Problem, Replied, Seat,
+    Serve, Settings, Shown, Undo, heard, pace, whole,
+};
+use quintet_types::{Caller, Name, Principal, QueueSettings};
+use tokio::sync::{oneshot, watch};
+
+use crate::ask::{Asker, unexpected};
+use crate::fault::{Fault, Shape};
+use crate::handle::Secrets;
+use crate::input::Action;
+use crate::message::Limits;
+use crate::names::Place;
+use crate::once::{self, Call, Once};
+use crate::reply::{self, Reply, Written};
+use crate::request::{self, Head, Nowhere};
+use crate::sign::{self, Came, Keys};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+const QUERY_ERROR: HeaderName = HeaderName::from_static("x-amzn-query-error");
+const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
+const INVOCATION: HeaderName = HeaderName::from_static("amz-sdk-invocation-id");
+const TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
+
+/// Options of a listener beside its rules for HTTP.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Twelve digits, in URLs and ARNs.
+    pub account: String,
+    /// In ARNs.
+    pub region: String,
+    /// Prefix of queue URLs; empty: `http://` and the host that was asked.
+    pub url: String,
+    /// Keys that requests have to be signed with; none: no signature is looked at.
+    pub keys: Keys,
+    /// Queues are made by their first use.
+    pub auto_create: bool,
+    /// Delays, times and numbers beyond the bounds of AWS are taken.
+    pub open: bool,
+    /// Bytes of a message at most, whatever its queue says.
+    pub message_bytes_max: u64,
+    /// How long an answer is kept for a send that is sent again.
+    pub retry_window: Duration,
+    /// A queue is purged as often as that; zero: as one likes.
+    pub purge_interval: Duration,
+    /// A queue can be made again so long after it was deleted; zero: at once.
+    pub recreate_after: Duration,
+}
+
+/// The configuration's settings of a queue, below those that were set for it.
+pub type FileSettings = Arc<dyn Fn(&Name) -> QueueSettings + Send + Sync>;
+
+/// The service of one listener, and its rules.
+pub struct Sqs {
+    pub(crate) settings: Settings,
+    pub(crate) guard: Guard,
+    pub(crate) options: Options,
+    pub(crate) place: Place,
+    pub(crate) limits: Limits,
+    pub(crate) secrets: Secrets,
+    pub(crate) file: FileSettings,
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) once: Arc<Once>,
+    pub(crate) recent: Recent,
+    /// Held by whoever changes what moves there are, or takes a step of one.
+    pub(crate) moves: tokio::sync::Mutex<()>,
+    /// Of the log, for as long as this process writes it.
+    pub(crate) epoch: u64,
+    lost: Losses,
+    /// True once the server stops.
+    stops: watch::Sender<bool>,
+    ids: Ids,
+}
+
+impl std::fmt::Debug for Sqs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sqs")
+    }
+}
+
+/// Returns when the server stops.
+pub(crate) async fn stopped(stops: &mut watch::Receiver<bool>) {
+    // The listener is gone: no less.
+    let _gone = stops.wait_for(|stops| *stops).await;
+}
+
+/// When queues were purged and deleted lately.
+#[derive(Default)]
+pub(crate) struct Recent {
+    pub(crate) purged: Mutex<HashMap<Name, Instant>>,
+    pub(crate) deleted: Mutex<HashMap<Name, Instant>>,
+}
+
+/// Makes the ids of requests: none is given twice, and what they tell is of no use.
+struct Ids {
+    base: u64,
+    next: AtomicU64,
+}
+
+impl Ids {
+    fn next(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        // Spreads neighbours (the finalizer of SplitMix64).
+        let mix = |mut x: u64| {
+            x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ x >> 31
+        };
+        let high = mix(self.base ^ number);
+        let low = mix(number.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ self.base;
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            high >> 16 & 0xffff,
+            high & 0xfff,
+            low >> 48 & 0x3fff | 0x8000,
+            low & 0xffff_ffff_ffff
+        )
+    }
+}
+
+/// One request's.
+pub(crate) struct Visit {
+    pub(crate) asker: Asker,
+    /// As the client calls this server.
+    pub(crate) host: String,
+    pub(crate) secure: bool,
+    pub(crate) trace: Option<String>,
+    /// The key it was signed with, if one has to be.
+    pub(crate) key: Option<String>,
+    /// Names a send over its attempts, where its client does.
+    pub(crate) call: Option<Call>,
+    /// As its client calls itself.
+    pub(crate) agent: Option<String>,
+    pub(crate) stops: watch::Receiver<bool>,
+    /// The place its connection has, which is another's while it waits.
+    pub(crate) seat: Option<Arc<Seat>>,
+}
+
+/// Result of an action: its reply, how long it waited for messages, and the undoing if the reply
+/// never begins to leave.
+pub(crate) struct Done {
+    pub(crate) reply: Reply,
+    pub(crate) waited: Duration,
+    pub(crate) undo: Option<Undo>,
+}
+
+impl From<Reply> for Done {
+    fn from(reply: Reply) -> Self {
+        Self {
+            reply,
+            waited: Duration::ZERO,
+            undo: None,
+        }
+    }
+}
+
+/// A reply whose messages go back if it never begins to leave.
+struct Leaving {
+    bytes: Bytes,
+    undo: Option<Undo>,
+}
+
+impl HyperBody for Leaving {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Some(undo) = &mut self.undo {
+            undo.disarm();
+        }
+        match std::mem::take(&mut self.bytes) {
+            bytes if bytes.is_empty() => Poll::Ready(None),
+            bytes => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+impl Sqs {
+    /// A listener with these rules. Has to be called where a runtime of tokio is entered, or
+    /// [`Sqs::begin`] be called there.
+    pub fn new(
+        settings: Settings,
+        options: Options,
+        secrets: Secrets,
+        file: FileSettings,
+        door: Arc<dyn Door>,
+    ) -> Arc<Self> {
+        let guard = Guard {
+            users: Vec::new(),
+            logins: None,
+            gate: settings.gate.clone(),
+            allowed_ips: settings.allowed_ips.clone(),
+            hosts: settings.hosts.clone(),
+            short_hosts: true,
+        };
+        let lost = Losses::new("sqs", Arc::clone(&door));
+        let place = Place {
+            account: options.account.clone(),
+            region: options.region.clone(),
+            url: options.url.clone(),
+        };
+        let limits = Limits {
+            open: options.open,
+            message_bytes_max: options.message_bytes_max,
+        };
+        let now = door.wall().0;
+        Arc::new(Self {
+            settings,
+            guard,
+            place,
+            limits,
+            secrets,
+            file,
+            once: Arc::new(Once::new(options.retry_window)),
+            recent: Recent::default(),
+            epoch: door.epoch(),
+            moves: tokio::sync::Mutex::default(),
+            door,
+            lost,
+            stops: watch::Sender::new(false),
+            ids: Ids {
+                base: now.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id()),
+                next: AtomicU64::new(0),
+            },
+            options,
+        })
+    }
+
+    async fn reply(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Response {
+        let began = Instant::now();
+        let id = self.ids.next();
+        let answered = self.answered(peer, request, &id).await;
+        if let Some(tell) = &self.settings.replied {
+            tell(Replied {
+                errand: answered.errand,
+                status: answered.response.status().as_u16(),
+                took: began.elapsed().saturating_sub(answered.waited),
+            });
+        }
+        let mut response = answered.response;
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        response
+    }
+
+    async fn answered(
+        self: &Arc<Self>,
+        peer: Option<IpAddr>,
+        request: Request<Incoming>,
+        id: &str,
+    ) -> Answered {
+        let (parts, body) = heard(request).into_parts();
+        if parts.uri.path() == "/healthz" {
+            return Answered::plain(StatusCode::OK, "text/plain", "ok");
+        }
+        let head = Head {
+            get: parts.method == Method::GET,
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            content_type: text(&parts.headers, &CONTENT_TYPE).unwrap_or_default(),
+            target: text(&parts.headers, &TARGET),
+        };
+        let format = request::format(&head);
+        let refuse = |fault: Fault| Answered::of(reply::refuse(format, id, &fault));
+        if parts.method != Method::POST && parts.method != Method::GET {
+            return refuse(Fault::no_action(parts.method.as_str()));
+        }
+        if let Err(problem) = pace(self.guard.gate.as_ref(), peer, None).await {
+            return refuse(of_problem(&problem));
+        }
+        // A GET does things here, too.
+        let checked = self
+            .guard
+            .check(peer, &Method::POST, &parts.uri, &parts.headers);
+        if let Err(denied) = checked {
+            return refuse(of_denied(denied));
+        }
+        let payer = Payer {
+            gate: self.guard.gate.clone(),
+            peer,
+            principal: None,
+        };
+        let mut to_read = Request::new(body);
+        to_read.extensions_mut().insert(payer);
+        let client = parts.extensions.get::<Arc<Client>>().cloned();
+        let (bytes, _held) = match whole(to_read, &self.settings).await {
+            Ok(read) => read,
+            Err(problem) => {
+                let fault = match client.as_ref().and_then(|client| client.is_cut_off()) {
+                    Some(why) => Fault::new(Shape::RequestThrottled, why),
+                    None => of_problem(&problem),
+                };
+                let mut answered = refuse(fault);
+                // What is left of the body is not read.
+                let close = HeaderValue::from_static("close");
+                answered.response.headers_mut().insert(CONNECTION, close);
+                return answered;
+            }
+        };
+        let header = |name: &str| values(&parts.headers, name);
+        let came = Came {
+            method: parts.method.as_str(),
+            path: head.path,
+            query: head.query,
+            header: &header,
+            body: &bytes,
+        };
+        let client = client.as_ref();
+        let identity = parts.extensions.get::<Arc<quintet_tls::Identity>>();
+        let certified = identity.map(|identity| identity.common_name.as_str());
+        let (principal, key) = match self.log_in(peer, &came, certified, client).await {
+            Ok(who) => who,
+            Err(fault) => return refuse(fault),
+        };
+        let asked = match request::read(&head, &bytes) {
+            Ok(asked) => asked,
+            Err(Nowhere::Path | Nowhere::NoAction) => {
+                return Answered::plain(
+                    StatusCode::NOT_FOUND,
+                    "text/xml",
+                    "<UnknownOperationException/>",
+                );
+            }
+        };
+        let is_send = matches!(
+            asked.action,
+            Ok(Action::SendMessage(_) | Action::SendMessageBatch(_))
+        );
+        let invocation = text(&parts.headers, &INVOCATION).filter(|_| is_send);
+        let call = invocation.map(|invocation| {
+            let who = principal.0.to_be_bytes();
+            let target = head.target.unwrap_or_default().as_bytes();
+            let parts = [head.path.as_bytes(), head.query.as_bytes(), target];
+            let [path, query, target] = parts;
+            once::call(&[invocation.as_bytes(), &who, path, query, target, &bytes])
+        });
+        drop(bytes);
+        let own = client.and_then(|client| client.own(|| Guest::new(&self.door)));
+        // Kept until the request is answered, where there is no connection to keep it.
+        let guest = own.is_none().then(|| Guest::new(&self.door));
+        let Some(guest) = own.or(guest.as_ref()) else {
+            return refuse(unexpected());
+        };
+        let visit = Visit {
+            asker: Asker {
+                door: Arc::clone(&self.door),
+                caller: Caller {
+                    party: guest.party(),
+                    principal,
+                },
+                lost: self.lost.clone(),
+            },
+            host: text(&parts.headers, &hyper::header::HOST)
+                .or(parts.uri.authority().map(|authority| authority.as_str()))
+                .unwrap_or("localhost")
+                .to_owned(),
+            secure: self.settings.tls.is_some(),
+            trace: text(&parts.headers, &TRACE).map(str::to_owned),
+            key,
+            call,
+            agent: text(&parts.headers, &hyper::header::USER_AGENT).map(str::to_owned),
+            stops: self.stops.subscribe(),
+            seat: parts.extensions.get::<Arc<Seat>>().cloned(),
+        };
+        let action = match asked.action {
+            Ok(action) => action,
+            Err(fault) => return refuse(fault),
+        };
+        let (name, errand) = (action.name(), errand(&action));
+        let noted = administers(&action);
+        // What is read next goes where these lie, rather than into memory of its own.
+        drop(parts);
+        if let Some(client) = client {
+            client.waits_as(Some(guest.party()));
+        }
+        let done = self.perform(&visit, action).await;
+        if let Some(client) = client {
+            client.waits_as(None);
+        }
+        let mut answered = match done {
+            Ok(done) => {
+                let written = reply::write(format, name, id, &done.reply);
+                let mut answered = Answered::with(written, done.undo);
+                answered.waited = done.waited;
+                answered
+            }
+            Err(fault) => {
+                tracing::debug!(
+                    peer = peer.map(|peer| peer.to_string()),
+                    protocol = "sqs",
+                    reason = fault.shape.name(),
+                    "refused: {name}: {}",
+                    fault.text.escape_debug()
+                );
+                refuse(fault)
+            }
+        };
+        answered.errand = errand;
+        if let (Some(what), Some(gate)) = (noted, &self.guard.gate) {
+            let status = answered.response.status().as_u16();
+            let act = format!("sqs {name} {what}");
+            gate.note(principal, peer, &act, status, Did::default());
+        }
+        answered
+    }
+
+    /// The client: by the signature, where keys are known; then by the server's users, if there are
+    /// any.
+    async fn log_in(
+        &self,
+        peer: Option<IpAddr>,
+        came: &Came<'_>,
+        certified: Option<&str>,
+        client: Option<&Arc<Client>>,
+    ) -> Result<(Principal, Option<String>), Fault> {
+        let keys = &self.options.keys;
+        let signed = match keys.is_empty() {
+            true => None,
+            false => Some(sign::check(came, keys, utc(self.door.wall().0))?),
+        };
+        let key = signed.map(|(id, _)| id.to_owned());
+        let Some(gate) = self.guard.gate.as_ref().filter(|gate| gate.is_used()) else {
+            return Ok((Principal::SERVER, key));
+        };
+        let (tell, told) = oneshot::channel();
+        let shown = match (signed, certified) {
+            (Some((id, secret)), _) => Shown::Basic(id.as_bytes(), secret.as_bytes()),
+            (None, Some(name)) => Shown::Certificate(name),
+            (None, None) => Shown::Nothing,
+        };
+        gate.log_in(
+            peer,
+            shown,
+            Box::new(move |answer| {
+                // Whoever asked may have gone.
+                let _heard = tell.send(answer);
+            }),
+        );
+        let (principal, proof) = match told.await {
+            Ok(Answer::In(principal, proof)) => (principal, proof),
+            Ok(Answer::No) => {
+                return Err(match signed {
+                    Some(_) => Fault::new(
+                        Shape::InvalidClientTokenId,
+                        "The security token included in the request is invalid.",
+                    ),
+                    None => Fault::new(
+                        Shape::MissingAuthenticationToken,
+                        "Request is missing Authentication Token",
+                    ),
+                });
+            }
+            Ok(Answer::NotNow(why)) => return Err(Fault::new(Shape::RequestThrottled, why)),
+            Err(_) => {
+                return Err(Fault::new(
+                    Shape::RequestThrottled,
+                    "the server is stopping",
+                ));
+            }
+        };
+        if let Some(client) = client {
+            client.is_of(Some(&(principal, Arc::clone(gate))), proof);
+        }
+        // A login may end between its check and the note of it.
+        if !gate.counts(principal, proof) {
+            return Err(Fault::new(
+                Shape::InvalidClientTokenId,
+                "The security token included in the request is invalid.",
+            ));
+        }
+        if let Err(problem) = pace(Some(gate), None, Some(principal)).await {
+            return Err(of_problem(&problem));
+        }
+        Ok((principal, key))
+    }
+
+    /// Each in a box of its own: what waits, mostly a poll, takes no more memory than it needs.
+    async fn perform(self: &Arc<Self>, visit: &Visit, action: Action) -> Result<Done, Fault> {
+        let reply = match action {
+            Action::ReceiveMessage(input) => return Box::pin(self.receive(visit, input)).await,
+            Action::SendMessage(input) => Box::pin(self.send(visit, input)).await?,
+            Action::DeleteMessage(input) => Box::pin(self.delete(visit, input)).await?,
+            Action::SendMessageBatch(input) => Box::pin(self.send_batch(visit, input)).await?,
+            Action::DeleteMessageBatch(input) => Box::pin(self.delete_batch(visit, input)).await?,
+            rarer => Box::pin(self.perform_rarer(visit, rarer)).await?,
+        };
+        Ok(reply.into())
+    }
+
+    async fn perform_rarer(
+        self: &Arc<Self>,
+        visit: &Visit,
+        action: Action,
+    ) -> Result<Reply, Fault> {
+        match action {
+            Action::SendMessage(_)
+            | Action::SendMessageBatch(_)
+            | Action::ReceiveMessage(_)
+            | Action::DeleteMessage(_)
+            | Action::DeleteMessageBatch(_) => Err(unexpected()),
+            Action::ChangeMessageVisibility(input) => self.change(visit, input).await,
+            Action::ChangeMessageVisibilityBatch(input) => self.change_batch(visit, input).await,
+            Action::CreateQueue(input) => self.create_queue(visit, input).await,
+            Action::GetQueueUrl(input) => self.queue_url(visit, input).await,
+            Action::ListQueues(input) => self.list_queues(visit, input).await,
+            Action::DeleteQueue(input) => self.delete_queue(visit, input).await,
+            Action::PurgeQueue(input) => self.purge_queue(visit, input).await,
+            Action::SetQueueAttributes(input) => self.set_attributes(visit, input).await,
+            Action::GetQueueAttributes(input) => self.get_attributes(visit, input).await,
+            Action::TagQueue(input) => self.tag_queue(visit, input).await,
+            Action::UntagQueue(input) => self.untag_queue(visit, input).await,
+            Action::ListQueueTags(input) => self.list_tags(visit, input).await,
+            Action::RemovePermission(input) => self.remove_permission(visit, input).await,
+            Action::ListDeadLetterSourceQueues(input) => self.list_sources(visit, input).await,
+            Action::StartMessageMoveTask(input) => self.start_move(visit, input).await,
+            Action::CancelMessageMoveTask(input) => self.cancel_move(visit, input).await,
+            Action::ListMessageMoveTasks(input) => self.list_moves(visit, input).await,
+            Action::AddPermission(input, accounts) => {
+                self.add_permission(visit, input, &accounts).await
+            }
+        }
+    }
+
+    /// The way to the shards for what goes on without a request.
+    pub(crate) fn asker(&self, guest: &Guest) -> Asker {
+        Asker {
+            door: Arc::clone(&self.door),
+            caller: Caller::server(guest.party()),
+            lost: self.lost.clone(),
+        }
+    }
+
+    /// An id that is given to nothing else.
+    pub(crate) fn next_id(&self) -> String {
+        self.ids.next()
+    }
+
+    /// Told when the server stops.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stops.subscribe()
+    }
+}
+
+impl Serve for Sqs {
+    fn protocol(&self) -> &'static str {
+        "sqs"
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn tells_health(&self, path: &str) -> bool {
+        path == "/healthz"
+    }
+
+    fn gives_up(&self) -> bool {
+        true
+    }
+
+    fn begins(self: Arc<Self>) {
+        self.resume_moves();
+    }
+
+    fn ends(&self) {
+        self.stops.send_replace(true);
+    }
+
+    fn answer(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Answering {
+        Box::pin(self.reply(peer, request))
+    }
+}
+
+struct Answered {
+    response: Response,
+    errand: Errand,
+    waited: Duration,
+}
+
+impl Answered {
+    fn plain(status: StatusCode, content_type: &'static str, body: &'static str) -> Self {
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        let content_type = HeaderValue::from_static(content_type);
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        Self {
+            response,
+            errand: Errand::Other,
+            waited: Duration::ZERO,
+        }
+    }
+
+    fn of(written: Written) -> Self {
+        Self::with(written, None)
+    }
+
+    fn with(written: Written, undo: Option<Undo>) -> Self {
+        let body = Leaving {
+            bytes: written.body.into(),
+            undo,
+        };
+        let mut response = Response::new(Body::new(body));
+        *response.status_mut() = StatusCode::from_u16(written.status).unwrap_or_default();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(written.content_type));
+        if let Some(error) = written
+            .error
+            .and_then(|text| HeaderValue::from_str(&text).ok())
+        {
+            headers.insert(QUERY_ERROR, error);
+        }
+        Self {
+            response,
+            errand: Errand::Other,
+            waited: Duration::ZERO,
+        }
+    }
+}
+
+/// Subject of an administrative action, as the audit shows it; `None`: it is everyday work.
+fn administers(action: &Action) -> Option<String> {
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    let queue = |url: &Option<String>| {
+        let name = crate::request::queue(url);
+        name.map_or_else(|_| text(url), str::to_owned)
+    };
+    Some(match action {
+        Action::DeleteQueue(input) | Action::PurgeQueue(input) => queue(&input.queue_url),
+        Action::SetQueueAttributes(input) => queue(&input.queue_url),
+        Action::TagQueue(input) => queue(&input.queue_url),
+        Action::UntagQueue(input) => queue(&input.queue_url),
+        Action::AddPermission(input, _) => queue(&input.queue_url),
+        Action::RemovePermission(input) => queue(&input.queue_url),
+        Action::StartMessageMoveTask(input) => text(&input.source_arn),
+        Action::CancelMessageMoveTask(input) => text(&input.task_handle),
+        // Programs do that at each start, to find it.
+        Action::CreateQueue(_)
+        | Action::GetQueueUrl(_)
+        | Action::ListQueues(_)
+        | Action::GetQueueAttributes(_)
+        | Action::SendMessage(_)
+        | Action::SendMessageBatch(_)
+        | Action::ReceiveMessage(_)
+        | Action::DeleteMessage(_)
+        | Action::DeleteMessageBatch(_)
+        | Action::ChangeMessageVisibility(_)
+        | Action::ChangeMessageVisibilityBatch(_)
+        | Action::ListQueueTags(_)
+        | Action::ListDeadLetterSourceQueues(_)
+        | Action::ListMessageMoveTasks(_) => return None,
+    })
+}
+
+fn errand(action: &Action) -> Errand {
+    match action {
+        Action::SendMessage(_) | Action::SendMessageBatch(_) => Errand::Put,
+        Action::ReceiveMessage(_) => Errand::Take,
+        Action::DeleteMessage(_)
+        | Action::DeleteMessageBatch(_)
+        | Action::ChangeMessageVisibility(_)
+        | Action::ChangeMessageVisibilityBatch(_) => Errand::Settle,
+        _ => Errand::Other,
+    }
+}
+
+fn of_denied(denied: Denied) -> Fault {
+    let text = match denied {
+        Denied::Address => "your address is not among allowed_ips",
+        Denied::Host => "this server has another name; hosts = \"NAME\" in its settings adds one",
+        Denied::Origin => "a page of another site may not do this",
+        Denied::Login => "a login is needed",
+        Denied::NotNow(why) => return Fault::new(Shape::RequestThrottled, why),
+    };
+    Fault::new(Shape::AccessDenied, text)
+}
+
+fn of_problem(problem: &Problem) -> Fault {
+    let (status, text) = problem.status_and_text();
+    let shape = match problem {
+        Problem::NoMemory | Problem::TooMany(..) | Problem::Unavailable => Shape::RequestThrottled,
+        Problem::FormTooLarge(max) => {
+            let text = format!("A request has {max} bytes at most (max_request).");
+            return Fault::parameter(text).with_status(413);
+        }
+        _ if status.is_server_error() => Shape::InternalFailure,
+        _ => return Fault::parameter(text).with_status(status.as_u16()),
+    };
+    Fault::new(shape, text)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// All values of a header, as a signature has them.
+fn values(headers: &HeaderMap, name: &str) -> Option<String> {
+    let mut values = headers.get_all(name).iter().peekable();
+    values.peek()?;
+    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+    Some(values.collect::<Vec<String>>().join(","))
+}
+
+fn utc(ms: u64) -> DateTime<Utc> {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    DateTime::from_timestamp_millis(ms).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_requests_are_uuids_and_differ() {
+        let ids = Ids {
+            base: 7,
+            next: AtomicU64::new(0),
+        };
+        let made: std::collections::BTreeSet<String> = (0..10_000).map(|_| ids.next()).collect();
+        assert_eq!(made.len(), 10_000);
+        for id in &made {
+            let shape: Vec<usize> = id.split('-').map(str::len).collect();
+            assert_eq!(shape, [8, 4, 4, 4, 12], "{id}");
+            assert_eq!(&id[14..15], "4", "{id}");
+        }
+    }
+}
