@@ -25,6 +25,8 @@ def test_the_server_answers_as_its_document_says(start, tmp_path):
         # The same cases each time, however fast the machine is.
         *["--seed", "1", "--generation-database", "none", "--max-examples", EXAMPLES],
         *["--request-timeout", str(PATIENCE_S), "--warnings", "off", "--no-color"],
+        # Polls wait for 60 s at most.
+        *["--max-response-time", "70"],
     ]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -458,6 +458,20 @@ mod tests {
     }
 
     #[test]
+    fn an_old_name_is_an_error_that_names_the_new_one() {
+        let text = "sync = 'always'\n[[listen]]\nprotocol = 'http'\n[[listen]]\nvoice = 'sqs'\n";
+        let says = error(text);
+        assert!(
+            says.contains("line 5: ") && says.contains("voice is called protocol now"),
+            "{says}"
+        );
+        let old = crate::old_names(&format!("{text}[[listen]]\nvoice = 'http'\n"));
+        let why = "voice is called protocol now".to_owned();
+        assert_eq!(old, [(5, why.clone()), (7, why)]);
+        assert_eq!(crate::old_names("[[queue]]\nname = 'voice'\n"), []);
+    }
+
+    #[test]
     fn values_out_of_range_say_what_is_taken() {
         for (text, says) in [
             ("sync = 'often'", "\"always\", \"never\""),

@@ -139,6 +139,16 @@ fn an_error_harms_nothing_and_says_where() {
 }
 
 #[test]
+fn an_old_name_is_an_error_that_names_the_new_one() {
+    let mut t = trial("function before_put(msg, conn) msg.body = conn.voice end");
+    assert_eq!(put(&mut t, "a", "whole"), "1");
+    assert_eq!(
+        log(&t),
+        ["hook before_put: hooks.lua:1: voice is called protocol now"]
+    );
+}
+
+#[test]
 fn an_endless_hook_is_stopped_and_the_next_call_has_its_own_budget() {
     let mut t = trial(
         "function before_put(msg)

@@ -333,6 +333,7 @@ fn connections_of_http_are_listed_and_closed_as_others_are() {
         assert!(began.elapsed() < PATIENCE, "nobody waits: {all}");
     };
     assert_eq!(found["protocol"], "http");
+    assert_eq!(found["voice"], "http", "the old name");
     assert_eq!(found["asks"], "POST /api/v1/queues/work/reserve");
     assert_eq!(
         found["listener"],

@@ -271,6 +271,30 @@ fn a_backup_of_a_running_server_opens() {
 }
 
 #[test]
+fn old_names_are_errors_that_name_the_new_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("quintet.toml");
+    let check = |content: &str| {
+        std::fs::write(&file, content).unwrap();
+        let mut check = quintet(&["check", "--config"]);
+        let output = check.arg(&file).output().unwrap();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, says) = check("[[listen]]\nvoice = 'http'\n[[listen]]\nvoice = 'sqs'\n");
+    assert_eq!(code, Some(1));
+    for line in [":2: voice is called protocol now", ":4: voice is called protocol now"] {
+        assert!(says.contains(line), "{says}");
+    }
+    let (code, says) = check("[[listen]]\nprotocol = 'http'\n");
+    assert_eq!(code, Some(0), "{says}");
+    let (code, says) = check("[[listen]]\nprotocol = 'htp'\n");
+    assert!(code == Some(1) && says.contains("did you mean"), "{says}");
+    let bench = quintet(&["bench", "--voice", "http"]).output().unwrap();
+    let says = text(&bench.stderr);
+    assert!(says.contains("--voice is called --protocol now"), "{says}");
+}
+
+#[test]
 fn a_backup_of_a_clusters_node_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));

@@ -345,6 +345,7 @@ fn a_lease_of_sqs_names_the_client_that_received() {
     let lease: Value = serde_json::from_str(told.trim()).expect("a line");
     assert_eq!(lease["worker"], "Boto3/1.40 \"x\"", "{lease}");
     assert_eq!(lease["protocol"], "sqs", "{lease}");
+    assert_eq!(lease["voice"], "sqs", "the old name: {lease}");
 }
 
 /// A connection has one party, under which its first taker is known.
