@@ -11,9 +11,9 @@ use quintet_types::Principal;
 use crate::io::Stream;
 use crate::trust::{HttpGate, Security};
 
-/// Connections at most. More than the listener has places: for those in front silent ones make way,
-/// so a command is served while others hold all places.
-const OPEN_MAX: u64 = RESERVE + 16;
+/// Connections at most: 32 more than the listener has places. It keeps 16 of them for requests about
+/// its health; for the next ones silent connections make way, so commands are served.
+const OPEN_MAX: u64 = RESERVE + 32;
 
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
     Content-Length: 49\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\

@@ -229,6 +229,7 @@ fn lease(told: &Value, queue: &str) -> Value {
         "bound": told["bound"],
         "connection": told["connection"],
         "protocol": told["protocol"],
+        "voice": told["protocol"], // its old name, for one release
         "peer": told["peer"],
         "user": told["user"],
         "worker": told["worker"],
