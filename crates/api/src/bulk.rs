@@ -18,7 +18,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::{Act, Acted};
 use super::{Api, read};
-use quintet_http::{Visitor, reply};
+use quintet_http::{OnlyCounted, Visitor, reply};
 
 /// Slices done for one request at most: it takes about a second.
 const SLICES: u32 = 256;
@@ -263,8 +263,10 @@ pub(super) async fn act(
 /// The reply to an act on messages, whose number the audit tells if it was `done`.
 pub(super) fn acted(acted: &Acted, done: bool) -> Response {
     let mut response = reply::document(acted);
-    if done {
-        response.extensions_mut().insert(Did::to(acted.messages));
+    let extensions = response.extensions_mut();
+    match done {
+        true => drop(extensions.insert(Did::to(acted.messages))),
+        false => drop(extensions.insert(OnlyCounted)),
     }
     response
 }

@@ -13,7 +13,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
-use quintet_http::{DoneTo, Visitor, reply};
+use quintet_http::{DoneTo, OnlyCounted, Visitor, reply};
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
@@ -159,9 +159,13 @@ pub(super) async fn remove_many(
         passed: dropped.passed,
         cursor: dropped.next.map(cursor),
     });
-    if !dry_run {
-        response.extensions_mut().insert(Did::to(dropped.messages));
-        response.extensions_mut().insert(DoneTo(pattern));
+    let extensions = response.extensions_mut();
+    match dry_run {
+        true => drop(extensions.insert(OnlyCounted)),
+        false => {
+            extensions.insert(Did::to(dropped.messages));
+            extensions.insert(DoneTo(pattern));
+        }
     }
     Ok(response)
 }

@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{StatusCode, Uri};
 use quintet_control::told;
-use quintet_door::StoreError;
+use quintet_door::{Share, StoreError};
 use quintet_http::{Leaving, Seat, Taker, Visitor, Waited, download, reply, upload};
 use quintet_types::{
     Body, Bound, Command, Lease, Message, Name, Outcome, Peek, Refusal, State as Stands, Take,
@@ -30,6 +30,12 @@ use super::{Api, bulk, messages, read};
 
 /// Bytes of the line before a message's body at most.
 const LINE_MAX: usize = 1 << 20;
+
+/// Queues that a take asks at most.
+const QUEUES_MAX: usize = 1024;
+
+/// Bytes of the line that are counted at a time.
+const COUNTED: usize = 64 << 10;
 
 /// Bytes of a body that are its start.
 const START: usize = 256;
@@ -211,16 +217,7 @@ pub(super) async fn put(
         body: request.into_body(),
         timeout: api.app.settings().limits.timeout,
     };
-    let mut line = BytesMut::new();
-    let end = loop {
-        if let Some(end) = line.iter().position(|&byte| byte == b'\n') {
-            break end;
-        }
-        let piece = came.piece().await?.filter(|_| line.len() < LINE_MAX);
-        let piece = piece.ok_or_else(|| Problem::not_json("a line of JSON comes first"))?;
-        line.extend_from_slice(&piece);
-    };
-    let rest = line.split_off(end + 1).freeze();
+    let (line, rest, _share) = came.line(&api).await?;
     let message: NewMessage = read::parsed(&line)?;
     if message.body.is_some() || message.body_base64.is_some() {
         return Err(Problem::field("body", "the body is behind the line"));
@@ -237,6 +234,12 @@ pub(super) async fn put(
     Ok(response)
 }
 
+/// The result of `all`, unless it takes longer.
+async fn within<T>(time: Duration, all: impl Future<Output = T>) -> Result<T, Problem> {
+    let result = tokio::time::timeout(time, all).await;
+    Ok(result.map_err(|_| quintet_http::Problem::TooSlow)?)
+}
+
 /// The part of a request's body that is still to come.
 struct Came {
     body: axum::body::Body,
@@ -245,6 +248,42 @@ struct Came {
 }
 
 impl Came {
+    /// The first line, and what came behind it; the line's share of the memory.
+    async fn line(&mut self, api: &Api) -> Result<(BytesMut, Bytes, Vec<Option<Share>>), Problem> {
+        let (mut line, mut shares, timeout) = (BytesMut::new(), Vec::new(), self.timeout);
+        let all = async {
+            loop {
+                let piece = self.piece().await?.filter(|_| line.len() < LINE_MAX);
+                let piece = piece.ok_or_else(|| Problem::not_json("a line of JSON comes first"))?;
+                let before = line.len();
+                while shares.len() * COUNTED < before + piece.len() {
+                    shares.push(api.room(COUNTED as u64)?);
+                }
+                line.extend_from_slice(&piece);
+                if let Some(end) = piece.iter().position(|&byte| byte == b'\n') {
+                    break Ok(before + end);
+                }
+            }
+        };
+        let end: Result<usize, Problem> = within(timeout, all).await?;
+        let rest = line.split_off(end? + 1).freeze();
+        Ok((line, rest, shares))
+    }
+
+    /// A small body whole, `first` first.
+    async fn whole(&mut self, length: u64, first: &[u8]) -> Result<Body, Problem> {
+        let (mut body, timeout) = (first.to_vec(), self.timeout);
+        let all = async {
+            while (body.len() as u64) < length {
+                let piece = self.piece().await?;
+                let piece = piece.ok_or(quintet_http::Problem::BrokeOff)?;
+                body.extend_from_slice(&piece);
+            }
+            Ok(Body::new(&body))
+        };
+        within(timeout, all).await?
+    }
+
     /// The next piece; `None`: that was all.
     async fn piece(&mut self) -> Result<Option<Bytes>, Problem> {
         let broken_off = |_| quintet_http::Problem::BrokeOff;
@@ -270,7 +309,10 @@ impl Api {
         first: Bytes,
         mut came: Came,
     ) -> Result<Body, Problem> {
-        let Ok(_turn) = self.uploads.acquire().await else {
+        if length <= messages::SMALL as u64 {
+            return came.whole(length, &first).await;
+        }
+        let Ok(_turn) = within(came.timeout, self.uploads.acquire()).await? else {
             return Err(Problem::stopping());
         };
         let (feed, mut pieces) = upload::pipe();
@@ -327,6 +369,9 @@ pub(super) async fn take(
     let (asked, _share): (From, _) = read::body(&api.app, request).await?;
     if asked.queues.is_empty() {
         return Err(Problem::field("queues", "from which queue?"));
+    }
+    if asked.queues.len() > QUEUES_MAX {
+        return Err(Problem::field("queues", format!("{QUEUES_MAX} at most")));
     }
     if asked.wait_ms > WAIT_MAX_MS {
         return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));

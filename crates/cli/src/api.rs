@@ -1,6 +1,7 @@
 //! Asking `/api/v1`: on the control socket, or over HTTPS with `--server https://HOST:PORT`.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -26,10 +27,15 @@ pub(super) fn part(text: &str) -> String {
     utf8_percent_encode(text, PART).to_string()
 }
 
+/// A connection that rested for so long is not used again.
+const RESTS: Duration = Duration::from_secs(1);
+
 /// A connection to the API, which is kept from one request to the next.
 pub(super) struct Api {
     at: Where,
     stream: Option<BufReader<Way>>,
+    /// When the last reply began.
+    used: Instant,
     /// Bytes of the last reply that were not read.
     left: u64,
     /// The lines that each request has.
@@ -70,6 +76,7 @@ impl Api {
         let mut api = Self {
             at: at.clone(),
             stream: None,
+            used: Instant::now(),
             left: 0,
             head,
         };
@@ -261,7 +268,9 @@ impl Api {
         more: Option<(u64, &mut dyn Read)>,
     ) -> Result<u16> {
         let left = std::mem::take(&mut self.left);
-        let mut stream = match self.stream.take().filter(|_| left == 0) {
+        // The server may have closed a connection that rested.
+        let is_fit = left == 0 && self.used.elapsed() < RESTS;
+        let mut stream = match self.stream.take().filter(|_| is_fit) {
             Some(stream) => stream,
             None => self.open_way()?,
         };
@@ -292,6 +301,7 @@ impl Api {
             }
             (Ok(_), _) => read(&mut stream).context("the server is of another version")?,
         };
+        self.used = Instant::now();
         self.left = reply.length;
         // One that the server closes fails at the next request.
         if !reply.last || reply.length > 0 {

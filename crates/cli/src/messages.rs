@@ -126,9 +126,7 @@ impl Put {
             of.insert("dedupe".into(), dedupe);
         }
         if !self.attr.is_empty() {
-            let attrs = self.attr.into_iter();
-            let attrs: Map<String, Value> = attrs.map(|(key, value)| (key, value.into())).collect();
-            of.insert("headers".into(), attrs.into());
+            of.insert("headers".into(), super::verbs::headers(&self.attr)?);
         }
         let (bytes, mut body): (u64, Box<dyn Read>) = match (self.text, self.file) {
             (Some(text), _) => (text.len() as u64, Box::new(std::io::Cursor::new(text))),
@@ -295,6 +293,7 @@ impl Form {
 pub(super) fn with_body(message: &Value, body: Vec<u8>) -> Value {
     let mut message = message.clone();
     if let Some(map) = message.as_object_mut() {
+        map.remove("follows");
         match String::from_utf8(body) {
             Ok(text) => map.insert("body".into(), text.into()),
             Err(error) => map.insert(

@@ -140,6 +140,10 @@ pub fn not_permitted() -> Problem {
     Problem::said(StatusCode::FORBIDDEN, "not permitted")
 }
 
+/// Nothing was changed, so the audit has no line: among the extensions of a response.
+#[derive(Clone, Copy)]
+pub struct OnlyCounted;
+
 /// The queue that an act was done to, if its address does not say: among the extensions of a
 /// response.
 #[derive(Clone)]

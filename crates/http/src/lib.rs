@@ -41,7 +41,7 @@ pub use app::{App, Given, content_type};
 pub use clients::{Client, ClientNow, Clients, Present};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Form, Kind, Whole, whole};
-pub use gate::{Answer, Counted, DoneTo, Full, Gate, Known, Pace, Shown, Tell, pace};
+pub use gate::{Answer, Counted, DoneTo, Full, Gate, Known, OnlyCounted, Pace, Shown, Tell, pace};
 pub use guard::{Asked, Denied, Guard, Logins, User, is_one_of};
 pub use guest::Guest;
 pub use heard::heard;

@@ -688,8 +688,13 @@ fn connection<S>(
     let site = Arc::clone(site);
     let told = Arc::clone(&site);
     let first = move |byte| told.note_first(byte);
-    let stream = Paced::new(stream, limits.timeout, Box::new(first), Arc::clone(&client))
-        .answering(!site.serve.gives_up());
+    let stream = Paced::new(
+        stream,
+        limits.unread.unwrap_or(limits.timeout),
+        Box::new(first),
+        Arc::clone(&client),
+    )
+    .answering(!site.serve.gives_up());
     let asking = Arc::clone(&seat);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -116,6 +116,8 @@ pub struct Limits {
     /// A form has to arrive within this time, and a piece of an attachment; a
     /// piece of a reply has to be taken.
     pub timeout: Duration,
+    /// Another time in which a piece of a reply has to be taken; `None`: `timeout`.
+    pub unread: Option<Duration>,
     /// A request's head has to arrive within this time; a connection without
     /// one is closed after it.
     pub idle: Duration,
@@ -138,6 +140,7 @@ impl Default for Limits {
             session_time: Duration::from_secs(12 * 3600),
             uploads_max: 16,
             timeout: Duration::from_secs(30),
+            unread: None,
             idle: Duration::from_secs(30),
             list_max: 10_000,
         }

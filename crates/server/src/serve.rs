@@ -269,6 +269,9 @@ struct Polls {
     desk: Poll,
 }
 
+/// Time for which a connection of the control socket may rest, or leave a reply unread.
+const AT_REST: Duration = Duration::from_secs(24 * 3600);
+
 /// Serves `/api/v1` on the control socket.
 ///
 /// # Errors
@@ -286,6 +289,9 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
             connections_max: usize::try_from(RESERVE).unwrap_or(usize::MAX),
             apart_max: 0,
             streams_max: STREAMS_MAX,
+            // A command may wait for its user, and for whoever reads its output.
+            idle: AT_REST,
+            unread: Some(AT_REST),
             ..quintet_http::Limits::default()
         },
         ..Settings::default()

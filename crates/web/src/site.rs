@@ -19,8 +19,8 @@ use quintet_types::{Command, Outcome, Principal};
 
 use crate::{metrics, rights};
 use quintet_http::{
-    Answering, App, Client, Denied, DoneTo, Errand, Guard, Known, Payer, Problem, Replied, Serve,
-    Settings, Visitor, gate, heard, held, paths, replies,
+    Answering, App, Client, Denied, DoneTo, Errand, Guard, Known, OnlyCounted, Payer, Problem,
+    Replied, Serve, Settings, Visitor, gate, heard, held, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -284,7 +284,8 @@ impl Site {
         let mut router = self.router.clone();
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {
-                if let Some(((who, gate), mut act)) = act {
+                let counted = response.extensions().get::<OnlyCounted>().is_some();
+                if let Some(((who, gate), mut act)) = act.filter(|_| !counted) {
                     if let Some(DoneTo(queue)) = response.extensions().get() {
                         act = format!("{act} of {queue}");
                     }

@@ -40,6 +40,21 @@ pub(in super::super) fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// Attributes as the API takes them.
+///
+/// # Errors
+/// A name has two values.
+pub(in super::super) fn headers(pairs: &[(String, String)]) -> Result<Value> {
+    let mut headers = Map::new();
+    for (name, value) in pairs {
+        let before = headers.insert(name.clone(), value.as_str().into());
+        if before.is_some_and(|before| before != value.as_str()) {
+            bail!("--attr {name} has two values");
+        }
+    }
+    Ok(headers.into())
+}
+
 impl Which {
     /// The fields of a query about these messages, each with its `&`.
     pub(super) fn query(&self) -> String {
@@ -177,7 +192,7 @@ impl<'a> Bulk<'a> {
     pub(in super::super) fn count(&self, api: &mut Api) -> Result<Vec<u64>> {
         let acts = self.acts.iter();
         let counted = acts.map(|&(state, act)| {
-            let (path, mut request) = self.request(state, act);
+            let (path, mut request) = self.request(state, act)?;
             request.insert("dry_run".into(), true.into());
             Ok(walk(api, (path, request), u64::MAX, |_| Ok(true))?.0)
         });
@@ -199,7 +214,7 @@ impl<'a> Bulk<'a> {
         let mut left = wanted;
         for (&(state, act), there) in self.acts.iter().zip(there) {
             let most = (*there).min(left);
-            let (done, ended) = walk(api, self.request(state, act), most, &mut each)?;
+            let (done, ended) = walk(api, self.request(state, act)?, most, &mut each)?;
             left = left.saturating_sub(done);
             if !ended {
                 return Ok(false);
@@ -209,26 +224,22 @@ impl<'a> Bulk<'a> {
     }
 
     /// The address of `act`, and which messages it is about.
-    fn request(&self, state: &str, act: &str) -> (String, Map<String, Value>) {
+    fn request(&self, state: &str, act: &str) -> Result<(String, Map<String, Value>)> {
         let which = self.which;
-        let headers: Map<String, Value> = which
-            .attr
-            .iter()
-            .map(|(name, value)| (name.clone(), value.as_str().into()))
-            .collect();
+        let headers = headers(&which.attr)?;
         let fields = [
             ("state", json!(state)),
             ("contains", json!(which.contains)),
             ("key", json!(which.with_key)),
             ("name", json!(which.name)),
-            ("headers", headers.into()),
+            ("headers", headers),
             ("older_ms", which.older.unwrap_or(0).into()),
             ("to", json!(self.to)),
             ("fast", self.how.fast.into()),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));
         let path = format!("/queues/{}/acts/{act}", part(self.queue));
-        (path, Map::from_iter(fields))
+        Ok((path, Map::from_iter(fields)))
     }
 
     fn confirmed(&self, messages: u64) -> Result<bool> {

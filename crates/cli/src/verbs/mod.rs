@@ -18,7 +18,7 @@ mod workers;
 
 pub(super) use batch::Batch;
 pub(super) use browse::{Browse, preview};
-pub(super) use bulk::{Bulk, PURGE, RETRY, pair};
+pub(super) use bulk::{Bulk, PURGE, RETRY, headers, pair};
 pub(super) use clients::{CONNECTIONS, Clients, Leases, queue, shown};
 pub(super) use cron::Cron;
 pub(super) use fanout::Fanout;

@@ -84,9 +84,10 @@ impl Batches {
     /// It is not looked at again before then.
     pub(super) fn put_off(&mut self, id: BatchId, until: Ms) {
         if let Some(seat) = self.seats.get_mut(&id)
-            && let Some(due) = seat.due.replace(until)
+            && let Some(due) = &mut seat.due
         {
-            let was = self.due.remove(&(due, id));
+            let before = std::mem::replace(due, until);
+            let was = self.due.remove(&(before, id));
             assert!(
                 was,
                 "a batch that has something to say is among those that are due"

@@ -52,6 +52,45 @@ fn a_queues_settings_are_set_and_cleared() {
 }
 
 #[test]
+fn an_attribute_with_two_values_is_refused() {
+    let server = Server::fresh();
+    for command in ["put", "purge"] {
+        let attrs = ["--attr", "lang=fr", "--attr", "lang=de"];
+        let args = [&[command, "work"][..], &attrs].concat();
+        let done = server.run(&args);
+        assert!(!done.status.success(), "{command}");
+        assert_eq!(text(&done.stderr), "quintet: --attr lang has two values\n");
+    }
+}
+
+#[test]
+fn what_take_prints_as_json_can_be_imported() {
+    let server = Server::fresh();
+    server.printed(&["put", "work", "a"]);
+    let taken = server.printed(&["take", "work", "--json"]);
+    let file = server.data.join("taken.jsonl");
+    std::fs::write(&file, taken).expect("written");
+    server.printed(&["import", file.to_str().expect("a name")]);
+    assert_eq!(server.printed(&["take", "work"]), "a");
+}
+
+#[test]
+fn the_audit_has_no_line_for_a_dry_run() {
+    let server = Server::fresh();
+    server.printed(&["put", "work", "a"]);
+    server.printed(&["purge", "work", "--dry-run"]);
+    server.printed(&["drop", "w*", "--messages", "--dry-run"]);
+    let audit = server.printed(&["audit"]);
+    assert!(
+        !audit.contains("purge") && !audit.contains("DELETE"),
+        "{audit}"
+    );
+    server.printed(&["purge", "work", "--yes"]);
+    let audit = server.printed(&["audit"]);
+    assert!(audit.contains("/api/v1/queues/work/acts/purge"), "{audit}");
+}
+
+#[test]
 fn nothing_to_retry_names_the_queue_of_the_dead_letters() {
     let server = Start::of("[[queue]]\nname = 'work'\ndead_letter = 'dead'\n").serve();
     server.printed(&["put", "work", "a"]);
