@@ -33,6 +33,11 @@ impl Run {
     }
 
     fn drained(&self, queue: usize) -> Answer {
+        let served = || self.connect(&mut locked(&self.state), 0).is_some();
+        assert!(
+            self.wait(CALM, served),
+            "nothing goes wrong, and nobody serves"
+        );
         let call = {
             let state = &mut *locked(&self.state);
             let (connection, life) = self.connect(state, 0).expect("somebody serves");
