@@ -55,7 +55,7 @@ impl Operations {
     /// Of a server that begins now.
     ///
     /// # Errors
-    /// What is wrong with a table of `[[cron]]`.
+    /// A mistake in a table of `[[cron]]`.
     pub(crate) fn new(
         config: Config,
         given: Given,

@@ -1,6 +1,6 @@
 //! Damaged indexes are noticed: each row damages one, and names the assertion that stops.
 //!
-//! What only one file can reach is damaged beside it, with [`fires`].
+//! State that only one file can reach is damaged in that file, with [`fires`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -10,7 +10,11 @@ use serde_json::json;
 const PLACES: usize = 10;
 
 fn served(dir: &tempfile::TempDir) -> Server {
-    let http = format!("http=127.0.0.1:0,max_connections={PLACES}");
+    with_options(dir, "")
+}
+
+fn with_options(dir: &tempfile::TempDir, options: &str) -> Server {
+    let http = format!("http=127.0.0.1:0,max_connections={PLACES}{options}");
     let start = Start {
         listen: &["memcache=127.0.0.1:0", &http],
         ..Start::default()
@@ -117,15 +121,36 @@ fn who_asks_how_the_server_is_has_places_beside_all_others() {
 }
 
 #[test]
+fn slow_bodies_hold_up_no_small_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // The slow ones have more time than this test for a reply.
+    let server = with_options(&dir, ",timeout=1h");
+    let record = |body: &str, len: usize| request("/api/v1/queues/q/record", body, len);
+    // As many as are stored at once.
+    let large = record("{}\nthe beginning", 1 << 20);
+    let slow: Vec<Client> = (0..8)
+        .map(|_| {
+            let mut client = server.client_of("http");
+            client.send(large.as_bytes());
+            client
+        })
+        .collect();
+    server.await_number("connections_upload_bytes", |bytes| bytes > 7 << 20);
+    let mut small = server.client_of("http");
+    small.send(record("{}\nx", 4).as_bytes());
+    let reply = text(&small.until(b"}"));
+    assert!(reply.starts_with("HTTP/1.1 201 "), "{reply}");
+    drop(slow);
+    let queues = vec!["q"; 1025];
+    let taken = post(&server, "/take", &json!({ "queues": queues }));
+    assert_eq!(taken.status, 400, "too many queues for one take");
+}
+
+#[test]
 fn silent_connections_make_way_for_a_request() {
     let dir = tempfile::tempdir().expect("a folder");
     // The request waits for a place longer than this test for its reply.
-    let http = format!("http=127.0.0.1:0,max_connections={PLACES},timeout=1h");
-    let start = Start {
-        listen: &[&http],
-        ..Start::default()
-    };
-    let server = Server::start_with(&dir.path().join("data"), start);
+    let server = with_options(&dir, ",timeout=1h");
     let silent: Vec<Client> = (0..PLACES)
         .map(|_| {
             let mut client = server.client_of("http");
