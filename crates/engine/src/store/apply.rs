@@ -574,6 +574,7 @@ impl Durable {
     }
 
     fn queue_made(&mut self, id: QueueId, name: Name, parent: Option<QueueId>, created: Ms) {
+        self.vacate(id);
         match self.queue_mut(id) {
             Some(queue) => {
                 let known = std::mem::replace(&mut queue.live.recorded, true);
@@ -602,6 +603,28 @@ impl Durable {
         {
             parent.children.push(id);
         }
+    }
+
+    /// Frees what is left of a dropped queue whose number comes again.
+    ///
+    /// A snapshot does not name dropped queues, so an owner that began from a later snapshot than
+    /// this node may give their numbers to new queues.
+    fn vacate(&mut self, id: QueueId) {
+        let known = (id.0 as usize) < self.queues.len();
+        if !known || self.queue(id).is_some_and(|queue| !queue.live.dropped) {
+            return;
+        }
+        let queue = self.queue(id);
+        let reserved = queue.map(|queue| queue.reserved.values().copied().collect());
+        let reserved: Vec<u32> = reserved.unwrap_or_default();
+        for slot in reserved {
+            self.take_out(slot);
+        }
+        while self.reap(1 << 16) {}
+        assert!(
+            self.queue(id).is_none(),
+            "a dropped queue goes with its last reserved message"
+        );
     }
 
     fn flush(&mut self, id: QueueId, count: u64, reserved: bool) {

@@ -1,5 +1,6 @@
 //! Disagreements the naive model found, each with the rule it broke.
 
+use quintet_engine::{Engine, Fact};
 use quintet_types::*;
 
 use crate::world::{World, open, plain, ranked, reserve, waiting};
@@ -351,4 +352,53 @@ fn what_an_epoch_gives_back_is_counted_by_who_reads_from_behind() {
     w.engine.begin_epoch(w.now, epoch, [7; 16], &mut w.facts);
     w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
     assert_eq!(w.replayed(Home(1)).image(), w.engine.image());
+}
+
+/// A standby that read the whole log still has what is left of a dropped queue: a lease, purged
+/// messages and deduplication records. An owner that began later gives the number to a new queue.
+#[test]
+fn a_reader_of_the_whole_log_seats_a_new_queue_on_a_dropped_ones_number() {
+    let unique = |queue: &str, body: &str| Put {
+        more: Some(Box::new(PutMore {
+            dedupe: Some(Dedupe {
+                id: b"once".as_slice().into(),
+                window_ms: None,
+                scope: None,
+                on_repeat: None,
+            }),
+            ..PutMore::default()
+        })),
+        ..ranked(queue, 1, body)
+    };
+    for leased in [true, false] {
+        let mut w = World::new();
+        w.restart();
+        w.put("other", "stays");
+        for number in 0..300 {
+            w.put("old", &format!("old {number}"));
+        }
+        w.put_as(unique("old", "old mark"));
+        if leased {
+            w.take(1, reserve("old"));
+        }
+        w.ask(1, Command::Drop("old".into()));
+        let mut standby = w.replayed(Home(0));
+
+        restart_from_snapshot(&mut w);
+        w.facts.clear();
+        w.put_as(unique("new", "x"));
+        w.put("new", "y");
+        for fact in w.facts.clone() {
+            standby.replay(fact, Home(2));
+        }
+        standby.verify().expect("indexes agree");
+        let of = |engine: &Engine| {
+            let facts = engine.image().into_iter();
+            let messages = facts.filter(|fact| matches!(fact, Fact::Image(..)));
+            messages.map(|fact| format!("{fact:?}")).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&standby), of(&w.engine), "leased: {leased}");
+        assert_eq!(of(&standby).len(), 3);
+        assert_eq!(standby.image(), w.engine.image());
+    }
 }
