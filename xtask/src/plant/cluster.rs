@@ -24,6 +24,16 @@ pub(super) const CLUSTER: &[Planted] = &[
         tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
     },
     Planted {
+        name: "old-copy-leads",
+        what: "a server that leads with an old copy is not asked to step down",
+        edits: &[(
+            "crates/cluster/src/doubts.rs",
+            "        (now >= *since + BEHIND)\n",
+            "        (now < *since)\n",
+        )],
+        tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
+    },
+    Planted {
         name: "takeover-by-the-wall-clock",
         what: "the wall clock of a new owner says what time it is",
         edits: &[(
@@ -68,8 +78,8 @@ pub(super) const CLUSTER: &[Planted] = &[
         what: "a log begins with a run that has less than the log counts in it",
         edits: &[(
             "crates/host/src/recover.rs",
-            "        if !has || row.live > row.count {\n",
-            "        if !has && row.live > row.count {\n",
+            "        !has || row.live > row.count\n",
+            "        !has && row.live > row.count\n",
         )],
         tests: &[&["--lib", "a_log_does_not_begin_where_a_run"]],
     },
