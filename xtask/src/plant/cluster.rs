@@ -113,4 +113,44 @@ pub(super) const CLUSTER: &[Planted] = &[
         )],
         tests: &[&["--lib", "what_clients_of_three_nodes"]],
     },
+    Planted {
+        name: "damaged-copy-survives",
+        what: "a cluster with a damaged copy would survive the loss of any machine",
+        edits: &[(
+            "crates/nodes/src/report.rs",
+            "            if let Some(how) = &store.damage {\n                survives = false;\n",
+            "            if let Some(how) = &store.damage {\n",
+        )],
+        tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
+    },
+    Planted {
+        name: "compression-accepted",
+        what: "a stream with compression is used",
+        edits: &[(
+            "crates/jetstream/src/api.rs",
+            "        check(\"compression\", &found.compression, &self.compression);\n",
+            "",
+        )],
+        tests: &[&["--lib", "what_would_lose_something_is_named"]],
+    },
+    Planted {
+        name: "old-servers-accepted",
+        what: "any version of nats-server is new enough",
+        edits: &[(
+            "crates/nodes/src/checks.rs",
+            "    numbers(version) >= least\n",
+            "    numbers(version) >= least.map(|_| 0)\n",
+        )],
+        tests: &[&["--lib", "versions_are_compared_by_number"]],
+    },
+    Planted {
+        name: "first-answer-counts",
+        what: "of the answers of two servers the first counts, not the newer",
+        edits: &[(
+            "crates/jetstream/src/client.rs",
+            "    first.into_iter().chain(second).max_by_key(|ends| ends.last)\n",
+            "    first.or(second)\n",
+        )],
+        tests: &[&["--lib", "the_newer_of_two_answers_counts"]],
+    },
 ];
