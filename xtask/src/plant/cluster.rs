@@ -153,4 +153,14 @@ pub(super) const CLUSTER: &[Planted] = &[
         )],
         tests: &[&["--lib", "the_newer_of_two_answers_counts"]],
     },
+    Planted {
+        name: "standby-forgets-nothing",
+        what: "who follows keeps deduplication records and entries of tables that are over",
+        edits: &[(
+            "crates/engine/src/engine.rs",
+            "        self.store.forget_marks(now, REAP_PER_FRAME);\n        self.sweep_tables(now);\n",
+            "",
+        )],
+        tests: &[&["--lib", "who_follows_forgets_what_is_over"]],
+    },
 ];
