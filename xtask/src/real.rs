@@ -14,8 +14,8 @@ use crate::{cluster, torment};
 /// elections.
 const AT_A_TIME: usize = 2;
 
-/// Runs the tests that need real servers, and the `campaign` with these options, side by side:
-/// both mostly wait.
+/// Runs the tests that need real servers, a power cut, and the `campaign` with these options, side
+/// by side: all mostly wait.
 ///
 /// # Errors
 /// The servers cannot be had, the build fails; tests fail, or the campaign.
@@ -23,27 +23,27 @@ pub(crate) fn run(run: &Run, campaign: &[String]) -> Result<()> {
     let now = cluster::program(&run.root)?;
     cluster::next_program(&run.root)?;
     built(&run.root)?;
-    match cluster::no_power() {
-        Some(why) => run.note_left_out(format!("cluster: power cuts of servers: {why}")),
-        None => cut_power(run, &now)?,
-    }
-    let (tests, campaign) = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("real".to_owned());
-        let tests = thread
-            .spawn_scoped(scope, || tests(run, &now))
-            .expect("a thread starts");
+    let (others, campaign) = std::thread::scope(|scope| {
+        let named = || std::thread::Builder::new().name("real".to_owned());
+        let tests = named().spawn_scoped(scope, || tests(run, &now));
+        let power = named().spawn_scoped(scope, || cut_power(run, &now));
         let campaign = torment::run_cluster(&run.root, campaign);
-        let tests = tests.join();
-        (
-            tests.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            campaign,
-        )
+        let others = [tests, power].map(|thread| {
+            let ended = thread.expect("a thread starts").join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (others, campaign)
     });
-    both(tests, campaign)
+    let [tests, power] = others;
+    both(both(tests, power), campaign)
 }
 
 /// Cuts the power under a server that has just purged.
 fn cut_power(run: &Run, server: &Path) -> Result<()> {
+    if let Some(why) = cluster::no_power() {
+        run.note_left_out(format!("cluster: power cuts of servers: {why}"));
+        return Ok(());
+    }
     let script = run.root.join("crates/jetstream/tests/power/cut.py");
     crate::run(
         Command::new("unshare")

@@ -1,10 +1,14 @@
 //! The servers whose copies of the stream a member found damaged.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use crate::Ends;
+use crate::{Ends, Moment, Seq};
 
 type Leader = Option<Arc<str>>;
+
+/// A leader may lack what was read for this long. A deposed one answers for a moment, and a new one
+/// before it has applied everything.
+const BEHIND: Duration = Duration::from_secs(5);
 
 /// The memory of one member.
 #[derive(Default)]
@@ -17,6 +21,8 @@ pub(crate) struct Doubts {
     leaders: Vec<Leader>,
     /// The error of an entry that was read twice and refused, and the leaders meanwhile.
     stuck: Option<(String, Vec<Leader>)>,
+    /// The leader whose copy ends before an entry that was read, and since when.
+    behind: Option<(Leader, Moment)>,
 }
 
 impl Doubts {
@@ -39,6 +45,24 @@ impl Doubts {
             self.leaders.push(ends.leader.clone());
         }
         stuck.map(|(why, _)| why)
+    }
+
+    /// The leader's stream ends like this, and entry `read` was read. Returns why its copy is
+    /// damaged, if it has ended before that entry for [`BEHIND`].
+    pub(crate) fn ends(&mut self, ends: &Ends, read: Seq, now: Moment) -> Option<String> {
+        let (leader, last) = (&ends.leader, ends.last);
+        let same = self.behind.take().filter(|(before, _)| before == leader);
+        if last >= read {
+            return None;
+        }
+        let (_, since) = self.behind.insert(same.unwrap_or((leader.clone(), now)));
+        (now >= *since + BEHIND)
+            .then(|| format!("it ends with entry {last}, and this node has read entry {read}"))
+    }
+
+    /// Whether the leader's copy ends before an entry that was read.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind.is_some()
     }
 
     /// The leader's copy is whole.

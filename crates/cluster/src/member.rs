@@ -536,13 +536,15 @@ impl<D: Duty> Inner<D> {
                 return self.distrust(ends.clone(), why);
             }
             let (copy, fences) = (&mut following.copy, self.made.fences);
-            match copy.judge(ends) {
+            let read = copy.next().before();
+            let behind = self.doubts.ends(ends, read, now);
+            match behind.map_or_else(|| copy.judge(ends), Judged::Damaged) {
                 _ if !fences.beginning => {}
                 Judged::Whole => {}
                 Judged::ReadAgain => return self.read_again(),
                 Judged::Damaged(why) => return self.distrust(ends.clone(), why),
             }
-            if copy.has_begun() && copy.next() > ends.last {
+            if copy.has_begun() && read == ends.last {
                 self.damage = None;
                 self.doubts.is_whole(ends.leader.as_deref());
             }
@@ -595,6 +597,8 @@ impl<D: Duty> Inner<D> {
                 self.duty.damaged(Some((&server, &damage)));
                 self.doubts.distrust(&server);
             }
+            // No server has what this node has: it keeps its mirror and waits.
+            Distrusted::NoOther(_) if self.doubts.is_behind() => {}
             Distrusted::NoOther(server) => {
                 let error = LogError::BadEntry {
                     log: self.made.stream.name(),

@@ -376,10 +376,7 @@ impl Engine {
         self.store.forget_marks(self.now, 256);
         self.drop_idle(&mut cx);
         self.forget_withheld();
-        if self.now >= self.tables_swept + TABLES_SWEEP_MS {
-            self.tables_swept = self.now;
-            self.store.sweep_tables(self.now);
-        }
+        self.sweep_tables(self.now);
         self.store.reap(REAP_PER_TICK);
         if self.may_go_on() {
             self.reading.again = false;
@@ -673,9 +670,19 @@ impl Engine {
         self.store.replays_epoch(epoch);
     }
 
-    /// Facts that are replayed from now on happened at this time.
+    /// Facts that are replayed from now on happened at this time. Forgets what is over by then and
+    /// no fact tells of.
     pub fn replays_time(&mut self, now: Ms) {
         self.store.happen(now);
+        self.store.forget_marks(now, REAP_PER_FRAME);
+        self.sweep_tables(now);
+    }
+
+    fn sweep_tables(&mut self, now: Ms) {
+        if now >= self.tables_swept + TABLES_SWEEP_MS {
+            self.tables_swept = now;
+            self.store.sweep_tables(now);
+        }
     }
 
     /// The end of a message that is gone, or was moved from another shard; `None`: it is not

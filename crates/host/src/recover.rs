@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use quintet_engine::format::{chunk, next_group};
-use quintet_engine::{Engine, Fact};
+use quintet_engine::{Block, Engine, Fact};
 use quintet_log::run::{Run, RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalStore, Log, LogStore, Options, Recovery, ReplayFrame,
@@ -232,17 +232,20 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
     let numbers = there.iter().map(|name| name.number.0);
     let next = numbers.chain(needed).chain(died).max();
     let next = next.map(|newest| newest + 1);
-    let mut open = BTreeMap::new();
+    let (mut open, mut bad) = (BTreeMap::new(), Vec::new());
     for (number, shard) in shards.iter().enumerate() {
         for run in shard.engine.needed_runs() {
             let name = RunName {
                 shard: u16::try_from(number).unwrap_or(u16::MAX),
                 number: RunNumber(run.0),
             };
-            let opened = open_run(&shard.engine, &**storage, name)?;
-            open.insert(run.0, Arc::new(opened));
+            match open_run(&shard.engine, &**storage, name) {
+                Ok(opened) => drop(open.insert(run.0, Arc::new(opened))),
+                Err(error) => bad.push(format!("{error:#}")),
+            }
         }
     }
+    ensure!(bad.is_empty(), "{}", bad.join("\n"));
     for name in there {
         if !open.contains_key(&name.number.0) {
             remove_run(&**storage, name).with_context(|| format!("cannot delete {name}"))?;
@@ -257,37 +260,44 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
     ))
 }
 
+fn living(rows: &[Block]) -> u64 {
+    rows.iter().map(|row| u64::from(row.live)).sum()
+}
+
 /// Opens a run that holds what the log counts as living in it.
 fn open_run(engine: &Engine, storage: &dyn Storage, name: RunName) -> Result<Run> {
+    let mut rows = engine.blocks_of(RunId(name.number.0));
     let run = Run::open(storage, name).with_context(|| {
         format!(
-            "{name} holds messages and cannot be opened; put it back from a backup, or see \
-             `quintet check` and `quintet repair`"
+            "{name} holds {} living messages and cannot be opened; put it back from a backup, or \
+             see `quintet check` and `quintet repair`",
+            living(&rows)
         )
     })?;
-    for row in engine.blocks_of(RunId(name.number.0)) {
-        let there = run.block(row.number);
-        let has = there.is_some_and(|block| {
+    rows.retain(|row| {
+        let has = run.block(row.number).is_some_and(|block| {
             block.first_ordinal <= row.ordinal
                 && block.first_ordinal + block.count >= row.ordinal.saturating_add(row.count)
         });
-        if !has || row.live > row.count {
-            let found = there.map_or_else(
-                || format!("{} blocks", run.blocks()),
-                |block| format!("{} entries from {} there", block.count, block.first_ordinal),
-            );
-            bail!(
-                "{name} is not the run that the log names: the log counts {} living messages in \
-                 {} entries from {} of block {}, and the file has {found}; put it back from a \
-                 backup",
-                row.live,
-                row.count,
-                row.ordinal,
-                row.number
-            );
-        }
-    }
-    Ok(run)
+        !has || row.live > row.count
+    });
+    let Some(row) = rows.first() else {
+        return Ok(run);
+    };
+    let found = run.block(row.number).map_or_else(
+        || format!("{} blocks", run.blocks()),
+        |block| format!("{} entries from {} there", block.count, block.first_ordinal),
+    );
+    bail!(
+        "{name} is not the run that the log names: the log counts {} living messages in {} entries \
+         from {} of block {}, and the file has {found}; {} living messages are in no run; put it \
+         back from a backup",
+        row.live,
+        row.count,
+        row.ordinal,
+        row.number,
+        living(&rows)
+    )
 }
 
 /// Bytes that nobody can guess: a fresh `RandomState` is keyed from the system's random source.
@@ -373,6 +383,12 @@ impl Replay {
             })
         });
         runs.collect()
+    }
+
+    /// The living messages that the frames so far count in a run.
+    pub fn living_in(&self, name: RunName) -> u64 {
+        let engine = self.engines.get(usize::from(name.shard));
+        engine.map_or(0, |engine| living(&engine.blocks_of(RunId(name.number.0))))
     }
 
     /// Whether the file of a needed run has what the frames so far count as living in it.

@@ -1,9 +1,9 @@
 //! Replay, frame by frame: what a snapshot's counters say of the frames before it.
 
 use quintet_engine::format::put_group;
-use quintet_engine::{Block, Fact};
+use quintet_engine::{Block, Fact, Mark, MarkId};
 use quintet_log::{Epoch, FrameKind, Position, ReplayFrame, SegmentNumber};
-use quintet_types::{Lane, Ms, QueueId, QueueTotals, RunId, Settings};
+use quintet_types::{Lane, MessageId, Ms, QueueId, QueueTotals, RunId, Scope, Settings};
 
 use crate::Replay;
 
@@ -32,6 +32,16 @@ fn counted(puts: u64) -> Fact {
 
 /// The error that a frame with these facts of a shard causes.
 fn frame(replay: &mut Replay, segment: Option<u32>, facts: &[Fact]) -> Option<String> {
+    frame_at(5, replay, segment, facts)
+}
+
+/// The same of a frame that was written at this time, ms.
+fn frame_at(
+    time_ms: u64,
+    replay: &mut Replay,
+    segment: Option<u32>,
+    facts: &[Fact],
+) -> Option<String> {
     let mut records = Vec::new();
     facts.iter().for_each(|fact| fact.encode(&mut records));
     let mut payload = Vec::new();
@@ -39,7 +49,7 @@ fn frame(replay: &mut Replay, segment: Option<u32>, facts: &[Fact]) -> Option<St
     let frame = ReplayFrame {
         position: Position(0),
         epoch: Epoch(1),
-        time_ms: 5,
+        time_ms,
         kind: FrameKind::Facts,
         segment: SegmentNumber(segment.unwrap_or(1)),
         offset: 0,
@@ -111,4 +121,36 @@ fn a_snapshot_that_names_other_runs_is_told_of() {
         let found = frame(&mut begun(), Some(2), &next);
         assert_eq!(found.as_deref(), told);
     }
+}
+
+/// A node may follow for months: what is over by time, so that no fact tells of it, must not stay.
+#[test]
+fn who_follows_forgets_what_is_over() {
+    let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
+    let over = [
+        Fact::TableSet {
+            table: "t".into(),
+            key: b"key".as_slice().into(),
+            value: Some(b"value".as_slice().into()),
+            until: Some(Ms(1_000)),
+            version: 1,
+        },
+        Fact::Remembered {
+            queue: QueueId(1),
+            kind: Mark::Dedupe,
+            mark: MarkId::Hash([1, 2]),
+            id: MessageId(9),
+            until: Ms(1_000),
+            scope: Scope::Window,
+            sum: 0,
+        },
+    ];
+    let facts = [vec![made()], over.to_vec()].concat();
+    assert_eq!(frame(&mut replay, Some(1), &facts), None);
+    let image = |replay: &Replay| replay.engines[1].image();
+    let has = |replay: &Replay| over.each_ref().map(|fact| image(replay).contains(fact));
+    assert_eq!(has(&replay), [true, true]);
+    // Entries of tables are looked through once a minute.
+    assert_eq!(frame_at(70_000, &mut replay, None, &[]), None);
+    assert_eq!(has(&replay), [false, false]);
 }

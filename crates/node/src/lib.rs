@@ -104,7 +104,7 @@ impl Seat {
             state,
         } = self.owned;
         // Where this takes long another node may take over, which is found out by appending.
-        let runs = self.node.told.runs.complete(&state.needed_runs())?;
+        let runs = self.node.told.runs.complete(&state)?;
         let opened =
             quintet_host::take_seat(state, Box::new(log), recovery, lead_ms, &runs, layout);
         match opened {

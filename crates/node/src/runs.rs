@@ -24,7 +24,8 @@ const SWEEP: Duration = Duration::from_secs(600);
 /// Run files, here and in JetStream.
 pub(super) struct Runs {
     cached: Arc<CachedRuns>,
-    wanted: SyncSender<Vec<RunName>>,
+    /// Runs to fetch, and the living messages in each.
+    wanted: SyncSender<BTreeMap<RunName, u64>>,
     looked: Mutex<Looked>,
 }
 
@@ -100,9 +101,11 @@ impl Runs {
             absent.push(run);
         }
         looked.hopeless = hopeless;
-        looked.absent.clone_from(&absent);
+        let wanted = absent.iter().map(|run| (*run, replay.living_in(*run)));
+        let wanted = wanted.collect();
+        looked.absent = absent;
         drop(looked);
-        match self.wanted.try_send(absent) {
+        match self.wanted.try_send(wanted) {
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
@@ -118,12 +121,13 @@ impl Runs {
     ///
     /// # Errors
     /// One of them is nowhere.
-    pub(super) fn complete(&self, runs: &[RunName]) -> Result<Arc<dyn Storage>> {
-        for &run in runs {
+    pub(super) fn complete(&self, replay: &Replay) -> Result<Arc<dyn Storage>> {
+        for run in replay.needed_runs() {
             while let Err(error) = self.cached.fetch(run) {
                 if error.kind() == ErrorKind::NotFound {
                     return Err(anyhow!(
-                        "{run} holds messages and is gone from JetStream's bucket: {error}"
+                        "{run} holds {} living messages and is gone from JetStream's bucket: {error}",
+                        replay.living_in(run)
                     ));
                 }
                 tracing::warn!("cannot fetch {run}, which this node needs to own: {error}");
@@ -163,15 +167,15 @@ impl Runs {
 }
 
 /// Fetches what the newest list has, until nobody sends one.
-fn fetch_all(runs: &Weak<CachedRuns>, lists: &Receiver<Vec<RunName>>) {
+fn fetch_all(runs: &Weak<CachedRuns>, lists: &Receiver<BTreeMap<RunName, u64>>) {
     // How often each was looked for in vain.
     let mut gone: BTreeMap<RunName, u32> = BTreeMap::new();
     while let Ok(list) = lists.recv() {
         let Some(runs) = runs.upgrade() else {
             return;
         };
-        gone.retain(|run, _| list.contains(run));
-        for run in list {
+        gone.retain(|run, _| list.contains_key(run));
+        for (run, living) in list {
             match runs.fetch(run) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -180,8 +184,8 @@ fn fetch_all(runs: &Weak<CachedRuns>, lists: &Receiver<Vec<RunName>>) {
                     *times += 1;
                     if *times == 2 {
                         tracing::error!(
-                            "the log names {run}, which is gone from JetStream's bucket: this \
-                             node does not take over without it"
+                            "the log counts {living} living messages in {run}, which is gone from \
+                             JetStream's bucket: this node does not take over without it"
                         );
                     }
                 }
@@ -338,5 +342,18 @@ mod tests {
             runs.look(&ten);
             assert_eq!(runs.missing(), 1, "it has nine");
         }
+        let why = ten.check_run(runs.cached.cache(), NAME);
+        let why = format!("{:#}", why.expect_err("it has nine"));
+        assert!(why.contains("; 10 living messages are in no run"), "{why}");
+        // Nor does it own without it.
+        std::fs::remove_file(bucket.path().join(NAME.to_string())).expect("removed");
+        runs.cached.forget(NAME).expect("forgotten");
+        let why = runs
+            .complete(&ten)
+            .err()
+            .expect("it is nowhere")
+            .to_string();
+        let named = format!("{NAME} holds 10 living messages and is gone from JetStream's bucket");
+        assert!(why.contains(&named), "{why}");
     }
 }

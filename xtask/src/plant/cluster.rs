@@ -24,6 +24,16 @@ pub(super) const CLUSTER: &[Planted] = &[
         tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
     },
     Planted {
+        name: "old-copy-leads",
+        what: "a server that leads with an old copy is not asked to step down",
+        edits: &[(
+            "crates/cluster/src/doubts.rs",
+            "        (now >= *since + BEHIND)\n",
+            "        (now < *since)\n",
+        )],
+        tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
+    },
+    Planted {
         name: "takeover-by-the-wall-clock",
         what: "the wall clock of a new owner says what time it is",
         edits: &[(
@@ -68,8 +78,8 @@ pub(super) const CLUSTER: &[Planted] = &[
         what: "a log begins with a run that has less than the log counts in it",
         edits: &[(
             "crates/host/src/recover.rs",
-            "        if !has || row.live > row.count {\n",
-            "        if !has && row.live > row.count {\n",
+            "        !has || row.live > row.count\n",
+            "        !has && row.live > row.count\n",
         )],
         tests: &[&["--lib", "a_log_does_not_begin_where_a_run"]],
     },
@@ -102,5 +112,55 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        run.number.0 < self.runs.first_of_this_life()\n",
         )],
         tests: &[&["--lib", "what_clients_of_three_nodes"]],
+    },
+    Planted {
+        name: "damaged-copy-survives",
+        what: "a cluster with a damaged copy would survive the loss of any machine",
+        edits: &[(
+            "crates/nodes/src/report.rs",
+            "            if let Some(how) = &store.damage {\n                survives = false;\n",
+            "            if let Some(how) = &store.damage {\n",
+        )],
+        tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
+    },
+    Planted {
+        name: "compression-accepted",
+        what: "a stream with compression is used",
+        edits: &[(
+            "crates/jetstream/src/api.rs",
+            "        check(\"compression\", &found.compression, &self.compression);\n",
+            "",
+        )],
+        tests: &[&["--lib", "what_would_lose_something_is_named"]],
+    },
+    Planted {
+        name: "old-servers-accepted",
+        what: "any version of nats-server is new enough",
+        edits: &[(
+            "crates/nodes/src/checks.rs",
+            "    numbers(version) >= least\n",
+            "    numbers(version) >= least.map(|_| 0)\n",
+        )],
+        tests: &[&["--lib", "versions_are_compared_by_number"]],
+    },
+    Planted {
+        name: "first-answer-counts",
+        what: "of the answers of two servers the first counts, not the newer",
+        edits: &[(
+            "crates/jetstream/src/client.rs",
+            "    first.into_iter().chain(second).max_by_key(|ends| ends.last)\n",
+            "    first.or(second)\n",
+        )],
+        tests: &[&["--lib", "the_newer_of_two_answers_counts"]],
+    },
+    Planted {
+        name: "standby-forgets-nothing",
+        what: "who follows keeps deduplication records and entries of tables that are over",
+        edits: &[(
+            "crates/engine/src/engine.rs",
+            "        self.store.forget_marks(now, REAP_PER_FRAME);\n        self.sweep_tables(now);\n",
+            "",
+        )],
+        tests: &[&["--lib", "who_follows_forgets_what_is_over"]],
     },
 ];

@@ -3,8 +3,8 @@
 use quintet_sim::Random;
 use quintet_sim::history::{Answer, Ask, CallId};
 use quintet_types::{
-    BackTo, Body, By, Command, Compound, Effect, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId,
-    Name, Outcome, Put, Take, Wait, When,
+    BackTo, Body, By, Command, Compound, Effect, Guard, How, LeaseAsk, LeaseOwner, LeaseTime,
+    MessageId, Name, Outcome, Put, Take, Wait, When,
 };
 
 /// Bytes of a large body: more than one entry of the stream holds.
@@ -140,16 +140,28 @@ fn put(queue: usize, body: u64, bytes: usize) -> Command {
     Command::Put(Put::new(Name::from(QUEUES[queue]), Body::new(&text)))
 }
 
-/// The same as a hook has it that sets an entry of a table, mostly of another shard.
+/// The same as a hook has it that sets an entry of a table, mostly of another shard; of every other
+/// one the hook has looked whether there is one.
 fn hooked(put: Command, body: u64) -> Command {
+    let table = Name::from(QUEUES[usize::try_from(body % 3).unwrap_or(0)]);
+    let looks = body.is_multiple_of(2);
+    let key: Box<[u8]> = match looks {
+        true => body.to_le_bytes().into(),
+        false => vec![u8::try_from(body % 5).unwrap_or(0)].into(),
+    };
+    let guard = Guard::Table {
+        table: table.clone(),
+        key: key.clone(),
+        version: None,
+    };
     let set = Effect::Set {
-        table: Name::from(QUEUES[usize::try_from(body % 3).unwrap_or(0)]),
-        key: vec![u8::try_from(body % 5).unwrap_or(0)].into(),
+        table,
+        key,
         value: Some(body.to_le_bytes().into()),
         ttl_ms: None,
     };
     Command::Compound(Box::new(Compound {
-        guards: Vec::new(),
+        guards: looks.then_some(guard).into_iter().collect(),
         effects: vec![set],
         then: Some(Box::new(put)),
     }))

@@ -26,7 +26,7 @@ pub(super) const ACKNOWLEDGED: u64 = 200;
 const TROUBLE: [u64; 2] = [15, 40];
 
 /// Longer than anything takes when nothing goes wrong.
-pub(super) const CALM: Duration = Duration::from_secs(60);
+pub(super) const CALM: Duration = Duration::from_secs(30);
 
 /// Events of a run.
 #[derive(Clone, Copy, Debug, Default)]

@@ -140,6 +140,10 @@ impl Run {
             (Ask::Take { removes: true }, Answer::Got(body)) => {
                 state.there.remove(&body);
             }
+            // A client that left may have taken one: clients would store nothing in its place.
+            (_, Answer::Empty) if state.calm => {
+                state.there.pop_first();
+            }
             _ => {}
         }
     }

@@ -362,7 +362,11 @@ impl SimStream {
             };
             let time = Duration::from_millis(state.random.below(20_000));
             let (stream, then) = (self.clone(), self.clone());
-            self.world.plan(gone, move || stream.lead(lie));
+            self.world.plan(gone, move || {
+                // None of whom is damaged once all is healed.
+                let lies = lock(&stream.state).faults.lies > 0;
+                stream.lead(lie.filter(|_| lies));
+            });
             if lie.is_some() {
                 let honest = move || {
                     // Another may lead by then.

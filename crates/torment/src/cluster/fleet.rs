@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use quintet_faults::{Faults, Undo};
@@ -322,14 +323,42 @@ impl Fleet {
 
     /// A node's report about all nodes.
     pub(super) fn status(&self, node: usize) -> Option<Value> {
+        serde_json::from_str(&self.told(node, &["--json"])).ok()
+    }
+
+    /// The same as text.
+    pub(super) fn status_text(&self, node: usize) -> String {
+        self.told(node, &[])
+    }
+
+    fn told(&self, node: usize, options: &[&str]) -> String {
         let addresses = &self.addresses[node];
         let output = Command::new(&addresses.binary)
-            .args(["cluster", "status", "--json", "--data"])
+            .args(["cluster", "status", "--data"])
             .arg(&addresses.data)
+            .args(options)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output();
-        serde_json::from_slice(&output.ok()?.stdout).ok()
+        let told = output.map_or_else(|_| Vec::new(), |output| output.stdout);
+        String::from_utf8_lossy(&told).into_owned()
+    }
+
+    /// Asks that this server leads the stream. Nobody may answer while there is no leader.
+    pub(super) fn lead(&self, stream: &str, server: usize) -> Result<()> {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.ports[server]))?;
+        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let ask = format!("{{\"placement\":{{\"preferred\":\"n{server}\"}}}}");
+        write!(
+            socket,
+            "CONNECT {{}}\r\nSUB lead 1\r\nPUB $JS.API.STREAM.LEADER.STEPDOWN.{stream} lead {}\r\n\
+             {ask}\r\n",
+            ask.len()
+        )?;
+        let lines = BufReader::new(socket).lines().map_while(Result::ok);
+        let told = lines.skip_while(|line| !line.starts_with("MSG")).nth(1);
+        let told = told.unwrap_or_else(|| "no answer".to_owned());
+        Ok(writeln!(self.log()?, "  n{server} is to lead: {told}")?)
     }
 
     /// All that should run does.

@@ -11,10 +11,10 @@ use quintet_sim::Random;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::fleet::Process;
+use super::fleet::{Fleet, Process};
 use super::kinds::Kind;
 use super::links::{Links, Off};
-use super::stores::{copy, damage, empty};
+use super::stores::{copy, damage, empty, fill};
 use super::{COUNT, Campaign, SHORT, View};
 use crate::ledger::body;
 use crate::load::{LOOSE, Load, STRICT};
@@ -103,6 +103,7 @@ impl Campaign<'_> {
             Kind::ClockForward => self.set_clock(load, owner, 1)?,
             Kind::ClockBack => self.set_clock(load, owner, -1)?,
             Kind::DamageStore => self.damage_store(load, leader)?,
+            Kind::DamageTwo => self.damage_two(load, leader)?,
             Kind::OldStore => self.bring_old_store(load, leader)?,
             Kind::CutPower => {
                 let server = self.random.index(COUNT);
@@ -168,16 +169,50 @@ impl Campaign<'_> {
 
     /// A block of the log is damaged where one server keeps it.
     fn damage_store(&mut self, load: &Load, leader: usize) -> Result<Duration> {
-        let report = self.fleet.status(0).context("no status")?;
-        let stream = report["groups"][0]["stream"]["name"].as_str();
-        let stream = stream.context("no stream")?.to_owned();
+        let stream = self.stream()?;
         let server = other(leader, &mut self.random);
         self.fleet.servers[server].kill()?;
-        let took = self.begin_with(load, server, |campaign, store| {
-            let did = damage(store, &stream, &mut campaign.random)?;
-            campaign.note(&format!("  n{server}: {did}"))
-        })?;
+        let took = self.begin_with(load, server, |campaign, _| campaign.damage(server, &stream))?;
         self.mend_store(server)?;
+        Ok(took)
+    }
+
+    fn damage(&mut self, server: usize, stream: &str) -> Result<()> {
+        let did = damage(&self.fleet.store(server), stream, &mut self.random)?;
+        self.note(&format!("  n{server}: {did}"))
+    }
+
+    fn stream(&self) -> Result<String> {
+        let report = self.fleet.status(0).context("no status")?;
+        let stream = report["groups"][0]["stream"]["name"].as_str();
+        Ok(stream.context("no stream")?.to_owned())
+    }
+
+    /// Blocks of the log are damaged where the leader and another server keep it. Then the first is
+    /// asked to lead.
+    fn damage_two(&mut self, load: &Load, leader: usize) -> Result<Duration> {
+        let stream = self.stream()?;
+        let servers = [leader, other(leader, &mut self.random)];
+        let all = |fleet: &Fleet, signal| fleet.nodes.iter().try_for_each(|n| n.signal(signal));
+        // The third server gets all that was acknowledged: nobody else has it then.
+        all(&self.fleet, Signal::STOP)?;
+        std::thread::sleep(PAUSE);
+        for server in servers {
+            self.fleet.servers[server].kill()?;
+            self.damage(server, &stream)?;
+        }
+        for server in servers {
+            self.fleet.servers[server].start()?;
+        }
+        all(&self.fleet, Signal::CONT)?;
+        load.await_put();
+        let mut took = acknowledged(load)?;
+        self.fleet.lead(&stream, leader)?;
+        load.await_put();
+        took = took.max(acknowledged(load)?);
+        servers
+            .into_iter()
+            .try_for_each(|server| self.mend_store(server))?;
         Ok(took)
     }
 
@@ -219,6 +254,10 @@ impl Campaign<'_> {
                 return Ok(());
             }
             if is_bad && !emptied && began.elapsed() > LOOK {
+                // It may be whole by now.
+                if !self.names_remedy(&name) {
+                    continue;
+                }
                 self.note(&format!("  emptied, as status says: {store:?}"))?;
                 self.fleet.servers[server].kill()?;
                 empty(&self.fleet.store(server))?;
@@ -228,6 +267,14 @@ impl Campaign<'_> {
             std::thread::sleep(SHORT * 5);
         }
         bail!("the copy on {name} is not whole within {PATIENCE:?}")
+    }
+
+    /// Whether `status`, as people see it, names the server and what to do with it.
+    fn names_remedy(&self, server: &str) -> bool {
+        let remedies = ["empty its JetStream directory", "restart that nats-server"];
+        let told = self.fleet.status_text(0);
+        let mut lines = told.lines().filter(|line| line.contains(server));
+        lines.any(|line| remedies.iter().any(|remedy| line.contains(remedy)))
     }
 
     /// Cuts the power of these servers at one moment; they go on with what their file systems had
@@ -273,6 +320,9 @@ impl Campaign<'_> {
 
     /// A server may keep nothing more for a while.
     fn fill_store(&mut self, load: &Load, server: usize, owner: usize) -> Result<Duration> {
+        if !self.fleet.disks.is_empty() {
+            return self.fill_disk(load, server);
+        }
         let took = self.limit_store(load, server, Some(STORE_FULL))?;
         std::thread::sleep(FREEZE);
         let report = self.fleet.status(owner).context("no status")?;
@@ -283,6 +333,28 @@ impl Campaign<'_> {
         let current = replica.is_none_or(|one| one["current"] == true);
         ensure!(!current, "a full store keeps more: {report}");
         self.limit_store(load, server, None)?;
+        Ok(took)
+    }
+
+    /// The disk of a server is full until `status` says what to do.
+    fn fill_disk(&mut self, load: &Load, server: usize) -> Result<Duration> {
+        let filled = fill(&self.fleet.store(server))?;
+        load.await_put();
+        let took = acknowledged(load)?;
+        let began = Instant::now();
+        while !self.names_remedy(&format!("n{server} ")) {
+            let told = || self.fleet.status_text(0);
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "a full disk is not named: {}",
+                told()
+            );
+            std::thread::sleep(PAUSE);
+        }
+        std::fs::remove_file(filled)?;
+        self.fleet.servers[server].kill()?;
+        self.fleet.servers[server].start()?;
+        self.mend_store(server)?;
         Ok(took)
     }
 

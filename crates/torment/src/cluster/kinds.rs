@@ -47,6 +47,8 @@ pub(super) enum Kind {
     DrainOwner,
     /// A block's file: removed, cut short, or a bit of it.
     DamageStore,
+    /// The same of the leader and another server, and the first leads again.
+    DamageTwo,
     /// A server begins again with what it had a while ago.
     OldStore,
     CutPower,
@@ -68,7 +70,7 @@ impl Kind {
 
 /// Each with its name, and within how many ms clients are promised to be served again:
 /// `docs/cluster.md`. Where nothing is promised, or nobody should notice: none.
-pub(super) const KINDS: [(Kind, &str, Option<u64>); 35] = [
+pub(super) const KINDS: [(Kind, &str, Option<u64>); 36] = [
     (Kind::KillOwner, "kill -9 of the owner", Some(5000)),
     (Kind::KillStandby, "kill -9 of a standby", None),
     (
@@ -109,6 +111,7 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 35] = [
     (Kind::MoveOwner, "owner moved", Some(200)),
     (Kind::DrainOwner, "owner drained", Some(200)),
     (Kind::DamageStore, "a server's store damaged", None),
+    (Kind::DamageTwo, "stores of two servers damaged", None),
     (Kind::OldStore, "an old copy of a server's store", None),
     (Kind::CutPower, "power of a server cut", None),
     (Kind::CutAllPower, "power of all servers cut", None),

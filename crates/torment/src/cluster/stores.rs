@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use quintet_sim::Random;
+use rustix::fs::FallocateFlags;
 
 use super::COUNT;
 
@@ -83,6 +84,22 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     run(Command::new("cp")
         .args(["-a", "--sparse=always"])
         .args([from, to]))
+}
+
+/// Takes all room of the file system of this folder; the file that has it.
+pub(super) fn fill(folder: &Path) -> Result<PathBuf> {
+    let room = rustix::fs::statvfs(folder)?;
+    let filled = folder.join("filled");
+    let file = fs::File::create(&filled)?;
+    let (mut at, mut step) = (0, room.f_bfree * room.f_frsize);
+    // Some of what is free is needed to note who has the rest.
+    while step >= room.f_frsize {
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), at, step) {
+            Ok(()) => at += step,
+            Err(_) => step /= 2,
+        }
+    }
+    Ok(filled)
 }
 
 /// Removes all in a folder, which may be a file system.
