@@ -5,7 +5,7 @@ use crate::batch::BatchAsk;
 use crate::body::Body;
 use crate::caller::Party;
 use crate::id::MessageId;
-use crate::lease::BackTo;
+use crate::lease::{BackTo, Cancel};
 use crate::message::{Attachment, Attr, AttrChange, Extra, Message, State};
 use crate::name::Name;
 use crate::retry::Retry;
@@ -631,6 +631,10 @@ pub enum Command {
         /// The permitted client.
         by: By,
     },
+    /// Cancels a message. One that nobody holds is removed. A reserved one is marked
+    /// ([`crate::Cancelled`]), so its holder can end its work. Refused for one that is cancelled or
+    /// done.
+    Cancel(MessageId, Box<Cancel>),
     /// Buried or delayed messages back to ready, in order,
     /// [`MESSAGES_PER_STEP`] at most: if it was that many, ask again for the
     /// rest. Answers how many.
