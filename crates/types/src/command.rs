@@ -351,9 +351,9 @@ pub struct Take {
     pub deadline_soon_ms: Option<u64>,
     /// A take of one queue under leases of time that is sent again with its token, within five
     /// minutes, gets the same leases, and they begin anew, as long as all of them are as they were
-    /// given: none ended, none extended. Else it is a take as any other. A restart forgets the
-    /// tokens, and so do more of them than 8 MiB hold. Two clients with one token share what they
-    /// get: who asks for several keeps them apart.
+    /// given: none ended, extended or cancelled. Else it is a take as any other. A restart forgets
+    /// the tokens, and so do more of them than 8 MiB hold. Two clients with one token share what
+    /// they get: who asks for several keeps them apart.
     pub token: Option<Box<[u8]>>,
     /// A sum of the request that has the token. A take with a known token and another sum is
     /// [`crate::Refusal::TokenUsed`]. 0: any request.

@@ -229,6 +229,26 @@ fn however_its_lease_ends_it_does_not_come_back() {
     }
 }
 
+/// Else its lease would begin anew, beyond the grace.
+#[test]
+fn a_take_that_is_sent_again_does_not_get_a_cancelled_message_again() {
+    let mut w = World::new();
+    let id = w.put("q", "a");
+    let take = || Take {
+        token: Some(b"t".as_slice().into()),
+        ..timed()
+    };
+    assert_eq!(w.take(1, take()), "a");
+    assert_eq!(w.take(1, take()), "a");
+    // Its lease ends before the grace, so that it stays as it was given.
+    let grace = cancel(600_000);
+    assert_eq!(ask(&mut w, 9, Command::Cancel(id, Box::new(grace))), "Done");
+    assert_eq!(w.take(1, take()), "empty");
+    w.wait(60_000);
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(totals(&w).cancelled, 1);
+}
+
 /// The segment of the put is retired while the grace lasts.
 #[test]
 fn the_mark_is_in_the_image_of_the_message() {
