@@ -79,6 +79,7 @@
 ---@field flags integer
 ---@field held_back boolean
 ---@field status string
+---@field cancelled string? The reason, if it is cancelled and its worker may still end its work.
 ---@field attrs table<string, string>
 
 ---@class quintet.Take

@@ -129,6 +129,26 @@ const PLANTED: &[Planted] = &[
         tests: &[&["--lib", "what_is_read_from_the_log"]],
     },
     Planted {
+        name: "cancelled-comes-back",
+        what: "a cancelled message is ready again after a restart that ended its lease",
+        edits: &[(
+            "crates/engine/src/engine.rs",
+            "if !self.end_cancelled(&mut cx, id) {",
+            "if true {",
+        )],
+        tests: &[&["--test=life", "cancelled"]],
+    },
+    Planted {
+        name: "grace-extended",
+        what: "a lease is extended beyond the grace of its cancelled message",
+        edits: &[(
+            "crates/engine/src/decide/settle.rs",
+            "until = until.min(cancelled.until).max(ends);",
+            "until = until.max(cancelled.until).max(ends);",
+        )],
+        tests: &[&["--test=life", "cancelled"]],
+    },
+    Planted {
         name: "dead-runs-come-back",
         what: "a start leaves runs that died in the log, and their numbers, to the keeper",
         edits: &[(

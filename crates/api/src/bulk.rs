@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Act, Acted};
+use super::types::{Act, Acted, Cancel};
 use super::{Api, read};
 use quintet_http::{OnlyCounted, Visitor, reply};
 
@@ -178,11 +178,11 @@ pub(crate) async fn errors(
     }))
 }
 
-/// Does something to many messages, in slices that hold nobody up: `purge`,
+/// Does something to many messages, in slices that hold nobody up: `purge`, `cancel`,
 /// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
 /// A long act ends with a cursor, to go on with.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", operation_id = "act_on_queue", tag = "acts",
-    params(("queue" = String, Path), ("act" = String, Path, description = "purge, kick, redrive or move")),
+    params(("queue" = String, Path), ("act" = String, Path, description = "purge, cancel, kick, redrive or move")),
     request_body = Act,
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(
@@ -208,14 +208,26 @@ pub(super) async fn act(
         error: given.error.map(bytes),
         tried: None,
         older_ms: given.older_ms,
+        batch: read::batch(given.batch.as_deref())?,
+    };
+    if act != "cancel" && (given.reason.is_some() || given.grace_ms.is_some()) {
+        return Err(Problem::field(
+            "reason",
+            "only a cancel has a reason and a grace",
+        ));
+    }
+    let cancel = Cancel {
+        reason: given.reason.unwrap_or_default(),
+        grace_ms: given.grace_ms,
     };
     let act = match (act.as_str(), given.to) {
         ("purge", None) => SweepAct::Delete,
+        ("cancel", None) => SweepAct::Cancel(cancel.asked()?),
         ("kick", None) => SweepAct::Kick,
         ("redrive", None) => SweepAct::Redrive { to: None },
         ("move", Some(to)) => SweepAct::Move(read::queue(&to)?),
         ("move", None) => return Err(Problem::field("to", "a move goes to a queue")),
-        ("purge" | "kick" | "redrive", Some(_)) => {
+        ("purge" | "cancel" | "kick" | "redrive", Some(_)) => {
             return Err(Problem::field("to", "only a move goes to a queue"));
         }
         _ => return Err(Problem::no_such_page()),

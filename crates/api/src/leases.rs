@@ -10,14 +10,14 @@ use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
     BackTo, By, Command, Compound, Filter, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
-    Party, Sweep, SweepAct, Take, Wait,
+    Outcome, Party, Sweep, SweepAct, Take, Wait,
 };
 
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{
-    Bury, Extend, Fail, Finish, Leased, Leases, Page, Progress, Release, Reserve, Shown,
+    Bury, Extend, Fail, Finish, Heard, Leased, Leases, Page, Progress, Release, Reserve, Shown,
 };
 use super::{Api, bulk, read};
 use quintet_http::{Leaving, Seat, Taker, Visitor, WORKER_MAX, Waited, reply};
@@ -166,6 +166,14 @@ pub(super) async fn reserve(
     Ok(response)
 }
 
+/// The reply to the holder of a lease: 204, or that the message is cancelled.
+pub(super) fn heard(outcome: &Outcome) -> Response {
+    match *outcome == Outcome::Cancelled {
+        true => reply::document(&Heard { cancelled: true }),
+        false => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
 impl Api {
     /// Does it to the message of a lease, if the lease still is.
     async fn settle(
@@ -183,7 +191,7 @@ impl Api {
         };
         let asked = self.ask(visitor, Command::Compound(Box::new(compound)));
         match asked.await {
-            Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+            Ok((outcome, _)) => Ok(heard(&outcome.of_command())),
             Err(problem) if matches!(problem.code, "conflict" | "not_found") => {
                 Err(Problem::lease_over())
             }
@@ -259,7 +267,7 @@ pub(super) async fn bury(
 /// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/progress", operation_id = "report_progress", tag = "leases",
     params(("token" = String, Path)), request_body = Progress,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn progress(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,
@@ -284,7 +292,7 @@ pub(super) async fn progress(
 /// The lease lasts longer.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/extend", tag = "leases",
     params(("token" = String, Path)), request_body = Extend,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,

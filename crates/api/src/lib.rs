@@ -8,6 +8,7 @@ mod attention;
 mod batches;
 mod bulk;
 mod bytes_in_json;
+mod cancel;
 mod cron;
 mod events;
 mod holder;
@@ -358,6 +359,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/names/{name}/fail", post(names::fail))
         .route("/queues/{queue}/names/{name}/bury", post(names::bury))
         .route("/queues/{queue}/names/{name}/extend", post(names::extend))
+        .route("/queues/{queue}/names/{name}/cancel", post(cancel::named))
         .route("/queues/{queue}/tracks/{name}", get(names::track))
         .route("/messages", get(over::list))
         .route(
@@ -368,6 +370,7 @@ pub fn router(api: Arc<Api>) -> Router {
         )
         .route("/messages/{id}/body", get(messages::body))
         .route("/messages/{id}/record", get(records::show))
+        .route("/messages/{id}/cancel", post(cancel::message))
         .route("/messages/{id}/kick", post(messages::kick))
         .route("/messages/{id}/redrive", post(messages::redrive))
         .route("/messages/{id}/move", post(messages::transfer))

@@ -222,7 +222,7 @@ impl Api {
 
     /// The queue that a message is in, for the audit. `None`: there is no such message, or it may
     /// not be seen.
-    async fn queue_of(&self, visitor: &Visitor, id: MessageId) -> Option<Name> {
+    pub(super) async fn queue_of(&self, visitor: &Visitor, id: MessageId) -> Option<Name> {
         let seen = self.message(visitor, id).await;
         seen.ok().map(|(_, queue)| queue)
     }
@@ -267,7 +267,7 @@ impl Api {
         ("contains" = Option<String>, Query), ("key" = Option<String>, Query), ("name" = Option<String>, Query),
         ("header" = Option<Vec<String>>, Query, description = "NAME=VALUE"),
         ("dead" = Option<bool>, Query, description = "dead letters alone"),
-        ("older_ms" = Option<u64>, Query), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
+        ("older_ms" = Option<u64>, Query), ("batch" = Option<String>, Query, description = "members of this batch"), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
         ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn browse(
@@ -293,7 +293,7 @@ pub(super) async fn browse(
 
 /// Fields of a query that says which messages of a queue are listed, beside `header`.
 pub(super) const FILTER: &[&str] = &[
-    "state", "contains", "key", "name", "error", "dead", "older_ms", "max", "cursor",
+    "state", "contains", "key", "name", "error", "dead", "older_ms", "batch", "max", "cursor",
 ];
 
 /// The sweep of such a query.
@@ -316,6 +316,7 @@ pub(super) fn sweep(queue: &str, query: &read::Query) -> Result<Sweep, Problem> 
             dead: query.flag("dead")?,
             error: bytes("error"),
             tried: None,
+            batch: read::batch(query.get("batch"))?,
         },
         act: SweepAct::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
@@ -486,7 +487,7 @@ pub(super) async fn transfer(
 }
 
 /// The reply to an act on a message, whose queue the audit tells.
-fn done_to(mut response: Response, queue: Option<Name>) -> Response {
+pub(super) fn done_to(mut response: Response, queue: Option<Name>) -> Response {
     if let Some(queue) = queue {
         response.extensions_mut().insert(DoneTo(queue));
     }

@@ -4,19 +4,18 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
-use hyper::StatusCode;
+use axum::response::Response;
 use quintet_types::{By, ByName, Command, Name, NamedAct, Outcome};
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Bury, Extend, Fail, Finish, Release, Shown, Tracked};
+use super::types::{Bury, Extend, Fail, Finish, Heard, Release, Shown, Tracked};
 use super::{Api, leases, read};
 use quintet_http::{Visitor, reply};
 
 /// The command for the reserved message of this name; of several the one whose lease has run
 /// longest.
-fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Command {
+pub(super) fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Command {
     let queue = Some(queue);
     let name = name.into_bytes().into();
     Command::ByName(Box::new(ByName {
@@ -75,9 +74,8 @@ impl Api {
         act: NamedAct,
     ) -> Result<Response, Problem> {
         let queue = read::queue(queue)?;
-        self.ask(visitor, by_name(queue, name, By::Bearer, act))
-            .await?;
-        Ok(StatusCode::NO_CONTENT.into_response())
+        let asked = self.ask(visitor, by_name(queue, name, By::Bearer, act));
+        Ok(leases::heard(&asked.await?.0))
     }
 }
 
@@ -146,7 +144,7 @@ pub(super) async fn bury(
 /// The lease of the reserved message of this name lasts longer, if it is one of time alone.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/extend", operation_id = "extend_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Extend,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,

@@ -7,8 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cron, leases, messages, names, over, queues, records, release,
-    server, setup, stream, tail, trace, workers,
+    attention, batches, bulk, cancel, cron, leases, messages, names, over, queues, records,
+    release, server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
 
@@ -46,6 +46,7 @@ use quintet_http::reply;
         messages::body,
         messages::edit,
         messages::remove,
+        cancel::message,
         messages::kick,
         messages::redrive,
         bulk::errors,
@@ -67,6 +68,7 @@ use quintet_http::reply;
         names::fail,
         names::bury,
         names::extend,
+        cancel::named,
         names::track,
         bulk::act,
         server::stats,
@@ -111,6 +113,8 @@ fn whole() -> Value {
 /// Limits of fields beyond their types, by schema and field.
 const FIELDS: &[(&str, &str, &str)] = &[
     ("Act", "state", STATES),
+    ("Act", "grace_ms", GRACE),
+    ("Cancel", "grace_ms", GRACE),
     ("Changes", "body_base64", BASE64),
     ("Child", "name", NAME),
     ("Dedupe", "window_ms", r#"{"minimum": 0}"#),
@@ -146,6 +150,7 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
 ];
 const BASE64: &str = r#"{"contentEncoding": "base64"}"#;
 const LEASE: &str = r#"{"minimum": 1, "maximum": 604800000}"#;
+const GRACE: &str = r#"{"minimum": 0, "maximum": 604800000}"#;
 const NAME: &str = r#"{"minLength": 1}"#;
 const PAGE: &str = r#"{"minimum": 1, "maximum": 1000}"#;
 const STATES: &str =

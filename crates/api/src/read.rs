@@ -4,7 +4,7 @@ use axum::extract::Request;
 use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
-use quintet_types::{ListState, Message, MessageId, Name, QueueId, Seen, State};
+use quintet_types::{BatchId, ListState, Message, MessageId, Name, QueueId, Seen, State};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -168,6 +168,14 @@ pub(super) fn message(text: &str) -> Result<MessageId, Problem> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.map(MessageId)
         .ok_or_else(|| Problem::field("id", "an id is a number from 1 on"))
+}
+
+/// The batch of a filter.
+pub(super) fn batch(text: Option<&str>) -> Result<Option<BatchId>, Problem> {
+    match text.map(BatchId::parse) {
+        Some(None) => Err(Problem::field("batch", "this is not the id of a batch")),
+        batch => Ok(batch.flatten()),
+    }
 }
 
 /// A state by its name.

@@ -34,7 +34,7 @@ pub(super) struct Event {
     /// 0: it happened to many.
     pub(super) id: u64,
     /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked, edited,
-    /// taken, finished, deleted, dropped, expired, replaced, moved, dead_letter or purged.
+    /// taken, finished, deleted, dropped, expired, replaced, cancelled, moved, dead_letter or purged.
     pub(super) event: &'static str,
     /// Why it failed or was buried; how many were purged.
     pub(super) note: String,

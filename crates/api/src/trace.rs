@@ -37,7 +37,7 @@ pub(super) struct Traced {
     until_ms: Option<u64>,
     /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
     /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
-    /// enough), `replaced` (by a repeat), `failed`, `edited` (with a new body it has another id),
+    /// enough), `replaced` (by a repeat), `failed`, `cancelled`, `edited` (with a new body it has another id),
     /// `moved` (to another shard, where it has another id).
     end: Option<&'static str>,
     /// When it went.
@@ -173,6 +173,7 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         Ended::Dropped => "was dropped, as its queue was full",
         Ended::Purged => "was purged, or its queue was deleted",
         Ended::Forgotten => "was finished, and removed after the retention of its queue",
+        Ended::Cancelled => "was cancelled",
         Ended::Replaced => "was replaced by a repeat",
         Ended::Failed => "failed and was not to be tried again",
         Ended::Edited => "got another body",

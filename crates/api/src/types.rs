@@ -289,6 +289,48 @@ pub(super) struct Extend {
     pub(super) lease_ms: Option<u64>,
 }
 
+/// How messages are cancelled.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cancel {
+    /// Why, for the worker and the operator.
+    #[serde(default)]
+    pub(super) reason: String,
+    /// A worker that holds the message has so long to end its work, in ms; 30000 if left out.
+    pub(super) grace_ms: Option<u64>,
+}
+
+/// The grace of a request without one, and the longest, ms.
+const GRACE_MS: (u64, u64) = (30_000, 7 * 24 * 3600 * 1000);
+
+impl Cancel {
+    /// The request as the engine knows it.
+    pub(super) fn asked(self) -> Result<quintet_types::Cancel, Problem> {
+        let (usual, most) = GRACE_MS;
+        let grace_ms = self.grace_ms.unwrap_or(usual);
+        if grace_ms > most {
+            return Err(Problem::field("grace_ms", format!("at most {most}")));
+        }
+        let reason = self.reason.into_bytes().into();
+        Ok(quintet_types::Cancel { reason, grace_ms })
+    }
+}
+
+/// The message of a lease is cancelled, so its worker should end its work.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Heard {
+    /// `true`.
+    pub(super) cancelled: bool,
+}
+
+/// That a message is cancelled, while its worker may still end its work.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ShownCancelled {
+    pub(super) reason: String,
+    /// Its lease ends then at the latest.
+    pub(super) until_ms: u64,
+}
+
 /// Changes to a message.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -336,6 +378,8 @@ pub(super) struct Act {
     pub(super) headers: BTreeMap<String, String>,
     /// Their error is this, with each number as `#`.
     pub(super) error: Option<String>,
+    /// They are members of this batch.
+    pub(super) batch: Option<String>,
     /// They were put so many ms ago, or earlier.
     #[serde(default)]
     pub(super) older_ms: u64,
@@ -349,6 +393,10 @@ pub(super) struct Act {
     pub(super) fast: bool,
     /// Of a move: where to.
     pub(super) to: Option<String>,
+    /// Of a cancel: why.
+    pub(super) reason: Option<String>,
+    /// Of a cancel: a worker that holds a message has so long to end its work; 30000 if left out.
+    pub(super) grace_ms: Option<u64>,
     /// Go on where the act before ended.
     pub(super) cursor: Option<String>,
 }
@@ -416,6 +464,9 @@ pub(super) struct Shown {
     pub(super) status_base64: Option<String>,
     /// How far the work on it has come, in percent, as its holder said last.
     pub(super) progress: Option<u8>,
+    /// That it is cancelled, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cancelled: Option<ShownCancelled>,
     /// Leases so far.
     pub(super) attempts: u32,
     /// Tries that failed, as the queue's policy counts them.
@@ -662,6 +713,10 @@ impl Shown {
             status: status(message),
             status_base64: extra.and_then(|extra| base64_unless_text(&extra.status)),
             progress: message.progress(),
+            cancelled: message.cancelled().map(|cancelled| ShownCancelled {
+                reason: String::from_utf8_lossy(&cancelled.reason).into_owned(),
+                until_ms: cancelled.until.0,
+            }),
             attempts: message.reserves,
             failures: message.failures(),
             bytes: message.body.len(),

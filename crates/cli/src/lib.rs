@@ -122,6 +122,8 @@ enum Command {
     Cron(verbs::Cron),
     /// Remove the messages that wait in a queue.
     Purge(verbs::Purge),
+    /// Cancel messages, also those that a worker holds.
+    Cancel(verbs::Cancel),
     /// Make buried or delayed messages ready.
     Kick(verbs::Kick),
     /// Try what failed again: buried messages and dead letters.
@@ -286,6 +288,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
         Command::Batch(command) => command.run(),
         Command::Cron(command) => command.run(),
         Command::Purge(command) => command.run(),
+        Command::Cancel(command) => command.run(),
         Command::Kick(command) => command.run(),
         Command::Retry(command) => command.run(),
         Command::Redrive(command) => command.run(),

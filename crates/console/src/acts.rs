@@ -12,8 +12,8 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
-    By, Command, Filter, How, ListState, MessageId, Ms, Name, QueueStats, Refusal, Sweep, SweepAct,
-    When,
+    By, Cancel, Command, Filter, How, ListState, MessageId, Ms, Name, QueueStats, Refusal, Sweep,
+    SweepAct, When,
 };
 
 use super::ask::{self, Act, Question};
@@ -477,6 +477,16 @@ fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)>
                 ms: None,
             },
             "Extended: its lease starts again.",
+        ),
+        "cancel" => (
+            Command::Cancel(
+                id,
+                Box::new(Cancel {
+                    reason: b"cancelled in the console".as_slice().into(),
+                    grace_ms: 30_000,
+                }),
+            ),
+            "Cancelled: a worker that holds it has 30 s to end its work.",
         ),
         "bury" => (
             settle(How::Bury {

@@ -32,7 +32,8 @@ fn engine(outcome: &Outcome) -> Value {
         Outcome::Put { id, fresh } => json!({ "id": id.0, "fresh": fresh }),
         Outcome::PutMany(ids) => json!({ "ids": ids.iter().map(|id| id.0).collect::<Vec<_>>() }),
         // Nothing asks for these.
-        Outcome::Messages(_)
+        Outcome::Cancelled
+        | Outcome::Messages(_)
         | Outcome::Empty
         | Outcome::DeadlineSoon
         | Outcome::Count(_)

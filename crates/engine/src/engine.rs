@@ -296,6 +296,7 @@ impl Engine {
                 turn(referred.unwrap_or_else(Outcome::Refused))
             }
             Command::Peek(peek) => durable(self.peek(peek)),
+            Command::Cancel(id, cancel) => durable(self.cancel(cx, *id, cancel)),
             Command::Kick { queue, state, max } => durable(self.kick(cx, queue, *state, *max)),
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
             Command::Redrive(id) => durable(self.redrive_one(cx, *id)),
@@ -530,8 +531,10 @@ impl Engine {
         let mut queues: Vec<QueueId> = Vec::new();
         for id in lost {
             queues.extend(self.store.message(id).map(|message| message.queue));
-            self.track(&mut cx, id);
-            self.bury_if_spent(&mut cx, id);
+            if !self.end_cancelled(&mut cx, id) {
+                self.track(&mut cx, id);
+                self.bury_if_spent(&mut cx, id);
+            }
         }
         // Who reads from behind a message's segment has not seen that it was
         // leased, and so not what its return has counted and moved.

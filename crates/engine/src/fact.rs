@@ -5,8 +5,9 @@
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
 use quintet_types::{
-    At, Attachment, Attr, Batch, BatchId, Lease, Message, MessageId, Ms, Name, Overrides, Party,
-    Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally, Track, Transfer, coded,
+    At, Attachment, Attr, Batch, BatchId, Cancelled, Lease, Message, MessageId, Ms, Name,
+    Overrides, Party, Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally, Track,
+    Transfer, coded,
 };
 
 use crate::cold::Block;
@@ -419,6 +420,8 @@ pub struct Change {
     pub attachments: Option<Vec<Attachment>>,
     /// New time after which it is gone; `Some(None)`: it stays.
     pub expires: Option<Option<Ms>>,
+    /// It is cancelled; if it is reserved, its lease ends then at the latest.
+    pub cancelled: Option<Box<Cancelled>>,
 }
 
 /// Takes facts down, in order.

@@ -55,6 +55,7 @@ const STORED: &[&str] = &[
     "ttr_ms",
     "held_back",
     "status",
+    "cancelled",
     "attrs",
 ];
 
@@ -184,6 +185,10 @@ pub(crate) fn of_message(
         b"ttr_ms" => message.ttr_ms.map_or(Value::Nil, number),
         b"held_back" => Value::Boolean(!message.selectable),
         b"status" => text(lua, extra.map_or(&[], |extra| &extra.status))?,
+        b"cancelled" => match message.cancelled() {
+            Some(cancelled) => text(lua, &cancelled.reason)?,
+            None => Value::Nil,
+        },
         b"attrs" => attrs(lua, extra.map_or(&[], |extra| &extra.attrs))?,
         _ => return Ok(None),
     }))

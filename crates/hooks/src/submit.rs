@@ -70,6 +70,7 @@ impl HookState {
             | Command::Extend { .. }
             | Command::Progress { .. }
             | Command::Peek(_)
+            | Command::Cancel(..)
             | Command::Kick { .. }
             | Command::KickId(_)
             | Command::Redrive(_)

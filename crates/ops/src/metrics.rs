@@ -454,6 +454,8 @@ metrics! {
         = |r| r.shard.totals.replaced;
     Counter "messages_given_up_total" ("total_failed") "Of the messages dropped: they failed and say themselves that they are not tried again."
         = |r| r.shard.totals.failed;
+    Counter "messages_cancelled_total" ("total_cancelled") "Messages that were cancelled."
+        = |r| r.shard.totals.cancelled;
     Counter "messages_flushed_total" ("total_flushed") "Messages discarded by flush."
         = |r| r.shard.totals.flushed;
     Counter "flushes_total" ("total_flushes") "Flushes."

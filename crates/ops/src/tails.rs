@@ -359,6 +359,7 @@ fn of_removal(why: Removal) -> Option<&'static str> {
         Removal::Discarded => "dropped",
         Removal::Replaced => "replaced",
         Removal::Failed => "failed",
+        Removal::Cancelled => "cancelled",
         Removal::Doomed => "deleted",
         Removal::Retention => return None,
     })

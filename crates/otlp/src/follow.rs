@@ -247,6 +247,7 @@ fn of_removal(why: Removal) -> Error {
         Removal::Discarded => error("discarded", b""),
         Removal::Replaced => error("replaced", b""),
         Removal::Failed => error("failed", b""),
+        Removal::Cancelled => error("cancelled", b""),
         Removal::Doomed => error("queue_dropped", b""),
         Removal::Retention => None,
     }

@@ -69,7 +69,12 @@ pub(crate) struct Ended {
     pub(crate) late: bool,
     /// The server ends.
     pub(crate) stopped: bool,
+    /// Its message is cancelled.
+    pub(crate) cancelled: bool,
 }
+
+/// How often it is looked whether a message is cancelled.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl<'a> Child<'a> {
     /// Starts it. It does nothing before its group is written down.
@@ -126,24 +131,37 @@ impl<'a> Child<'a> {
     }
 
     /// Lives with it until it ends. Each line it says goes to `hear`; what
-    /// that answers goes back to it.
+    /// that answers goes back to it. `cancelled` answers the time that a script whose message is
+    /// cancelled has left.
     pub(crate) fn attend(
         mut self,
         mut hear: impl FnMut(&Said) -> Option<String>,
+        cancelled: impl Fn() -> Option<Duration>,
     ) -> io::Result<Ended> {
         let begun = Instant::now();
         let run_time = Some(self.limits.run_time).filter(|time| !time.is_zero());
         let late_at = run_time.map(|time| begun + time);
         let mut kill_at: Option<Instant> = None;
         let (mut late, mut killed) = (false, false);
+        let (mut ends, mut cancels, mut look_at) = (false, false, begun + LOOK_EVERY);
         loop {
             let asked = self.running.asked();
             let now = Instant::now();
             let over = late_at.is_some_and(|at| at <= now);
-            if kill_at.is_none() && (asked.destroy || asked.stop || over) {
-                late = over && !asked.destroy && !asked.stop;
+            if !ends && (asked.destroy || asked.stop || over) {
+                ends = true;
+                late = over && !asked.destroy && !asked.stop && !cancels;
                 group::signal(self.group, Signal::TERM);
-                kill_at = Some(now + self.limits.grace);
+                let at = now + self.limits.grace;
+                kill_at = Some(kill_at.map_or(at, |earlier| earlier.min(at)));
+            }
+            if kill_at.is_none() && look_at <= now {
+                look_at = now + LOOK_EVERY;
+                if let Some(left) = cancelled() {
+                    cancels = true;
+                    group::signal(self.group, Signal::TERM);
+                    kill_at = Some(now + left);
+                }
             }
             if !killed && kill_at.is_some_and(|at| at <= now) {
                 killed = true;
@@ -151,8 +169,10 @@ impl<'a> Child<'a> {
             }
             let next = match (killed, kill_at) {
                 (true, _) => None,
-                (false, Some(at)) => Some(at),
-                (false, None) => late_at,
+                (false, Some(at)) => {
+                    Some(late_at.filter(|_| !ends).map_or(at, |late| late.min(at)))
+                }
+                (false, None) => Some(late_at.map_or(look_at, |late| late.min(look_at))),
             };
             let ended = self.wait(next.map(|at| at.saturating_duration_since(now)))?;
             if ended {
@@ -175,6 +195,7 @@ impl<'a> Child<'a> {
             exit,
             late,
             stopped: self.running.asked().stop,
+            cancelled: cancels,
         })
     }
 

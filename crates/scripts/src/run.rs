@@ -4,9 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use quintet_door::BodyBytes;
-use quintet_types::{By, Command, Edit, How, Message, Outcome, When};
+use quintet_types::{By, Command, Edit, Ended, How, Message, Outcome, Peek, When};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
 
@@ -68,6 +69,8 @@ enum Over {
     NoRoom(io::Error),
     /// The server ends: the message goes back as it was.
     Interrupted,
+    /// Its message was cancelled before it was done.
+    Cancelled,
 }
 
 impl ScriptRun {
@@ -93,6 +96,7 @@ impl ScriptRun {
                 run.release(NO_ROOM_S, &status);
             }
             Over::Interrupted => {}
+            Over::Cancelled => run.end_cancelled(),
         }
         if let Err(error) = std::fs::remove_file(&record)
             && error.kind() != io::ErrorKind::NotFound
@@ -165,7 +169,7 @@ impl ScriptRun {
         let mut count = record::count(&self.message);
         // Kept when the number changes: a script may say it with every byte.
         let mut far = self.message.progress();
-        let ended = child.attend(|said| {
+        let hear = |said: &Said| {
             if let Said::Dup { due_s, dest } = said {
                 let done = rq.dup(&self.queue.name, &self.message, *due_s, dest);
                 return Some(match done {
@@ -191,7 +195,8 @@ impl ScriptRun {
                 self.edit(&told.status, &[("count", count.to_string())]);
             }
             None
-        })?;
+        };
+        let ended = child.attend(hear, || self.cancelled())?;
         if ended.stopped && (ended.exit != Exit::Code(0) || !told.has_mark()) {
             return Ok(Over::Interrupted);
         }
@@ -205,7 +210,46 @@ impl ScriptRun {
             max_count: record::max_count(&self.message),
             strict: self.config.strict_exit,
         };
-        Ok(Over::Decided(decide(&told, ended.exit, rules)))
+        let verdict = decide(&told, ended.exit, rules);
+        let done = matches!(verdict, Verdict::Done(_) | Verdict::Relayed(_));
+        Ok(match ended.cancelled && !done {
+            true => Over::Cancelled,
+            false => Over::Decided(verdict),
+        })
+    }
+
+    /// The time that the script has left; `None`: its message is not cancelled.
+    fn cancelled(&self) -> Option<Duration> {
+        let id = self.message.id;
+        let look = Command::Progress {
+            id,
+            by: By::Owner,
+            percent: None,
+            text: None,
+        };
+        let heard = self.guest.ask(look);
+        if let Outcome::Refused(_) = heard {
+            let end = self.rq.door.end_of(id)?;
+            return (end.why == Ended::Cancelled).then_some(Duration::ZERO);
+        }
+        if heard != Outcome::Cancelled {
+            return None;
+        }
+        let Outcome::Messages(messages) = self.guest.ask(Command::Peek(Peek::Id(id))) else {
+            return None;
+        };
+        let until = messages.first()?.cancelled()?.until;
+        Some(Duration::from_millis(until.since(self.rq.door.now())))
+    }
+
+    /// The engine removes the message as soon as its lease ends.
+    fn end_cancelled(&self) {
+        self.tell_hooks("cancelled", "cancelled");
+        self.queue
+            .note_end("cancelled", self.message.id.0, short_id(&self.message));
+        let (rank, due, back_to) = (None, When::Now, None);
+        self.settle_one(&self.message, How::Release { rank, due, back_to });
+        self.release_along();
     }
 
     /// Without good rules the router is not there: what it is to send on waits.

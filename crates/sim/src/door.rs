@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use quintet_door::{Arrive, Door, OnOutcome, Recent, StoreError};
 use quintet_engine::Fact;
 use quintet_types::{
-    Answer, Body, Caller, Command, Delivery, Ms, Name, Outcome, Party, QueueStats, Refusal,
-    Settings, WallAhead,
+    Answer, Body, Caller, Command, Delivery, Ending, MessageId, Ms, Name, Outcome, Party,
+    QueueStats, Refusal, Settings, WallAhead,
 };
 
 use crate::world::World;
@@ -148,6 +148,10 @@ impl Drop for SimDoor {
 }
 
 impl Door for SimDoor {
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        self.lock().world.engine.end_of(id)
+    }
+
     fn now(&self) -> Ms {
         match self.ticking {
             Some((since, from)) => {

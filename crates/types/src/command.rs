@@ -5,7 +5,7 @@ use crate::batch::BatchAsk;
 use crate::body::Body;
 use crate::caller::Party;
 use crate::id::MessageId;
-use crate::lease::BackTo;
+use crate::lease::{BackTo, Cancel};
 use crate::message::{Attachment, Attr, AttrChange, Extra, Message, State};
 use crate::name::Name;
 use crate::retry::Retry;
@@ -351,9 +351,9 @@ pub struct Take {
     pub deadline_soon_ms: Option<u64>,
     /// A take of one queue under leases of time that is sent again with its token, within five
     /// minutes, gets the same leases, and they begin anew, as long as all of them are as they were
-    /// given: none ended, none extended. Else it is a take as any other. A restart forgets the
-    /// tokens, and so do more of them than 8 MiB hold. Two clients with one token share what they
-    /// get: who asks for several keeps them apart.
+    /// given: none ended, extended or cancelled. Else it is a take as any other. A restart forgets
+    /// the tokens, and so do more of them than 8 MiB hold. Two clients with one token share what
+    /// they get: who asks for several keeps them apart.
     pub token: Option<Box<[u8]>>,
     /// A sum of the request that has the token. A take with a known token and another sum is
     /// [`crate::Refusal::TokenUsed`]. 0: any request.
@@ -631,6 +631,10 @@ pub enum Command {
         /// The permitted client.
         by: By,
     },
+    /// Cancels a message. One that nobody holds is removed. A reserved one is marked
+    /// ([`crate::Cancelled`]), so its holder can end its work. Refused for one that is cancelled or
+    /// done.
+    Cancel(MessageId, Box<Cancel>),
     /// Buried or delayed messages back to ready, in order,
     /// [`MESSAGES_PER_STEP`] at most: if it was that many, ask again for the
     /// rest. Answers how many.

@@ -28,6 +28,8 @@ pub enum Ended {
     Replaced,
     /// It failed, and says itself that it is not tried again.
     Failed,
+    /// It was cancelled.
+    Cancelled,
     /// It got another body, and with it another id.
     Edited,
     /// It went to a queue of another shard, where it has another id.
@@ -49,6 +51,7 @@ impl Ended {
             Self::Forgotten => "forgotten",
             Self::Replaced => "replaced",
             Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
             Self::Edited => "edited",
             Self::Moved | Self::Sent => "moved",
         }
@@ -72,6 +75,7 @@ impl From<Removal> for Ended {
             Removal::Retention => Self::Forgotten,
             Removal::Replaced => Self::Replaced,
             Removal::Failed => Self::Failed,
+            Removal::Cancelled => Self::Cancelled,
         }
     }
 }

@@ -35,6 +35,25 @@ coded! {
     }
 }
 
+/// A request to cancel messages.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Cancel {
+    /// Why, for the worker and the operator; [`crate::ERROR_BYTES_MAX`] bytes of it are kept.
+    pub reason: Box<[u8]>,
+    /// A worker that holds the message has so long to end its work. 0: its lease ends at once.
+    pub grace_ms: u64,
+}
+
+/// A message under a lease that is cancelled. Its holder may still finish it; however else the
+/// lease ends, the message does not come back.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Cancelled {
+    /// The lease ends then at the latest.
+    pub until: Ms,
+    /// Why.
+    pub reason: Box<[u8]>,
+}
+
 coded! {
     /// Why a message is gone.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +76,8 @@ coded! {
         Replaced = 7,
         /// It failed and says itself that it is not tried again.
         Failed = 8,
+        /// It was cancelled.
+        Cancelled = 9,
     }
 }
 

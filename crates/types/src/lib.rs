@@ -56,7 +56,7 @@ pub use command::{
 pub use ends::{Ended, Ending};
 pub use id::{MessageId, QueueId, RunId};
 pub use lane::{ColdStats, Lane, Order};
-pub use lease::{BackTo, Bound, Lease, Removal, Return, Transfer};
+pub use lease::{BackTo, Bound, Cancel, Cancelled, Lease, Removal, Return, Transfer};
 pub use message::{At, Attachment, Attr, AttrChange, Extra, Home, Message, RANK_DEFAULT, State};
 pub use name::Name;
 pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Swept};

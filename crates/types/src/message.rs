@@ -2,6 +2,7 @@
 
 use crate::body::Body;
 use crate::id::{MessageId, QueueId, RunId};
+use crate::lease::Cancelled;
 use crate::retry::Retry;
 use crate::tie::Tie;
 use crate::time::Ms;
@@ -158,6 +159,8 @@ pub struct Extra {
     pub buried_until: Option<Ms>,
     /// The outcome can be asked for by its name ([`crate::PutMore::tracked`]).
     pub tracked: bool,
+    /// It is cancelled, and its holder has yet to end its work.
+    pub cancelled: Option<Box<Cancelled>>,
 }
 
 /// Overhead of an allocation beside its bytes: its head, and the rounding.
@@ -180,7 +183,10 @@ impl Extra {
             .map(|file| size_of::<Attachment>() + of(&file.name))
             .sum();
         let retry = self.retry.as_ref().map_or(0, |_| size_of::<Retry>());
-        let own = size_of::<Self>() + ALLOCATED + retry;
+        let cancelled = self.cancelled.as_ref().map_or(0, |cancelled| {
+            size_of::<Cancelled>() + of(&cancelled.reason)
+        });
+        let own = size_of::<Self>() + ALLOCATED + retry + cancelled;
         // That of a tracked message is counted with its track.
         let name = if self.tracked { 0 } else { shared(&self.name) };
         (own + attrs + files + of(&self.status) + shared(&self.key) + name) as u64
@@ -290,6 +296,11 @@ impl Message {
     /// True if what becomes of it can be asked by its name.
     pub fn is_tracked(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.tracked)
+    }
+
+    /// That it is cancelled, if it is.
+    pub fn cancelled(&self) -> Option<&Cancelled> {
+        self.extra.as_ref()?.cancelled.as_deref()
     }
 
     /// Its own name, if it was given one.

@@ -50,6 +50,8 @@ pub struct Swept {
 pub enum Outcome {
     /// Done, nothing to tell.
     Done,
+    /// Done, to a message that is cancelled ([`crate::Cancelled`]).
+    Cancelled,
     /// Stored under this id; `fresh` is false if an earlier put was repeated.
     Put {
         id: MessageId,

@@ -74,6 +74,10 @@ pub enum Refusal {
     TooManyBatches,
     /// As many puts are remembered as may be ([`crate::Settings::dedupe_max`]).
     DedupeFull,
+    /// The message is cancelled already.
+    AlreadyCancelled,
+    /// The message is done, so it cannot be cancelled.
+    AlreadyDone,
     /// Too few machines could store the decision now. Never said by the engine: it is not asked.
     Unavailable,
     /// The outcome is not known: the command may have been done, or be done later. The engine never
@@ -164,6 +168,8 @@ refusals! {
     BatchTooLarge => Malformed, "batch_too_large", "batch too large";
     TooManyBatches => Full, "too_many_batches", "too many batches";
     DedupeFull => Full, "dedupe_full", "too many deduplication ids";
+    AlreadyCancelled => Busy, "already_cancelled", "the message is cancelled already";
+    AlreadyDone => Busy, "already_done", "the message is done already";
     Unavailable => Unavailable, "unavailable", "no quorum";
     Unknown => Unknown, "unknown", "the outcome is not known: it may have been done";
 }

@@ -106,6 +106,8 @@ counters! {
         dead_moved,
         /// Of those that were moved away: their ttl ran out.
         expired_moved,
+        /// Messages that were cancelled.
+        cancelled,
     }
 }
 
@@ -162,7 +164,7 @@ impl QueueTotals {
         let discarded = self.discarded.saturating_sub(self.replaced + self.failed);
         Left {
             finished: self.taken + self.finished,
-            removed: self.deleted + self.flushed + self.replaced,
+            removed: self.deleted + self.flushed + self.replaced + self.cancelled,
             failed: self.failed + self.dead_moved,
             dropped: discarded,
             expired: self.expired.saturating_sub(self.expired_moved),
@@ -176,7 +178,7 @@ impl QueueTotals {
 pub struct Left<T> {
     /// Done: finished by the holder of their lease, or removed by a take.
     pub finished: T,
-    /// By command: deleted, purged, replaced by another put.
+    /// By command: deleted, purged, cancelled, replaced by another put.
     pub removed: T,
     /// Failed for good: given up, or moved away as dead letters.
     pub failed: T,

@@ -24,6 +24,8 @@ coded! {
         Done = 4,
         /// It is gone without having been done: deleted, expired, or it made way.
         Gone = 5,
+        /// It was cancelled. The note is the reason.
+        Cancelled = 6,
     }
 }
 
@@ -37,6 +39,7 @@ impl TrackState {
             TrackState::Buried => "buried",
             TrackState::Done => "done",
             TrackState::Gone => "gone",
+            TrackState::Cancelled => "cancelled",
         }
     }
 

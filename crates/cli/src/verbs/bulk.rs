@@ -29,6 +29,9 @@ pub(in super::super) struct Which {
     /// Only messages with this attribute; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     attr: Vec<(String, String)>,
+    /// Only members of this batch.
+    #[arg(long, value_name = "BATCH")]
+    batch: Option<String>,
     /// Only messages that were put so long ago, or earlier: 30s, 2h, 7d.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     older: Option<u64>,
@@ -62,6 +65,7 @@ impl Which {
             ("contains", &self.contains),
             ("key", &self.with_key),
             ("name", &self.name),
+            ("batch", &self.batch),
         ];
         let texts = texts.map(|(key, text)| Some(format!("&{key}={}", part(text.as_ref()?))));
         let mut query: String = texts.into_iter().flatten().collect();
@@ -104,6 +108,7 @@ static EVERY: Which = Which {
     with_key: None,
     name: None,
     attr: Vec::new(),
+    batch: None,
     older: None,
 };
 
@@ -132,6 +137,8 @@ pub(in super::super) struct Bulk<'a> {
     pub(super) acts: &'a [(&'static str, &'static str)],
     /// Of a move: where to.
     pub(super) to: Option<&'a str>,
+    /// Fields that only this act has.
+    pub(super) more: Option<&'a Map<String, Value>>,
     /// `purged`.
     pub(super) done: &'static str,
     /// Asks before it is done: nothing brings the messages back.
@@ -151,6 +158,7 @@ impl<'a> Bulk<'a> {
             queue,
             acts,
             to: None,
+            more: None,
             done,
             asks: false,
         }
@@ -233,13 +241,16 @@ impl<'a> Bulk<'a> {
             ("key", json!(which.with_key)),
             ("name", json!(which.name)),
             ("headers", headers),
+            ("batch", json!(which.batch)),
             ("older_ms", which.older.unwrap_or(0).into()),
             ("to", json!(self.to)),
             ("fast", self.how.fast.into()),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));
         let path = format!("/queues/{}/acts/{act}", part(self.queue));
-        Ok((path, Map::from_iter(fields)))
+        let more = self.more.into_iter().flatten();
+        let more = more.map(|(name, value)| (name.clone(), value.clone()));
+        Ok((path, fields.into_iter().chain(more).collect()))
     }
 
     fn confirmed(&self, messages: u64) -> Result<bool> {

@@ -3,6 +3,7 @@
 mod batch;
 mod browse;
 mod bulk;
+mod cancel;
 mod clients;
 mod cron;
 mod fanout;
@@ -19,6 +20,7 @@ mod workers;
 pub(super) use batch::Batch;
 pub(super) use browse::{Browse, preview};
 pub(super) use bulk::{Bulk, PURGE, RETRY, headers, pair};
+pub(super) use cancel::Cancel;
 pub(super) use clients::{CONNECTIONS, Clients, Leases, queue, shown};
 pub(super) use cron::Cron;
 pub(super) use fanout::Fanout;

@@ -80,6 +80,7 @@ impl Move {
             queue: from,
             acts: &[(self.state.name(), "move")],
             to: Some(to),
+            more: None,
             done: "moved",
             asks: false,
         };

@@ -48,6 +48,7 @@ impl Purge {
             queue: &self.queue,
             acts,
             to: None,
+            more: None,
             done: "purged",
             asks: true,
         };

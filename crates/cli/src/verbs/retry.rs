@@ -50,6 +50,7 @@ impl Kick {
             queue: self.queue.as_deref().unwrap_or_default(),
             acts,
             to: None,
+            more: None,
             done: "kicked",
             asks: false,
         };
@@ -96,6 +97,7 @@ impl Retry {
             queue: self.queue.as_deref().unwrap_or_default(),
             acts: RETRY,
             to: None,
+            more: None,
             done: "retried",
             asks: false,
         };
@@ -174,6 +176,7 @@ impl Redrive {
             queue: self.queue.as_deref().unwrap_or_default(),
             acts,
             to: None,
+            more: None,
             done: "redriven",
             asks: false,
         };

@@ -20,8 +20,8 @@ use super::clients::shown;
 #[command(
     after_help = "Examples:\n  quintet put reports 'march' --name report-7 --tracked\n  \
                   quintet track reports report-7\n  quintet track reports report-7 report-8 --json\n\n\
-                  STATE is waiting, reserved, failed (the last try did), buried, done or gone (without\n\
-                  having been done). It is known for track_keep after the last change: docs/api.md.\n\
+                  STATE is waiting, reserved, failed (the last try did), buried, done, cancelled or gone\n\
+                  (without having been done). It is known for track_keep after the last change: docs/api.md.\n\
                   Exits with 4 if nothing is known of one of them."
 )]
 pub(in super::super) struct Track {

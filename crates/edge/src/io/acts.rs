@@ -37,6 +37,7 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         Command::Create { .. } => operator,
         // Everyday work, for clients of a protocol.
         Command::Delete { .. }
+        | Command::Cancel(..)
         | Command::Kick { .. }
         | Command::KickId(_)
         | Command::Put(_)

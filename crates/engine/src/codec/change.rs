@@ -3,7 +3,7 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
-use quintet_types::Ms;
+use quintet_types::{Cancelled, Ms};
 
 use crate::fact::Change;
 
@@ -13,7 +13,8 @@ pub(super) fn write_change(w: &mut Writer<'_>, change: &Change) {
         | u8::from(change.status.is_some()) << 2
         | u8::from(change.attrs.is_some()) << 3
         | u8::from(change.attachments.is_some()) << 4
-        | u8::from(change.expires.is_some()) << 5;
+        | u8::from(change.expires.is_some()) << 5
+        | u8::from(change.cancelled.is_some()) << 6;
     w.byte(bits);
     w.number(change.now.0);
     if let Some(rank) = change.rank {
@@ -34,11 +35,26 @@ pub(super) fn write_change(w: &mut Writer<'_>, change: &Change) {
     if let Some(expires) = change.expires {
         w.time(expires);
     }
+    if let Some(cancelled) = &change.cancelled {
+        write_cancelled(w, cancelled);
+    }
+}
+
+pub(super) fn write_cancelled(w: &mut Writer<'_>, cancelled: &Cancelled) {
+    w.number(cancelled.until.0);
+    w.bytes(&cancelled.reason);
+}
+
+pub(super) fn read_cancelled(r: &mut Reader<'_>) -> Result<Box<Cancelled>, FactError> {
+    Ok(Box::new(Cancelled {
+        until: Ms(r.number()?),
+        reason: r.bytes()?.into(),
+    }))
 }
 
 pub(super) fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
     let bits = r.byte()?;
-    if bits >= 1 << 6 {
+    if bits >= 1 << 7 {
         return Err(FactError::BadField("change"));
     }
     let has = |bit: u8| bits & (1 << bit) != 0;
@@ -54,5 +70,10 @@ pub(super) fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
         attrs: if has(3) { Some(r.attrs()?) } else { None },
         attachments: if has(4) { Some(r.attachments()?) } else { None },
         expires: if has(5) { Some(r.time()?) } else { None },
+        cancelled: if has(6) {
+            Some(read_cancelled(r)?)
+        } else {
+            None
+        },
     })
 }

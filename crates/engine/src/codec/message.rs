@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::change::{read_cancelled, write_cancelled};
 use super::read::Reader;
 use super::write::Writer;
 use super::{FactError, LargeBodies};
@@ -128,9 +129,11 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     const BATCH: u64 = 1 << BATCH_BIT;
     const BURIED_UNTIL: u64 = 1 << BURIED_UNTIL_BIT;
     const TRACKED: u64 = 1 << TRACKED_BIT;
+    const CANCELLED: u64 = 1 << CANCELLED_BIT;
     let batch = if extra.batch.is_some() { BATCH } else { 0 };
     let buried_until = extra.buried_until.map_or(0, |_| BURIED_UNTIL);
     let tracked = if extra.tracked { TRACKED } else { 0 };
+    let cancelled = extra.cancelled.as_ref().map_or(0, |_| CANCELLED);
     w.number(
         bits.iter()
             .enumerate()
@@ -138,7 +141,8 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
             .sum::<u64>()
             | batch
             | buried_until
-            | tracked,
+            | tracked
+            | cancelled,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -183,6 +187,9 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     if let Some(until) = extra.buried_until {
         w.number(until.0);
     }
+    if let Some(cancelled) = &extra.cancelled {
+        write_cancelled(w, cancelled);
+    }
 }
 
 /// The bit of the batch that a message belongs to.
@@ -191,9 +198,14 @@ const BATCH_BIT: u32 = 19;
 const BURIED_UNTIL_BIT: u32 = 20;
 /// The bit that says it is tracked, of which nothing follows.
 const TRACKED_BIT: u32 = 21;
+/// The bit of the mark of one that is cancelled.
+const CANCELLED_BIT: u32 = 22;
 /// All bits there are.
-const EXTRA_ALL: u64 =
-    ((1 << 18) - 1) | (1 << BATCH_BIT) | (1 << BURIED_UNTIL_BIT) | (1 << TRACKED_BIT);
+const EXTRA_ALL: u64 = ((1 << 18) - 1)
+    | (1 << BATCH_BIT)
+    | (1 << BURIED_UNTIL_BIT)
+    | (1 << TRACKED_BIT)
+    | (1 << CANCELLED_BIT);
 
 pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
@@ -346,5 +358,10 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
             None
         },
         tracked: has(TRACKED_BIT),
+        cancelled: if has(CANCELLED_BIT) {
+            Some(read_cancelled(r)?)
+        } else {
+            None
+        },
     })
 }

@@ -254,7 +254,7 @@ impl Engine {
             status: edit.status,
             attrs,
             attachments: edit.attachments,
-            expires: None,
+            ..Change::default()
         };
         self.fact(
             cx,

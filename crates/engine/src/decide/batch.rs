@@ -378,7 +378,8 @@ impl Engine {
                 | Removal::Expired
                 | Removal::Discarded
                 | Removal::Doomed
-                | Removal::Failed => (at.id, Came::Lost),
+                | Removal::Failed
+                | Removal::Cancelled => (at.id, Came::Lost),
                 // It is none any more.
                 Removal::Retention => return None,
             },

@@ -330,6 +330,7 @@ impl Engine {
                     self.withheld.remove(&id);
                     self.settle_one(cx, id, &How::Finish);
                 }
+                Effect::Move { id, .. } if self.end_cancelled(cx, id) => {}
                 Effect::Move { id, to } => {
                     let why = match self.withheld.remove(&id) {
                         Some(IntentKind::Expire) => Transfer::Expired,

@@ -85,7 +85,8 @@ impl Engine {
             let message = self.store.messages.at(slot);
             let lasts = message.queue == queue
                 && message.state == State::Reserved
-                && message.reserves == lease.number;
+                && message.reserves == lease.number
+                && message.cancelled().is_none();
             let as_given = |held: &Lease| held.bound == Bound::Time && held.until == lease.until;
             if !lasts || !self.store.leases.get(&slot).is_some_and(as_given) {
                 return None;

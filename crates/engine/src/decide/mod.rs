@@ -14,6 +14,7 @@
 mod admin;
 mod batch;
 mod by_id;
+mod cancel;
 mod choose;
 mod cold;
 mod compound;

@@ -60,6 +60,7 @@ impl Engine {
                     _ => Ok(Outcome::Done),
                 }
             }
+            NamedAct::Cancel(cancel) => self.cancel(cx, id, cancel),
             NamedAct::Progress(percent, text) => {
                 let by = (id, by_name.by);
                 Ok(self.progress(cx, party, by, *percent, text.as_deref())?)

@@ -22,7 +22,7 @@ impl Engine {
             return Err(Refusal::NotFound);
         }
         self.say(cx, id, percent, text);
-        Ok(Outcome::Done)
+        Ok(self.done_to_held(id))
     }
 
     /// Notes how far the work on a message is.
@@ -45,12 +45,9 @@ impl Engine {
         if attrs.is_some() || status.is_some() {
             let change = Change {
                 now: self.now,
-                rank: None,
-                due: None,
                 status,
                 attrs,
-                attachments: None,
-                expires: None,
+                ..Change::default()
             };
             let change = Box::new(change);
             self.fact(cx, Fact::Edited { at, change });

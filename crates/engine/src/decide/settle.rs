@@ -147,6 +147,9 @@ impl Engine {
 
     pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
         let now = self.now;
+        if matches!(how, How::Bury { .. }) && self.end_cancelled(cx, id) {
+            return;
+        }
         let Some(message) = self.store.message(id) else {
             // An effect of the same step may have removed it.
             return;
@@ -260,6 +263,9 @@ impl Engine {
         let Some(slot) = self.store.slot(id) else {
             return;
         };
+        if self.end_cancelled(cx, id) {
+            return;
+        }
         let message = self.store.messages.at(slot);
         let at = message.at();
         if message.doomed {
@@ -558,6 +564,9 @@ impl Engine {
             .leases
             .get(&slot)
             .map_or(0, |lease| lease.span_ms);
+        if message.cancelled().is_some() {
+            return Err(Refusal::NotFound);
+        }
         let at = message.at();
         if span > 0 {
             let until = self.after(span);
@@ -591,11 +600,15 @@ impl Engine {
                 }
             };
         };
-        if let Some(ms) = lease.until.map(|_| ms.unwrap_or(lease.span_ms)) {
-            let (at, until) = (self.store.messages.at(slot).at(), self.after(ms));
+        if let Some((ends, ms)) = lease.until.map(|ends| (ends, ms.unwrap_or(lease.span_ms))) {
+            let message = self.store.messages.at(slot);
+            let (at, mut until) = (message.at(), self.after(ms));
+            if let Some(cancelled) = message.cancelled() {
+                until = until.min(cancelled.until).max(ends);
+            }
             self.fact(cx, Fact::Touched { at, until });
         }
-        Ok(Outcome::Done)
+        Ok(self.done_to_held(id))
     }
 
     /// A message that waits is reserved again, as if its last lease had lasted.

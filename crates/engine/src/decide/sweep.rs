@@ -107,6 +107,13 @@ impl Engine {
                 done.messages.push(message);
             }
             SweepAct::Delete => self.settle_one(cx, id, &How::Finish),
+            SweepAct::Cancel(cancel) => {
+                if self.may_cancel(message).is_err() {
+                    return false;
+                }
+                self.cancel_one(cx, id, cancel);
+                cx.wake(at.queue);
+            }
             SweepAct::Kick => {
                 self.fact(cx, Fact::Kicked { at });
                 cx.wake(at.queue);

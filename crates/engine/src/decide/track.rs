@@ -51,6 +51,7 @@ impl Engine {
                 let state = match why {
                     Removal::Taken | Removal::Finished => TrackState::Done,
                     Removal::Failed => TrackState::Failed,
+                    Removal::Cancelled => TrackState::Cancelled,
                     Removal::Deleted
                     | Removal::Expired
                     | Removal::Discarded
@@ -96,7 +97,11 @@ impl Engine {
             return None;
         }
         let extra = message.extra.as_deref()?;
-        let note = &extra.status[..extra.status.len().min(TRACK_NOTE_BYTES_MAX)];
+        let note = match (&extra.cancelled, state) {
+            (Some(cancelled), TrackState::Cancelled) => &cancelled.reason,
+            _ => &extra.status,
+        };
+        let note = &note[..note.len().min(TRACK_NOTE_BYTES_MAX)];
         Some(Box::new(Track {
             queue: queue.name.clone(),
             name: extra.name.clone()?,
@@ -161,6 +166,7 @@ impl Engine {
             NamedAct::Progress(percent, text) => (*percent, text.as_deref()),
             // It is no lease's end that would be put off.
             NamedAct::Until(_) => (None, None),
+            NamedAct::Cancel(cancel) => return self.cancel_tracked(cx, by_name, cancel),
             NamedAct::Track | NamedAct::Look | NamedAct::Settle(_) | NamedAct::Extend(_) => {
                 return Err(Refusal::NotFound.into());
             }
@@ -190,7 +196,7 @@ impl Engine {
         Ok(Outcome::Tracked(Box::new(track)))
     }
 
-    fn track_named(
+    pub(super) fn track_named(
         &mut self,
         asker: Principal,
         by_name: &ByName,

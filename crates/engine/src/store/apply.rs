@@ -71,7 +71,7 @@ impl Durable {
                     extra.status = status;
                     extra.was_leased(since);
                     // It has succeeded, and does not so again.
-                    extra.batch = None;
+                    (extra.batch, extra.cancelled) = (None, None);
                 });
             }
             Fact::Kicked { at } => {
@@ -104,7 +104,7 @@ impl Durable {
             Fact::Committed { at } => {
                 self.restate(at.id, |message, _| message.state = State::Ready)
             }
-            Fact::Edited { at, change } => self.restate(at.id, |message, _| edit(message, *change)),
+            Fact::Edited { at, change } => self.edit(at.id, *change),
             Fact::Image(message, lease) => self.replace(message, lease.map(|lease| *lease), home),
             Fact::Restored(message) => {
                 let known = self.queue(message.queue);
@@ -323,6 +323,7 @@ impl Durable {
                 totals.discarded += 1;
                 totals.failed += 1;
             }
+            Removal::Cancelled => totals.cancelled += 1,
             Removal::Doomed | Removal::Retention => {}
         });
         self.ends.remove(at, why.into());
@@ -380,6 +381,16 @@ impl Durable {
         };
         self.lease_in(slot, at.id, lease);
         self.index_in(slot);
+    }
+
+    fn edit(&mut self, id: MessageId, change: Change) {
+        let cancelled = change.cancelled.as_ref().map(|cancelled| cancelled.until);
+        self.restate(id, |message, _| edit(message, change));
+        let lease = self.slot(id).and_then(|slot| self.leases.get(&slot));
+        if let (Some(until), Some(lease)) = (cancelled, lease) {
+            let until = lease.until.map_or(until, |own| own.min(until));
+            self.touch(id, until);
+        }
     }
 
     fn touch(&mut self, id: MessageId, until: Ms) {
@@ -782,5 +793,8 @@ fn edit(message: &mut Message, change: Change) {
     }
     if let Some(expires) = change.expires {
         extra.expires = expires;
+    }
+    if change.cancelled.is_some() {
+        extra.cancelled = change.cancelled;
     }
 }

@@ -6,6 +6,7 @@ mod batches;
 mod bounds;
 mod buried;
 mod callers;
+mod cancelled;
 mod carried;
 mod clock;
 mod cold;

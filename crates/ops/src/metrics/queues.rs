@@ -53,6 +53,8 @@ rows! {
     Counter "queue_timeouts_total" "Leases that ran out." = |q| whole(q.totals.timeouts);
     Counter "queue_buries_total" "Messages set aside." = |q| whole(q.totals.buries);
     Counter "queue_deleted_total" "Messages deleted by id." = |q| whole(q.totals.deleted);
+    Counter "queue_cancelled_total" "Messages that were cancelled."
+        = |q| whole(q.totals.cancelled);
     Counter "queue_expired_total" "Messages whose time to live ran out."
         = |q| whole(q.totals.expired);
     Counter "queue_dead_letters_total" "Messages that went by the dead-letter rule."

@@ -54,7 +54,11 @@ impl World {
         let folder = tempfile::tempdir().expect("a folder");
         let mut options = options(folder.path());
         change(&mut options);
-        Self::start(SimDoor::ticking(Settings::default()), options, folder)
+        let settings = Settings {
+            ends_max: 100,
+            ..Settings::default()
+        };
+        Self::start(SimDoor::ticking(settings), options, folder)
     }
 
     /// A service behind this door.

@@ -1,7 +1,10 @@
 //! Lines of scripts and the fate of their messages: cases of the sheet (`protocols/rq.md`, section
 //! 10).
 
+use std::path::Path;
+
 use crate::common::{World, eventually, write_script};
+use quintet_types::{Cancel, Command, Filter, ListState, Outcome, Sweep, SweepAct};
 use serde_json::json;
 
 #[test]
@@ -178,6 +181,55 @@ fn destroy_ends_a_script_that_ignores_it() {
     world.rq.destroy("test", &id).expect("destroyed");
     assert!(world.end("test", &id).ends_with("signal 9"));
     assert!(world.rq.destroy("test", &id).is_err());
+}
+
+/// Asks for a cancel of the one message that runs.
+fn cancel(world: &World, grace_ms: u64) {
+    let sweep = Sweep {
+        queue: "test".into(),
+        state: ListState::Reserved,
+        filter: Filter::default(),
+        act: SweepAct::Cancel(Cancel {
+            reason: Box::default(),
+            grace_ms,
+        }),
+        after: None,
+        max: 1,
+    };
+    let asked = world.ask(Command::Sweep(Box::new(sweep)));
+    let swept = matches!(&asked, Outcome::Swept(swept) if swept.matched == 1);
+    assert!(swept, "{asked:?}");
+}
+
+#[test]
+fn a_cancelled_script_is_asked_to_end_and_killed_after_the_grace() {
+    let goes_on = "echo run $$ >&3; while :; do sleep 0.01; done";
+    for (on_term, grace_ms, done) in [
+        ("exit 1", 600_000, false),
+        ("", 1500, false),
+        ("", 0, false),
+        // A script that is done within the grace is done.
+        ("echo done in time >&3; exit 0", 600_000, true),
+    ] {
+        let world = World::new();
+        world.queue("test", &format!("trap '{on_term}' TERM; {goes_on}"));
+        let id = world.put("test", json!({}));
+        let process = eventually("it runs", || {
+            let status = world.status("test", &id);
+            let pid = status.strip_prefix("run - ")?.parse::<u32>().ok()?;
+            Some(format!("/proc/{pid}"))
+        });
+        cancel(&world, grace_ms);
+        eventually("it has ended", || {
+            (!Path::new(&process).exists()).then_some(())
+        });
+        match done {
+            true => assert_eq!(world.end("test", &id), "done - in time"),
+            false => eventually("its message is gone", || {
+                world.rq.status("test", &id).is_err().then_some(())
+            }),
+        }
+    }
 }
 
 #[test]

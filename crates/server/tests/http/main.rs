@@ -6,6 +6,7 @@ mod common;
 mod api;
 mod attention;
 mod batches;
+mod cancelled;
 mod console;
 mod cron;
 mod crowded;

@@ -5,6 +5,7 @@
 mod common;
 
 mod attributes;
+mod cancelled;
 mod client;
 mod edges;
 mod faults;

@@ -96,6 +96,7 @@ impl Model {
         let fits_state = match sweep.act {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => !reserved,
+            SweepAct::Cancel(_) => sweep.state != ListState::Archived,
             SweepAct::Kick => matches!(sweep.state, ListState::Buried | ListState::Delayed),
             SweepAct::Move(_) | SweepAct::Redrive { .. } | SweepAct::RedriveInto(_) => {
                 !reserved && sweep.state != ListState::Prepared
@@ -124,6 +125,7 @@ impl Model {
                 (SweepAct::Delete, _) => {
                     self.settle(Party(0), id, By::Anyone, How::Finish)?;
                 }
+                (SweepAct::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
                 (SweepAct::Kick, _) => self.kick_one(id),
                 (SweepAct::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
                 (SweepAct::Redrive { .. } | SweepAct::RedriveInto(_), Some(to)) => {

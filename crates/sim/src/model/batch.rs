@@ -24,6 +24,7 @@ pub(super) enum Fares {
     Failed,
     Lost,
     Replaced,
+    Cancelled,
 }
 
 impl Model {
@@ -153,6 +154,7 @@ impl Model {
         match fares {
             Fares::Succeeded => self.ends(id, TrackState::Done),
             Fares::Lost | Fares::Replaced => self.ends(id, TrackState::Gone),
+            Fares::Cancelled => self.ends(id, TrackState::Cancelled),
             Fares::Failed => {}
         }
         let Some(Tie { batch, role }) = self.item(id).and_then(|item| item.message.tie()) else {
@@ -189,7 +191,9 @@ impl Model {
                 progress.pending = progress.pending.saturating_sub(1);
                 progress.failed = progress.failed.saturating_sub(u64::from(ran));
             }
-            (None, Fares::Failed | Fares::Lost) => progress.failed += u64::from(!ran),
+            (None, Fares::Failed | Fares::Lost | Fares::Cancelled) => {
+                progress.failed += u64::from(!ran)
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod admin;
 mod batch;
+mod cancel;
 mod groups;
 mod put;
 mod settle;
@@ -262,6 +263,7 @@ impl Model {
             Command::ReserveId { id, lease } => self.reserve_id(party, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
             Command::Delete { id, by } => self.delete(party, id, by)?,
+            Command::Cancel(id, cancel) => self.cancel(id, &cancel)?,
             Command::Kick { queue, state, max } => self.kick(&queue, state, max),
             Command::KickId(id) => self.kick_id(id)?,
             Command::Redrive(id) => self.redrive_one(id)?,
@@ -437,7 +439,10 @@ impl Model {
             }
         }
         for id in lost {
-            if self.is_spent(id) {
+            let message = self.item(id).map(|item| &item.message);
+            if message.is_some_and(|message| message.cancelled().is_some()) {
+                self.end_cancelled(id);
+            } else if self.is_spent(id) {
                 self.dead_letter(id);
             }
         }

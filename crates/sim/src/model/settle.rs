@@ -101,6 +101,7 @@ impl Model {
                 }
                 Ok(Outcome::Done)
             }
+            NamedAct::Cancel(cancel) => self.cancel(message.id, &cancel),
             NamedAct::Progress(percent, text) => {
                 self.progress((party, by_name.by), message.id, percent, text)
             }
@@ -158,12 +159,20 @@ impl Model {
             return Ok(Outcome::Done);
         }
         let item = self.items.iter_mut().find(|item| item.message.id == id);
-        let lease = item.and_then(|item| item.lease.as_mut());
-        let lease = lease.ok_or(Refusal::NotFound)?;
-        if lease.until.is_some() {
-            lease.until = Some(now + ms.unwrap_or(lease.span_ms));
+        let item = item.ok_or(Refusal::NotFound)?;
+        let cancelled = item.message.cancelled().map(|cancelled| cancelled.until);
+        let lease = item.lease.as_mut().ok_or(Refusal::NotFound)?;
+        let asked = now + ms.unwrap_or(lease.span_ms);
+        match (lease.until, cancelled) {
+            (None, _) => {}
+            (Some(_), None) => lease.until = Some(asked),
+            // The grace is the most, and nobody makes it shorter.
+            (Some(until), Some(end)) => lease.until = Some(until.max(asked.min(end))),
         }
-        Ok(Outcome::Done)
+        Ok(match cancelled {
+            Some(_) => Outcome::Cancelled,
+            None => Outcome::Done,
+        })
     }
 
     pub(super) fn progress(
@@ -177,7 +186,10 @@ impl Model {
             return Err(Refusal::NotFound);
         }
         self.note_progress(id, percent, text);
-        Ok(Outcome::Done)
+        Ok(match self.message(id)?.cancelled() {
+            Some(_) => Outcome::Cancelled,
+            None => Outcome::Done,
+        })
     }
 
     pub(super) fn note_progress(
@@ -206,7 +218,7 @@ impl Model {
 
     pub(super) fn touch(&mut self, party: Party, id: MessageId) -> Result<Outcome, Refusal> {
         self.message(id)?;
-        if !self.allows(party, id, By::Owner) {
+        if !self.allows(party, id, By::Owner) || self.message(id)?.cancelled().is_some() {
             return Err(Refusal::NotFound);
         }
         let now = self.now;
@@ -256,6 +268,9 @@ impl Model {
         let item = self.item_mut(id);
         let (queue, doomed) = (item.message.queue, item.message.is_doomed());
         let reserved = item.message.state == State::Reserved;
+        if matches!(how, How::Bury { .. }) && item.message.cancelled().is_some() {
+            return self.end_cancelled(id);
+        }
         match how {
             How::Finish => {
                 let fares = if reserved {
@@ -280,6 +295,7 @@ impl Model {
                 item.message.state = if relayed { State::Relayed } else { State::Done };
                 let extra = item.message.extra_mut();
                 (extra.changed, extra.status) = (now, status);
+                extra.cancelled = None;
                 item.end_lease();
                 self.totals(queue).finished += 1;
                 self.fares(id, Fares::Succeeded);
@@ -405,7 +421,9 @@ impl Model {
     ) {
         let now = self.now;
         let message = self.item_mut(id).message.clone();
-        if message.is_doomed() {
+        if message.cancelled().is_some() {
+            self.end_cancelled(id);
+        } else if message.is_doomed() {
             self.fares(id, Fares::Lost);
             self.remove(id);
         } else if message.expires().is_some_and(|at| at <= now) {

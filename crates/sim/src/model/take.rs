@@ -91,6 +91,7 @@ impl Model {
             let as_given = |held: &Held| held.bound == Bound::Time && held.until == until;
             if message.queue != queue
                 || message.reserves != number
+                || message.cancelled().is_some()
                 || !item.lease.as_ref().is_some_and(as_given)
             {
                 return None;

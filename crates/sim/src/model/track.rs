@@ -44,7 +44,10 @@ impl Model {
         }
         let progress = message.progress();
         let extra = message.extra.expect("it is tracked");
-        let mut note = extra.status.to_vec();
+        let mut note = match extra.cancelled {
+            Some(cancelled) if state == TrackState::Cancelled => cancelled.reason.to_vec(),
+            _ => extra.status.to_vec(),
+        };
         note.truncate(TRACK_NOTE_BYTES_MAX);
         let track = Track {
             queue: self.queue(message.queue).name.clone(),
@@ -70,6 +73,15 @@ impl Model {
         let (percent, text) = match &by_name.act {
             NamedAct::Progress(percent, text) => (*percent, text.clone()),
             NamedAct::Until(_) => (None, None),
+            NamedAct::Cancel(cancel) => {
+                let (id, track) = self.track_named(by_name)?;
+                return match (self.message(id), track.state) {
+                    (Ok(_), _) => self.cancel(id, cancel),
+                    (_, TrackState::Cancelled) => Err(Refusal::AlreadyCancelled),
+                    (_, TrackState::Done) => Err(Refusal::AlreadyDone),
+                    _ => Err(Refusal::NotFound),
+                };
+            }
             _ => return Err(Refusal::NotFound),
         };
         let (id, mut track) = self.track_named(by_name)?;

@@ -114,14 +114,14 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(retry()),
                 prop::option::of(tie()),
             ),
-            (number(), ms(), any::<bool>()),
+            (number(), ms(), any::<bool>(), cancelled()),
         ),
     )
         .prop_map(
             |(
                 (key, due, expires, buried_until),
                 (attrs, attachments, status),
-                (counts, (failures, name, retry, batch), (born, first_leased, tracked)),
+                (counts, (failures, name, retry, batch), (born, first_leased, tracked, cancelled)),
             )| {
                 Extra {
                     key: key.map(Into::into),
@@ -145,6 +145,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                     first_leased,
                     batch,
                     tracked,
+                    cancelled,
                 }
             },
         )
@@ -203,6 +204,11 @@ fn totals() -> impl Strategy<Value = QueueTotals> {
     prop::collection::vec(number(), 0..30).prop_map(|values| QueueTotals::from_values(&values))
 }
 
+fn cancelled() -> impl Strategy<Value = Option<Box<Cancelled>>> {
+    let cancelled = (ms(), bytes()).prop_map(|(until, reason)| Cancelled { until, reason });
+    prop::option::of(cancelled.prop_map(Box::new))
+}
+
 fn change() -> impl Strategy<Value = Change> {
     (
         ms(),
@@ -212,9 +218,10 @@ fn change() -> impl Strategy<Value = Change> {
         prop::option::of(prop::collection::vec((bytes(), bytes()), 0..3)),
         prop::option::of(attachments()),
         prop::option::of(prop::option::of(ms())),
+        cancelled(),
     )
         .prop_map(
-            |(now, rank, due, status, attrs, attachments, expires)| Change {
+            |(now, rank, due, status, attrs, attachments, expires, cancelled)| Change {
                 now,
                 rank,
                 due,
@@ -222,6 +229,7 @@ fn change() -> impl Strategy<Value = Change> {
                 attrs,
                 attachments,
                 expires,
+                cancelled,
             },
         )
 }

@@ -9,6 +9,7 @@ mod batches;
 mod groups;
 mod ops;
 mod runs;
+mod sweeps;
 mod world;
 
 use proptest::prelude::*;

@@ -171,6 +171,7 @@ impl Command {
                 | Peek::List { queue, .. },
             ) => (Verb::Peek, Subject::Queue(queue)),
             Command::Delete { id, .. } => (Verb::Delete, Subject::Message(*id)),
+            Command::Cancel(id, _) => (Verb::Delete, Subject::Message(*id)),
             Command::Kick { queue, .. } => (Verb::Kick, Subject::Queue(queue)),
             Command::KickId(id) => (Verb::Kick, Subject::Message(*id)),
             Command::Redrive(id) => (Verb::Move, Subject::Message(*id)),
@@ -241,7 +242,7 @@ fn sweep_about(sweep: &Sweep) -> (Verb, Subject<'_>) {
     match &sweep.act {
         // Whoever counts by what is in bodies looks at them.
         SweepAct::Show | SweepAct::Count => (Verb::Peek, queue),
-        SweepAct::Delete => (Verb::Flush, queue),
+        SweepAct::Delete | SweepAct::Cancel(_) => (Verb::Flush, queue),
         SweepAct::Kick => (Verb::Kick, queue),
         SweepAct::Move(to) => (Verb::Move, Subject::Between(&sweep.queue, to)),
         // Where each message goes is looked at with the message.

@@ -1,6 +1,7 @@
 //! Messages by the name that whoever put them gave them.
 
 use super::{By, How, Verb};
+use crate::lease::Cancel;
 use crate::name::Name;
 use crate::time::Ms;
 
@@ -44,6 +45,8 @@ pub enum NamedAct {
     /// As [`Command::Progress`](super::Command::Progress): percent, status text. Also of a tracked
     /// message that nobody holds.
     Progress(Option<u8>, Option<Box<[u8]>>),
+    /// As [`Command::Cancel`](super::Command::Cancel). Also of a tracked message that nobody holds.
+    Cancel(Cancel),
 }
 
 impl NamedAct {
@@ -52,6 +55,7 @@ impl NamedAct {
         match self {
             NamedAct::Look | NamedAct::Track => Verb::Peek,
             NamedAct::Settle(_) => Verb::Settle,
+            NamedAct::Cancel(_) => Verb::Delete,
             NamedAct::Extend(_) | NamedAct::Until(_) | NamedAct::Progress(..) => Verb::Touch,
         }
     }

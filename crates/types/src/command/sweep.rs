@@ -2,8 +2,10 @@
 
 use crate::command::ListState;
 use crate::lane::Order;
+use crate::lease::Cancel;
 use crate::message::{Attr, Message, State};
 use crate::name::Name;
+use crate::tie::BatchId;
 use crate::time::Ms;
 
 /// Looks through the messages of a queue that are in one state, in their
@@ -32,6 +34,9 @@ pub enum SweepAct {
     Count,
     /// They are removed. Reserved ones stay.
     Delete,
+    /// They are cancelled, as by [`Command::Cancel`](super::Command::Cancel). Those that are done
+    /// or cancelled already stay as they are.
+    Cancel(Cancel),
     /// Buried and delayed ones are ready again.
     Kick,
     /// They go to the tail of this queue and are ready there. Reserved and
@@ -54,6 +59,7 @@ impl SweepAct {
         match self {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => state != ListState::Reserved,
+            SweepAct::Cancel(_) => state != ListState::Archived,
             SweepAct::Kick => matches!(state, ListState::Buried | ListState::Delayed),
             SweepAct::Move(_) | SweepAct::Redrive { .. } | SweepAct::RedriveInto(_) => {
                 !matches!(state, ListState::Reserved | ListState::Prepared)
@@ -71,7 +77,11 @@ impl SweepAct {
         match self {
             SweepAct::Move(to) | SweepAct::RedriveInto(to) => Some(to),
             SweepAct::Redrive { to } => to.as_ref(),
-            SweepAct::Show | SweepAct::Count | SweepAct::Delete | SweepAct::Kick => None,
+            SweepAct::Show
+            | SweepAct::Count
+            | SweepAct::Delete
+            | SweepAct::Cancel(_)
+            | SweepAct::Kick => None,
         }
     }
 
@@ -110,6 +120,8 @@ pub struct Filter {
     pub tried: Option<bool>,
     /// It was put so many ms ago, or earlier.
     pub older_ms: u64,
+    /// It is a member of this batch.
+    pub batch: Option<BatchId>,
 }
 
 impl Filter {
@@ -122,6 +134,7 @@ impl Filter {
             || self.dead
             || self.error.is_some()
             || self.tried.is_some()
+            || self.batch.is_some()
     }
 
     /// True if the message is one of them.
@@ -133,6 +146,10 @@ impl Filter {
         };
         now.since(message.created) >= self.older_ms
             && (!self.dead || message.came_from().is_some())
+            && self.batch.is_none_or(|batch| {
+                let tie = message.tie().filter(|tie| tie.is_member());
+                tie.is_some_and(|tie| tie.batch == batch)
+            })
             && self
                 .tried
                 .is_none_or(|tried| tried == (message.reserves > 0))

@@ -314,7 +314,7 @@ pub(super) fn tracked(jid: &str, outcome: &Outcome) -> String {
         state = match track.state {
             TrackState::Waiting => "enqueued",
             TrackState::Reserved => "working",
-            TrackState::Failed => "failed",
+            TrackState::Failed | TrackState::Cancelled => "failed",
             TrackState::Buried => "dead",
             TrackState::Done => "success",
             // There is no word for one that was discarded.

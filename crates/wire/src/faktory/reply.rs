@@ -148,6 +148,7 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         Outcome::Refused(Refusal::BatchNotFound) => Some("No such batch".to_owned()),
         Outcome::Refused(refusal) => Some(refusal.text().to_owned()),
         Outcome::Denied(text) => Some(text.to_string()),
+        Outcome::Cancelled => Some("Job is cancelled".to_owned()),
         Outcome::Done
         | Outcome::Put { .. }
         | Outcome::PutMany(_)

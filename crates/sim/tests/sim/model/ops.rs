@@ -5,6 +5,7 @@ use quintet_types::*;
 
 use super::batches::{batch, batch_pick, retry};
 use super::groups::reconfigure;
+use super::sweeps::{cancel, sweep};
 
 /// One step. Messages are picked by an index into those that exist.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ pub(crate) enum On {
     /// By the lease it has, or had so many leases ago, or the same of another process.
     Shown(Shown, Box<On>),
     Progress(By, Option<u8>, Option<&'static str>),
+    Cancel(Cancel),
     Reserve(LeaseAsk),
     Peek,
     Delete(By),
@@ -81,6 +83,7 @@ impl On {
                 percent,
                 text: text.map(|text| text.as_bytes().into()),
             },
+            On::Cancel(cancel) => Command::Cancel(id, Box::new(cancel)),
             On::Reserve(lease) => Command::ReserveId { id, lease },
             On::Peek => Command::Peek(Peek::Id(id)),
             On::Delete(by) => Command::Delete { id, by },
@@ -100,7 +103,7 @@ pub(super) fn of<T: Clone + std::fmt::Debug + 'static>(
     prop::sample::select(values.to_vec())
 }
 
-fn name() -> impl Strategy<Value = Name> {
+pub(super) fn name() -> impl Strategy<Value = Name> {
     of(&["a", "a", "b", "b", "c", "d", "m"]).prop_map(Name::from)
 }
 
@@ -216,6 +219,7 @@ fn by_name() -> impl Strategy<Value = ByName> {
         6 => Just(NamedAct::Track),
         1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAct::Until(Ms(at))),
         4 => how().prop_map(NamedAct::Settle),
+        2 => cancel().prop_map(NamedAct::Cancel),
         1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAct::Extend),
         1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
             .prop_map(|(percent, text)| NamedAct::Progress(percent, text)),
@@ -366,7 +370,7 @@ fn by() -> impl Strategy<Value = By> {
     ])
 }
 
-fn state() -> impl Strategy<Value = ListState> {
+pub(super) fn state() -> impl Strategy<Value = ListState> {
     of(&[
         ListState::Ready,
         ListState::Delayed,
@@ -557,36 +561,6 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-fn sweep() -> impl Strategy<Value = Sweep> {
-    let act = prop_oneof![
-        1 => Just(SweepAct::Count),
-        1 => Just(SweepAct::Delete),
-        1 => Just(SweepAct::Kick),
-        1 => name().prop_map(SweepAct::Move),
-        2 => prop::option::weighted(0.3, name()).prop_map(|to| SweepAct::Redrive { to }),
-        1 => name().prop_map(SweepAct::RedriveInto),
-    ];
-    let filter = (
-        prop::option::weighted(0.2, text()),
-        prop::option::weighted(0.2, message_name()),
-        of(&[0, 0, 10]),
-    )
-        .prop_map(|(key, name, older_ms)| Filter {
-            key,
-            name,
-            older_ms,
-            ..Filter::default()
-        });
-    (name(), state(), filter, act).prop_map(|(queue, state, filter, act)| Sweep {
-        queue,
-        state,
-        filter,
-        act,
-        after: None,
-        max: u32::MAX,
-    })
-}
-
 fn shown() -> impl Strategy<Value = Shown> {
     (of(&[0, 0, 0, 1]), prop::bool::weighted(0.1), any::<bool>()).prop_map(
         |(earlier, other_epoch, over)| Shown {
@@ -616,6 +590,7 @@ pub(super) fn on() -> impl Strategy<Value = On> {
         1 => (by(), of(&[None, Some(0), Some(100)]), of(&[None, Some(""), Some("half")]))
             .prop_map(|(by, percent, text)| On::Progress(by, percent, text)),
         3 => ask().prop_map(On::Reserve),
+        3 => cancel().prop_map(On::Cancel),
         1 => Just(On::Peek),
         2 => by().prop_map(On::Delete),
         2 => Just(On::Kick),

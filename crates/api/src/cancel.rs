@@ -1,0 +1,57 @@
+//! Cancelling messages, also those that a worker holds.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use quintet_types::{By, Command, NamedAct};
+
+use super::messages::done_to;
+use super::names::by_name;
+use super::path::Path;
+use super::problem::Problem;
+use super::types::Cancel;
+use super::{Api, read};
+use quintet_http::Visitor;
+
+/// Cancels a message. One that nobody holds is removed. The worker of a reserved one is told when it
+/// extends its lease or reports progress; it may still finish the message until the grace is over.
+/// Then the lease ends, and the message does not come back.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/cancel", tag = "messages",
+    params(("id" = u64, Path)), request_body = Cancel,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn message(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
+    let cancel = Box::new(given.asked()?);
+    let queue = api.queue_of(&visitor, id).await;
+    match api.ask(&visitor, Command::Cancel(id, cancel)).await {
+        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
+        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
+    }
+}
+
+/// Cancels the reserved message of this name; of several the one whose lease has run longest. If
+/// none is reserved, it is the tracked message of this name that was put last.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/cancel", operation_id = "cancel_named", tag = "messages",
+    params(("queue" = String, Path), ("name" = String, Path)), request_body = Cancel,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn named(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
+    let act = NamedAct::Cancel(given.asked()?);
+    let command = by_name(queue.clone(), name, By::Anyone, act);
+    api.ask(&visitor, command).await?;
+    Ok(done_to(StatusCode::NO_CONTENT.into_response(), Some(queue)))
+}

@@ -1,0 +1,79 @@
+//! `quintet cancel`: messages that are no longer wanted, also those that a worker holds.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::super::Where;
+use super::super::api::Api;
+use super::bulk::{Bulk, How, Which};
+use super::duration;
+
+/// Arguments of `cancel`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet cancel --id 1234 --reason 'ordered twice'\n  \
+                        quintet cancel reports --name report-7 --grace 10s\n  \
+                        quintet cancel mail --batch b-0000000000000001 --yes\n  \
+                        quintet cancel work --state ready --dry-run\n\n\
+                        A message that nobody holds is removed. The worker of a reserved one hears of it when \
+                        it\nextends its lease or reports progress, and may finish the message until the grace \
+                        is\nover. Then the lease ends, and the message does not come back."
+)]
+pub(in super::super) struct Cancel {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    #[arg(required_unless_present = "id")]
+    queue: Option<String>,
+    /// Only this message.
+    #[arg(long, conflicts_with_all = ["queue", "state", "dry_run", "max"])]
+    id: Option<u64>,
+    /// Only messages in this state.
+    #[arg(long, value_parser = ["ready", "delayed", "reserved", "buried", "prepared"])]
+    state: Option<String>,
+    /// Why, for the worker and the operator.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    /// A worker that holds a message has so long to end its work.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    grace: u64,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Each state in which a message is not done.
+const STATES: &[(&str, &str)] = &[
+    ("ready", "cancel"),
+    ("delayed", "cancel"),
+    ("reserved", "cancel"),
+    ("buried", "cancel"),
+    ("prepared", "cancel"),
+];
+
+impl Cancel {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
+        let cancel = json!({ "reason": self.reason, "grace_ms": self.grace });
+        if let Some(id) = self.id {
+            api.ask("POST", &format!("/messages/{id}/cancel"), Some(&cancel))?;
+            return self.how.told(1, "cancelled");
+        }
+        let state = |(state, _): &&(&str, &str)| self.state.as_deref().is_none_or(|s| s == *state);
+        let acts: Vec<_> = STATES.iter().filter(state).copied().collect();
+        Bulk {
+            which: &self.which,
+            how: &self.how,
+            queue: self.queue.as_deref().unwrap_or_default(),
+            acts: &acts,
+            to: None,
+            more: cancel.as_object(),
+            done: "cancelled",
+            asks: true,
+        }
+        .run(&mut api)
+    }
+}

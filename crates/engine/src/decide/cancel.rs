@@ -1,0 +1,109 @@
+//! Cancelling messages, also those that somebody works on.
+
+use super::Stop;
+use quintet_types::{
+    ByName, Cancel, Cancelled, ERROR_BYTES_MAX, Message, MessageId, Outcome, Refusal, Removal,
+    State, TrackState,
+};
+
+use crate::engine::{Cx, Engine};
+use crate::fact::{Change, Fact, Journal};
+
+impl Engine {
+    pub(crate) fn cancel<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        cancel: &Cancel,
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
+        let message = self.store.messages.at(slot);
+        let queue = message.queue;
+        if message.is_expired(self.now) {
+            self.expire(cx, id);
+            return Err(Refusal::NotFound.into());
+        }
+        self.may_cancel(message)?;
+        self.cancel_one(cx, id, cancel);
+        cx.wake(queue);
+        Ok(Outcome::Done)
+    }
+
+    /// The tracked message of this name that was put last, which nobody holds.
+    pub(super) fn cancel_tracked<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        by_name: &ByName,
+        cancel: &Cancel,
+    ) -> Result<Outcome, Stop> {
+        let asker = cx.call().caller.principal;
+        let (id, track) = self.track_named(asker, by_name, by_name.act.verb())?;
+        match (self.look_up(id)?, track.state) {
+            (Some(_), _) => self.cancel(cx, id, cancel),
+            (None, TrackState::Cancelled) => Err(Refusal::AlreadyCancelled.into()),
+            (None, TrackState::Done) => Err(Refusal::AlreadyDone.into()),
+            (None, _) => Err(Refusal::NotFound.into()),
+        }
+    }
+
+    pub(super) fn may_cancel(&self, message: &Message) -> Result<(), Refusal> {
+        match message.state {
+            State::Done | State::Relayed => Err(Refusal::AlreadyDone),
+            _ if message.cancelled().is_some() => Err(Refusal::AlreadyCancelled),
+            State::Prepared | State::Ready | State::Reserved | State::Buried => Ok(()),
+        }
+    }
+
+    /// Cancels a message that may be.
+    pub(super) fn cancel_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        cancel: &Cancel,
+    ) {
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
+        let (at, now) = (message.at(), self.now);
+        // Nobody works on a message that waits for a hook.
+        let works = message.state == State::Reserved && !self.withheld.contains_key(&id);
+        let waits = works && cancel.grace_ms > 0;
+        // The record of a tracked message takes the reason from the mark.
+        if waits || message.is_tracked() {
+            let reason = &cancel.reason;
+            let cancelled = Some(Box::new(Cancelled {
+                until: self.after(cancel.grace_ms),
+                reason: reason[..reason.len().min(ERROR_BYTES_MAX)].into(),
+            }));
+            let change = Box::new(Change {
+                now,
+                cancelled,
+                ..Change::default()
+            });
+            self.fact(cx, Fact::Edited { at, change });
+        }
+        if !waits {
+            let why = Removal::Cancelled;
+            self.fact(cx, Fact::Removed { at, why });
+        }
+    }
+
+    /// The lease of a message ends. True: the message is cancelled, so it is gone.
+    pub(crate) fn end_cancelled<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) -> bool {
+        let message = self.store.message(id);
+        let Some(message) = message.filter(|message| message.cancelled().is_some()) else {
+            return false;
+        };
+        let (at, why) = (message.at(), Removal::Cancelled);
+        self.fact(cx, Fact::Removed { at, why });
+        true
+    }
+
+    /// The answer to the holder of a lease.
+    pub(super) fn done_to_held(&self, id: MessageId) -> Outcome {
+        match self.store.message(id).and_then(Message::cancelled) {
+            Some(_) => Outcome::Cancelled,
+            None => Outcome::Done,
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Cancelled messages.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, open, reserve, text};
+use quintet_types::*;
+
+const GRACE: u64 = 1000;
+
+fn cancel(grace_ms: u64) -> Cancel {
+    Cancel {
+        reason: b"no longer wanted".as_slice().into(),
+        grace_ms,
+    }
+}
+
+fn ask(w: &mut World, party: u64, command: Command) -> String {
+    text(&w.ask(party, command).expect("it does not wait"))
+}
+
+fn cancels(w: &mut World, id: MessageId) -> String {
+    ask(w, 9, Command::Cancel(id, Box::new(cancel(GRACE))))
+}
+
+fn tracked(w: &mut World, name: &str) -> MessageId {
+    w.put_as(Put {
+        more: Some(Box::new(PutMore {
+            name: Some(name.as_bytes().into()),
+            tracked: true,
+            ..PutMore::default()
+        })),
+        ..Put::new("q".into(), Body::new(name.as_bytes()))
+    })
+}
+
+fn named(w: &mut World, name: &str, act: NamedAct) -> Outcome {
+    let by_name = ByName {
+        queue: Some("q".into()),
+        name: name.as_bytes().into(),
+        by: By::Anyone,
+        act,
+    };
+    let outcome = w.ask(9, Command::ByName(Box::new(by_name)));
+    outcome.expect("it does not wait")
+}
+
+fn track(w: &mut World, name: &str) -> (TrackState, String) {
+    let Outcome::Tracked(track) = named(w, name, NamedAct::Track) else {
+        panic!("{name} is not tracked");
+    };
+    let note = String::from_utf8_lossy(&track.note).into_owned();
+    (track.state, note)
+}
+
+fn cancelled() -> (TrackState, String) {
+    (TrackState::Cancelled, "no longer wanted".into())
+}
+
+fn settle(id: MessageId, how: How) -> Command {
+    let by = By::Anyone;
+    Command::Settle { id, by, how }
+}
+
+fn extend(id: MessageId) -> Command {
+    let (by, ms) = (By::Anyone, Some(60_000));
+    Command::Extend { id, by, ms }
+}
+
+/// A take under a lease of time alone, of a minute.
+fn timed() -> Take {
+    let mut take = reserve("q");
+    if let Some(lease) = &mut take.lease {
+        (lease.owner, lease.time) = (LeaseOwner::Time, LeaseTime::Fixed(60_000));
+    }
+    take
+}
+
+fn totals(w: &World) -> QueueTotals {
+    let mut totals = QueueTotals::default();
+    w.engine.snapshot(&mut |fact| {
+        if let Fact::QueueCounted { totals: found, .. } = fact {
+            totals = **found;
+        }
+    });
+    totals
+}
+
+/// A standby that read the same facts has the same state.
+fn is_replayed(w: &World) {
+    assert_eq!(w.replayed(Home(0)).image(), w.engine.image());
+    w.verify();
+}
+
+#[test]
+fn one_that_nobody_holds_is_gone_at_once_and_its_record_says_why() {
+    let mut w = World::new();
+    tracked(&mut w, "ready");
+    let buried = tracked(&mut w, "buried");
+    ask(
+        &mut w,
+        1,
+        Command::ReserveId {
+            id: buried,
+            lease: reserve("q").lease.expect("one"),
+        },
+    );
+    let reason = Box::default();
+    ask(&mut w, 1, settle(buried, How::Bury { rank: None, reason }));
+    let delayed = w.put_as(Put {
+        due: When::In(50),
+        ..Put::new("q".into(), Body::new(b"delayed"))
+    });
+    assert_eq!(cancels(&mut w, buried), "Done");
+    assert_eq!(cancels(&mut w, delayed), "Done");
+    assert_eq!(
+        named(&mut w, "ready", NamedAct::Cancel(cancel(0))),
+        Outcome::Done
+    );
+    is_replayed(&w);
+    w.restart();
+    w.wait(100);
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(track(&mut w, "ready"), cancelled());
+    assert_eq!(track(&mut w, "buried"), cancelled());
+    assert_eq!(totals(&w).cancelled, 3);
+    // Each is known to have been cancelled, by name also when it is gone.
+    let again = named(&mut w, "ready", NamedAct::Cancel(cancel(0)));
+    assert_eq!(again, Outcome::Refused(Refusal::AlreadyCancelled));
+    assert_eq!(cancels(&mut w, delayed), "message not found");
+}
+
+#[test]
+fn the_holder_hears_of_it_and_has_the_grace_and_no_more() {
+    let mut w = World::new();
+    let id = tracked(&mut w, "a");
+    assert_eq!(w.take(1, timed()), "a");
+    assert_eq!(ask(&mut w, 1, extend(id)), "Done");
+    assert_eq!(cancels(&mut w, id), "Done");
+    assert_eq!(track(&mut w, "a").0, TrackState::Reserved);
+    assert_eq!(cancels(&mut w, id), "the message is cancelled already");
+    w.restart();
+    w.wait(GRACE - 1);
+    assert_eq!(ask(&mut w, 1, extend(id)), "Cancelled");
+    let by = By::Anyone;
+    let (percent, text) = (Some(50), Some(b"at it".as_slice().into()));
+    let progress = Command::Progress {
+        id,
+        by,
+        percent,
+        text,
+    };
+    assert_eq!(ask(&mut w, 1, progress), "Cancelled");
+    is_replayed(&w);
+    w.wait(2);
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(ask(&mut w, 1, settle(id, How::Finish)), "message not found");
+    assert_eq!(track(&mut w, "a"), cancelled());
+    w.restart();
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!((totals(&w).cancelled, totals(&w).timeouts), (1, 0));
+}
+
+#[test]
+fn a_finish_within_the_grace_wins() {
+    let mut w = World::new();
+    let id = tracked(&mut w, "a");
+    assert_eq!(w.take(1, timed()), "a");
+    cancels(&mut w, id);
+    w.restart();
+    w.wait(GRACE - 1);
+    assert_eq!(ask(&mut w, 1, settle(id, How::Finish)), "Done");
+    assert_eq!(track(&mut w, "a").0, TrackState::Done);
+    let late = named(&mut w, "a", NamedAct::Cancel(cancel(0)));
+    assert_eq!(late, Outcome::Refused(Refusal::AlreadyDone));
+    // One that is kept is done too.
+    let id = w.put("q", "b");
+    assert_eq!(w.take(1, timed()), "b");
+    cancels(&mut w, id);
+    let (relayed, status) = (false, Box::default());
+    let archive = How::Archive { relayed, status };
+    assert_eq!(ask(&mut w, 1, settle(id, archive)), "Done");
+    w.wait(2 * GRACE);
+    assert_eq!(cancels(&mut w, id), "the message is done already");
+    is_replayed(&w);
+}
+
+type End = fn(&mut World, MessageId);
+
+#[test]
+fn however_its_lease_ends_it_does_not_come_back() {
+    let ends: [(&str, End); 7] = [
+        ("hang up", |w, _| w.hang_up(1)),
+        ("restart", |w, _| w.restart()),
+        ("no grace", |w, _| w.wait(GRACE)),
+        ("release", |w, id| {
+            let (rank, due, back_to) = (None, When::Now, None);
+            ask(w, 1, settle(id, How::Release { rank, due, back_to }));
+        }),
+        ("delay", |w, id| {
+            let (rank, due, back_to) = (None, When::In(5), None);
+            ask(w, 1, settle(id, How::Release { rank, due, back_to }));
+        }),
+        ("fail", |w, id| {
+            let (error, note) = (Box::default(), Vec::new());
+            ask(w, 1, settle(id, How::Fail { error, note }));
+        }),
+        ("bury", |w, id| {
+            let (rank, reason) = (None, Box::default());
+            ask(w, 1, settle(id, How::Bury { rank, reason }));
+        }),
+    ];
+    for (how, end) in ends {
+        let mut w = World::new();
+        let id = tracked(&mut w, "a");
+        // Of a lease without a deadline the grace is one.
+        assert_eq!(w.take(1, open("q")), "a", "{how}");
+        cancels(&mut w, id);
+        assert_eq!(
+            ask(&mut w, 1, Command::Touch(id)),
+            "message not found",
+            "{how}"
+        );
+        end(&mut w, id);
+        is_replayed(&w);
+        assert_eq!(track(&mut w, "a"), cancelled(), "{how}");
+        w.wait(100);
+        assert_eq!(w.pop("q"), "empty", "{how}");
+        let left = totals(&w);
+        assert_eq!((left.cancelled, left.buries), (1, 0), "{how}");
+    }
+}
+
+/// Else its lease would begin anew, beyond the grace.
+#[test]
+fn a_take_that_is_sent_again_does_not_get_a_cancelled_message_again() {
+    let mut w = World::new();
+    let id = w.put("q", "a");
+    let take = || Take {
+        token: Some(b"t".as_slice().into()),
+        ..timed()
+    };
+    assert_eq!(w.take(1, take()), "a");
+    assert_eq!(w.take(1, take()), "a");
+    // Its lease ends before the grace, so that it stays as it was given.
+    let grace = cancel(600_000);
+    assert_eq!(ask(&mut w, 9, Command::Cancel(id, Box::new(grace))), "Done");
+    assert_eq!(w.take(1, take()), "empty");
+    w.wait(60_000);
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(totals(&w).cancelled, 1);
+}
+
+/// The segment of the put is retired while the grace lasts.
+#[test]
+fn the_mark_is_in_the_image_of_the_message() {
+    let mut w = World::new();
+    let id = w.put("q", "a");
+    w.take(1, timed());
+    cancels(&mut w, id);
+    w.engine.set_home(Home(1));
+    w.facts.clear();
+    let mut snapshot = Vec::new();
+    w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
+    w.facts = snapshot;
+    w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
+    assert_eq!(w.replayed(Home(1)).image(), w.engine.image());
+    w.restart();
+    w.wait(GRACE);
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(totals(&w).cancelled, 1);
+}
+
+#[test]
+fn the_members_of_a_batch_are_cancelled_together_and_count_as_failed() {
+    let mut w = World::new();
+    let callback = Callback {
+        queue: "done".into(),
+        body: b"all ran".as_slice().into(),
+        ..Callback::default()
+    };
+    let new = NewBatch {
+        complete: Some(callback),
+        ..NewBatch::default()
+    };
+    let made = w.ask(9, Command::Batch(BatchAsk::New(Box::new(new))));
+    let Some(Outcome::Batch(batch)) = made else {
+        panic!("{made:?}");
+    };
+    w.put("q", "other");
+    assert_eq!(w.take(1, timed()), "other");
+    w.put("q", "another");
+    for body in ["a", "b", "c"] {
+        w.put_as(Put {
+            more: Some(Box::new(PutMore {
+                batch: Some(Tie::member(batch.id)),
+                ..PutMore::default()
+            })),
+            rank: Some(u32::from(body == "c")),
+            ..Put::new("q".into(), Body::new(body.as_bytes()))
+        });
+    }
+    w.ask(9, Command::Batch(BatchAsk::Commit(batch.id)));
+    assert_eq!(w.take(1, timed()), "a");
+    for (state, expected) in [
+        (ListState::Ready, 2),
+        (ListState::Reserved, 1),
+        (ListState::Reserved, 0),
+        (ListState::Archived, 0),
+    ] {
+        let sweep = Sweep {
+            queue: "q".into(),
+            state,
+            filter: Filter {
+                batch: Some(batch.id),
+                ..Filter::default()
+            },
+            act: SweepAct::Cancel(cancel(GRACE)),
+            after: None,
+            max: u32::MAX,
+        };
+        let Some(Outcome::Swept(swept)) = w.ask(9, Command::Sweep(Box::new(sweep))) else {
+            panic!("it is not swept");
+        };
+        assert_eq!(swept.matched, expected, "{state:?}");
+    }
+    let progress = |w: &mut World| {
+        let shown = w.ask(9, Command::Batch(BatchAsk::Show(batch.id)));
+        let Some(Outcome::Batch(batch)) = shown else {
+            panic!("{shown:?}");
+        };
+        (batch.progress.pending, batch.progress.failed)
+    };
+    assert_eq!(progress(&mut w), (3, 2));
+    w.wait(GRACE);
+    assert_eq!(progress(&mut w), (3, 3));
+    assert_eq!(w.pop("done"), "all ran");
+    assert_eq!(w.pop("q"), "another");
+    is_replayed(&w);
+}

@@ -1,0 +1,259 @@
+//! Cancelled messages over the API, and how workers of other protocols hear of it.
+
+use serde_json::{Value, json};
+
+use super::api::{get, post};
+use crate::common::{Data, Server, Start, eventually, text};
+
+fn start() -> Start<'static> {
+    Start::of("shards = 4\n").listen(&["http=0", "beanstalk=0"])
+}
+
+fn put(server: &Server, name: &str, more: Value) -> u64 {
+    let mut message = json!({"body": name, "name": name, "tracked": true});
+    if let (Some(message), Value::Object(more)) = (message.as_object_mut(), more) {
+        message.extend(more);
+    }
+    let stored = post(
+        server,
+        "/queues/film/messages",
+        &json!({"messages": [message]}),
+    );
+    stored.json["ids"][0].as_u64().expect("an id")
+}
+
+fn reserve(server: &Server) -> String {
+    let leased = post(
+        server,
+        "/queues/film/reserve",
+        &json!({"lease_ms": 600_000}),
+    );
+    let lease = leased.json["messages"][0]["lease"].as_str();
+    lease.expect("a lease").to_owned()
+}
+
+fn state(server: &Server, name: &str) -> (String, String) {
+    let track = get(server, &format!("/queues/film/tracks/{name}")).json;
+    let field = |field: &str| track[field].as_str().unwrap_or_default().to_owned();
+    (field("state"), field("status"))
+}
+
+fn cancelled() -> (String, String) {
+    ("cancelled".to_owned(), "sold out".to_owned())
+}
+
+#[test]
+fn a_worker_is_told_that_its_message_is_cancelled_and_the_grace_outlives_a_kill() {
+    let data = Data::fresh();
+    let server = Server::start_with(&data, start());
+    let id = put(&server, "one", json!({}));
+    let lease = reserve(&server);
+    let path = format!("/messages/{id}/cancel");
+    let extend = |server: &Server| post(server, &format!("/leases/{lease}/extend"), &json!({}));
+    assert_eq!(extend(&server).status, 204);
+    let long = json!({"grace_ms": 604_800_001_u64});
+    assert_eq!(post(&server, &path, &long).json["field"], "grace_ms");
+    let ask = json!({"reason": "sold out", "grace_ms": 600_000});
+    assert_eq!(post(&server, &path, &ask).status, 204);
+    let again = post(&server, &path, &ask);
+    assert_eq!(
+        (again.status, &again.json["code"]),
+        (409, &json!("already_cancelled"))
+    );
+    let server = server.kill_and_start(start());
+    let heard = extend(&server);
+    assert_eq!(
+        (heard.status, &heard.json),
+        (200, &json!({"cancelled": true}))
+    );
+    let progress = post(
+        &server,
+        &format!("/leases/{lease}/progress"),
+        &json!({"percent": 9}),
+    );
+    assert_eq!(progress.json, json!({"cancelled": true}));
+    let named = post(
+        &server,
+        "/queues/film/names/one/extend",
+        &json!({"lease_ms": 700_000}),
+    );
+    assert_eq!(named.json, json!({"cancelled": true}));
+    let shown = get(&server, &format!("/messages/{id}")).json;
+    assert_eq!(shown["cancelled"]["reason"], "sold out");
+    // A finish within the grace wins.
+    assert_eq!(
+        post(&server, &format!("/leases/{lease}/finish"), &json!({})).status,
+        204
+    );
+    assert_eq!(state(&server, "one").0, "done");
+    let late = post(&server, "/queues/film/names/one/cancel", &ask);
+    assert_eq!(
+        (late.status, &late.json["code"]),
+        (409, &json!("already_done"))
+    );
+    let gone = post(&server, &path, &ask);
+    assert_eq!(gone.status, 404);
+    assert!(
+        gone.json["detail"].to_string().contains("finished"),
+        "{}",
+        gone.json
+    );
+    let audit = text(&server.run(&["audit"]).stdout);
+    let line = |status: &str| format!("POST /api/v1/messages/{id}/cancel{status}");
+    assert!(
+        audit.contains(&line(" of film 204")) && audit.contains(&line(" 409")),
+        "{audit}"
+    );
+}
+
+#[test]
+fn a_message_whose_grace_is_over_does_not_come_back() {
+    let data = Data::fresh();
+    let server = Server::start_with(&data, start());
+    let id = put(&server, "one", json!({}));
+    let lease = reserve(&server);
+    put(&server, "two", json!({"delay_ms": 3_600_000}));
+    let ask = json!({"reason": "sold out", "grace_ms": 300});
+    assert_eq!(
+        post(&server, &format!("/messages/{id}/cancel"), &ask).status,
+        204
+    );
+    assert_eq!(
+        post(&server, "/queues/film/names/two/cancel", &ask).status,
+        204
+    );
+    assert_eq!(state(&server, "two"), cancelled());
+    eventually("the grace is over", || {
+        (state(&server, "one") == cancelled()).then_some(())
+    });
+    let late = post(&server, &format!("/leases/{lease}/finish"), &json!({}));
+    assert_eq!(
+        (late.status, &late.json["code"]),
+        (409, &json!("lease_over"))
+    );
+    let server = server.kill_and_start(start());
+    assert_eq!(state(&server, "one"), cancelled());
+    let traced = get(&server, &format!("/messages/{id}/trace")).json;
+    assert_eq!(traced["end"], "cancelled");
+    let none = post(&server, "/queues/film/reserve", &json!({})).json;
+    assert_eq!(none["messages"], json!([]));
+    let metrics = server.ask("GET /metrics", "", "").body;
+    assert!(
+        metrics.contains("quintet_messages_cancelled_total 2\n"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn messages_are_cancelled_by_a_filter_a_batch_and_from_the_command_line() {
+    let data = Data::fresh();
+    let server = Server::start_with(&data, start());
+    let callback = json!({"complete": {"queue": "ran", "body": "all"}});
+    let made = post(&server, "/batches", &callback).json;
+    let batch = made["id"].as_str().expect("an id").to_owned();
+    put(&server, "member", json!({"batch": batch}));
+    reserve(&server);
+    put(&server, "waiting", json!({"batch": batch}));
+    put(&server, "other", json!({}));
+    let keyed = put(&server, "keyed", json!({"key": "k"}));
+    assert_eq!(
+        post(&server, &format!("/batches/{batch}/commit"), &json!({})).status,
+        200
+    );
+    let wrong = post(&server, "/queues/film/acts/purge", &json!({"grace_ms": 5}));
+    assert_eq!(wrong.status, 400);
+    let counted = json!({"batch": batch, "dry_run": true});
+    let counted = post(&server, "/queues/film/acts/cancel", &counted).json;
+    assert_eq!(counted["messages"], 1);
+    let by_key = json!({"key": "k", "reason": "sold out"});
+    assert_eq!(
+        post(&server, "/queues/film/acts/cancel", &by_key).json["messages"],
+        1
+    );
+    assert_eq!(state(&server, "keyed"), cancelled());
+    let gone = server.outputs(&["cancel", "--id", &keyed.to_string()]);
+    assert!(gone.2 != 0 && gone.1.contains("cancelled"), "{gone:?}");
+    let args = ["cancel", "film", "--batch", &batch, "--reason", "sold out"];
+    let (told, _, _) =
+        server.outputs(&[&args[..], &["--grace", "0s", "--yes", "--quiet"]].concat());
+    assert_eq!(told, "2 messages cancelled\n");
+    assert_eq!(state(&server, "member"), cancelled());
+    let shown = get(&server, &format!("/batches/{batch}")).json;
+    assert_eq!(
+        (&shown["pending"], &shown["failed"]),
+        (&json!(2), &json!(2))
+    );
+    let left = get(&server, "/queues/film/messages").json;
+    assert_eq!(left["messages"][0]["name"], "other");
+    let callback = post(&server, "/queues/ran/reserve", &json!({})).json;
+    assert_eq!(callback["messages"][0]["body"], "all");
+}
+
+#[test]
+fn workers_of_beanstalk_and_faktory_hear_of_it() {
+    let config = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nprotocol = 'beanstalk'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\nent = true\n";
+    let server = Start::of(config).serve_as_configured();
+    let id = put(&server, "one", json!({}));
+    let mut worker = server.client_of("beanstalk");
+    worker.ask(b"watch film\r\nreserve\r\n", b"WATCHING 2\r\n");
+    worker.until(b"one\r\n");
+    let touch = format!("touch {id}\r\n");
+    worker.ask(touch.as_bytes(), b"TOUCHED\r\n");
+    let ask = json!({"reason": "sold out", "grace_ms": 600_000});
+    assert_eq!(
+        post(&server, &format!("/messages/{id}/cancel"), &ask).status,
+        204
+    );
+    worker.ask(touch.as_bytes(), b"NOT_FOUND\r\n");
+    worker.ask(format!("release {id} 0 0\r\n").as_bytes(), b"RELEASED\r\n");
+    assert_eq!(state(&server, "one"), cancelled());
+
+    let mut worker = server.client_of("faktory");
+    worker.until(b"\r\n");
+    worker.ask(b"HELLO {\"v\":2}\r\n", b"+OK\r\n");
+    let push =
+        r#"PUSH {"jid":"job00001","jobtype":"T","args":[],"queue":"film","custom":{"track":1}}"#;
+    worker.ask(format!("{push}\r\n").as_bytes(), b"+OK\r\n");
+    worker.send(b"FETCH film\r\n");
+    worker.until(b"}\r\n");
+    let track = b"TRACK SET {\"jid\":\"job00001\",\"percent\":5}\r\n";
+    worker.ask(track, b"+OK\r\n");
+    assert_eq!(
+        post(&server, "/queues/film/names/job00001/cancel", &ask).status,
+        204
+    );
+    worker.ask(track, b"-ERR Job is cancelled\r\n");
+    worker.ask(b"ACK {\"jid\":\"job00001\"}\r\n", b"+OK\r\n");
+    assert_eq!(state(&server, "job00001").0, "done");
+}
+
+#[test]
+fn a_queue_of_others_is_not_cancelled() {
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
+                  rights = ['put', 'peek', 'settle']\n[[grant]]\nuser = 'ann'\nqueues = ['film']\n\
+                  rights = ['put']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+    let server = Start::of(config).serve_as_configured();
+    let id = put(&server, "one", json!({}));
+    for path in [
+        format!("/messages/{id}/cancel"),
+        "/queues/film/names/one/cancel".to_owned(),
+        "/queues/film/acts/cancel".to_owned(),
+        // Of many it is the right of a purge.
+        "/queues/mine/acts/cancel".to_owned(),
+    ] {
+        let refused = post(&server, &path, &json!({}));
+        assert_eq!(
+            (refused.status, &refused.json["code"]),
+            (403, &json!("not_permitted")),
+            "{path}"
+        );
+    }
+    let own = json!({"messages": [{"body": "x"}]});
+    let id = post(&server, "/queues/mine/messages", &own).json["ids"][0].clone();
+    assert_eq!(
+        post(&server, &format!("/messages/{id}/cancel"), &json!({})).status,
+        204
+    );
+}

@@ -1,0 +1,42 @@
+//! Cancelled messages.
+
+use quintet_types::{Cancel, Cancelled, MessageId, Outcome, Refusal, State};
+
+use super::Model;
+use super::batch::Fares;
+
+impl Model {
+    pub(super) fn cancel(&mut self, id: MessageId, cancel: &Cancel) -> Result<Outcome, Refusal> {
+        let message = self.message(id)?;
+        if matches!(message.state, State::Done | State::Relayed) {
+            return Err(Refusal::AlreadyDone);
+        }
+        if message.cancelled().is_some() {
+            return Err(Refusal::AlreadyCancelled);
+        }
+        let until = self.now + cancel.grace_ms;
+        let now = self.now;
+        let item = self.item_mut(id);
+        let extra = item.message.extra_mut();
+        extra.cancelled = Some(Box::new(Cancelled {
+            until,
+            reason: cancel.reason.clone(),
+        }));
+        match &mut item.lease {
+            Some(lease) if cancel.grace_ms > 0 => {
+                extra.changed = now;
+                lease.until = Some(lease.until.map_or(until, |own| own.min(until)));
+                self.tell(id);
+            }
+            _ => self.end_cancelled(id),
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Nobody works on it any more.
+    pub(super) fn end_cancelled(&mut self, id: MessageId) {
+        self.fares(id, Fares::Cancelled);
+        let message = self.remove(id);
+        self.totals(message.queue).cancelled += 1;
+    }
+}
