@@ -306,6 +306,11 @@ impl Core {
         }
     }
 
+    /// The newest batch that is with the operating system.
+    pub fn written(&self) -> u64 {
+        self.progress.written()
+    }
+
     /// The newest batch that survives a power cut.
     pub fn durable(&self) -> u64 {
         self.progress.durable()
