@@ -16,7 +16,7 @@ mod tls;
 mod trust;
 
 pub use clients::{Client, TellClients};
-pub use control::Control;
+pub use control::{CONTROL, Control};
 pub use dispatchers::Dispatchers;
 pub use edge::{Edge, Limits, LinksByProtocol, Listening};
 pub use hooks::Hooks;

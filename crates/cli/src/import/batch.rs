@@ -86,7 +86,7 @@ impl Batch {
             false => format!("\"token\":\"{}\",", self.token()),
         };
         let heads = self.heads.join(",");
-        format!("{{\"import\":{{{token}\"messages\":[{heads}]}}}}")
+        format!("{{{token}\"messages\":[{heads}]}}")
     }
 }
 

@@ -1,16 +1,18 @@
 //! Storing the messages of a file in order, once.
 
 use std::collections::VecDeque;
+use std::io::Write as _;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
-use quintet_control::{Head, LINE_MAX};
-use quintet_types::Refusal;
-use serde_json::{Value, json};
+use quintet_control::Head;
+use quintet_types::{MessageId, Refusal};
+use serde_json::Value;
 
 use super::batch::Batch;
 use crate::Where;
-use crate::client::Client;
+use crate::api::{Api, part};
+use crate::client::Refused;
 use crate::progress::Progress;
 use crate::records::{BadInput, Entry, Source};
 use crate::verbs::CONNECTIONS;
@@ -19,6 +21,8 @@ use crate::verbs::CONNECTIONS;
 pub(super) const WINDOW: usize = 32;
 /// And bytes of their bodies.
 const WINDOW_BYTES: usize = 8 << 20;
+/// Bytes of the line before the bodies at most.
+const LINE_MAX: usize = 1 << 20;
 /// Room of a request beside the heads.
 const REQUEST_ROOM: usize = 1 << 10;
 
@@ -73,7 +77,7 @@ impl std::fmt::Display for Count {
 /// its export went on, goes out message by message.
 pub(super) struct Importer<'a> {
     pub(super) at: &'a Where,
-    pub(super) client: Client,
+    pub(super) client: Api,
     pub(super) into: Option<String>,
     /// Nothing is remembered or asked for.
     pub(super) again: bool,
@@ -219,33 +223,33 @@ impl Importer<'_> {
             }
             self.searching = false;
         }
-        let sent = self
-            .client
-            .send(&one.request(self.again), &mut std::io::empty());
-        let sent = sent
-            .map_err(anyhow::Error::new)
-            .and_then(|()| source.pieces(&mut self.client.writer()));
-        if let Err(error) = sent {
-            if error.is::<BadInput>() {
-                // The server drops a message that does not come whole.
-                return Err(error);
-            }
-            let reply = self.client.receive().map_err(|_| error)?;
-            return Err(refused(&reply, &one.place));
+        let request = one.request(self.again);
+        let sent = self.client.begin(&records(one), &request, head.bytes);
+        let sent = sent.and_then(|()| source.pieces(&mut self.client.writer()?));
+        let reply = match sent {
+            Ok(()) => self.client.receive(),
+            // The server drops a message that does not come whole.
+            Err(error) if error.is::<BadInput>() => return Err(error),
+            // A refusal may come before all was sent.
+            Err(error) => match self.client.receive() {
+                Err(refused) if refused.is::<Refused>() => Err(refused),
+                Ok(_) | Err(_) => Err(error),
+            },
+        };
+        match reply {
+            Ok(reply) => self.count_stored(&reply, one, head.bytes),
+            Err(error) if is_duplicate(&error) => self.count_single_repeat(one),
+            Err(error) => Err(refused(error, &one.place)),
         }
-        let reply = self.client.receive().with_context(|| repeat(&one.place))?;
-        if reply.get("duplicate").is_some() {
-            self.reconnect()?;
-            self.count_single_repeat(one)?;
-        } else {
-            self.count_stored(&reply, one, head.bytes)?;
-        }
-        Ok(())
     }
 
     fn send(&mut self, batch: Batch) -> Result<()> {
         let request = batch.request(self.again);
-        let sent = self.client.send(&request, &mut &batch.bodies[..]);
+        let bodies = &batch.bodies;
+        let sent = self
+            .client
+            .begin(&records(&batch), &request, bodies.len() as u64);
+        let sent = sent.and_then(|()| Ok(self.client.writer()?.write_all(bodies)?));
         self.sent_bytes += batch.bodies.len() + batch.head_bytes;
         self.sent.push_back(batch);
         if sent.is_err() {
@@ -269,15 +273,12 @@ impl Importer<'_> {
             return Ok(());
         };
         self.sent_bytes -= batch.bodies.len() + batch.head_bytes;
-        let reply = self
-            .client
-            .receive()
-            .with_context(|| repeat(&batch.place))?;
-        if reply.get("duplicate").is_none() {
-            return self.count_stored(&reply, &batch, batch.bodies.len() as u64);
+        match self.client.receive() {
+            Ok(reply) => return self.count_stored(&reply, &batch, batch.bodies.len() as u64),
+            Err(error) if is_duplicate(&error) => {}
+            Err(error) => return Err(refused(error, &batch.place)),
         }
         // What was sent behind it was not decided.
-        self.reconnect()?;
         let rest = std::mem::take(&mut self.sent);
         self.sent_bytes = 0;
         self.searching = !self.again;
@@ -302,9 +303,8 @@ impl Importer<'_> {
     }
 
     fn count_stored(&mut self, reply: &Value, batch: &Batch, bytes: u64) -> Result<()> {
-        let Some(ids) = reply.get("ids").and_then(Value::as_array) else {
-            return Err(refused(reply, &batch.place));
-        };
+        let ids = reply.get("ids").and_then(Value::as_array);
+        let ids = ids.with_context(|| repeat(&batch.place))?;
         let mut ids: Vec<u64> = ids.iter().filter_map(Value::as_u64).collect();
         let all = ids.len();
         ids.sort_unstable();
@@ -321,30 +321,31 @@ impl Importer<'_> {
             return Ok(false);
         }
         self.settle_all()?;
-        let of = json!({ "queue": batch.queue, "token": batch.token() });
-        let request = json!({ "imported": of }).to_string();
-        let sent = self.client.send(&request, &mut std::io::empty());
-        sent.context("the server closed the connection")?;
-        let reply = self.client.receive()?;
-        if reply.get("id").is_some() {
-            return Ok(true);
+        let path = format!("/queues/{}/imports/{}", part(&batch.queue), batch.token());
+        match self.client.get(&path) {
+            Ok(_) => Ok(true),
+            Err(error) if Refused::is(&error, Refusal::NotFound) => Ok(false),
+            Err(error) => Err(refused(error, &batch.place)),
         }
-        match reply.get("code").and_then(Value::as_str) {
-            Some(code) if code == Refusal::NotFound.code() => Ok(false),
-            _ => Err(refused(&reply, &batch.place)),
-        }
-    }
-
-    fn reconnect(&mut self) -> Result<()> {
-        self.client = Client::connect(self.at)?;
-        Ok(())
     }
 }
 
-fn refused(reply: &Value, place: &str) -> anyhow::Error {
-    let why = reply.get("error").and_then(Value::as_str);
-    let why = why.unwrap_or("the server is of another version");
-    anyhow!("{why}: nothing from {place} on is stored; repeat the command to go on from there")
+/// Where a batch goes.
+fn records(batch: &Batch) -> String {
+    format!("/queues/{}/records", part(&batch.queue))
+}
+
+fn is_duplicate(error: &anyhow::Error) -> bool {
+    Refused::is(error, Refusal::Duplicate(MessageId(0)))
+}
+
+fn refused(error: anyhow::Error, place: &str) -> anyhow::Error {
+    match error.is::<Refused>() {
+        true => anyhow!(
+            "{error}: nothing from {place} on is stored; repeat the command to go on from there"
+        ),
+        false => error.context(repeat(place)),
+    }
 }
 
 fn repeat(place: &str) -> String {

@@ -17,7 +17,7 @@ fn json(reply: &Reply) -> Value {
 }
 
 #[test]
-fn the_api_is_there_beside_the_control_channel_and_without_a_listener_of_http() {
+fn the_api_is_on_the_control_socket_without_a_listener_of_http() {
     let mut server = Server::fresh();
     assert_eq!(text(&server.run(&["put", "work", "hello"]).stdout), "1\n");
     let queues = json(&ask(&server, "GET /api/v1/queues", ""));
@@ -35,7 +35,7 @@ fn the_api_is_there_beside_the_control_channel_and_without_a_listener_of_http() 
     let foreign = "host: example.com\r\n";
     assert_ne!(ask(&server, "GET /api/v1/queues", foreign).status, 200);
 
-    // Who it was, in the list of connections and in the audit, as of the control channel.
+    // Who it was, in the list of connections and in the audit, as of other protocols.
     let account = format!("uid {}", rustix::process::geteuid().as_raw());
     let there = json(&ask(&server, "GET /api/v1/connections", ""));
     assert_eq!(there[0]["user"], account.as_str(), "{there}");
