@@ -29,8 +29,9 @@ const BODIES_MAX: u64 = 4 << 20;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Records {
+    /// Places in `messages`, and the tokens of what begins there.
     #[serde(default)]
-    token: Option<String>,
+    tokens: Vec<(usize, String)>,
     messages: Vec<Head>,
 }
 
@@ -57,9 +58,10 @@ fn dedupe(token: &str) -> Dedupe {
 }
 
 /// Stores messages with all their fields, all or none. The first line of the request is
-/// `{"token": "...", "messages": [...]}`, with messages as the lines of an export file are, each with
-/// `bytes`, the length of its body; the bodies follow. A message of more than 64 KiB comes alone. What
-/// has a `token` is refused as `duplicate` if it comes again within a week. An error closes the
+/// `{"tokens": [[0, "..."]], "messages": [...]}`, with messages as the lines of an export file are, each
+/// with `bytes`, the length of its body; the bodies follow. A message of more than 64 KiB comes alone.
+/// Of `tokens`, each is that of a message, by its place from 0; all is refused as `duplicate` if one of
+/// them comes again within a week. An error closes the
 /// connection, so that nothing behind it is done.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/records", operation_id = "import_records", tag = "messages",
     params(("queue" = String, Path)),
@@ -78,15 +80,19 @@ pub(super) async fn store(
     }
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
-    let Records { token, messages } = read::parsed(&line)?;
+    let Records { tokens, messages } = read::parsed(&line)?;
     let lens: Vec<u64> = messages.iter().map(|head| head.bytes).collect();
     let puts = messages.into_iter().enumerate();
     let puts = puts.map(|(at, head)| put(&visitor, &queue, at, head));
     let mut puts: Vec<Put> = puts.collect::<Result<_, _>>()?;
-    let Some(first) = puts.first_mut() else {
+    if puts.is_empty() {
         return Err(Problem::field("messages", "at least one"));
-    };
-    first.more.get_or_insert_default().dedupe = token.as_deref().map(dedupe);
+    }
+    for (at, token) in &tokens {
+        let none = || Problem::field("tokens", "there is no such message");
+        let put = puts.get_mut(*at).ok_or_else(none)?;
+        put.more.get_or_insert_default().dedupe = Some(dedupe(token));
+    }
     let all = length.saturating_sub(line.len() as u64);
     if lens
         .iter()

@@ -23,12 +23,14 @@ use super::api::{Api, part};
 use super::client::Refused;
 use super::progress::{Of, Progress, STOPPED};
 use super::records::{self, BadInput, Source};
+use batch::Group;
 use count::Counts;
 use from::{Attached, Binlog, Journal, Origin, Peer, RqFolder, RqMessages, still_runs};
 use importer::{Count, Importer, WINDOW};
 
-/// Batches of another server's messages on the way at most: they are reserved there meanwhile.
-const PEER_WINDOW: usize = 8;
+/// Groups of batches of another server's messages on the way at most: they are reserved there
+/// meanwhile.
+const PEER_WINDOW: usize = 1;
 
 /// Arguments of `import`.
 #[derive(clap::Args)]
@@ -147,6 +149,7 @@ impl Import {
             searching: !again,
             window,
             told: 0,
+            gathered: Group::default(),
             sent: VecDeque::new(),
             sent_bytes: 0,
             count: Count::default(),

@@ -9,7 +9,7 @@ use quintet_control::Head;
 use quintet_types::{MessageId, Refusal};
 use serde_json::Value;
 
-use super::batch::Batch;
+use super::batch::{Batch, Group};
 use crate::Where;
 use crate::api::{Api, part};
 use crate::client::Refused;
@@ -17,8 +17,8 @@ use crate::progress::Progress;
 use crate::records::{BadInput, Entry, Source};
 use crate::verbs::CONNECTIONS;
 
-/// Batches of a file on the way at most: more than a sync takes.
-pub(super) const WINDOW: usize = 32;
+/// Groups of batches of a file on the way at most.
+pub(super) const WINDOW: usize = 4;
 /// And bytes of their bodies.
 const WINDOW_BYTES: usize = 8 << 20;
 /// Bytes of the line before the bodies at most.
@@ -73,6 +73,9 @@ impl std::fmt::Display for Count {
 /// decides no other, so what is stored is always the beginning of the file. A
 /// repeat asks for each batch whether it was stored, until one was not.
 ///
+/// While some are on the way, the next ones are gathered and go out together: they share a sync of
+/// the log. Batches that are refused together go out again one by one.
+///
 /// The last batch, which may have more messages when the file was mended or
 /// its export went on, goes out message by message.
 pub(super) struct Importer<'a> {
@@ -83,12 +86,14 @@ pub(super) struct Importer<'a> {
     pub(super) again: bool,
     /// The next batch may have been stored before.
     pub(super) searching: bool,
-    /// Batches on the way at most.
+    /// Groups of batches on the way at most.
     pub(super) window: usize,
     /// Of the messages that are settled, those the source was told of.
     pub(super) told: u64,
+    /// To be sent together.
+    pub(super) gathered: Group,
     /// Sent and not answered.
-    pub(super) sent: VecDeque<Batch>,
+    pub(super) sent: VecDeque<Group>,
     pub(super) sent_bytes: usize,
     pub(super) count: Count,
     pub(super) progress: Progress,
@@ -153,7 +158,7 @@ impl Importer<'_> {
             if entry.body.is_none() {
                 let mut large = Batch::new(&entry.head.queue, number, source.place());
                 large.push(text, &[]);
-                self.put_large(&large, &entry.head, source)?;
+                self.put_large(large, &entry.head, source)?;
                 continue;
             }
             batch
@@ -195,9 +200,6 @@ impl Importer<'_> {
             }
             self.searching = false;
         }
-        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
-            self.settle()?;
-        }
         self.send(batch)
     }
 
@@ -214,17 +216,20 @@ impl Importer<'_> {
     }
 
     /// A message whose body passes in pieces.
-    fn put_large(&mut self, one: &Batch, head: &Head, source: &mut dyn Source) -> Result<()> {
+    fn put_large(&mut self, one: Batch, head: &Head, source: &mut dyn Source) -> Result<()> {
         self.settle_all()?;
         if self.searching {
-            if self.is_known(one)? {
+            if self.is_known(&one)? {
                 self.count.before += 1;
                 return source.pieces(&mut std::io::sink());
             }
             self.searching = false;
         }
-        let request = one.request(self.again);
-        let sent = self.client.begin(&records(one), &request, head.bytes);
+        let path = records(&one.queue);
+        let group = Group(vec![one]);
+        let sent = self
+            .client
+            .begin(&path, &group.request(self.again), head.bytes);
         let sent = sent.and_then(|()| source.pieces(&mut self.client.writer()?));
         let reply = match sent {
             Ok(()) => self.client.receive(),
@@ -236,6 +241,7 @@ impl Importer<'_> {
                 Ok(_) | Err(_) => Err(error),
             },
         };
+        let one = &group.0[0];
         match reply {
             Ok(reply) => self.count_stored(&reply, one, head.bytes),
             Err(error) if is_duplicate(&error) => self.count_single_repeat(one),
@@ -243,15 +249,35 @@ impl Importer<'_> {
         }
     }
 
+    /// Sends a batch, alone if nothing is on the way.
     fn send(&mut self, batch: Batch) -> Result<()> {
-        let request = batch.request(self.again);
-        let bodies = &batch.bodies;
-        let sent = self
-            .client
-            .begin(&records(&batch), &request, bodies.len() as u64);
-        let sent = sent.and_then(|()| Ok(self.client.writer()?.write_all(bodies)?));
-        self.sent_bytes += batch.bodies.len() + batch.head_bytes;
-        self.sent.push_back(batch);
+        if self.gathered.is_full_for(&batch) {
+            self.flush()?;
+        }
+        self.gathered.0.push(batch);
+        match self.sent.is_empty() {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends what is gathered.
+    fn flush(&mut self) -> Result<()> {
+        let group = std::mem::take(&mut self.gathered);
+        let Some(first) = group.0.first() else {
+            return Ok(());
+        };
+        let (path, bytes) = (records(&first.queue), group.bytes());
+        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
+            self.settle()?;
+        }
+        let request = group.request(self.again);
+        let mut sent = self.client.begin(&path, &request, bytes as u64);
+        for batch in &group.0 {
+            sent = sent.and_then(|()| Ok(self.client.writer()?.write_all(&batch.bodies)?));
+        }
+        self.sent_bytes += bytes;
+        self.sent.push_back(group);
         if sent.is_err() {
             // A refusal closes the connection, and says why before: that is
             // an error, or all of them are sent again.
@@ -261,34 +287,51 @@ impl Importer<'_> {
     }
 
     fn settle_all(&mut self) -> Result<()> {
-        while !self.sent.is_empty() {
-            self.settle()?;
+        while !(self.sent.is_empty() && self.gathered.0.is_empty()) {
+            match self.sent.is_empty() {
+                true => self.flush()?,
+                false => self.settle()?,
+            }
         }
         Ok(())
     }
 
-    /// Waits for the oldest batch on the way.
+    /// Waits for the oldest group on the way.
     fn settle(&mut self) -> Result<()> {
-        let Some(batch) = self.sent.pop_front() else {
+        let Some(mut group) = self.sent.pop_front() else {
             return Ok(());
         };
-        self.sent_bytes -= batch.bodies.len() + batch.head_bytes;
-        match self.client.receive() {
-            Ok(reply) => return self.count_stored(&reply, &batch, batch.bodies.len() as u64),
-            Err(error) if is_duplicate(&error) => {}
-            Err(error) => return Err(refused(error, &batch.place)),
+        let bytes = group.bytes();
+        self.sent_bytes -= bytes;
+        let Some(first) = group.0.first() else {
+            return Ok(());
+        };
+        let error = match self.client.receive() {
+            Ok(reply) => return self.count_stored(&reply, first, bytes as u64),
+            Err(error) => error,
+        };
+        let parts = group.0.len();
+        if !is_duplicate(&error) && (parts == 1 || !error.is::<Refused>()) {
+            return Err(refused(error, &first.place));
         }
         // What was sent behind it was not decided.
-        let rest = std::mem::take(&mut self.sent);
+        let mut rest = std::mem::take(&mut self.sent);
+        rest.push_back(std::mem::take(&mut self.gathered));
         self.sent_bytes = 0;
-        self.searching = !self.again;
-        match batch.heads.len() {
-            1 => self.count_single_repeat(&batch)?,
-            count if self.is_known(&batch)? => self.count.before += count as u64,
+        self.searching = !self.again && is_duplicate(&error);
+        let alone = if parts == 1 { group.0.pop() } else { None };
+        match alone {
+            Some(one) if one.heads.len() == 1 => self.count_single_repeat(&one)?,
+            Some(one) if self.is_known(&one)? => self.count.before += one.heads.len() as u64,
             // One of them is a repeat to a queue that looks at keys.
-            _ => self.put_singly(&batch)?,
+            Some(one) => self.put_singly(&one)?,
+            None => {}
         }
-        for batch in rest {
+        for batch in group.0 {
+            self.put(batch)?;
+            self.settle_all()?;
+        }
+        for batch in rest.into_iter().flat_map(|group| group.0) {
             self.put(batch)?;
         }
         Ok(())
@@ -330,9 +373,9 @@ impl Importer<'_> {
     }
 }
 
-/// Where a batch goes.
-fn records(batch: &Batch) -> String {
-    format!("/queues/{}/records", part(&batch.queue))
+/// Where messages of a queue go.
+fn records(queue: &str) -> String {
+    format!("/queues/{}/records", part(queue))
 }
 
 fn is_duplicate(error: &anyhow::Error) -> bool {
