@@ -27,7 +27,7 @@ import: scripts | serde_json
 scripts: door types | *
 http: door tls types | * tokio
 config: door policy scripts tls trust types wire | *
-control: config door types wire | *
+control: config door types | *
 api: control door http types | * tokio
 console: api door http scripts types | * tokio
 rq: http scripts tls types | * tokio
@@ -39,7 +39,7 @@ process: config door host types | * mio
 edge: config door hooks host http log process tls trust types wire | * mio
 node: cluster config door front host jetstream log nodes process scripts types | *
 ops: config control door engine hooks host otlp types | *
-server: api cli config control door edge front host http log node ops otlp process rq scripts sqs tls types web wire | * mio
+server: api cli config door edge front host http log node ops otlp process rq scripts sqs tls types web wire | * mio
 sim: cluster door engine log types | *
 faults: |
 testkit: faults tls | *

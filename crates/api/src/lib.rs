@@ -12,6 +12,7 @@ mod cancel;
 mod cron;
 mod events;
 mod holder;
+mod imports;
 mod leases;
 mod messages;
 mod names;
@@ -49,6 +50,7 @@ pub use bulk::{cursor, cursor_text, since};
 pub use cron::Cron;
 use events::Hub;
 pub use holder::{Holder, Holders};
+pub use imports::is_import;
 pub use messages::SMALL;
 pub use over::Group;
 pub use path::Path;
@@ -331,7 +333,10 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/attention", get(attention::attention))
         .route("/queues/{queue}/tail", get(tail::tail))
         .route("/queues", get(queues::list).delete(queues::remove_many))
-        .route("/queues/{queue}", get(queues::show).delete(queues::remove))
+        .route(
+            "/queues/{queue}",
+            get(queues::show).post(imports::make).delete(queues::remove),
+        )
         .route("/queues/{queue}/history", get(queues::history))
         .route(
             "/queues/{queue}/settings",
@@ -350,7 +355,11 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/reserve", post(leases::reserve))
         .route("/queues/{queue}/acts/{act}", post(bulk::act))
         .route("/queues/{queue}/errors", get(bulk::errors))
-        .route("/queues/{queue}/records", get(records::list))
+        .route(
+            "/queues/{queue}/records",
+            get(records::list).post(imports::store),
+        )
+        .route("/queues/{queue}/imports/{token}", get(imports::show))
         .route("/queues/{queue}/peek", get(records::peek))
         .route("/take", post(records::take))
         .route("/queues/{queue}/names/{name}", get(names::show))

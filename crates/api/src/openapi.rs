@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cancel, cron, leases, messages, names, over, queues, records,
+    attention, batches, bulk, cancel, cron, imports, leases, messages, names, over, queues, records,
     release, server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
@@ -42,6 +42,9 @@ use quintet_http::reply;
         records::put,
         records::show,
         records::take,
+        imports::store,
+        imports::show,
+        imports::make,
         trace::show,
         messages::body,
         messages::edit,

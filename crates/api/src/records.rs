@@ -210,13 +210,7 @@ pub(super) async fn put(
     if !visitor.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(Refusal::NotPermitted));
     }
-    let length = request.headers().get(CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let length = length.ok_or_else(|| Problem::field("Content-Length", "how long it is"))?;
-    let mut came = Came {
-        body: request.into_body(),
-        timeout: api.app.settings().limits.timeout,
-    };
+    let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
     let message: NewMessage = read::parsed(&line)?;
     if message.body.is_some() || message.body_base64.is_some() {
@@ -241,15 +235,30 @@ async fn within<T>(time: Duration, all: impl Future<Output = T>) -> Result<T, Pr
 }
 
 /// The part of a request's body that is still to come.
-struct Came {
+pub(super) struct Came {
     body: axum::body::Body,
     /// A piece comes in this time.
     timeout: Duration,
 }
 
 impl Came {
+    /// Of a request that says how long it is.
+    pub(super) fn of(api: &Api, request: Request) -> Result<(Self, u64), Problem> {
+        let length = request.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        let length = length.ok_or_else(|| Problem::field("Content-Length", "how long it is"))?;
+        let came = Self {
+            body: request.into_body(),
+            timeout: api.app.settings().limits.timeout,
+        };
+        Ok((came, length))
+    }
+
     /// The first line, and what came behind it; the line's share of the memory.
-    async fn line(&mut self, api: &Api) -> Result<(BytesMut, Bytes, Vec<Option<Share>>), Problem> {
+    pub(super) async fn line(
+        &mut self,
+        api: &Api,
+    ) -> Result<(BytesMut, Bytes, Vec<Option<Share>>), Problem> {
         let (mut line, mut shares, timeout) = (BytesMut::new(), Vec::new(), self.timeout);
         let all = async {
             loop {
@@ -270,8 +279,8 @@ impl Came {
         Ok((line, rest, shares))
     }
 
-    /// A small body whole, `first` first.
-    async fn whole(&mut self, length: u64, first: &[u8]) -> Result<Body, Problem> {
+    /// So many bytes, `first` first.
+    pub(super) async fn whole(&mut self, length: u64, first: &[u8]) -> Result<Vec<u8>, Problem> {
         let (mut body, timeout) = (first.to_vec(), self.timeout);
         let all = async {
             while (body.len() as u64) < length {
@@ -279,7 +288,7 @@ impl Came {
                 let piece = piece.ok_or(quintet_http::Problem::BrokeOff)?;
                 body.extend_from_slice(&piece);
             }
-            Ok(Body::new(&body))
+            Ok(body)
         };
         within(timeout, all).await?
     }
@@ -302,7 +311,7 @@ impl Came {
 
 impl Api {
     /// Stores a body of so many bytes as it comes, `first` first.
-    async fn upload(
+    pub(super) async fn upload(
         &self,
         queue: &Name,
         length: u64,
@@ -310,7 +319,7 @@ impl Api {
         mut came: Came,
     ) -> Result<Body, Problem> {
         if length <= messages::SMALL as u64 {
-            return came.whole(length, &first).await;
+            return Ok(Body::new(&came.whole(length, &first).await?));
         }
         let Ok(_turn) = within(came.timeout, self.uploads.acquire()).await? else {
             return Err(Problem::stopping());

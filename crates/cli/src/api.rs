@@ -18,6 +18,10 @@ const REPLY_MAX: u64 = 64 << 20;
 /// Bytes of a line before the body.
 const LINE_MAX: u64 = 16 << 10;
 
+const CLOSED: &str = "the server closed the connection";
+const UNKNOWN: &str = "the server closed the connection: it is stopping, has too many connections, or \
+    could not get an acknowledgement; what was asked may have been done";
+
 const AUTHORIZATION: &str = "Authorization";
 
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
@@ -40,6 +44,8 @@ pub(super) struct Api {
     left: u64,
     /// The lines that each request has.
     head: String,
+    /// Posts whose replies were not read ([`Api::begin`]).
+    waiting: usize,
 }
 
 /// A reply before its body.
@@ -79,6 +85,7 @@ impl Api {
             used: Instant::now(),
             left: 0,
             head,
+            waiting: 0,
         };
         api.stream = Some(api.open_way()?);
         // It was said once.
@@ -89,7 +96,7 @@ impl Api {
     fn open_way(&self) -> Result<BufReader<Way>> {
         let way = match &self.at.server {
             None => socket(&self.at)?,
-            Some(server) => self.at.remote(&format!("tls://{}", host_of(server)?))?,
+            Some(server) => self.at.remote(host_of(server)?)?,
         };
         Ok(BufReader::new(way))
     }
@@ -209,6 +216,64 @@ impl Api {
         Ok(serde_json::from_slice(&self.rest()?).unwrap_or(Value::Null))
     }
 
+    /// Begins a post: a line, and behind it so many bytes, which go to [`Api::writer`]. It does not
+    /// wait for the replies to those before; [`Api::receive`] reads them in their order.
+    ///
+    /// # Errors
+    /// The server is gone, or has refused one of those before.
+    pub(super) fn begin(&mut self, path: &str, line: &str, bytes: u64) -> Result<()> {
+        // The server may have closed a connection that rested.
+        if self.waiting == 0 && (self.stream.is_none() || self.used.elapsed() >= RESTS) {
+            self.stream = Some(self.open_way()?);
+        }
+        self.waiting += 1;
+        let length = line.len() as u64 + 1 + bytes;
+        let head = &self.head;
+        let request = format!(
+            "POST /api/v1{path} HTTP/1.1\r\n{head}Content-Type: application/octet-stream\r\n\
+             Content-Length: {length}\r\n\r\n{line}\n"
+        );
+        self.writer()?.write_all(request.as_bytes())?;
+        Ok(())
+    }
+
+    /// Takes the bytes of a post that was begun.
+    ///
+    /// # Errors
+    /// The server has closed the connection.
+    pub(super) fn writer(&mut self) -> Result<ToServer<'_>> {
+        let stream = self.stream.as_mut().context(CLOSED)?;
+        Ok(ToServer(stream.get_mut()))
+    }
+
+    /// The reply to the oldest post that has none.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`]. No later post is done.
+    pub(super) fn receive(&mut self) -> Result<Value> {
+        self.waiting = self.waiting.saturating_sub(1);
+        let mut stream = self.stream.take().context(CLOSED)?;
+        if stream.fill_buf().context(CLOSED)?.is_empty() {
+            bail!(UNKNOWN);
+        }
+        let reply = read(&mut stream).context("the server is of another version")?;
+        (self.used, self.left) = (Instant::now(), reply.length);
+        self.stream = Some(stream);
+        let told = match self.judge(reply.status) {
+            Ok(()) => self.rest().map(|body| serde_json::from_slice(&body)),
+            Err(error) => Err(error),
+        };
+        if told.is_err() || reply.last {
+            self.forget();
+        }
+        told?.context("the server is of another version")
+    }
+
+    /// Leaves the posts that have no reply.
+    pub(super) fn forget(&mut self) {
+        (self.stream, self.left, self.waiting) = (None, 0, 0);
+    }
+
     fn bytes(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
         self.reply(method, path, body)?;
         self.rest()
@@ -290,15 +355,10 @@ impl Api {
         // A refusal may come before all was sent.
         let reply = match (stream.fill_buf(), sent) {
             (Ok([]) | Err(_), Err(error)) => {
-                return Err(error).context("the server closed the connection");
+                return Err(error).context(CLOSED);
             }
-            (Ok([]), Ok(())) => bail!(
-                "the server closed the connection: it is stopping, has too many connections, or \
-                 could not get an acknowledgement; what was asked may have been done"
-            ),
-            (Err(error), Ok(())) => {
-                return Err(error).context("the server closed the connection");
-            }
+            (Ok([]), Ok(())) => bail!(UNKNOWN),
+            (Err(error), Ok(())) => return Err(error).context(CLOSED),
             (Ok(_), _) => read(&mut stream).context("the server is of another version")?,
         };
         self.used = Instant::now();
@@ -327,8 +387,8 @@ impl Read for Api {
 fn host_of(server: &str) -> Result<&str> {
     let host = server.strip_prefix("https://").with_context(|| {
         format!(
-            "--server {server}: this command speaks HTTP, so write https://HOST:PORT of a \
-             listener \"http\" with TLS"
+            "--server {server}: commands speak HTTP, also import, which had a listener \"admin\" \
+             (tls://) before: write https://HOST:PORT of a listener \"http\" with TLS"
         )
     })?;
     Ok(host.trim_end_matches('/'))

@@ -1,12 +1,11 @@
-//! Talking to a running server over its control channel.
+//! The way to a running server on this machine.
 
-use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use quintet_config::ADMIN_SOCKET;
 use quintet_types::Refusal;
-use serde_json::{Value, json};
 
 use super::Where;
 use super::remote::{Way, of_server};
@@ -26,11 +25,6 @@ impl Refused {
         let refused = error.downcast_ref::<Refused>();
         refused.is_some_and(|refused| refused.code == refusal.code())
     }
-}
-
-/// A connection to the server.
-pub(super) struct Client {
-    stream: BufReader<Way>,
 }
 
 /// The way to the server. That the server closed it is not the broken pipe of
@@ -107,79 +101,4 @@ pub(super) fn socket(at: &Where) -> Result<Way> {
         data.display(),
         data.display()
     )
-}
-
-impl Client {
-    /// Connects.
-    ///
-    /// # Errors
-    /// Says how to start a server, if none runs there.
-    pub(super) fn connect(at: &Where) -> Result<Self> {
-        let stream = match &at.server {
-            Some(server) => at.remote(server)?,
-            None => socket(at)?,
-        };
-        let stream = BufReader::new(stream);
-        let mut client = Self { stream };
-        if let Some((name, secret)) = at.login()? {
-            let login = json!({ "login": { "name": name, "secret": secret } });
-            let done = client.ask(&login, &mut std::io::empty());
-            done.context("cannot log in")?;
-        }
-        Ok(client)
-    }
-
-    /// Sends a request, with the body it announces, and reads the reply line.
-    ///
-    /// # Errors
-    /// What the server refused, in its words, or that it is gone.
-    pub(super) fn ask(&mut self, request: &Value, body: &mut dyn Read) -> Result<Value> {
-        let sent = self.send(&request.to_string(), body);
-        // A refusal may come before all was sent.
-        let reply = match (self.receive(), sent) {
-            (Ok(reply), _) => reply,
-            (Err(_), Err(error)) => {
-                return Err(error).context("the server closed the connection");
-            }
-            (Err(error), Ok(())) => return Err(error),
-        };
-        if let Some(why) = reply.get("error").and_then(Value::as_str) {
-            let code = reply.get("code").and_then(Value::as_str);
-            return Err(anyhow::Error::new(Refused {
-                code: code.unwrap_or_default().to_owned(),
-                text: why.to_owned(),
-            }));
-        }
-        Ok(reply)
-    }
-
-    /// Sends a request, with the body it announces. Its reply comes in its
-    /// turn.
-    pub(super) fn send(&mut self, request: &str, body: &mut dyn Read) -> std::io::Result<()> {
-        let mut stream = self.writer();
-        writeln!(stream, "{request}")?;
-        std::io::copy(body, &mut stream).map(|_| ())
-    }
-
-    /// Where the rest of a request goes.
-    pub(super) fn writer(&mut self) -> ToServer<'_> {
-        ToServer(self.stream.get_mut())
-    }
-
-    /// Reads the next reply line, which may say `error`.
-    ///
-    /// # Errors
-    /// The server is gone.
-    pub(super) fn receive(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        let read = self.stream.read_line(&mut line);
-        if line.is_empty() {
-            read.context("the server closed the connection")?;
-            bail!(
-                "the server closed the connection: it is stopping, has too many connections, or \
-                 could not get an acknowledgement; what was asked may have been done"
-            );
-        }
-        serde_json::from_str(&line).context("the server is of another version")
-    }
 }

@@ -15,20 +15,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use quintet_control::Standing;
 use quintet_types::{Name, Refusal};
-use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::Where;
-use super::client::{Client, Refused};
+use super::api::{Api, part};
+use super::client::Refused;
 use super::progress::{Of, Progress, STOPPED};
 use super::records::{self, BadInput, Source};
+use batch::Group;
 use count::Counts;
 use from::{Attached, Binlog, Journal, Origin, Peer, RqFolder, RqMessages, still_runs};
 use importer::{Count, Importer, WINDOW};
 
-/// Batches of another server's messages on the way at most: they are reserved there meanwhile.
-const PEER_WINDOW: usize = 8;
+/// Groups of batches of another server's messages on the way at most: they are reserved there
+/// meanwhile.
+const PEER_WINDOW: usize = 1;
 
 /// Arguments of `import`.
 #[derive(clap::Args)]
@@ -141,12 +143,13 @@ impl Import {
         let again = self.again || self.from.as_ref().is_some_and(peer);
         Ok(Importer {
             at: &self.at,
-            client: Client::connect(&self.at)?,
+            client: Api::connect(&self.at)?,
             into: into.map(|name| name.to_string()),
             again,
             searching: !again,
             window,
             told: 0,
+            gathered: Group::default(),
             sent: VecDeque::new(),
             sent_bytes: 0,
             count: Count::default(),
@@ -301,14 +304,13 @@ impl Import {
         if let Some(into) = into {
             // Of several there it is one here.
             setups.truncate(usize::from(setups.len() == 1));
-            for setup in &mut setups {
-                setup["queue"] = Name::of_shown(into).to_string().into();
+            for (queue, _) in &mut setups {
+                *queue = Name::of_shown(into).to_string();
             }
         }
-        for setup in setups {
-            let made = importer
-                .client
-                .ask(&json!({ "create": setup }), &mut std::io::empty());
+        for (queue, setup) in setups {
+            let path = format!("/queues/{}", part(&queue));
+            let made = importer.client.ask("POST", &path, Some(&setup));
             // One that is there stays as it is.
             if let Err(error) = made
                 && !Refused::is(&error, Refusal::QueueExists)

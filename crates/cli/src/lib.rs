@@ -196,8 +196,7 @@ struct Where {
     /// Control socket of the server, if it is not in its data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// A server elsewhere: https://HOST:PORT of its listener "http" with TLS. For import its listener
-    /// "admin": tls://HOST:PORT, or HOST:PORT with --tls.
+    /// A server elsewhere: https://HOST:PORT of its listener "http" with TLS.
     #[arg(
         long,
         visible_alias = "host",
@@ -206,9 +205,6 @@ struct Where {
         conflicts_with = "socket"
     )]
     server: Option<String>,
-    /// --server under TLS, as it always is.
-    #[arg(long, requires = "server")]
-    tls: bool,
     /// Certificates of who signs the server's, or its own [default: whom the system trusts].
     #[arg(long, value_name = "FILE", env = "QUINTET_CA")]
     ca: Option<PathBuf>,

@@ -79,16 +79,11 @@ impl Where {
         Ok(Some((name, secret.to_owned())))
     }
 
-    /// Connects to the server elsewhere that is named.
+    /// Connects to a server elsewhere, at HOST:PORT.
     ///
     /// # Errors
     /// Says what is missing, or why there is no connection.
-    pub(super) fn remote(&self, named: &str) -> Result<Way> {
-        let address = match named.strip_prefix("tls://") {
-            Some(address) => address,
-            None if self.tls => named,
-            None => bail!("--server {named}: write tls://{named}, or --tls with it"),
-        };
+    pub(super) fn remote(&self, address: &str) -> Result<Way> {
         let shown = match (&self.cert, &self.key) {
             (None, None) => None,
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),

@@ -12,7 +12,7 @@ const TEXT_MIN: usize = 8;
 /// Columns that hold text also where all of it looks like numbers.
 const TEXTS: [&str; 6] = ["name", "queue", "body", "user", "status", "error"];
 
-/// A name, from the notation of the control channel and the API: letters of UTF-8 as letters. The
+/// A name, from the notation of the API: letters of UTF-8 as letters. The
 /// command line takes it back as it is printed.
 pub(super) fn named(told: &str) -> String {
     plain(Name::of_shown(told).as_bytes())

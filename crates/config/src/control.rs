@@ -1,7 +1,7 @@
-//! The control channel, as the configuration knows it.
+//! The control socket, as the configuration knows it.
 
-/// Its name in the configuration.
+/// Its name among the protocols.
 pub const NAME: &str = "admin";
-/// One line about it.
-pub const ABOUT: &str =
-    "The control channel of the command line, for clients with a certificate or a login.";
+/// An error, as earlier versions had listeners of this name.
+pub(crate) const GONE: &str = "there is no protocol \"admin\" any more: the command line reaches \
+    this server from elsewhere by a listener \"http\" with TLS (--server https://HOST:PORT)";

@@ -37,7 +37,7 @@ impl Config {
                 match listen.served {
                     Served::Http => Some(of("max_connections") + of("max_streams")),
                     Served::Sqs => Some(of("max_connections")),
-                    Served::Protocol(_) | Served::Control => None,
+                    Served::Protocol(_) => None,
                 }
             })
             .collect();

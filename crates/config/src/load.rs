@@ -12,7 +12,9 @@ use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, renamed, unknown};
-use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
+use super::{
+    Address, Config, Listen, ListenTls, Served, TlsMode, control, cron, limits, scripts, trust,
+};
 
 /// Settings of the command line; they win over the file.
 #[derive(Clone, Debug, Default)]
@@ -169,6 +171,9 @@ fn as_value(text: &str) -> toml::Value {
 }
 
 fn served(name: &str) -> Result<Served, String> {
+    if name == control::NAME {
+        return Err(control::GONE.to_owned());
+    }
     let names = || Served::all().map(Served::name);
     Served::by_name(name).ok_or_else(|| unknown("protocol", name, names()))
 }
@@ -543,7 +548,8 @@ mod tests {
             ("beanstalk=65536", "", "beanstalk=11301"),
             ("beanstalk=127.0.0.1:1", "", "beanstalk=11301"),
             ("beanstork=1", "", "unknown"),
-            ("admin=1", "", "no default listener"),
+            ("admin=1", "", "--server https://"),
+            ("", "admin=1", "--server https://"),
             ("beanstalk=1", "http=0", "one by one"),
         ] {
             let error = of(port, listen).map(drop).expect_err(port);

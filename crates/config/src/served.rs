@@ -1,8 +1,8 @@
-//! Service of a listener: a protocol, HTTP, SQS or the control channel.
+//! Service of a listener: a protocol, HTTP or SQS.
 
 use quintet_wire::{OptionSpec, Options, PROTOCOLS, Protocol};
 
-use super::{control, http, sqs};
+use super::{http, sqs};
 
 /// Service of a listener.
 #[derive(Clone, Copy)]
@@ -13,8 +13,6 @@ pub enum Served {
     Http,
     /// SQS over HTTP, in a thread of its own.
     Sqs,
-    /// The control channel, on the I/O threads: whoever reaches it commands the server.
-    Control,
 }
 
 impl Served {
@@ -26,8 +24,7 @@ impl Served {
 
     /// By its name in the configuration.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        let mut all = Self::all().chain([Served::Control]);
-        all.find(|served| served.name() == name)
+        Self::all().find(|served| served.name() == name)
     }
 
     /// Its name in the configuration and on the command line.
@@ -36,13 +33,7 @@ impl Served {
             Served::Protocol(protocol) => protocol.name,
             Served::Http => http::NAME,
             Served::Sqs => sqs::NAME,
-            Served::Control => control::NAME,
         }
-    }
-
-    /// True for the control channel.
-    pub fn is_control(self) -> bool {
-        matches!(self, Served::Control)
     }
 
     /// Its default port.
@@ -51,8 +42,6 @@ impl Served {
             Served::Protocol(protocol) => protocol.port,
             Served::Http => http::PORT,
             Served::Sqs => sqs::PORT,
-            // It has no listener by default.
-            Served::Control => 0,
         }
     }
 
@@ -62,7 +51,6 @@ impl Served {
             Served::Protocol(protocol) => protocol.about,
             Served::Http => http::ABOUT,
             Served::Sqs => sqs::ABOUT,
-            Served::Control => control::ABOUT,
         }
     }
 
@@ -72,7 +60,6 @@ impl Served {
             Served::Protocol(protocol) => protocol.options,
             Served::Http => http::OPTIONS,
             Served::Sqs => sqs::OPTIONS,
-            Served::Control => &[],
         }
     }
 
@@ -85,7 +72,6 @@ impl Served {
             Served::Protocol(protocol) => (protocol.listener)(options).map(drop),
             Served::Http => http::Http::of(options).map(drop),
             Served::Sqs => sqs::Sqs::of(options).map(drop),
-            Served::Control => Ok(()),
         }
     }
 }

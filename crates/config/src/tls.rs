@@ -105,14 +105,6 @@ impl Config {
                 names: names(),
             }),
         };
-        let knows = self.asks_certificates(listen) || !self.users.is_empty();
-        if listen.served.is_control() && !(source.is_some() && knows) {
-            return Err(
-                "the control channel commands the server: over TCP it needs tls_cert, tls_key, and \
-                 tls_client_ca or [[user]]s"
-                    .to_owned(),
-            );
-        }
         if source.is_none() && !own.client_ca.is_empty() {
             return Err("tls_client_ca asks for tls_cert and tls_key".to_owned());
         }
@@ -125,20 +117,9 @@ impl Config {
             client_ca: (!client_ca.is_empty()).then(|| PathBuf::from(client_ca)),
             protocols: match listen.served {
                 Served::Http | Served::Sqs => vec![b"http/1.1".to_vec()],
-                Served::Protocol(_) | Served::Control => Vec::new(),
+                Served::Protocol(_) => Vec::new(),
             },
         }))
-    }
-}
-
-impl Config {
-    fn asks_certificates(&self, listen: &Listen) -> bool {
-        !listen.tls.client_ca.is_empty() || !self.tls_client_ca.is_empty()
-    }
-
-    /// True if a file's mode or certificates say who gets to a listener.
-    pub fn is_guarded(&self, listen: &Listen) -> bool {
-        matches!(listen.address, Address::Unix(_)) || self.asks_certificates(listen)
     }
 }
 
@@ -210,11 +191,6 @@ mod tests {
             (format!("tls_key='c'\n{tcp}"), "go together"),
             (format!("{tcp}tls_client_ca='c'"), "tls_client_ca"),
             (format!("{unix}tls=true"), "unix"),
-            (tcp.replace("memcache", "admin"), "tls_client_ca"),
-            (
-                format!("{}tls='self-signed'", tcp.replace("memcache", "admin")),
-                "tls_client_ca",
-            ),
         ] {
             assert!(word(&text).contains(says), "{text}: {}", word(&text));
         }

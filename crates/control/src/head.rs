@@ -1,4 +1,4 @@
-//! A message without its body, as the control channel and export files say it
+//! A message without its body, as the API and export files say it
 //! (`docs/export-format.md`).
 
 use base64::Engine as _;
@@ -194,7 +194,7 @@ impl Head {
     }
 
     /// The put that stores it again, still without its body.
-    pub(crate) fn put(self) -> Put {
+    pub fn put(self) -> Put {
         let boxed = |text: Text| text.0.into_boxed_slice();
         let past = Past {
             state: match self.state {

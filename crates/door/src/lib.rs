@@ -287,6 +287,12 @@ pub trait Door: Send + Sync {
     /// take brings.
     fn enter(&self, arrive: Arrive) -> Party;
 
+    /// The same, for a party whose commands come from the calling thread: its outcomes are told
+    /// there. The thread must not block until they are.
+    fn enter_here(&self, arrive: Arrive) -> Party {
+        self.enter(arrive)
+    }
+
     /// The party goes: its waits end unanswered, and its leases of kind
     /// *connection* and *process* end, as if it had disconnected.
     fn leave(&self, party: Party);

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mio::Registry;
-use quintet_config::RESERVE;
+use quintet_config::{RESERVE, control};
 use quintet_http::{Known, Linked, Links, Web};
-use quintet_types::Principal;
+use quintet_types::{LargeBody, Principal, Refusal};
+use quintet_wire::{
+    Ask, Env, Given, Listener, Next, Options, Output, Protocol, Said, Session, Step,
+};
 
 use crate::io::Stream;
 use crate::trust::{HttpGate, Security};
@@ -18,6 +21,58 @@ const OPEN_MAX: u64 = RESERVE + 32;
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
     Content-Length: 49\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     503 - too many connections on the control socket\n";
+
+/// The protocol of the control socket for clients that do not speak HTTP: an error, and the end.
+pub const CONTROL: Protocol = Protocol {
+    name: control::NAME,
+    port: 0,
+    about: "",
+    options: &[],
+    tally_names: &[],
+    listener: not_http,
+};
+
+const NOT_HTTP: &[u8] =
+    b"{\"error\": \"this socket speaks HTTP: use the command line of the server's version\"}\n";
+
+struct NotHttp;
+
+fn not_http(_options: &Options) -> Result<Box<dyn Listener>, String> {
+    Ok(Box::new(NotHttp))
+}
+
+impl Listener for NotHttp {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(Self)
+    }
+}
+
+impl Session for NotHttp {
+    fn decode(&mut self, input: &[u8], _: &Env<'_>) -> Step {
+        match input.len() {
+            0 => Step::More,
+            used => Step::Ask {
+                used,
+                ask: Ask::Close,
+            },
+        }
+    }
+
+    fn encode(&mut self, _: &Given, _: &Env<'_>, output: &mut Output) -> Next {
+        output.put(NOT_HTTP);
+        Next::Close
+    }
+
+    fn say(&mut self, _: Said<'_>, _: &mut Output) -> Next {
+        Next::Close
+    }
+
+    fn says_no(&self, _: &[u8]) -> bool {
+        true
+    }
+
+    fn streamed(&mut self, _: Result<LargeBody, Refusal>) {}
+}
 
 /// The way in for connections of the control socket.
 pub struct Control {

@@ -5,30 +5,36 @@
 //! arrives for takes that waited.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, ErrorKind};
-use std::sync::atomic::Ordering;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll};
 use quintet_door::{Arrive, OnOutcome};
 use quintet_hooks::Decided as Hooked;
-use quintet_host::{Core, Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
+use quintet_host::{
+    Access, Core, Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, Trail, locked,
+};
 use quintet_types::{Caller, Command, Delivery, Handed, LargeBody, Name, Outcome, Party, Refusal};
 
 use crate::hooks::{Hooks, at_door};
 use crate::io::{Mail, Mailbox};
 
-/// While something is held that others acknowledge it is looked so often whether it is given up.
-const HELD_LOOK: Duration = Duration::from_secs(1);
+/// A wait of clients at a stop lasts so long at most, and so often it is looked whether replies
+/// that others acknowledge are given up.
+pub(crate) const HELD_LOOK: Duration = Duration::from_secs(1);
 
 /// Those who came in, and what they are still to be told.
-pub struct Desk {
+pub(crate) struct Desk {
     core: Arc<Core>,
     hooks: Arc<Hooks>,
-    mailbox: Arc<Mailbox>,
-    /// Its number among those that have parties: the one behind the I/O threads.
-    thread: usize,
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Its number among those that have parties, behind the I/O threads.
+    pub(crate) thread: usize,
+    /// Whether the decisions of a turn are written together, at its end.
+    gathers: bool,
+    /// The newest batch that is to be written at the end of the turn; 0: none.
+    unwritten: AtomicU64,
     inside: Mutex<Inside>,
     /// A command has been decided.
     decided: Condvar,
@@ -86,20 +92,28 @@ impl Told {
 }
 
 impl Desk {
-    /// For parties beside those of `threads` I/O threads.
-    pub fn new(core: Arc<Core>, hooks: Arc<Hooks>, mailbox: Arc<Mailbox>, threads: usize) -> Self {
+    /// With this number among those that have parties.
+    pub(crate) fn new(
+        core: Arc<Core>,
+        hooks: Arc<Hooks>,
+        mailbox: Arc<Mailbox>,
+        thread: usize,
+        gathers: bool,
+    ) -> Self {
         Self {
             core,
             hooks,
             mailbox,
-            thread: threads,
+            thread,
+            gathers,
+            unwritten: AtomicU64::new(0),
             inside: Mutex::default(),
             decided: Condvar::new(),
         }
     }
 
     /// As [`quintet_door::Door::enter`].
-    pub fn enter(&self, arrive: Arrive) -> Party {
+    pub(crate) fn enter(&self, arrive: Arrive) -> Party {
         let mut inside = locked(&self.inside);
         inside.entered += 1;
         let key = PartyKey {
@@ -119,7 +133,7 @@ impl Desk {
     }
 
     /// As [`quintet_door::Door::leave`].
-    pub fn leave(&self, party: Party) {
+    pub(crate) fn leave(&self, party: Party) {
         let gone = locked(&self.inside).visitors.remove(&party);
         self.hooks
             .at_desk(&self.core, |runner| runner.state.forget(party));
@@ -127,14 +141,9 @@ impl Desk {
         drop(gone);
     }
 
-    /// Tells the desk's thread to end.
-    pub fn stop(&self) {
-        self.mailbox.leave(Mail::Stop);
-    }
-
     /// Decides a party's command, and those it brought meanwhile. `is_next`: the command has been
     /// in the party's line.
-    pub fn decide(&self, caller: Caller, command: Command, reply: OnOutcome, is_next: bool) {
+    pub(crate) fn decide(&self, caller: Caller, command: Command, reply: OnOutcome, is_next: bool) {
         let mut next = Some((caller, command, reply));
         let mut is_next = is_next;
         while let Some((caller, command, reply)) = next.take() {
@@ -209,13 +218,28 @@ impl Desk {
             let need = did.see_to(&self.core);
             return plain(decided).map(|(outcome, name)| (outcome, name, need));
         }
-        match self.core.visit(|access| {
-            let command = command?;
-            access.is_for(command.about().verb);
-            Some(access.submit(caller, command))
-        }) {
-            Some(Decided::Now(outcome, name, need)) => Some((outcome, name, need)),
-            Some(Decided::Later) | None => None,
+        let command = command?;
+        let mut trail = Trail::default();
+        let mut access = Access::new(&self.core, self.core.clock.now(), &mut trail);
+        access.is_for(command.about().verb);
+        let decided = access.submit(caller, command);
+        drop(access);
+        self.write(std::mem::take(&mut trail.recorded));
+        self.core.see_to(trail);
+        match decided {
+            Decided::Now(outcome, name, need) => Some((outcome, name, need)),
+            Decided::Later => None,
+        }
+    }
+
+    /// Sees to it that a batch gets written: now, or at the end of the turn.
+    fn write(&self, ticket: u64) {
+        if !self.gathers {
+            self.core.write(ticket);
+        } else if ticket > self.core.written()
+            && self.unwritten.fetch_max(ticket, Ordering::SeqCst) == 0
+        {
+            self.mailbox.wake();
         }
     }
 
@@ -260,47 +284,37 @@ impl Desk {
         let is_first = inside.held.is_empty();
         inside.held.push((need, told, Instant::now()));
         drop(inside);
-        self.core.write(need.written);
+        self.write(need.written);
         if is_first {
             self.mailbox.wake();
         }
     }
 
-    /// The desk's own thread: runs until it is told to stop, when nobody comes
-    /// in any more.
-    pub fn run(&self, mut poll: Poll) {
-        let mut events = Events::with_capacity(4);
-        let mut mail = Vec::new();
-        let mut stops = None;
-        while stops.is_none_or(|since: Instant| self.takes_wait(since)) {
-            let timeout = stops.map_or_else(|| self.timeout(), |_| Some(HELD_LOOK));
-            if let Err(error) = poll.poll(&mut events, timeout)
-                && error.kind() != ErrorKind::Interrupted
-            {
-                tracing::error!("cannot wait for deliveries: {error}");
-                std::process::exit(1);
+    /// Does what there is to do. True: the server stops. `mail` is empty before and afterwards.
+    pub(crate) fn turn(&self, mail: &mut Vec<Mail>) -> bool {
+        let mut stops = false;
+        self.mailbox.collect(mail);
+        for item in mail.drain(..) {
+            match item {
+                Mail::Delivery(delivery, need) => self.deliver(delivery, need),
+                Mail::Stop => stops = true,
+                // Connections are never placed here.
+                Mail::Socket(..)
+                | Mail::Login(..)
+                | Mail::Logins
+                | Mail::Census(..)
+                | Mail::Close(..)
+                | Mail::Refuse
+                | Mail::Told(..) => {}
             }
-            self.mailbox.collect(&mut mail);
-            for item in mail.drain(..) {
-                match item {
-                    Mail::Delivery(delivery, need) => self.deliver(delivery, need),
-                    Mail::Stop => {
-                        self.end_takes();
-                        stops = Some(Instant::now());
-                    }
-                    // Connections are never placed here.
-                    Mail::Socket(..)
-                    | Mail::Login(..)
-                    | Mail::Logins
-                    | Mail::Census(..)
-                    | Mail::Close(..)
-                    | Mail::Refuse
-                    | Mail::Told(..) => {}
-                }
-            }
-            self.say_reached();
-            self.give_up();
         }
+        self.core.write(self.unwritten.swap(0, Ordering::SeqCst));
+        self.say_reached();
+        stops
+    }
+
+    /// Tells nobody anything any more.
+    pub(crate) fn close(&self) {
         let (visitors, held) = {
             let mut inside = locked(&self.inside);
             inside.closed = true;
@@ -320,7 +334,7 @@ impl Desk {
 
     /// Begins no command any more, and takes those that wait out of their lines. The engine
     /// delivers to each either nothing or the messages that were on their way.
-    fn end_takes(&self) {
+    pub(crate) fn end_takes(&self) {
         let mut inside = locked(&self.inside);
         inside.closing = true;
         while inside.deciding > 0 {
@@ -336,11 +350,10 @@ impl Desk {
     }
 
     /// True while a take waits for its delivery after [`Desk::end_takes`].
-    fn takes_wait(&self, since: Instant) -> bool {
+    pub(crate) fn takes_wait(&self) -> bool {
         let inside = locked(&self.inside);
         let mut visitors = inside.visitors.values();
         visitors.any(|visitor| visitor.takes && visitor.waiting.is_some())
-            && since.elapsed() < HELD_LOOK
     }
 
     /// Delivers an outcome that a client waited for.
@@ -419,14 +432,8 @@ impl Desk {
         free.into_iter().map(|(_, told, _)| told).collect()
     }
 
-    /// How long nothing has to be looked at without a bell.
-    fn timeout(&self) -> Option<Duration> {
-        let held = self.core.is_shared() && !locked(&self.inside).held.is_empty();
-        held.then_some(HELD_LOOK)
-    }
-
     /// Gives up replies that nobody acknowledges: who waits for one is told by its being dropped.
-    fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         let mut inside = locked(&self.inside);
         let (late, held) = std::mem::take(&mut inside.held)
             .into_iter()
@@ -441,7 +448,12 @@ impl Desk {
     ///
     /// # Errors
     /// As that.
-    pub fn read_large(&self, body: &LargeBody, from: u64, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read_large(
+        &self,
+        body: &LargeBody,
+        from: u64,
+        into: &mut [u8],
+    ) -> io::Result<usize> {
         let mut begin = 0;
         let mut filled = 0;
         for place in body.places() {

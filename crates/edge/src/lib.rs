@@ -6,6 +6,7 @@
 mod clients;
 mod control;
 mod desk;
+mod dispatchers;
 mod edge;
 mod hooks;
 mod http_counts;
@@ -15,8 +16,8 @@ mod tls;
 mod trust;
 
 pub use clients::{Client, TellClients};
-pub use control::Control;
-pub use desk::Desk;
+pub use control::{CONTROL, Control};
+pub use dispatchers::Dispatchers;
 pub use edge::{Edge, Limits, LinksByProtocol, Listening};
 pub use hooks::Hooks;
 pub use http_counts::HttpCounts;

@@ -37,8 +37,8 @@ enum Route {
     Across(Box<Across>),
     /// A move: from where, where to.
     Between(usize, usize, Name),
-    /// One after the other, until one has what it names.
-    InTurn,
+    /// One after the other, from this one on, until one has what it names.
+    InTurn(usize),
     /// All it names at once: queues, messages, batches.
     Together,
     /// A put into a batch of another shard: the batch's, the queue's.
@@ -78,7 +78,7 @@ impl Access<'_> {
         match self.route(caller.party, &command) {
             Route::One(shard) => self.ask(shard, caller, command),
             Route::All => self.ask_all(caller, &command),
-            Route::InTurn => self.ask_in_turn(caller, &command),
+            Route::InTurn(first) => self.ask_in_turn(first, caller, &command),
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
             Route::Member(home, into) => self.put_member(home, into, caller, command),
@@ -168,11 +168,13 @@ impl Access<'_> {
         Decided::Now(outcome, Name::default(), need)
     }
 
-    /// Asks the shards one after the other, until one has what the command is about.
-    fn ask_in_turn(&mut self, caller: Caller, command: &Command) -> Decided {
+    /// Asks the shards one after the other, `first` before the others, until one has what the
+    /// command is about.
+    fn ask_in_turn(&mut self, first: usize, caller: Caller, command: &Command) -> Decided {
         let (none, name) = (Outcome::Refused(Refusal::NotFound), Name::default());
         let mut missed = Need::default();
-        for shard in 0..self.core.shards.len() {
+        let others = (0..self.core.shards.len()).filter(|&shard| shard != first);
+        for shard in std::iter::once(first).chain(others) {
             match self.ask(shard, caller, command.clone()) {
                 Decided::Now(Outcome::Refused(Refusal::NotFound), _, need) => {
                     missed = missed.and(need);
@@ -217,7 +219,7 @@ impl Access<'_> {
         match command.about().subject {
             Subject::Nothing => Route::One(0),
             Subject::All => Route::All,
-            Subject::Named => Route::InTurn,
+            Subject::Named => Route::InTurn(self.core.reserved.first_for(command)),
             Subject::Slice(shard) => Route::One(usize::from(shard).min(shards - 1)),
             Subject::Queue(name) | Subject::Table(name) => Route::One(of(name)),
             Subject::Queues(names) => Route::One(names.first().map_or(0, of)),
@@ -255,7 +257,10 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
         core.hold(hold)
     };
     let name = match outcome.first_handed() {
-        Some(message) => shard.engine.queue_name(message.queue),
+        Some(message) => {
+            core.reserved.note(&outcome);
+            shard.engine.queue_name(message.queue)
+        }
         None => Name::default(),
     };
     let need = core.need(shard, hold);

@@ -9,6 +9,7 @@ impl Core {
     /// shard's engine asks for.
     pub(super) fn collect(&self, shard: &mut Shard, trail: &mut Trail) {
         let deliveries = trail.scratch.drain(..).map(|delivery| {
+            self.reserved.note(&delivery.outcome);
             let need = self.need(shard, self.hold(delivery.hold));
             (delivery, need)
         });

@@ -42,6 +42,7 @@ mod post;
 mod recover;
 #[cfg(test)]
 mod recover_tests;
+mod reserved;
 mod retire;
 mod room;
 #[cfg(test)]
@@ -87,6 +88,7 @@ pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;
 pub use quintet_policy::{Sharing, SyncPolicy, smallest};
 pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};
+pub(crate) use reserved::Reserved;
 pub use room::Room;
 pub(crate) use shard::{Locked, Shard, ShardLock};
 pub use signal::Signal;
@@ -145,6 +147,8 @@ pub struct Core {
     pub counts: Counts,
     pub(crate) room: Room,
     pub(crate) looks: Looks,
+    /// Shards of the messages that were handed out lately, by their names.
+    pub(crate) reserved: Reserved,
     /// The shards know what principals may do, and are asked.
     pub(crate) permits_asked: AtomicBool,
     /// Commands refused for want of a right.
@@ -244,6 +248,7 @@ impl Core {
         let available = Arc::new(AtomicBool::new(true));
         let log = &*opened.committer.log;
         let acked = Acked::of(log, &progress, &available, &mail);
+        let reserved = Reserved::new(opened.shards.len());
         Self {
             owner,
             failed: AtomicBool::new(false),
@@ -267,6 +272,7 @@ impl Core {
             counts: Counts::default(),
             room,
             looks: Looks::default(),
+            reserved,
             permits_asked: AtomicBool::new(false),
             not_permitted: AtomicU64::new(0),
             unavailable: AtomicU64::new(0),
@@ -298,6 +304,11 @@ impl Core {
             Some(_) => Hold::Durable,
             None => hold,
         }
+    }
+
+    /// The newest batch that is with the operating system.
+    pub fn written(&self) -> u64 {
+        self.progress.written()
     }
 
     /// The newest batch that survives a power cut.

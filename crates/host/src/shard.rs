@@ -120,6 +120,9 @@ pub(crate) struct ShardLock {
     /// Threads that have found it taken.
     waiting: AtomicU32,
     pub(crate) holders: Holders,
+    /// How often it was locked.
+    #[cfg(test)]
+    locks: std::sync::atomic::AtomicU64,
 }
 
 /// A shard, locked. Notes what kept others waiting before it unlocks.
@@ -164,12 +167,22 @@ impl ShardLock {
             shard: Mutex::new(shard),
             waiting: AtomicU32::new(0),
             holders: Holders::new(),
+            #[cfg(test)]
+            locks: Default::default(),
         }
+    }
+
+    /// How often it was locked.
+    #[cfg(test)]
+    pub(crate) fn locked(&self) -> u64 {
+        self.locks.load(Ordering::Relaxed)
     }
 
     /// Locks it, as [`locked`].
     #[inline]
     pub(crate) fn lock(&self, work: Work) -> Locked<'_> {
+        #[cfg(test)]
+        self.locks.fetch_add(1, Ordering::Relaxed);
         let shard = match self.shard.try_lock() {
             Ok(shard) => shard,
             Err(_) => self.wait(),

@@ -17,7 +17,7 @@ impl Guest {
     pub fn new(door: &Arc<dyn Door>) -> Self {
         Self {
             door: Arc::clone(door),
-            party: door.enter(Box::new(|_, _| {})),
+            party: door.enter_here(Box::new(|_, _| {})),
         }
     }
 

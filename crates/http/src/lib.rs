@@ -49,7 +49,7 @@ pub use payer::{Held, Payer};
 pub use places::{Apart, Place, Places, Seat, Waits};
 pub use replies::{Errand, Replied, TellReply, Waited};
 pub use reply::Problem;
-pub use serve::{Answering, Connected, Linked, Links, Serve, Socket, Web};
+pub use serve::{Answering, Connected, Linked, Links, Serve, Socket, Task, Web};
 pub use settings::{Limits, Settings};
 pub use streams::{OpenStream, StreamCounts};
 pub use takers::{Taker, Takers, WORKER_MAX};

@@ -40,7 +40,14 @@ impl Errand {
         let mut parts = path.trim_start_matches('/').splitn(6, '/');
         let parts: [&str; 6] = std::array::from_fn(|_| parts.next().unwrap_or(""));
         match parts {
-            ["api", "v1", "queues", _, "messages" | "record", ""]
+            [
+                "api",
+                "v1",
+                "queues",
+                _,
+                "messages" | "record" | "records",
+                "",
+            ]
             | ["q", _, "new_message", "", "", ""]
             | ["put", "", "", "", "", ""] => Self::Put,
             ["api", "v1", "queues", _, "reserve", ""] | ["api", "v1", "take", "", "", ""] => {

@@ -203,6 +203,9 @@ impl Links {
     }
 }
 
+/// Work beside the connections of a thread.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// HTTP, being served in threads of its own.
 #[derive(Debug)]
 pub struct Web {
@@ -214,7 +217,7 @@ pub struct Web {
 
 impl Web {
     /// Serves each socket by its site, in so many threads of this name, one at least. Connections
-    /// are accepted from now on.
+    /// are accepted from now on. `task` is asked once for each thread.
     ///
     /// # Errors
     /// The system has no thread or no event queue to give.
@@ -222,9 +225,17 @@ impl Web {
         name: &'static str,
         threads: usize,
         sites: Vec<(Socket, Arc<dyn Serve>)>,
+        task: impl Fn() -> Option<Task>,
     ) -> io::Result<Self> {
-        let first = runtime(name)?;
-        let others = (1..threads).map(|_| Other::start(name));
+        let runtime = || -> io::Result<Runtime> {
+            let runtime = runtime(name)?;
+            if let Some(task) = task() {
+                runtime.spawn(task);
+            }
+            Ok(runtime)
+        };
+        let first = runtime()?;
+        let others = (1..threads).map(|_| Other::start(name, runtime()?));
         let others: Vec<Other> = others.collect::<io::Result<_>>()?;
         let mut listeners = Vec::new();
         let mut links = Vec::new();
@@ -290,8 +301,7 @@ struct Other {
 }
 
 impl Other {
-    fn start(name: &str) -> io::Result<Self> {
-        let runtime = runtime(name)?;
+    fn start(name: &str, runtime: Runtime) -> io::Result<Self> {
         let (go_on, over) = oneshot::channel::<()>();
         let handle = runtime.handle().clone();
         let thread = std::thread::Builder::new().name(name.to_owned());

@@ -1,5 +1,5 @@
 //! Every number the server tells, a row each. What prints numbers walks this
-//! table: the control channel ([`samples`]), what is scraped ([`text`]), and
+//! table: `GET /server` of the API ([`samples`]), what is scraped ([`text`]), and
 //! protocols, whose statistics are looked up in what [`samples`] read. What is told
 //! of each queue is in `queues`, the formats are in `exposition`.
 

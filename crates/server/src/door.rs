@@ -214,15 +214,19 @@ impl Door for ServerDoor {
     }
 
     fn enter(&self, arrive: Arrive) -> Party {
-        self.0.desk.enter(arrive)
+        self.0.dispatchers.enter(arrive)
+    }
+
+    fn enter_here(&self, arrive: Arrive) -> Party {
+        self.0.dispatchers.enter_here(arrive)
     }
 
     fn leave(&self, party: Party) {
-        self.0.desk.leave(party);
+        self.0.dispatchers.leave(party);
     }
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        self.0.desk.decide(caller, command, reply, false);
+        self.0.dispatchers.submit(caller, command, reply);
     }
 
     fn restore(&self, party: Party, messages: Vec<Message>) {
@@ -238,7 +242,7 @@ impl Door for ServerDoor {
                 into[..count].copy_from_slice(&bytes[from..from + count]);
                 Ok(count)
             }
-            Body::Large(large) => self.0.desk.read_large(large, from, into),
+            Body::Large(large) => self.0.dispatchers.read_large(large, from, into),
         }
     }
 

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
 use quintet_door::Door;
-use quintet_edge::{Edge, HttpGate};
+use quintet_edge::{Dispatchers, Edge, HttpGate};
 use quintet_http::{Elsewhere, Limits, Logins, Serve, Settings, User};
 use quintet_process::{Bound, bind};
 use quintet_scripts::Rq;
@@ -146,6 +146,7 @@ pub(crate) fn serve(
     rq: &Arc<Rq>,
     door: &Arc<dyn Door>,
     logins: &Logins,
+    dispatchers: &Dispatchers,
 ) -> Result<Running> {
     let sites = open.into_iter().map(|one| {
         let (bound, mut settings) = (one.bound, one.settings);
@@ -156,5 +157,5 @@ pub(crate) fn serve(
         let site: Arc<dyn Serve> = Site::new(settings, Arc::clone(rq), Arc::clone(door));
         (bound, site)
     });
-    Running::start(NAME, threads, sites.collect())
+    Running::start(NAME, threads, sites.collect(), dispatchers)
 }

@@ -37,7 +37,6 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
         let (served, address, secure) = (listen.served, &listen.address, tls.of(number));
         let protocol = match served {
             Served::Protocol(protocol) => protocol,
-            Served::Control => &quintet_control::PROTOCOL,
             Served::Http => {
                 let open = http::Open::new(listen, &places, secure.clone())?;
                 opened.keep(is_on, served.name(), address, open.bound(), secure)?;
@@ -65,7 +64,6 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
             .push((protocol.name, bound.address.clone()));
         opened.listening.push(Listening {
             idle_ms: listen.idle_ms,
-            operator: served.is_control() && config.is_guarded(listen),
             user: listen.user.clone(),
             address: bound.address.to_string(),
             tls: secure,
@@ -74,7 +72,7 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
         opened.bound.push(bound);
     }
     if let Some(path) = config.admin_path() {
-        let protocol = &quintet_control::PROTOCOL;
+        let protocol = &quintet_edge::CONTROL;
         let listening = listening(protocol, &Options::new(protocol.options))?;
         let address = Address::Unix(path.clone());
         let bound = bind(protocol.name, &address)
@@ -99,7 +97,7 @@ fn listening(protocol: &Protocol, options: &Options) -> Result<Listening> {
         .position(|known| known.name == protocol.name);
     Ok(Listening {
         opener: (protocol.listener)(options).map_err(|why| anyhow!(why))?,
-        // The control channel has counters of its own.
+        // The control socket has counters of its own.
         tally: known.unwrap_or(PROTOCOLS.len()),
         protocol: protocol.name,
         idle_ms: 0,

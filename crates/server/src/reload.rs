@@ -1,6 +1,6 @@
 //! The configuration is read again while the server runs.
 
-use quintet_config::{Listen, load};
+use quintet_config::load;
 use quintet_door::TellReload;
 use quintet_host::locked;
 use quintet_ops::cron::forgotten;
@@ -24,20 +24,10 @@ impl Server {
     /// Why not, in words; nothing changed.
     pub(crate) fn reload(&self, by: Option<Principal>) -> Result<Reloaded, String> {
         let mut config = load(&self.operations.given).map_err(|error| format!("{error:#}"))?;
-        // Listeners stay as they were opened, and who gets to the control channel too.
-        let current = locked(&self.operations.config);
-        config.listen.clone_from(&current.listen);
-        let changed = |listen: &&Listen| {
-            listen.served.is_control() && config.is_guarded(listen) != current.is_guarded(listen)
-        };
-        if let Some(listen) = config.listen.iter().find(changed) {
-            let address = &listen.address;
-            return Err(format!(
-                "whether the control channel at {address} asks for certificates (tls_client_ca) \
-                 cannot change while it is open: restart"
-            ));
-        }
-        drop(current);
+        // Listeners stay as they were opened.
+        config
+            .listen
+            .clone_from(&locked(&self.operations.config).listen);
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
         let jobs = config.cron_jobs().map_err(|wrong| wrong.to_string())?;
         self.security

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use quintet_config::Address;
-use quintet_edge::{Edge, HttpCounts};
-use quintet_http::{Links, Serve, Settings, Socket, Web};
+use quintet_edge::{Dispatchers, Edge, HttpCounts};
+use quintet_http::{Links, Serve, Settings, Socket, Task, Web};
 use quintet_process::Bound;
 
 /// Sites being served.
@@ -25,6 +25,7 @@ impl Running {
         name: &'static str,
         threads: usize,
         open: Vec<(Bound, Arc<dyn Serve>)>,
+        dispatchers: &Dispatchers,
     ) -> Result<Self> {
         let (mut sites, mut kept) = (Vec::new(), Vec::new());
         for (bound, site) in open {
@@ -35,7 +36,7 @@ impl Running {
             sites.push((socket, site));
             kept.push(bound);
         }
-        let web = Web::start(name, threads, sites);
+        let web = Web::start(name, threads, sites, || task_of(dispatchers));
         let web = web.with_context(|| format!("cannot serve {name}"))?;
         Ok(Self { web, _bound: kept })
     }
@@ -49,6 +50,11 @@ impl Running {
     pub(crate) fn stop(self, grace: Duration) -> bool {
         self.web.stop(grace)
     }
+}
+
+/// The work of a dispatcher on one thread of HTTP.
+pub(crate) fn task_of(dispatchers: &Dispatchers) -> Option<Task> {
+    Some(Box::pin(dispatchers.task()?))
 }
 
 /// Gives a listener the state that it shares with all others, and the counters of its replies.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
 use quintet_door::Door;
-use quintet_edge::{Edge, LinksByProtocol, Security};
+use quintet_edge::{Dispatchers, Edge, LinksByProtocol, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
@@ -58,6 +58,7 @@ impl Scripts {
         blobs: Option<Arc<dyn Blobs>>,
         mut open: Vec<http::Open>,
         sqs: Vec<sqs::Open>,
+        dispatchers: &Dispatchers,
     ) -> Result<Self> {
         let mut options = options(&locked(config), &open);
         options.blobs = blobs;
@@ -71,7 +72,7 @@ impl Scripts {
         let mut shown = Shown::default();
         sqs.iter().for_each(|open| open.tell(&mut shown));
         if !sqs.is_empty() {
-            scripts.sqs = Some(sqs::serve(sqs, edge, config, &scripts.door)?);
+            scripts.sqs = Some(sqs::serve(sqs, edge, config, &scripts.door, dispatchers)?);
         }
         let config = locked(config).clone();
         if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
@@ -83,7 +84,8 @@ impl Scripts {
             let door = &scripts.door;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
             open.iter_mut().for_each(|one| one.knows(&elsewhere));
-            let running = http::serve(open, edge, config.http_threads(), &rq, door, &logins)?;
+            let threads = config.http_threads();
+            let running = http::serve(open, edge, threads, &rq, door, &logins, dispatchers)?;
             scripts.http = Some(running);
         }
         Ok(scripts)

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow};
 use mio::Poll;
 use quintet_config::{Config, Given, Places, RESERVE, load};
 use quintet_edge::{
-    Control, Desk, Edge, Hooks, HttpGate, IoThread, LinksByProtocol, Listening, Mailbox, Quotas,
-    Security, Tls, Trust, Watch,
+    Control, Dispatchers, Edge, Hooks, HttpGate, IoThread, LinksByProtocol, Listening, Mailbox,
+    Quotas, Security, Tls, Trust, Watch,
 };
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_http::{Serve, Settings, Socket, Web};
@@ -25,6 +25,7 @@ use quintet_web::Site;
 use crate::cluster::{self, Seat, StepsDown, Threads};
 use crate::door::ServerDoor;
 use crate::listeners::{Opened, open_listeners};
+use crate::running::task_of;
 use crate::scripts::Scripts;
 use crate::server::{Operations, Server};
 use crate::sockets::{announce, console, leave_out_taken, say};
@@ -122,18 +123,19 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         announce()?;
     }
     let control = start_control(&server)?;
-    let (io, desk) = start_workers(&server, polls, bound)?;
+    let (io, dispatcher) = start_workers(&server, polls, bound)?;
     let mut threads = Running {
         server: Arc::clone(&server),
         io,
-        desk,
+        dispatcher,
         helpers,
         ends,
     };
     let config = &server.operations.config;
     let blobs = server.node.as_ref().map(|node| node.blobs());
     let door = Arc::new(ServerDoor(Arc::clone(&server)));
-    let mut scripts = Scripts::start(&server.edge, config, door, blobs, http, sqs)?;
+    let dispatchers = &server.dispatchers;
+    let mut scripts = Scripts::start(&server.edge, config, door, blobs, http, sqs, dispatchers)?;
     drop(starting);
     // Nobody else sets it.
     let _first = watched.set(Arc::downgrade(&server.edge));
@@ -220,10 +222,13 @@ fn open(
         polls.push(poll);
         mail.push(mailbox);
     }
-    let (desk_poll, desk_mailbox) = Mailbox::open()?;
+    let (dispatcher_poll, first) = Mailbox::open()?;
+    // For the threads of http, of sqs, and of the control socket.
+    let tasks = (0..2 * config.http_threads() + 1).map(|_| Mailbox::of_task(&first));
+    let dispatching: Vec<_> = std::iter::once(&first).cloned().chain(tasks).collect();
     let room = Room::new(config.data.clone(), config.segment_bytes);
     let spares = opened.spares.clone();
-    let posts = mail.iter().chain([&desk_mailbox]);
+    let posts = mail.iter().chain(&dispatching);
     let posts = posts.map(|mail| Arc::clone(mail) as Arc<dyn Post>);
     let core = Core::new(
         opened,
@@ -245,28 +250,28 @@ fn open(
         audit: Arc::<Audit>::clone(&audit),
     });
     security.enforce();
-    let desk = Desk::new(Arc::clone(&core), hooks, desk_mailbox, mail.len());
+    let dispatchers = Dispatchers::new(&core, &hooks, dispatching, mail.len());
     let (shards, guards) = (Arc::clone(&core), Arc::clone(&security));
     let edge = Edge::new(&config, shards, guards, listeners, mail, tls, &places);
     let server = Server {
         core,
         edge: Arc::new(edge),
         security,
-        desk,
+        dispatchers: Arc::new(dispatchers),
         node,
         operations: Operations::new(config, given, audit, spans, orders)?,
     };
     let polls = Polls {
         io: polls,
-        desk: desk_poll,
+        dispatcher: dispatcher_poll,
     };
     Ok((Arc::new(server), polls, spares))
 }
 
-/// The polls of the I/O threads, and the desk's.
+/// The polls of the I/O threads, and the first dispatcher's.
 struct Polls {
     io: Vec<Poll>,
-    desk: Poll,
+    dispatcher: Poll,
 }
 
 /// Time for which a connection of the control socket may rest, or leave a reply unread.
@@ -298,7 +303,9 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
     };
     let door = Arc::new(ServerDoor(Arc::clone(server)));
     let site: Arc<dyn Serve> = Site::of_api(settings, door);
-    let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)]);
+    let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], || {
+        task_of(&server.dispatchers)
+    });
     let web = web.context("cannot serve the API on the control socket")?;
     // Nobody else sets it.
     let _first = edge.control.set(Control::new(&web));
@@ -407,11 +414,11 @@ fn start_helpers(
     Ok(helpers)
 }
 
-/// Starts the I/O threads, among which listeners are shared out, and the desk's.
+/// Starts the I/O threads, among which listeners are shared out, and the first dispatcher's.
 fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Result<(Crew, Crew)> {
-    let (mut workers, mut desk) = (Crew::default(), Crew::default());
-    let at_desk = Arc::clone(server);
-    desk.start("desk", move || at_desk.desk.run(polls.desk))?;
+    let (mut workers, mut dispatcher) = (Crew::default(), Crew::default());
+    let dispatchers = Arc::clone(&server.dispatchers);
+    dispatcher.start("dispatcher", move || dispatchers.run(polls.dispatcher))?;
     let mut shares: Vec<Vec<(usize, Bound)>> = polls.io.iter().map(|_| Vec::new()).collect();
     let threads = shares.len();
     for (number, bound) in bound.into_iter().enumerate() {
@@ -423,7 +430,7 @@ fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Resul
             IoThread::new(index, edge, operator, poll, share).context("cannot watch a listener")?;
         workers.start(&format!("io-{index}"), || worker.run())?;
     }
-    Ok((workers, desk))
+    Ok((workers, dispatcher))
 }
 
 /// Does what is ordered until that is to stop.
@@ -466,7 +473,7 @@ fn obey(
 struct Running {
     server: Arc<Server>,
     io: Crew,
-    desk: Crew,
+    dispatcher: Crew,
     helpers: Crew,
     /// Tells the helper threads to end.
     ends: Arc<AtomicBool>,
@@ -480,14 +487,14 @@ impl Threads for Running {
 
     fn end(&mut self, by: Instant) -> bool {
         let server = &self.server;
-        server.desk.stop();
+        server.dispatchers.stop();
         server.core.end_looks();
-        let desk = self.desk.ends_by(by);
+        let dispatcher = self.dispatcher.ends_by(by);
         self.ends.store(true, Ordering::SeqCst);
         server.operations.looks.stop();
         server.operations.crons.stop();
         server.core.stop_threads();
-        desk & self.helpers.ends_by(by) & self.io.ends_by(by)
+        dispatcher & self.helpers.ends_by(by) & self.io.ends_by(by)
     }
 }
 
@@ -501,7 +508,7 @@ impl Running {
         let forever = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
         self.end_io(forever);
         self.end(forever);
-        if !(self.io.join() & self.desk.join() & self.helpers.join()) {
+        if !(self.io.join() & self.dispatcher.join() & self.helpers.join()) {
             return Err(anyhow!("a thread ended before its time; see above"));
         }
         if !self.server.core.finish() {

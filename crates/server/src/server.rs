@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use quintet_config::{Config, Given};
 use quintet_door::TellReload;
-use quintet_edge::{Desk, Edge, Security};
+use quintet_edge::{Dispatchers, Edge, Security};
 use quintet_host::Core;
 use quintet_ops::Tails;
 use quintet_ops::audit::Audit;
@@ -27,7 +27,7 @@ pub(crate) struct Server {
     pub(crate) edge: Arc<Edge>,
     pub(crate) security: Arc<Security>,
     /// Those who come in through the door.
-    pub(crate) desk: Desk,
+    pub(crate) dispatchers: Arc<Dispatchers>,
     pub(crate) operations: Operations,
     /// The node of a cluster, if the server is one.
     pub(crate) node: Option<Arc<Node>>,

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Address, Config, Listen, Places};
 use quintet_door::{Door, Visit};
-use quintet_edge::{Edge, HttpGate};
+use quintet_edge::{Dispatchers, Edge, HttpGate};
 use quintet_host::locked;
 use quintet_http::{Limits, Serve, Settings, User};
 use quintet_process::{Bound, bind};
@@ -133,6 +133,7 @@ pub(crate) fn serve(
     edge: &Edge,
     config: &Arc<Mutex<Config>>,
     door: &Arc<dyn Door>,
+    dispatchers: &Dispatchers,
 ) -> Result<Running> {
     let secrets = secrets(&**door)?;
     let sites = open.into_iter().map(|one| {
@@ -144,7 +145,7 @@ pub(crate) fn serve(
         (bound, site)
     });
     let sites = sites.collect();
-    Running::start(NAME, locked(config).http_threads(), sites)
+    Running::start(NAME, locked(config).http_threads(), sites, dispatchers)
 }
 
 /// The configuration's settings of a queue.

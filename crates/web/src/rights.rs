@@ -71,7 +71,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
         let parts: Vec<&str> = act.split('/').collect();
         let works = matches!(
             parts[..],
-            ["queues", _, "messages" | "record" | "reserve"] | ["take"]
+            ["queues", _, "messages" | "record" | "records" | "reserve"] | ["take"]
         );
         let forgets = *method == Method::DELETE;
         let held = act.starts_with("leases/") || (act.starts_with("batches") && !forgets);

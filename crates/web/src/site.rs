@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_api::Api;
@@ -138,7 +138,11 @@ impl Site {
         let root = &self.settings().relative_root;
         let path = paths::inside(request.uri().path(), root);
         let of_api = path.as_ref().is_some_and(|path| path.starts_with(API));
-        let errand = path.map(|path| Errand::of(request.method(), &path));
+        let method = request.method();
+        let imports = path
+            .as_ref()
+            .is_some_and(|path| quintet_api::is_import(method, path));
+        let errand = path.map(|path| Errand::of(method, &path));
         let began = Instant::now();
         let client = request.extensions().get::<Arc<Client>>().cloned();
         let routed = self.route(peer, request).await;
@@ -173,6 +177,10 @@ impl Site {
             });
         }
         let mut response = held::count(response, self.settings()).await;
+        if imports && response.status().as_u16() >= 400 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
         match of_api {
             true => reply::protect_data(response.headers_mut()),
             false => reply::protect(response.headers_mut()),

@@ -165,13 +165,30 @@ pub(super) const WAITS: &[Planted] = &[
     },
     Planted {
         name: "wait-desk",
-        what: "the desk is not woken for the first reply that it holds",
+        what: "a dispatcher's task is not woken for the first decision of a turn, and its reply",
+        edits: &[
+            (
+                "crates/edge/src/desk.rs",
+                "        if is_first {",
+                "        if is_first && self.thread == 0 {",
+            ),
+            (
+                "crates/edge/src/desk.rs",
+                "        {\n            self.mailbox.wake();",
+                "            && self.thread == 0\n        {\n            self.mailbox.wake();",
+            ),
+        ],
+        tests: &[&["--bin=quintet", "the_first_dispatcher_goes_on"]],
+    },
+    Planted {
+        name: "wait-dispatcher-task",
+        what: "nobody goes on with the work of a dispatcher's task that has ended",
         edits: &[(
-            "crates/edge/src/desk.rs",
-            "        if is_first {",
-            "        if is_first && self.thread == 0 {",
+            "crates/edge/src/io/mail.rs",
+            "            *locked(now) = None;\n            other.wake();",
+            "            *locked(now) = None;\n            let _other = other;",
         )],
-        tests: &[&["--test=http", "a_message_goes_in"]],
+        tests: &[&["--bin=quintet", "the_first_dispatcher_goes_on"]],
     },
     Planted {
         name: "wait-makes-way",

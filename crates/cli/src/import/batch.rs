@@ -7,7 +7,13 @@ const BATCH: usize = 256;
 const BATCH_BODIES: usize = 1 << 20;
 const BATCH_HEADS: usize = 128 << 10;
 
-/// Messages of one queue that are stored together or not at all.
+/// Batches that go out together at most, bytes of their heads, and of their bodies: what the server
+/// takes with one request.
+const GROUP: usize = 8;
+const GROUP_HEADS: usize = 900 << 10;
+const GROUP_BODIES: usize = 4 << 20;
+
+/// Messages of one queue that the server knows again by one token.
 pub(super) struct Batch {
     pub(super) queue: String,
     /// Number of the first in the file, from 0.
@@ -79,14 +85,43 @@ impl Batch {
             one
         })
     }
+}
 
+/// Batches that go out together, and are stored together or not at all.
+#[derive(Default)]
+pub(super) struct Group(pub(super) Vec<Batch>);
+
+impl Group {
+    /// True if it is full, or has a batch of another queue.
+    pub(super) fn is_full_for(&self, batch: &Batch) -> bool {
+        let heads: usize = self
+            .0
+            .iter()
+            .map(|one| one.head_bytes + one.heads.len())
+            .sum();
+        self.0.iter().any(|one| one.queue != batch.queue)
+            || self.0.len() >= GROUP
+            || heads + batch.head_bytes + batch.heads.len() > GROUP_HEADS
+            || self.bytes() + batch.bodies.len() > GROUP_BODIES
+    }
+
+    /// Bytes of the bodies.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|batch| batch.bodies.len()).sum()
+    }
+
+    /// The line before the bodies.
     pub(super) fn request(&self, again: bool) -> String {
-        let token = match again {
-            true => String::new(),
-            false => format!("\"token\":\"{}\",", self.token()),
-        };
-        let heads = self.heads.join(",");
-        format!("{{\"import\":{{{token}\"messages\":[{heads}]}}}}")
+        let (mut at, mut tokens, mut heads) = (0, Vec::new(), Vec::new());
+        for batch in &self.0 {
+            if !again {
+                tokens.push(format!("[{at},\"{}\"]", batch.token()));
+            }
+            at += batch.heads.len();
+            heads.push(batch.heads.join(","));
+        }
+        let (tokens, heads) = (tokens.join(","), heads.join(","));
+        format!("{{\"tokens\":[{tokens}],\"messages\":[{heads}]}}")
     }
 }
 

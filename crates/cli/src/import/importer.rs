@@ -1,24 +1,28 @@
 //! Storing the messages of a file in order, once.
 
 use std::collections::VecDeque;
+use std::io::Write as _;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
-use quintet_control::{Head, LINE_MAX};
-use quintet_types::Refusal;
-use serde_json::{Value, json};
+use quintet_control::Head;
+use quintet_types::{MessageId, Refusal};
+use serde_json::Value;
 
-use super::batch::Batch;
+use super::batch::{Batch, Group};
 use crate::Where;
-use crate::client::Client;
+use crate::api::{Api, part};
+use crate::client::Refused;
 use crate::progress::Progress;
 use crate::records::{BadInput, Entry, Source};
 use crate::verbs::CONNECTIONS;
 
-/// Batches of a file on the way at most: more than a sync takes.
-pub(super) const WINDOW: usize = 32;
+/// Groups of batches of a file on the way at most.
+pub(super) const WINDOW: usize = 4;
 /// And bytes of their bodies.
 const WINDOW_BYTES: usize = 8 << 20;
+/// Bytes of the line before the bodies at most.
+const LINE_MAX: usize = 1 << 20;
 /// Room of a request beside the heads.
 const REQUEST_ROOM: usize = 1 << 10;
 
@@ -69,22 +73,27 @@ impl std::fmt::Display for Count {
 /// decides no other, so what is stored is always the beginning of the file. A
 /// repeat asks for each batch whether it was stored, until one was not.
 ///
+/// While some are on the way, the next ones are gathered and go out together: they share a sync of
+/// the log. Batches that are refused together go out again one by one.
+///
 /// The last batch, which may have more messages when the file was mended or
 /// its export went on, goes out message by message.
 pub(super) struct Importer<'a> {
     pub(super) at: &'a Where,
-    pub(super) client: Client,
+    pub(super) client: Api,
     pub(super) into: Option<String>,
     /// Nothing is remembered or asked for.
     pub(super) again: bool,
     /// The next batch may have been stored before.
     pub(super) searching: bool,
-    /// Batches on the way at most.
+    /// Groups of batches on the way at most.
     pub(super) window: usize,
     /// Of the messages that are settled, those the source was told of.
     pub(super) told: u64,
+    /// To be sent together.
+    pub(super) gathered: Group,
     /// Sent and not answered.
-    pub(super) sent: VecDeque<Batch>,
+    pub(super) sent: VecDeque<Group>,
     pub(super) sent_bytes: usize,
     pub(super) count: Count,
     pub(super) progress: Progress,
@@ -149,7 +158,7 @@ impl Importer<'_> {
             if entry.body.is_none() {
                 let mut large = Batch::new(&entry.head.queue, number, source.place());
                 large.push(text, &[]);
-                self.put_large(&large, &entry.head, source)?;
+                self.put_large(large, &entry.head, source)?;
                 continue;
             }
             batch
@@ -191,9 +200,6 @@ impl Importer<'_> {
             }
             self.searching = false;
         }
-        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
-            self.settle()?;
-        }
         self.send(batch)
     }
 
@@ -210,44 +216,68 @@ impl Importer<'_> {
     }
 
     /// A message whose body passes in pieces.
-    fn put_large(&mut self, one: &Batch, head: &Head, source: &mut dyn Source) -> Result<()> {
+    fn put_large(&mut self, one: Batch, head: &Head, source: &mut dyn Source) -> Result<()> {
         self.settle_all()?;
         if self.searching {
-            if self.is_known(one)? {
+            if self.is_known(&one)? {
                 self.count.before += 1;
                 return source.pieces(&mut std::io::sink());
             }
             self.searching = false;
         }
+        let path = records(&one.queue);
+        let group = Group(vec![one]);
         let sent = self
             .client
-            .send(&one.request(self.again), &mut std::io::empty());
-        let sent = sent
-            .map_err(anyhow::Error::new)
-            .and_then(|()| source.pieces(&mut self.client.writer()));
-        if let Err(error) = sent {
-            if error.is::<BadInput>() {
-                // The server drops a message that does not come whole.
-                return Err(error);
-            }
-            let reply = self.client.receive().map_err(|_| error)?;
-            return Err(refused(&reply, &one.place));
+            .begin(&path, &group.request(self.again), head.bytes);
+        let sent = sent.and_then(|()| source.pieces(&mut self.client.writer()?));
+        let reply = match sent {
+            Ok(()) => self.client.receive(),
+            // The server drops a message that does not come whole.
+            Err(error) if error.is::<BadInput>() => return Err(error),
+            // A refusal may come before all was sent.
+            Err(error) => match self.client.receive() {
+                Err(refused) if refused.is::<Refused>() => Err(refused),
+                Ok(_) | Err(_) => Err(error),
+            },
+        };
+        let one = &group.0[0];
+        match reply {
+            Ok(reply) => self.count_stored(&reply, one, head.bytes),
+            Err(error) if is_duplicate(&error) => self.count_single_repeat(one),
+            Err(error) => Err(refused(error, &one.place)),
         }
-        let reply = self.client.receive().with_context(|| repeat(&one.place))?;
-        if reply.get("duplicate").is_some() {
-            self.reconnect()?;
-            self.count_single_repeat(one)?;
-        } else {
-            self.count_stored(&reply, one, head.bytes)?;
-        }
-        Ok(())
     }
 
+    /// Sends a batch, alone if nothing is on the way.
     fn send(&mut self, batch: Batch) -> Result<()> {
-        let request = batch.request(self.again);
-        let sent = self.client.send(&request, &mut &batch.bodies[..]);
-        self.sent_bytes += batch.bodies.len() + batch.head_bytes;
-        self.sent.push_back(batch);
+        if self.gathered.is_full_for(&batch) {
+            self.flush()?;
+        }
+        self.gathered.0.push(batch);
+        match self.sent.is_empty() {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends what is gathered.
+    fn flush(&mut self) -> Result<()> {
+        let group = std::mem::take(&mut self.gathered);
+        let Some(first) = group.0.first() else {
+            return Ok(());
+        };
+        let (path, bytes) = (records(&first.queue), group.bytes());
+        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
+            self.settle()?;
+        }
+        let request = group.request(self.again);
+        let mut sent = self.client.begin(&path, &request, bytes as u64);
+        for batch in &group.0 {
+            sent = sent.and_then(|()| Ok(self.client.writer()?.write_all(&batch.bodies)?));
+        }
+        self.sent_bytes += bytes;
+        self.sent.push_back(group);
         if sent.is_err() {
             // A refusal closes the connection, and says why before: that is
             // an error, or all of them are sent again.
@@ -257,37 +287,51 @@ impl Importer<'_> {
     }
 
     fn settle_all(&mut self) -> Result<()> {
-        while !self.sent.is_empty() {
-            self.settle()?;
+        while !(self.sent.is_empty() && self.gathered.0.is_empty()) {
+            match self.sent.is_empty() {
+                true => self.flush()?,
+                false => self.settle()?,
+            }
         }
         Ok(())
     }
 
-    /// Waits for the oldest batch on the way.
+    /// Waits for the oldest group on the way.
     fn settle(&mut self) -> Result<()> {
-        let Some(batch) = self.sent.pop_front() else {
+        let Some(mut group) = self.sent.pop_front() else {
             return Ok(());
         };
-        self.sent_bytes -= batch.bodies.len() + batch.head_bytes;
-        let reply = self
-            .client
-            .receive()
-            .with_context(|| repeat(&batch.place))?;
-        if reply.get("duplicate").is_none() {
-            return self.count_stored(&reply, &batch, batch.bodies.len() as u64);
+        let bytes = group.bytes();
+        self.sent_bytes -= bytes;
+        let Some(first) = group.0.first() else {
+            return Ok(());
+        };
+        let error = match self.client.receive() {
+            Ok(reply) => return self.count_stored(&reply, first, bytes as u64),
+            Err(error) => error,
+        };
+        let parts = group.0.len();
+        if !is_duplicate(&error) && (parts == 1 || !error.is::<Refused>()) {
+            return Err(refused(error, &first.place));
         }
         // What was sent behind it was not decided.
-        self.reconnect()?;
-        let rest = std::mem::take(&mut self.sent);
+        let mut rest = std::mem::take(&mut self.sent);
+        rest.push_back(std::mem::take(&mut self.gathered));
         self.sent_bytes = 0;
-        self.searching = !self.again;
-        match batch.heads.len() {
-            1 => self.count_single_repeat(&batch)?,
-            count if self.is_known(&batch)? => self.count.before += count as u64,
+        self.searching = !self.again && is_duplicate(&error);
+        let alone = if parts == 1 { group.0.pop() } else { None };
+        match alone {
+            Some(one) if one.heads.len() == 1 => self.count_single_repeat(&one)?,
+            Some(one) if self.is_known(&one)? => self.count.before += one.heads.len() as u64,
             // One of them is a repeat to a queue that looks at keys.
-            _ => self.put_singly(&batch)?,
+            Some(one) => self.put_singly(&one)?,
+            None => {}
         }
-        for batch in rest {
+        for batch in group.0 {
+            self.put(batch)?;
+            self.settle_all()?;
+        }
+        for batch in rest.into_iter().flat_map(|group| group.0) {
             self.put(batch)?;
         }
         Ok(())
@@ -302,9 +346,8 @@ impl Importer<'_> {
     }
 
     fn count_stored(&mut self, reply: &Value, batch: &Batch, bytes: u64) -> Result<()> {
-        let Some(ids) = reply.get("ids").and_then(Value::as_array) else {
-            return Err(refused(reply, &batch.place));
-        };
+        let ids = reply.get("ids").and_then(Value::as_array);
+        let ids = ids.with_context(|| repeat(&batch.place))?;
         let mut ids: Vec<u64> = ids.iter().filter_map(Value::as_u64).collect();
         let all = ids.len();
         ids.sort_unstable();
@@ -321,30 +364,31 @@ impl Importer<'_> {
             return Ok(false);
         }
         self.settle_all()?;
-        let of = json!({ "queue": batch.queue, "token": batch.token() });
-        let request = json!({ "imported": of }).to_string();
-        let sent = self.client.send(&request, &mut std::io::empty());
-        sent.context("the server closed the connection")?;
-        let reply = self.client.receive()?;
-        if reply.get("id").is_some() {
-            return Ok(true);
+        let path = format!("/queues/{}/imports/{}", part(&batch.queue), batch.token());
+        match self.client.get(&path) {
+            Ok(_) => Ok(true),
+            Err(error) if Refused::is(&error, Refusal::NotFound) => Ok(false),
+            Err(error) => Err(refused(error, &batch.place)),
         }
-        match reply.get("code").and_then(Value::as_str) {
-            Some(code) if code == Refusal::NotFound.code() => Ok(false),
-            _ => Err(refused(&reply, &batch.place)),
-        }
-    }
-
-    fn reconnect(&mut self) -> Result<()> {
-        self.client = Client::connect(self.at)?;
-        Ok(())
     }
 }
 
-fn refused(reply: &Value, place: &str) -> anyhow::Error {
-    let why = reply.get("error").and_then(Value::as_str);
-    let why = why.unwrap_or("the server is of another version");
-    anyhow!("{why}: nothing from {place} on is stored; repeat the command to go on from there")
+/// Where messages of a queue go.
+fn records(queue: &str) -> String {
+    format!("/queues/{}/records", part(queue))
+}
+
+fn is_duplicate(error: &anyhow::Error) -> bool {
+    Refused::is(error, Refusal::Duplicate(MessageId(0)))
+}
+
+fn refused(error: anyhow::Error, place: &str) -> anyhow::Error {
+    match error.is::<Refused>() {
+        true => anyhow!(
+            "{error}: nothing from {place} on is stored; repeat the command to go on from there"
+        ),
+        false => error.context(repeat(place)),
+    }
 }
 
 fn repeat(place: &str) -> String {

@@ -184,7 +184,7 @@ fn per_second(count: u64, ms: u64) -> f64 {
     count as f64 * 1000.0 / ms as f64
 }
 
-/// A queue's counters, as the control channel tells them.
+/// A queue's counters, as the API tells them.
 fn totals(queue: &Value) -> QueueTotals {
     let names = QueueTotals::NAMES.iter();
     let told = names.map(|name| queue[format!("total_{name}")].as_u64().unwrap_or(0));

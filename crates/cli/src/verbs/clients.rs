@@ -285,7 +285,7 @@ fn progress(lease: &Value) -> String {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  quintet clients\n  quintet clients --json\n  quintet clients close 4294967299\n\n\
-                        Connections of all protocols, of HTTP and of the control channel. Closing one \
+                        Connections of all protocols, of HTTP and of the control socket. Closing one \
                         ends its waits\nand its leases; those taken over HTTP are their tokens', and stay."
 )]
 pub(in super::super) struct Clients {

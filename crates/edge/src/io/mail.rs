@@ -1,4 +1,4 @@
-//! Events from other threads for an I/O thread, or the desk's.
+//! Events from other threads for an I/O thread, or a dispatcher.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,10 +84,18 @@ impl Way {
     }
 }
 
+/// How the owner of a mailbox is woken.
+enum Bell {
+    /// A thread that polls.
+    Poll(Waker),
+    /// A task, as long as there is one; else the owner of the other mailbox.
+    Task(Mutex<Option<std::task::Waker>>, Arc<Mailbox>),
+}
+
 /// The mailbox of one thread.
 pub struct Mailbox {
     mail: Mutex<Vec<Mail>>,
-    waker: Waker,
+    bell: Bell,
     /// The thread holds replies back until batches are written.
     pub wants_written: AtomicBool,
     /// The thread holds replies back until batches are durable.
@@ -104,14 +112,44 @@ impl Mailbox {
     pub fn open() -> Result<(Poll, Arc<Self>)> {
         let poll = Poll::new().context("cannot make a poll")?;
         let waker = Waker::new(poll.registry(), WAKE).context("cannot make a waker")?;
-        let mailbox = Self {
+        Ok((poll, Self::of(Bell::Poll(waker))))
+    }
+
+    /// The mailbox of a task that is still to come. Without a task, the owner of `other` is woken.
+    pub fn of_task(other: &Arc<Self>) -> Arc<Self> {
+        Self::of(Bell::Task(Mutex::new(None), Arc::clone(other)))
+    }
+
+    fn of(bell: Bell) -> Arc<Self> {
+        Arc::new(Self {
             mail: Mutex::new(Vec::new()),
-            waker,
+            bell,
             wants_written: AtomicBool::new(false),
             wants_durable: AtomicBool::new(false),
             connections: AtomicU64::new(0),
-        };
-        Ok((poll, Arc::new(mailbox)))
+        })
+    }
+
+    /// The task that is woken from now on.
+    pub(crate) fn has_now(&self, task: &std::task::Waker) {
+        if let Bell::Task(now, _) = &self.bell {
+            let mut now = locked(now);
+            if now.as_ref().is_none_or(|now| !now.will_wake(task)) {
+                *now = Some(task.clone());
+            }
+        }
+    }
+
+    /// The task is gone; the owner of the other mailbox goes on with its work.
+    pub(crate) fn loses_task(&self) {
+        if let Bell::Task(now, other) = &self.bell {
+            *locked(now) = None;
+            other.wake();
+        }
+    }
+
+    pub(crate) fn has_task(&self) -> bool {
+        matches!(&self.bell, Bell::Task(now, _) if locked(now).is_some())
     }
 
     /// Leaves something; wakes the thread unless it was woken already.
@@ -150,9 +188,17 @@ impl Post for Mailbox {
     }
 
     fn wake(&self) {
-        if let Err(error) = self.waker.wake() {
-            // Only a full or closed eventfd does this; the thread is awake or gone.
-            tracing::warn!("cannot wake an I/O thread: {error}");
+        match &self.bell {
+            Bell::Poll(waker) => {
+                if let Err(error) = waker.wake() {
+                    // Only a full or closed eventfd does this; the thread is awake or gone.
+                    tracing::warn!("cannot wake an I/O thread: {error}");
+                }
+            }
+            Bell::Task(now, other) => match &*locked(now) {
+                Some(task) => task.wake_by_ref(),
+                None => other.wake(),
+            },
         }
     }
 }

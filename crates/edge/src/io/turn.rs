@@ -262,7 +262,7 @@ impl IoThread {
         (input.from, input.to) = (0, 0);
         let mut read = Ok(());
         if conn.inbox.is_new && edge.listeners[conn.listener].api {
-            // HTTP begins with a letter, a request of the control channel does not.
+            // HTTP begins with a letter.
             read = conn.stream.first().map(|first| {
                 conn.inbox.is_new = first.is_ascii_alphabetic();
             });

@@ -254,7 +254,7 @@ fn read(
 /// True if clients of this protocol can say who they are.
 fn has_logins(served: Served) -> bool {
     let names = [http::NAME, sqs::NAME, "memcache", "beanstalk", "lineup"];
-    names.contains(&served.name()) || served.is_control()
+    names.contains(&served.name())
 }
 
 /// Why a listener must not be opened: others than this machine reach it, and
@@ -263,11 +263,6 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let Address::Tcp(at) = &listen.address else {
         return None;
     };
-    if listen.served.is_control() && !config.is_guarded(listen) && !table.is_used() {
-        return Some(format!(
-            "the control channel on {at} commands the server: it needs tls_client_ca or [[user]]s"
-        ));
-    }
     // What is wrong with its TLS is said where the listener is opened.
     let tls = config.tls_of(listen).ok().flatten();
     let shows_certificate = tls.is_some_and(|tls| tls.client_ca.is_some());
@@ -286,7 +281,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let shorthand = match listen.served {
         Served::Http => "give users = \"NAME:PASSWORD\", ",
         Served::Sqs => "give users = \"KEYID:SECRET\", ",
-        Served::Protocol(_) | Served::Control => "",
+        Served::Protocol(_) => "",
     };
     Some(format!(
         "{protocol} on {at} would let anybody who reaches it put, take and delete messages: {login}\
@@ -350,20 +345,6 @@ mod tests {
                 assert_eq!(made.is_ok(), fine, "{text}: {:?}", made.err());
             }
         }
-    }
-
-    /// Also on this machine, where a reload has lost the users.
-    #[test]
-    fn the_control_channel_is_never_everybodys() {
-        let text = "tls_cert = 'c'\ntls_key = 'k'\n[[user]]\nname = 'ann'\n\
-                    [[listen]]\nprotocol = 'admin'\naddress = '0'\n";
-        let mut config = config(text);
-        assert!(Trust::new(&config, None).is_ok());
-        config.users.clear();
-        let why = Trust::new(&config, None).err().expect("refused");
-        assert!(why.to_string().contains("the control channel"), "{why}");
-        config.tls_client_ca = "ca".to_owned();
-        assert!(Trust::new(&config, None).is_ok());
     }
 
     #[test]

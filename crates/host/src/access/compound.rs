@@ -117,7 +117,7 @@ impl Access<'_> {
                     home = Some(shard);
                 }
                 Route::All
-                | Route::InTurn
+                | Route::InTurn(_)
                 | Route::Across(_)
                 | Route::Between(..)
                 | Route::Together => {

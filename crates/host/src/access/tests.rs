@@ -5,8 +5,8 @@ use std::path::Path;
 use quintet_types::{
     BackTo, BatchAsk, Body, By, ByName, Callback, Compound, Effect, Filter, Guard, How, LeaseAsk,
     LeaseOwner, LeaseTime, ListState, MessageId, NamedAct, NewBatch, Overrides, Pattern, Pick, Put,
-    PutMore, Refusal, Said, Settings, StatsOf, Sweep, SweepAct, TableAsk, Take, Tie, shard_of_id,
-    shard_of_queue,
+    PutMore, Refusal, Said, Settings, StatsOf, Sweep, SweepAct, TableAsk, Take, Tie, Wait,
+    shard_of_id, shard_of_queue,
 };
 
 use super::*;
@@ -15,8 +15,12 @@ use crate::{Contents, Core, Layout, Panics, Room, SyncPolicy, Work, locked, open
 const SHARDS: usize = 3;
 
 fn core(dir: &Path, settings: &Settings) -> Core {
+    core_of(SHARDS, dir, settings)
+}
+
+fn core_of(shards: usize, dir: &Path, settings: &Settings) -> Core {
     let layout = Layout {
-        shards: SHARDS,
+        shards,
         segment_bytes: 1 << 20,
         spares: 0,
         memory: 256 << 20,
@@ -52,11 +56,15 @@ fn ask(core: &Core, command: Command) -> Outcome {
 
 /// A queue of each shard.
 fn names() -> Vec<Name> {
+    names_in(SHARDS)
+}
+
+fn names_in(shards: usize) -> Vec<Name> {
     let name_in = |shard| {
         let mut names = (0..).map(|n| Name::from(format!("q{n}").as_str()));
-        names.find(|name| shard_of_queue(name.as_bytes(), SHARDS) == shard)
+        names.find(|name| shard_of_queue(name.as_bytes(), shards) == shard)
     };
-    (0..SHARDS).map(|n| name_in(n).expect("one")).collect()
+    (0..shards).map(|n| name_in(n).expect("one")).collect()
 }
 
 fn put(queue: &Name, rank: u32, body: &str) -> Put {
@@ -506,19 +514,25 @@ fn a_thread_syncs_itself_what_is_small_while_nobody_else_does() {
     assert!(core.progress.durable() >= last);
 }
 
-/// The shards are asked in turn, until one has a reserved message of the name.
-#[test]
-fn a_message_is_settled_by_its_name_whichever_shard_it_is_in() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let core = core(folder.path(), &Settings::default());
-    let q = names();
+/// Settles the message of this name, by whoever has it.
+fn finish_named(name: &Name) -> Command {
+    Command::ByName(Box::new(ByName {
+        queue: None,
+        name: name.as_bytes().into(),
+        by: By::Bearer,
+        act: NamedAct::Settle(How::Finish),
+    }))
+}
+
+/// Puts a message into each of these queues, whose name is the queue's, and reserves all of them.
+fn reserve_named(core: &Core, queues: &[Name]) {
     let lease = LeaseAsk {
         owner: LeaseOwner::Time,
         time: LeaseTime::TtrElse(60_000),
         back_to: BackTo::Tail,
         held_max: 0,
     };
-    for queue in &q {
+    for queue in queues {
         let more = PutMore {
             name: Some(queue.as_bytes().into()),
             ..PutMore::default()
@@ -527,10 +541,10 @@ fn a_message_is_settled_by_its_name_whichever_shard_it_is_in() {
             more: Some(Box::new(more)),
             ..put(queue, 1, "x")
         };
-        assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
+        assert!(matches!(ask(core, Command::Put(put)), Outcome::Put { .. }));
     }
     // The queue named first has the newest.
-    let order: Vec<Name> = q.iter().rev().cloned().collect();
+    let order: Vec<Name> = queues.iter().rev().cloned().collect();
     for queue in &order {
         let take = Take {
             queues: order.iter().cloned().collect(),
@@ -538,24 +552,92 @@ fn a_message_is_settled_by_its_name_whichever_shard_it_is_in() {
             lease: Some(lease),
             ..Take::default()
         };
-        let Outcome::Messages(taken) = ask(&core, Command::Take(take)) else {
+        let Outcome::Messages(taken) = ask(core, Command::Take(take)) else {
             panic!("there is one more");
         };
         assert_eq!(taken[0].name().map(|name| &**name), Some(queue.as_bytes()));
     }
+}
+
+/// The shards are asked in turn, until one has a reserved message of the name.
+#[test]
+fn a_message_is_settled_by_its_name_whichever_shard_it_is_in() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let core = core(folder.path(), &Settings::default());
+    let q = names();
+    reserve_named(&core, &q);
     for name in [&q[2], &q[0], &q[1]] {
-        let settle = || {
-            Command::ByName(Box::new(ByName {
-                queue: None,
-                name: name.as_bytes().into(),
-                by: By::Bearer,
-                act: NamedAct::Settle(How::Finish),
-            }))
-        };
-        assert_eq!(ask(&core, settle()), Outcome::Done);
-        let again = ask(&core, settle());
+        assert_eq!(ask(&core, finish_named(name)), Outcome::Done);
+        let again = ask(&core, finish_named(name));
         assert_eq!(again, Outcome::Refused(Refusal::NotFound));
     }
+}
+
+/// Finishes the message of this name. Answers the outcome, and the shards that were locked for it.
+fn finish(core: &Core, name: &Name) -> (Outcome, Vec<usize>) {
+    let counts = || -> Vec<u64> { core.shards.iter().map(|lock| lock.locked()).collect() };
+    let (before, mut trail) = (counts(), Trail::default());
+    let decided = Access::new(core, core.clock.now(), &mut trail)
+        .submit(Caller::default(), finish_named(name));
+    let moved = counts().into_iter().zip(before).enumerate();
+    let moved = moved.filter(|(_, (now, before))| now > before);
+    let shards = moved.map(|(shard, _)| shard).collect();
+    core.see_to(trail);
+    let Decided::Now(outcome, ..) = decided else {
+        panic!("no settling waits");
+    };
+    (outcome, shards)
+}
+
+#[test]
+fn a_message_that_is_settled_by_its_name_locks_its_own_shard_alone() {
+    const FOUR: usize = 4;
+    let folder = tempfile::tempdir().expect("a folder");
+    let core = core_of(FOUR, folder.path(), &Settings::default());
+    let q = names_in(FOUR);
+    reserve_named(&core, &q);
+    for shard in [2, 0, 3, 1] {
+        assert_eq!(finish(&core, &q[shard]), (Outcome::Done, vec![shard]));
+    }
+
+    // A message that comes to a client that waits is remembered as well.
+    let take = Take {
+        queues: q[1..].iter().cloned().collect(),
+        pick: Pick::InOrder,
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Time,
+            time: LeaseTime::TtrElse(60_000),
+            back_to: BackTo::Tail,
+            held_max: 0,
+        }),
+        wait: Wait::For(60_000),
+        ..Take::default()
+    };
+    let mut trail = Trail::default();
+    let caller = Caller {
+        party: Party(2),
+        ..Caller::default()
+    };
+    let waits =
+        Access::new(&core, core.clock.now(), &mut trail).submit(caller, Command::Take(take));
+    assert!(matches!(waits, Decided::Later));
+    let more = PutMore {
+        name: Some(b"comes later".as_slice().into()),
+        ..PutMore::default()
+    };
+    let put = Put {
+        more: Some(Box::new(more)),
+        ..put(&q[3], 1, "x")
+    };
+    Access::new(&core, core.clock.now(), &mut trail).submit(Caller::default(), Command::Put(put));
+    assert_eq!(trail.mail.len(), 1);
+    core.see_to(trail);
+    let later = finish(&core, &Name::from("comes later"));
+    assert_eq!(later, (Outcome::Done, vec![3]));
+
+    // Nobody has it: all shards say so.
+    let none = Outcome::Refused(Refusal::NotFound);
+    assert_eq!(finish(&core, &q[2]), (none, vec![0, 1, 2, 3]));
 }
 
 #[test]

@@ -40,11 +40,11 @@ impl Running {
         };
         let ends = Arc::default();
         let helpers = start_helpers(&server, spares, &ends).expect("helpers");
-        let (io, desk) = start_workers(&server, polls, Vec::new()).expect("workers");
+        let (io, dispatcher) = start_workers(&server, polls, Vec::new()).expect("workers");
         Self {
             server,
             io,
-            desk,
+            dispatcher,
             helpers,
             ends,
         }
@@ -263,6 +263,56 @@ fn who_waits_when_the_server_stops_is_told_so() {
     let late = Command::Take(take(&["never"], Wait::Forever, false));
     assert_eq!(ask(&door, party, late), draining);
     assert_eq!(ask(&door, Party::default(), put("never", b"x")), draining);
+}
+
+/// Whether a task was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
+    for (shards, sync) in [(1, SyncPolicy::Always), (4, SyncPolicy::Never)] {
+        let dir = tempfile::tempdir().expect("directory");
+        let running = Running::start(dir.path(), shards, sync);
+        let door = running.door();
+        let mut task = Box::pin(running.server.dispatchers.task().expect("one is free"));
+        let woken = Arc::new(Woken::default());
+        let waker = Arc::clone(&woken).into();
+        let mut context = std::task::Context::from_waker(&waker);
+        assert!(task.as_mut().poll(&mut context).is_pending());
+
+        // The task is woken to write, and nobody else does.
+        let (tell, told) = channel();
+        let submit = |command| {
+            let caller = quintet_types::Caller {
+                party: door.enter_here(Box::new(|_, _| {})),
+                ..Default::default()
+            };
+            let tell = tell.clone();
+            let reply = Box::new(move |outcome, _| tell.send(outcome).expect("told"));
+            door.submit(caller, command, reply);
+        };
+        submit(put("work", b"x"));
+        assert!(woken.0.load(Ordering::SeqCst));
+        assert!(told.try_recv().is_err());
+        drop(task);
+        let stored = told.recv_timeout(Duration::from_secs(60));
+        assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
+
+        // The same for what comes later, and at a stop.
+        submit(put("work", b"y"));
+        let stored = told.recv_timeout(Duration::from_secs(60));
+        assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
+        submit(Command::Take(take(&["never"], Wait::Forever, false)));
+        running.stop().expect("stop");
+        assert_eq!(told.try_recv(), Ok(Outcome::Refused(Refusal::Draining)));
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn json(reply: &Reply) -> Value {
 }
 
 #[test]
-fn the_api_is_there_beside_the_control_channel_and_without_a_listener_of_http() {
+fn the_api_is_on_the_control_socket_without_a_listener_of_http() {
     let mut server = Server::fresh();
     assert_eq!(text(&server.run(&["put", "work", "hello"]).stdout), "1\n");
     let queues = json(&ask(&server, "GET /api/v1/queues", ""));
@@ -35,7 +35,7 @@ fn the_api_is_there_beside_the_control_channel_and_without_a_listener_of_http() 
     let foreign = "host: example.com\r\n";
     assert_ne!(ask(&server, "GET /api/v1/queues", foreign).status, 200);
 
-    // Who it was, in the list of connections and in the audit, as of the control channel.
+    // Who it was, in the list of connections and in the audit, as of other protocols.
     let account = format!("uid {}", rustix::process::geteuid().as_raw());
     let there = json(&ask(&server, "GET /api/v1/connections", ""));
     assert_eq!(there[0]["user"], account.as_str(), "{there}");
@@ -104,4 +104,62 @@ fn of_connections_that_speak_http_there_are_so_many_and_commands_still_work() {
     drop(streams);
     server.await_number("http_connections", |open| open == 1);
     assert_eq!(ask(&server, "GET /livez", "").status, 200);
+}
+
+/// Clients send the next records before the reply to those before: nothing behind an error is done.
+#[test]
+fn records_are_stored_once_and_none_behind_an_error() {
+    let server = Server::fresh();
+    let post = |head: &str, bodies: &str| {
+        let length = head.len() + 1 + bodies.len();
+        format!(
+            "POST /api/v1/queues/work/records HTTP/1.1\r\nhost: localhost\r\n\
+             content-length: {length}\r\n\r\n{head}\n{bodies}"
+        )
+    };
+    let two = |token: &str| {
+        let head = format!(
+            r#"{{"tokens":[[0,"{token}"]],"messages":[{{"queue":"work","bytes":1}},{{"queue":"work","bytes":2}}]}}"#
+        );
+        post(&head, "abb")
+    };
+    let asked = |requests: &[String]| {
+        let mut client = Client::unix(&server.data.join("quintet.sock"));
+        client.send(requests.concat().as_bytes());
+        client.all()
+    };
+    let said = asked(&[two("first"), two("first"), two("second")]);
+    let replies: Vec<&str> = said.split("HTTP/1.1 ").skip(1).collect();
+    assert_eq!(replies.len(), 2, "{said}");
+    assert!(replies[0].starts_with("201") && replies[0].ends_with("{\"ids\":[1,2]}"));
+    assert!(replies[1].starts_with("409") && replies[1].contains("\"duplicate\""));
+    for (token, status) in [("first", 200), ("second", 404)] {
+        let path = format!("GET /api/v1/queues/work/imports/{token}");
+        assert_eq!(ask(&server, &path, "").status, status, "{token}");
+    }
+    for (head, bodies, field) in [
+        (r#"{"messages":[]}"#, "", "messages"),
+        (
+            r#"{"messages":[{"queue":"work","bytes":2}]}"#,
+            "a",
+            "messages",
+        ),
+        (
+            r#"{"messages":[{"queue":"other","bytes":1}]}"#,
+            "a",
+            "messages[0].queue",
+        ),
+        (
+            r#"{"tokens":[[1,"x"]],"messages":[{"queue":"work","bytes":1}]}"#,
+            "a",
+            "tokens",
+        ),
+    ] {
+        let said = asked(&[post(head, bodies), two("behind")]);
+        assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+        assert!(said.contains(&format!("\"field\":\"{field}\"")), "{said}");
+        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{said}");
+    }
+    let queues = json(&ask(&server, "GET /api/v1/queues", ""));
+    assert_eq!(queues["queues"][0]["ready"], 2, "{queues}");
 }

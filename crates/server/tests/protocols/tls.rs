@@ -78,25 +78,18 @@ impl Authority {
         secret
     }
 
-    /// A command for a server elsewhere, with this certificate shown to it: for its listener
-    /// `http`, or `admin` if it imports.
+    /// A command for a server elsewhere, with this certificate shown to it.
     pub(crate) fn remote(
         &self,
         server: &Server,
         words: &[&str],
         shown: Option<&(PathBuf, PathBuf)>,
     ) -> Command {
-        let (scheme, protocol) = match words[0] {
-            "import" => ("tls", "admin"),
-            _ => ("https", "http"),
-        };
-        let at = server
-            .address_of(protocol)
-            .replace("127.0.0.1", "localhost");
+        let at = server.address_of("http").replace("127.0.0.1", "localhost");
         let mut command = quintet(words);
         // Two names of one option.
         let option = ["--host", "--server"][usize::from(shown.is_some())];
-        command.args([option, &format!("{scheme}://{at}"), "--ca"]);
+        command.args([option, &format!("https://{at}"), "--ca"]);
         command.arg(self.ca());
         if let Some((cert, key)) = shown {
             command.arg("--cert").arg(cert).arg("--key").arg(key);
@@ -446,7 +439,7 @@ fn who_never_finishes_a_handshake_is_closed_and_harms_nobody() {
 fn a_client_s_certificate_has_to_count() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = Start::of(&authority.asking())
-        .listen(&["memcache=0", "admin=0", "http=0"])
+        .listen(&["memcache=0", "http=0"])
         .serve();
     let good = authority.sign("worker-7", 2100);
     let ended = authority.sign("worker-6", 2020);

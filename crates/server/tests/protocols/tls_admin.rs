@@ -1,10 +1,9 @@
-//! The control channel under TLS: who may come, by a certificate or a login.
+//! The command line from elsewhere, under TLS: who may come, by a certificate or a login.
 
-use crate::common::{Server, Start, eventually, text};
+use crate::common::{Server, Start, quintet, text};
 use crate::tls::Authority;
 
-/// Without certificates the control channel is for users who log in, with
-/// their rights; it is closed to everybody else, also where nobody is left.
+/// Users who log in have their rights; nobody else may do anything.
 #[test]
 fn the_command_line_logs_in_from_elsewhere() {
     let authority = Authority::new();
@@ -16,7 +15,7 @@ fn the_command_line_logs_in_from_elsewhere() {
     );
     let with_user = format!("{files}{user}");
     let server = Start::of(&with_user)
-        .listen(&["memcache=0", "admin=0", "http=0"])
+        .listen(&["memcache=0", "http=0"])
         .serve();
     let remote = |words: &[&str], user: Option<&str>, token: Option<&str>| {
         let mut command = authority.remote(&server, words, None);
@@ -78,47 +77,71 @@ fn the_command_line_logs_in_from_elsewhere() {
             "{words:?} {user:?}: {out}{why}"
         );
     }
-    // Nobody to log in as: not begun with.
-    let nobody = Start::of(&files).listen(&["admin=0"]);
+}
+
+/// An import goes the same way, with a certificate or a login, and with the rights of the user.
+#[test]
+fn an_import_comes_from_elsewhere_over_the_api() {
+    let authority = Authority::new();
+    let secret = authority.secret();
+    let config = format!(
+        "{}[[user]]\nname = 'ann'\nsecret_file = '{}'\n\
+         [[grant]]\nuser = 'ann'\nqueues = ['work']\nrights = ['put', 'peek']\n",
+        authority.asking(),
+        secret.display()
+    );
+    let server = Start::of(&config).listen(&["memcache=0", "http=0"]).serve();
+    let (ann, bob) = (authority.sign("ann", 2100), authority.sign("bob", 2100));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lines");
+    let import = |lines: &[&str], shown| {
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        let words = ["import", file.to_str().unwrap()];
+        let done = authority.remote(&server, &words, shown).output().unwrap();
+        (done.status.success(), text(&done.stderr))
+    };
+    let line = r#"{"queue": "work", "body": "x", "state": "buried", "buries": 3}"#;
+    let (done, said) = import(&[line, line], Some(&ann));
+    assert!(done && said.starts_with("2 messages stored"), "{said}");
+    let (done, said) = import(&[line, line, line], Some(&ann));
+    let again = "1 messages stored, 2 were stored by an earlier import";
+    assert!(done && said.starts_with(again), "{said}");
+    let buried = server.run(&["browse", "work", "--state", "buried", "--json"]);
+    assert_eq!(text(&buried.stdout).lines().count(), 3, "{buried:?}");
+
+    let folder = r#"{"queue": "work", "body": "x", "attrs": [["dir", "/etc"]]}"#;
+    let other = r#"{"queue": "other", "body": "x"}"#;
+    for (lines, shown, says) in [
+        (&[line, other][..], Some(&ann), "not permitted"),
+        (&[folder], Some(&ann), "the server's own"),
+        (&[line], Some(&bob), "log in first"),
+        (&[line], None, ""),
+    ] {
+        let (done, said) = import(lines, shown);
+        assert!(
+            !done && said.to_lowercase().contains(says),
+            "{says}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_control_channel_of_earlier_versions_names_what_replaced_it() {
     let folder = tempfile::tempdir().unwrap();
-    let started = Server::command(&folder.path().join("data"), &nobody)
+    let start = Start::of("").listen(&["admin=0"]);
+    let started = Server::command(&folder.path().join("data"), &start)
         .output()
         .unwrap();
     let why = text(&started.stderr);
-    assert!(
-        !started.status.success() && why.contains("[[user]]"),
-        "{why}"
-    );
-}
-
-/// Clients with a certificate command the server there, so a reload that would ask for none is
-/// refused as a whole.
-#[test]
-fn the_control_channel_goes_on_asking_for_certificates_whatever_is_reloaded() {
-    let authority = Authority::new();
-    let with_user = format!("{}[[user]]\nname = 'ann'\n", authority.settings());
-    let asks = format!(
-        "tls_client_ca = '{}'\n{with_user}",
-        authority.ca().display()
-    );
-    let server = Start::of(&asks).listen(&["memcache=0", "admin=0"]).serve();
-    let operator = authority.sign("operator", 2100);
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("lines");
-    std::fs::write(&file, "{\"queue\": \"work\", \"body\": \"x\"}\n").unwrap();
-    let words = ["import", file.to_str().unwrap(), "--again"];
-    let imports = |shown| {
-        let import = authority.remote(&server, &words, shown).output().unwrap();
-        assert!(import.status.success() || shown.is_none(), "{import:?}");
-        import.status.success()
-    };
-    assert!(imports(Some(&operator)) && !imports(None));
-    server.configure(&with_user);
-    server.signal(rustix::process::Signal::HUP);
-    let audit = server.data.join("audit.log");
-    eventually("a reload", || {
-        let audit = std::fs::read_to_string(&audit).unwrap_or_default();
-        audit.contains("\"reloaded\"").then_some(())
-    });
-    assert!(imports(Some(&operator)) && !imports(None));
+    let says = why.contains("listener \"http\" with TLS") && why.contains("https://HOST:PORT");
+    assert!(!started.status.success() && says, "{why}");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    let old = quintet(&["import", file, "--server", "tls://localhost:1"])
+        .output()
+        .unwrap();
+    let why = text(&old.stderr);
+    let says = why.contains("listener \"http\" with TLS") && why.contains("https://HOST:PORT");
+    assert!(!old.status.success() && says, "{why}");
 }

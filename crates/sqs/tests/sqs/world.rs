@@ -58,7 +58,8 @@ impl Served {
             Arc::new(|_| QueueSettings::default()),
             door,
         );
-        let web = Web::start("sqs", 2, vec![(Socket::Tcp(listener), sqs)]).expect("served");
+        let web =
+            Web::start("sqs", 2, vec![(Socket::Tcp(listener), sqs)], || None).expect("served");
         Self {
             address,
             web: Some(web),

@@ -43,7 +43,8 @@ fn serve(threads: usize) -> (Web, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let who: Arc<dyn Serve> = Arc::new(Who(Settings::default()));
-    let web = Web::start("who", threads, vec![(Socket::Tcp(listener), who)]).expect("served");
+    let web =
+        Web::start("who", threads, vec![(Socket::Tcp(listener), who)], || None).expect("served");
     (web, address)
 }
 
@@ -174,7 +175,7 @@ fn one_address_has_three_quarters_of_the_places() {
     };
     let own = TcpListener::bind("127.0.0.1:0").expect("a port");
     let who: Arc<dyn Serve> = Arc::new(Who(settings));
-    let web = Web::start("who", 1, vec![(Socket::Tcp(own), who)]).expect("served");
+    let web = Web::start("who", 1, vec![(Socket::Tcp(own), who)], || None).expect("served");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let told = |peer: &str| {
         let mut kept = come(&web, &listener, peer);

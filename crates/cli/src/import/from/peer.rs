@@ -19,8 +19,8 @@ pub(in crate::import) trait Peer: Source {
     /// The peer's, or it is gone.
     fn counts(&mut self) -> Result<Counts>;
 
-    /// How the queues that were counted are set up there, as the order `create` takes it.
-    fn setups(&self) -> Vec<Value> {
+    /// How the queues that were counted are set up there, as `POST /queues/{queue}` takes it.
+    fn setups(&self) -> Vec<(String, Value)> {
         Vec::new()
     }
 

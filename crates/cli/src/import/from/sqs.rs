@@ -551,17 +551,17 @@ impl Peer for Sqs {
         Ok(counts)
     }
 
-    fn setups(&self) -> Vec<Value> {
+    fn setups(&self) -> Vec<(String, Value)> {
         let setup = |(queue, attributes): (&String, &Value)| {
             let ms = |name: &str| number_in(attributes, name).map(|seconds| seconds * 1000);
-            json!({
-                "queue": Name::of_shown(queue).to_string(),
+            let setup = json!({
                 // 0 would be no deadline.
                 "ttr_ms": ms("VisibilityTimeout").map(|ms| ms.max(AT_ONCE_MS)),
                 "ttl_ms": ms("MessageRetentionPeriod"),
                 "delay_ms": ms("DelaySeconds"),
                 "groups": if queue.ends_with(".fifo") { "ordered" } else { "fair" },
-            })
+            });
+            (Name::of_shown(queue).to_string(), setup)
         };
         self.known.iter().map(setup).collect()
     }

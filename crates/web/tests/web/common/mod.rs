@@ -87,7 +87,8 @@ impl World {
         let door = SimDoor::ticking(EngineSettings::default());
         let rq = Rq::start(door.clone(), options, Vec::new()).expect("started");
         let site = Site::new(settings, Arc::clone(&rq), door.clone());
-        let web = Web::start("http", 2, vec![(Socket::Tcp(listener), site)]).expect("served");
+        let web =
+            Web::start("http", 2, vec![(Socket::Tcp(listener), site)], || None).expect("served");
         Self {
             rq,
             door,

@@ -1,0 +1,221 @@
+//! Messages with all their fields on their way in: what `quintet import` stores.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::Response;
+use hyper::{Method, StatusCode};
+use quintet_control::Head;
+use quintet_door::FOLDER;
+use quintet_http::{Visitor, reply};
+use quintet_types::{
+    Body, Command, Dedupe, Groups, Name, OnRepeat, Outcome, Overrides, Put, Scope, Verb,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::records::Came;
+use super::{Api, messages, read};
+
+/// For how long the server knows what was imported: long enough to find out why an import stopped
+/// and to repeat it after a weekend.
+const WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
+/// Bytes of bodies that come with one request and are kept in memory until the last is there.
+const BODIES_MAX: u64 = 4 << 20;
+
+/// The first line of a request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Records {
+    /// Places in `messages`, and the tokens of what begins there.
+    #[serde(default)]
+    tokens: Vec<(usize, String)>,
+    messages: Vec<Head>,
+}
+
+/// A batch that is known.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Known {
+    /// Its first message.
+    id: u64,
+}
+
+/// Ids of what was stored, in order; the same id twice: a repeat to a queue that looks at keys.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Imported {
+    ids: Vec<u64>,
+}
+
+fn dedupe(token: &str) -> Dedupe {
+    Dedupe {
+        id: token.as_bytes().into(),
+        window_ms: Some(WINDOW_MS),
+        scope: Some(Scope::Window),
+        on_repeat: Some(OnRepeat::Refuse),
+    }
+}
+
+/// Stores messages with all their fields, all or none. The first line of the request is
+/// `{"tokens": [[0, "..."]], "messages": [...]}`, with messages as the lines of an export file are, each
+/// with `bytes`, the length of its body; the bodies follow. A message of more than 64 KiB comes alone.
+/// Of `tokens`, each is that of a message, by its place from 0; all is refused as `duplicate` if one of
+/// them comes again within a week. An error closes the
+/// connection, so that nothing behind it is done.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/records", operation_id = "import_records", tag = "messages",
+    params(("queue" = String, Path)),
+    request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the bodies"),
+    responses((status = 201, body = Imported), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn store(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    if !visitor.may_to(Verb::Put, &queue) {
+        return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
+    }
+    let (mut came, length) = Came::of(&api, request)?;
+    let (line, rest, _share) = came.line(&api).await?;
+    let Records { tokens, messages } = read::parsed(&line)?;
+    let lens: Vec<u64> = messages.iter().map(|head| head.bytes).collect();
+    let puts = messages.into_iter().enumerate();
+    let puts = puts.map(|(at, head)| put(&visitor, &queue, at, head));
+    let mut puts: Vec<Put> = puts.collect::<Result<_, _>>()?;
+    if puts.is_empty() {
+        return Err(Problem::field("messages", "at least one"));
+    }
+    for (at, token) in &tokens {
+        let none = || Problem::field("tokens", "there is no such message");
+        let put = puts.get_mut(*at).ok_or_else(none)?;
+        put.more.get_or_insert_default().dedupe = Some(dedupe(token));
+    }
+    let all = length.saturating_sub(line.len() as u64);
+    if lens
+        .iter()
+        .try_fold(0, |sum: u64, &len| sum.checked_add(len))
+        != Some(all)
+    {
+        return Err(Problem::field(
+            "messages",
+            "their bytes are not the length of the bodies",
+        ));
+    }
+    let small = lens.iter().all(|&len| len <= messages::SMALL as u64);
+    let _room = match &lens[..] {
+        _ if small && all <= BODIES_MAX => {
+            let room = api.room(all)?;
+            let bytes = came.whole(all, &rest).await?;
+            let mut left = &bytes[..];
+            for (put, &len) in puts.iter_mut().zip(&lens) {
+                let (body, more) = left.split_at(usize::try_from(len).unwrap_or(usize::MAX));
+                (put.body, left) = (Body::new(body), more);
+            }
+            room
+        }
+        [_] => {
+            puts[0].body = api.upload(&queue, all, rest, came).await?;
+            None
+        }
+        _ => {
+            let detail = "a message of more than 64 KiB comes alone, and others have 4 MiB at most";
+            return Err(Problem::field("messages", detail));
+        }
+    };
+    let (Outcome::PutMany(ids), _) = api.ask(&visitor, Command::PutMany(puts)).await? else {
+        return Err(Problem::unexpected());
+    };
+    let ids = ids.into_iter().map(|id| id.0).collect();
+    let mut response = reply::document(&Imported { ids });
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+/// True for requests whose errors close the connection: clients send the next ones before the reply,
+/// and nothing behind an error is to be done.
+pub fn is_import(method: &Method, path: &str) -> bool {
+    *method == Method::POST && path.starts_with("/api/v1/queues/") && path.ends_with("/records")
+}
+
+fn put(visitor: &Visitor, queue: &Name, at: usize, head: Head) -> Result<Put, Problem> {
+    let wrong =
+        |field: &str, detail: &str| Err(Problem::field(&format!("messages[{at}].{field}"), detail));
+    if Name::of_shown(&head.queue) != *queue {
+        return wrong("queue", "another queue than that of the address");
+    }
+    // Whoever else could would read, and remove, the files of another message.
+    if !visitor.may_server()
+        && head
+            .attrs
+            .iter()
+            .any(|(name, _)| name.0 == FOLDER.as_bytes())
+    {
+        return wrong("attrs", "the attribute dir is the server's own");
+    }
+    Ok(head.put())
+}
+
+/// Whether messages with this token were imported, within a week.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/imports/{token}", operation_id = "show_import", tag = "messages",
+    params(("queue" = String, Path), ("token" = String, Path)),
+    responses((status = 200, body = Known), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, token)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let (queue, id) = (read::queue(&queue)?, dedupe(&token).id);
+    let asked = api.ask(&visitor, Command::Remembered { queue, id }).await?;
+    let (Outcome::Put { id, .. }, _) = asked else {
+        return Err(Problem::unexpected());
+    };
+    Ok(reply::document(&Known { id: id.0 }))
+}
+
+/// Settings that a new queue begins with.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct NewQueue {
+    /// How long a lease of a message lasts that says nothing else.
+    ttr_ms: Option<u64>,
+    /// How long a message stays.
+    ttl_ms: Option<u64>,
+    /// How long a message waits before it is ready.
+    delay_ms: Option<u64>,
+    /// How messages with keys leave: `ordered` or `fair`.
+    groups: Option<String>,
+}
+
+/// Makes a queue with these settings; 409 if it is there.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}", operation_id = "make_queue", tag = "queues",
+    params(("queue" = String, Path)), request_body = NewQueue,
+    responses((status = 201), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn make(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let queue = read::queue(&queue)?;
+    let (new, _share): (NewQueue, _) = read::body(&api.app, request).await?;
+    let groups = match new.groups.as_deref() {
+        Some("ordered") => Some(Groups::Ordered),
+        Some("fair") => Some(Groups::Fair),
+        Some(_) => return Err(Problem::field("groups", "ordered or fair")),
+        None => None,
+    };
+    let overrides = Overrides {
+        default_ttr_ms: new.ttr_ms,
+        ttl_ms: new.ttl_ms,
+        default_delay_ms: new.delay_ms.filter(|&ms| ms > 0),
+        groups,
+        ..Overrides::default()
+    };
+    let overrides = Box::new(overrides);
+    api.ask(&visitor, Command::Create { queue, overrides })
+        .await?;
+    Ok(StatusCode::CREATED)
+}

@@ -1,0 +1,170 @@
+//! The dispatchers: one on each thread of HTTP, for the clients of its connections, and one with a
+//! thread of its own for all others. No two threads of HTTP share a lock on the way of a command.
+//!
+//! A dispatcher of HTTP is a task of its thread. The thread decides the requests that are ready,
+//! and then the task writes them together and lets their replies go. The first dispatcher's thread
+//! does the work of those without a task.
+
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll as Polled};
+use std::time::Instant;
+
+use mio::{Events, Poll};
+use quintet_door::{Arrive, OnOutcome};
+use quintet_host::{Core, PartyKey};
+use quintet_types::{Caller, Command, LargeBody, Party};
+
+use crate::desk::{Desk, HELD_LOOK};
+use crate::hooks::Hooks;
+use crate::io::{Mail, Mailbox};
+
+thread_local! {
+    /// The number of the dispatcher of this thread.
+    static HERE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// All dispatchers. The first one has a thread of its own.
+pub struct Dispatchers {
+    core: Arc<Core>,
+    all: Vec<Arc<Desk>>,
+    /// Those that have, or had, a task.
+    taken: AtomicUsize,
+}
+
+impl Dispatchers {
+    /// One for each of these mailboxes, for clients beside those of `threads` I/O threads.
+    pub fn new(
+        core: &Arc<Core>,
+        hooks: &Arc<Hooks>,
+        mailboxes: Vec<Arc<Mailbox>>,
+        threads: usize,
+    ) -> Self {
+        let all = mailboxes.into_iter().enumerate().map(|(at, mailbox)| {
+            let (core, hooks) = (Arc::clone(core), Arc::clone(hooks));
+            Arc::new(Desk::new(core, hooks, mailbox, threads + at, at > 0))
+        });
+        Self {
+            core: Arc::clone(core),
+            all: all.collect(),
+            taken: AtomicUsize::new(1),
+        }
+    }
+
+    fn first(&self) -> &Desk {
+        &self.all[0]
+    }
+
+    fn numbered(&self, thread: usize) -> &Desk {
+        let at = thread.checked_sub(self.first().thread);
+        at.and_then(|at| self.all.get(at))
+            .map_or(self.first(), |desk| desk)
+    }
+
+    fn of(&self, party: Party) -> &Desk {
+        self.numbered(PartyKey::of(party).thread)
+    }
+
+    /// The work of a dispatcher, as a task for one thread of HTTP until it is dropped. `None`: all
+    /// are taken, and the first one serves the thread.
+    pub fn task(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let at = self.taken.fetch_add(1, Ordering::Relaxed);
+        let desk = Arc::clone(self.all.get(at)?);
+        let mail = Vec::new();
+        Some(OnThread { desk, mail })
+    }
+
+    /// As [`quintet_door::Door::enter`].
+    pub fn enter(&self, arrive: Arrive) -> Party {
+        self.first().enter(arrive)
+    }
+
+    /// As [`quintet_door::Door::enter_here`].
+    pub fn enter_here(&self, arrive: Arrive) -> Party {
+        match HERE.get() {
+            Some(thread) => self.numbered(thread).enter(arrive),
+            None => self.enter(arrive),
+        }
+    }
+
+    /// As [`quintet_door::Door::leave`].
+    pub fn leave(&self, party: Party) {
+        self.of(party).leave(party);
+    }
+
+    /// As [`quintet_door::Door::submit`].
+    pub fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
+        let desk = self.of(caller.party);
+        desk.decide(caller, command, reply, false);
+    }
+
+    /// As [`quintet_door::Door::read`], of a large body.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn read_large(&self, body: &LargeBody, from: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.first().read_large(body, from, into)
+    }
+
+    /// Tells the thread of the first one to end.
+    pub fn stop(&self) {
+        self.first().mailbox.leave(Mail::Stop);
+    }
+
+    /// The thread of the first one: runs until it is told to stop, when nobody comes in any more.
+    pub fn run(&self, mut poll: Poll) {
+        let mut events = Events::with_capacity(4);
+        let mut mail = Vec::new();
+        let mut stops = None;
+        while stops.is_none_or(|since| self.takes_wait(since)) {
+            let looks = stops.is_some() || self.core.is_shared();
+            if let Err(error) = poll.poll(&mut events, looks.then_some(HELD_LOOK))
+                && error.kind() != ErrorKind::Interrupted
+            {
+                tracing::error!("cannot wait for deliveries: {error}");
+                std::process::exit(1);
+            }
+            for desk in &self.all {
+                if !desk.mailbox.has_task() && desk.turn(&mut mail) {
+                    self.all.iter().for_each(|desk| desk.end_takes());
+                    stops = Some(Instant::now());
+                }
+            }
+            self.all.iter().for_each(|desk| desk.give_up());
+        }
+        self.all.iter().for_each(|desk| desk.close());
+    }
+
+    /// True while a take waits for its delivery after [`Desk::end_takes`].
+    fn takes_wait(&self, since: Instant) -> bool {
+        self.all.iter().any(|desk| desk.takes_wait()) && since.elapsed() < HELD_LOOK
+    }
+}
+
+/// A dispatcher on a thread of HTTP.
+struct OnThread {
+    desk: Arc<Desk>,
+    mail: Vec<Mail>,
+}
+
+impl Future for OnThread {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled<()> {
+        let this = &mut *self;
+        HERE.set(Some(this.desk.thread));
+        // Before the look: a wake behind it brings the next one.
+        this.desk.mailbox.has_now(context.waker());
+        this.desk.turn(&mut this.mail);
+        Polled::Pending
+    }
+}
+
+impl Drop for OnThread {
+    fn drop(&mut self) {
+        self.desk.mailbox.loses_task();
+    }
+}
