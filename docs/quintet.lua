@@ -14,7 +14,7 @@
 ---@field queue string
 ---@field body string? Nil for a body over 64 KiB.
 ---@field size integer Bytes of the body.
----@field rank integer? 0 is the most urgent; nil: the queue's default.
+---@field priority integer? 0 is the most urgent; nil: the queue's default.
 ---@field key string? Its message group.
 ---@field name string? The message's own name.
 ---@field batch string|quintet.Batch|nil Its batch. Read, it is the id.
@@ -34,7 +34,7 @@
 ---@class quintet.Fields
 ---@field queue string?
 ---@field body string?
----@field rank integer?
+---@field priority integer?
 ---@field key string?
 ---@field name string?
 ---@field batch string|quintet.Batch|nil
@@ -62,7 +62,7 @@
 ---@field queue string
 ---@field body string? Nil for a body over 64 KiB. In after_take: the bytes that the client gets.
 ---@field size integer
----@field rank integer
+---@field priority integer
 ---@field key string?
 ---@field name string?
 ---@field batch string?
@@ -146,7 +146,7 @@ function Counter:cas(old, new, options) end
 ---@class quintet.Callback
 ---@field queue string
 ---@field body string?
----@field rank integer?
+---@field priority integer?
 ---@field ttr_ms integer?
 ---@field name string?
 ---@field attrs table<string, string>?

@@ -13,9 +13,9 @@ use quintet_types::{Body, Caller, Command, MessageId, Ms, Name, Outcome, Put};
 const CALLS: u32 = 1_000_000;
 
 /// Takes every put and keeps nothing: what is measured is the hook.
-struct Taker;
+struct Consumer;
 
-impl Host for Taker {
+impl Host for Consumer {
     fn now(&self) -> Ms {
         Ms(1_000_000)
     }
@@ -54,8 +54,8 @@ fn main() {
             "function before_put(msg) if #msg.body > 1000 then return false end end",
         ),
         (
-            "before_put that sets the rank",
-            "function before_put(msg) msg.rank = 5 end",
+            "before_put that sets the priority",
+            "function before_put(msg) msg.priority = 5 end",
         ),
         (
             "before_put that counts",
@@ -67,14 +67,14 @@ fn main() {
             Ok(program) => program,
             Err(error) => return eprintln!("{error}"),
         };
-        let mut state = match HookState::new(program, Box::new(Taker)) {
+        let mut state = match HookState::new(program, Box::new(Consumer)) {
             Ok(state) => state,
             Err(error) => return eprintln!("{error}"),
         };
         let who = client(1);
         let body = Body::new(&[b'x'; 64]);
         let queue = Name::from("work");
-        let mut host = Taker;
+        let mut host = Consumer;
         let start = Instant::now();
         for _ in 0..CALLS {
             let command = Command::Put(Put {

@@ -58,8 +58,8 @@ const SENDS: u64 = 100;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The server: HOST:PORT, :PORT, PORT, unix:PATH or tls://HOST:PORT [default: the protocol's port
-    /// here].
+    /// The server: HOST:PORT, :PORT, PORT, unix:PATH or tls://HOST:PORT [default: the protocol's
+    /// port here].
     #[arg(long, value_name = "ADDR")]
     target: Option<String>,
     /// Under TLS.
@@ -77,8 +77,8 @@ pub struct Args {
     /// Connections a second to open beside the load, each closed after its handshake.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     openings: f64,
-    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, faktory, pinpriq, http, sqs,
-    /// sqs-ten (ten messages a request), resp or echo.
+    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, faktory, pinpriq, http,
+    /// sqs, sqs-ten (ten messages a request), resp or echo.
     #[arg(long, default_value = "memcache", value_parser = Protocol::named)]
     protocol: Protocol,
     /// The old name of --protocol.

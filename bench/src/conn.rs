@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use mio::{Registry, Token};
 use quintet_tls::Scratch;
 
-use crate::protocol::{Ask, Outcome, Speaker};
+use crate::protocol::{ClientRequest, Outcome, Speaker};
 use crate::stream::Stream;
 
 /// A request that was written.
 struct Flight {
-    ask: Ask,
+    ask: ClientRequest,
     /// When it was meant to leave, nanoseconds since the start; `None`: it is
     /// not part of the load.
     from: Option<u64>,
@@ -22,7 +22,7 @@ struct Flight {
 /// A reply that came.
 pub(crate) struct Landed {
     /// Put or take: a settle ends its take.
-    pub(crate) ask: Ask,
+    pub(crate) ask: ClientRequest,
     pub(crate) empty: bool,
     /// When its request was meant to leave, nanoseconds since the start;
     /// `None`: it is not part of the load.
@@ -88,7 +88,7 @@ impl Conn {
     }
 
     /// Writes a request into the output.
-    pub(crate) fn ask(&mut self, ask: Ask, from: u64) {
+    pub(crate) fn ask(&mut self, ask: ClientRequest, from: u64) {
         self.speaker.ask(ask, &mut self.out);
         let from = Some(from);
         self.flights.push_back(Flight { ask, from });
@@ -98,7 +98,7 @@ impl Conn {
     /// Takes `takes` messages outside of the load.
     pub(crate) fn clean_up(&mut self, takes: u64) {
         for _ in 0..takes {
-            let (ask, from) = (Ask::Take, None);
+            let (ask, from) = (ClientRequest::Take, None);
             self.speaker.ask(ask, &mut self.out);
             self.flights.push_back(Flight { ask, from });
         }
@@ -197,7 +197,7 @@ impl Conn {
             let Some(reply) = self.speaker.read(flight.ask, rest, &mut self.out)? else {
                 return Ok(at);
             };
-            let has_body = flight.ask == Ask::Take && reply.outcome != Outcome::Empty;
+            let has_body = flight.ask == ClientRequest::Take && reply.outcome != Outcome::Empty;
             if has_body && reply.body != self.body.len() {
                 bail!(
                     "a message of {} bytes, not {}: the queue held others before",
@@ -228,14 +228,18 @@ impl Conn {
         };
         let empty = match outcome {
             Outcome::Reserved => {
-                let ask = Ask::Settle;
+                let ask = ClientRequest::Settle;
                 self.flights.push_back(Flight { ask, from });
                 return;
             }
             Outcome::Done => false,
             Outcome::Empty => true,
         };
-        let ask = if ask == Ask::Put { Ask::Put } else { Ask::Take };
+        let ask = if ask == ClientRequest::Put {
+            ClientRequest::Put
+        } else {
+            ClientRequest::Take
+        };
         landed(Landed { ask, empty, from });
     }
 }
@@ -247,7 +251,7 @@ mod tests {
     use mio::Token;
 
     use super::Conn;
-    use crate::protocol::{Ask, Protocol};
+    use crate::protocol::{ClientRequest, Protocol};
 
     fn conn(protocol: &str) -> Conn {
         let (here, _) = mio::net::UnixStream::pair().unwrap();
@@ -257,7 +261,11 @@ mod tests {
     }
 
     /// Feeds `input` in pieces of `size` bytes; answers what landed.
-    fn feed(conn: &mut Conn, input: &[u8], size: usize) -> anyhow::Result<Vec<(Ask, bool, u64)>> {
+    fn feed(
+        conn: &mut Conn,
+        input: &[u8],
+        size: usize,
+    ) -> anyhow::Result<Vec<(ClientRequest, bool, u64)>> {
         let mut found = Vec::new();
         for piece in input.chunks(size) {
             conn.take_in(piece, &mut |l| {
@@ -272,14 +280,18 @@ mod tests {
         let input = b"STORED\r\nVALUE q 0 3\r\nabc\r\nEND\r\nEND\r\n";
         for size in 1..=input.len() {
             let mut conn = conn("memcache");
-            conn.ask(Ask::Put, 1);
-            conn.ask(Ask::Take, 2);
-            conn.ask(Ask::Take, 3);
+            conn.ask(ClientRequest::Put, 1);
+            conn.ask(ClientRequest::Take, 2);
+            conn.ask(ClientRequest::Take, 3);
             let found = feed(&mut conn, input, size).unwrap();
-            let take = Ask::Take;
+            let take = ClientRequest::Take;
             assert_eq!(
                 found,
-                [(Ask::Put, false, 1), (take, false, 2), (take, true, 3)]
+                [
+                    (ClientRequest::Put, false, 1),
+                    (take, false, 2),
+                    (take, true, 3)
+                ]
             );
             assert_eq!(conn.in_flight(), 0);
         }
@@ -288,13 +300,13 @@ mod tests {
     #[test]
     fn a_reserve_lands_with_its_settle() {
         let mut conn = conn("beanstalk");
-        conn.ask(Ask::Take, 1);
-        conn.ask(Ask::Put, 2);
+        conn.ask(ClientRequest::Take, 1);
+        conn.ask(ClientRequest::Put, 2);
         let found = feed(&mut conn, b"RESERVED 9 3\r\nabc\r\nINSERTED 10\r\n", 5).unwrap();
-        assert_eq!(found, [(Ask::Put, false, 2)]);
+        assert_eq!(found, [(ClientRequest::Put, false, 2)]);
         assert!(conn.out.ends_with(b"delete 9\r\n"));
         let found = feed(&mut conn, b"DELETED\r\n", 4).unwrap();
-        assert_eq!(found, [(Ask::Take, false, 1)]);
+        assert_eq!(found, [(ClientRequest::Take, false, 1)]);
     }
 
     #[test]
@@ -306,7 +318,7 @@ mod tests {
             b"END\r\nEND\r\n",
         ] {
             let mut conn = conn("memcache");
-            conn.ask(Ask::Take, 0);
+            conn.ask(ClientRequest::Take, 0);
             assert!(feed(&mut conn, reply, reply.len()).is_err());
         }
     }

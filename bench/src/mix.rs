@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::protocol::Ask;
+use crate::protocol::ClientRequest;
 
 /// So many puts, then so many takes, again and again on each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,12 @@ impl Mix {
     }
 
     /// Request number `number` of a connection, from 0.
-    pub(crate) fn ask(self, number: u64) -> Ask {
+    pub(crate) fn ask(self, number: u64) -> ClientRequest {
         let row = u64::from(self.puts) + u64::from(self.takes);
         if number % row < u64::from(self.puts) {
-            Ask::Put
+            ClientRequest::Put
         } else {
-            Ask::Take
+            ClientRequest::Take
         }
     }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Mix {
 #[cfg(test)]
 mod tests {
     use super::Mix;
-    use crate::protocol::Ask::{Put, Take};
+    use crate::protocol::ClientRequest::{Put, Take};
 
     #[test]
     fn a_row_cut_short_owes_its_takes() {

@@ -19,7 +19,7 @@ use quintet_tls::Scratch;
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
-use crate::protocol::Ask;
+use crate::protocol::ClientRequest;
 use crate::report::Recorder;
 
 /// How often a thread shows what it did.
@@ -314,8 +314,8 @@ impl Worker {
             fresh.total.record(now - from);
             fresh.last = now;
             match landed.ask {
-                Ask::Put => fresh.puts += 1,
-                Ask::Take | Ask::Settle => fresh.takes += 1,
+                ClientRequest::Put => fresh.puts += 1,
+                ClientRequest::Take | ClientRequest::Settle => fresh.takes += 1,
             }
             fresh.empty += u64::from(landed.empty);
         })?;

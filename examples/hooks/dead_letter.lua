@@ -6,7 +6,7 @@ function dead_letter(msg)
   if msg.queue == "mail" and not msg.attrs.retried then
     local attrs = msg.attrs
     attrs.retried = "1"
-    quintet.put { queue = msg.queue, body = msg.body, rank = msg.rank, attrs = attrs, delay_ms = RETRY_MS }
+    quintet.put { queue = msg.queue, body = msg.body, priority = msg.priority, attrs = attrs, delay_ms = RETRY_MS }
     return false -- the new message replaces this one
   end
   quintet.metric("dead." .. msg.queue)

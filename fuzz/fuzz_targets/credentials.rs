@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use quintet_trust::{Password, Secret, TokenId};
+use quintet_auth::{Password, Secret, TokenId};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);

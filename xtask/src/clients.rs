@@ -59,7 +59,8 @@ pub(crate) fn python_libraries(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of Python's packages against the real binary, without the files or tests `skipped`.
+/// Runs the tests of Python's packages against the real binary, without the files or tests
+/// `skipped`.
 ///
 /// # Errors
 /// A build or a test fails.

@@ -18,11 +18,11 @@ mod prose;
 mod real;
 mod repeat;
 mod show;
+mod stress;
 mod table;
 mod tidy;
 mod timings;
 mod tool;
-mod torment;
 mod unit;
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -68,7 +68,7 @@ enum Task {
     #[command(after_help = package::HELP)]
     Package(package::Asked),
     /// Run the real binary under load, faults, kills and hostile clients, and check its promises
-    Torment(Passed),
+    Stress(Passed),
     /// The same of three nodes over three NATS servers; without an option the part of that name
     Cluster(Passed),
     /// Compare with memcached and Redis, shortly, and print that
@@ -106,11 +106,11 @@ fn main() -> ExitCode {
         Task::Plant(asked) => plant::run(&root, &asked),
         Task::Sbom => package::sbom(&root),
         Task::Package(asked) => package::run_task(&root, &asked),
-        Task::Torment(passed) => torment::run(&root, &passed.options),
+        Task::Stress(passed) => stress::run(&root, &passed.options),
         Task::Cluster(passed) if passed.options.is_empty() => {
             parts::run(&root, &parts::Asked::of(&["cluster"]))
         }
-        Task::Cluster(passed) => torment::run_cluster(&root, &passed.options),
+        Task::Cluster(passed) => stress::run_cluster(&root, &passed.options),
         Task::Bench => compare::short(&root),
         Task::Compare(passed) => compare::run(&root, &passed.options),
         Task::Backlog(passed) => compare::backlog(&root, &passed.options),

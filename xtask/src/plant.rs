@@ -85,8 +85,8 @@ const PLANTED: &[Planted] = &[
             ),
             (
                 "crates/host/src/keep/mod.rs",
-                "                if ticket > durable || locked",
-                "                if ticket > durable.max(newest) || locked",
+                "                if commit_number > durable || locked",
+                "                if commit_number > durable.max(newest) || locked",
             ),
         ],
         tests: &[&["--test=faults", "a_run_is_deleted_only_after"]],
@@ -112,8 +112,8 @@ const PLANTED: &[Planted] = &[
             ),
             (
                 "crates/host/src/retire.rs",
-                "                if place.segment <= segment {\n",
-                "                if place.segment > segment {\n",
+                "                if position.segment <= segment {\n",
+                "                if position.segment > segment {\n",
             ),
         ],
         tests: &[&["--test=protocols", "no_segment_is_retired_with_chunks"]],
@@ -123,8 +123,8 @@ const PLANTED: &[Planted] = &[
         what: "replay in the server leaves out `Touched`",
         edits: &[(
             "crates/host/src/recover.rs",
-            "                engine.replay(fact, home);\n",
-            "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, home);\n                }\n",
+            "                engine.replay(fact, segment_ref);\n",
+            "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, segment_ref);\n                }\n",
         )],
         tests: &[&["--lib", "what_is_read_from_the_log"]],
     },
@@ -150,7 +150,7 @@ const PLANTED: &[Planted] = &[
     },
     Planted {
         name: "dead-runs-come-back",
-        what: "a start leaves runs that died in the log, and their numbers, to the keeper",
+        what: "a start leaves runs that died in the log, and their numbers, to the compactor",
         edits: &[(
             "crates/host/src/recover.rs",
             "        .flat_map(|shard| shard.engine.take_dead_runs())\n",
@@ -182,9 +182,9 @@ const PLANTED: &[Planted] = &[
         name: "answered-early",
         what: "replies leave before what they say is durable",
         edits: &[(
-            "crates/host/src/tickets.rs",
-            "self.written >= need.written && self.durable >= need.durable",
-            "self.written >= need.written",
+            "crates/host/src/commit_numbers.rs",
+            "self.written >= required.written && self.durable >= required.durable",
+            "self.written >= required.written",
         )],
         tests: &[&["--test=faults", "survives_a_power_cut"]],
     },
@@ -261,10 +261,10 @@ pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
         all().for_each(|one| println!("{:26} {}", one.name, one.what));
         return Ok(());
     }
-    let place = target(root).join("planted");
+    let position = target(root).join("planted");
     let mut field = Field {
-        tree: place.join("tree"),
-        build: place.join("build"),
+        tree: position.join("tree"),
+        build: position.join("build"),
         took: BTreeMap::new(),
     };
     copy(root, &field.tree)?;

@@ -181,7 +181,8 @@ impl Program {
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .env("QUINTET", server(&crate::root()))
-            // Login shells of scripts read no profile of the one who runs the tests: it may be slow.
+            // Login shells of scripts read no profile of the one who runs the tests: it may be
+            // slow.
             .env("HOME", crate::target(&crate::root()))
             .stdin(Stdio::null());
         command

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use crate::context::Run;
 use crate::programs::built;
 use crate::unit::{REAL, run_one};
-use crate::{cluster, torment};
+use crate::{cluster, stress};
 
 /// Tests at a time. Each has three servers, which sync each entry: more would wait for each other's
 /// elections.
@@ -27,7 +27,7 @@ pub(crate) fn run(run: &Run, campaign: &[String]) -> Result<()> {
         let named = || std::thread::Builder::new().name("real".to_owned());
         let tests = named().spawn_scoped(scope, || tests(run, &now));
         let power = named().spawn_scoped(scope, || cut_power(run, &now));
-        let campaign = torment::run_cluster(&run.root, campaign);
+        let campaign = stress::run_cluster(&run.root, campaign);
         let others = [tests, power].map(|thread| {
             let ended = thread.expect("a thread starts").join();
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -41,8 +41,8 @@ pub(crate) struct Asked {
     /// Busy loops beside them
     #[arg(long, default_value_t = 8)]
     load: usize,
-    /// A test program (protocols), or PACKAGE:PROGRAM (quintet-web:lib); may be repeated. Without one
-    /// all that wait for something or race with it
+    /// A test program (protocols), or PACKAGE:PROGRAM (quintet-web:lib); may be repeated. Without
+    /// one all that wait for something or race with it
     #[arg(long = "test", value_name = "NAME")]
     tests: Vec<String>,
     /// Parts of the tests' names, as for cargo test

@@ -56,7 +56,7 @@ fn tells(line: &str) -> bool {
         "FAILED",
         "FAIL:",
         "ERROR:",
-        "torment: seed ",
+        "stress: seed ",
     ];
     starts.iter().any(|start| line.starts_with(start))
         || line.ends_with("... FAILED")
@@ -183,7 +183,7 @@ mod tests {
     fn lines_that_tell_are_kept_from_long_before_the_end() {
         let mut kept = Kept::default();
         kept.line("test one ... ok");
-        kept.line("torment:    18 s  round    6: 7340 acknowledged, lost 0, twice 0");
+        kept.line("stress:    18 s  round    6: 7340 acknowledged, lost 0, twice 0");
         kept.line("test two ... FAILED");
         kept.line("thread 'two' panicked at src/two.rs:3:5:");
         (0..LAST).for_each(|at| kept.line(&at.to_string()));

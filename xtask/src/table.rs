@@ -8,7 +8,7 @@ use crate::cluster::{self, PIP, POWER};
 use crate::context::{Extra, Run};
 use crate::needs::{Need, library, program};
 use crate::programs;
-use crate::{book, cargo, clients, deny, package, plant, real, tidy, torment, unit};
+use crate::{book, cargo, clients, deny, package, plant, real, stress, tidy, unit};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -40,7 +40,7 @@ pub(crate) enum Lane {
     /// Behind those and before all others: the build.
     Build,
     Unit,
-    Torment,
+    Stress,
     Cluster,
     Python,
     Clients,
@@ -51,7 +51,7 @@ pub(crate) enum Lane {
 /// Lanes that run beside each other.
 pub(crate) const BESIDE: [Lane; 5] = [
     Lane::Unit,
-    Lane::Torment,
+    Lane::Stress,
     Lane::Cluster,
     Lane::Python,
     Lane::Clients,
@@ -234,12 +234,12 @@ pub(crate) const PARTS: &[Part] = &[
         ..PART
     },
     Part {
-        name: "torment",
+        name: "stress",
         what: "the real binary under load, faults, kills and hostile clients",
         seconds: 330,
-        lane: Lane::Torment,
+        lane: Lane::Stress,
         needs: &[BUILD],
-        run: |run, _| torment::run(&run.root, &torment_words(run)),
+        run: |run, _| stress::run(&run.root, &stress_words(run)),
         ..PART
     },
     Part {
@@ -333,7 +333,7 @@ pub(crate) const PARTS: &[Part] = &[
 
 /// Each fault once, 60 kills and a million messages; or with `--long` ten minutes, and each fault
 /// twenty times.
-fn torment_words(run: &Run) -> Vec<String> {
+fn stress_words(run: &Run) -> Vec<String> {
     let words = match run.long {
         true => "--minutes 10 --at-least 20",
         false => "--minutes 5 --at-least 1 --kills 60 --puts 1000000 --early",

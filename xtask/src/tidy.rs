@@ -12,38 +12,38 @@ const ALLOWED: &str = "\
 types: | memchr smallvec
 engine: types | foldhash hashbrown sha2 siphasher smallvec
 wire: types | base64 memchr sha2 subtle
-door: types | thiserror
+client: types | thiserror
 log: | crc32c rustix thiserror
 cluster: log | bytes crc32c rustix
 jetstream: cluster log | * tokio
-front: tls | * tokio
+proxy: tls | * tokio
 tls: | *
 policy: types | chrono croner
 host: engine log policy types | anyhow rustix smallvec tracing
 hooks: engine policy types | *
-otlp: door engine host tls types | *
-trust: types | argon2 ipnet base64 hashbrown sha2 subtle thiserror
+otlp: client engine host tls types | *
+auth: types | argon2 ipnet base64 hashbrown sha2 subtle thiserror
 import: scripts | serde_json
-scripts: door types | *
-http: door tls types | * tokio
-config: door policy scripts tls trust types wire | *
-control: config door types | *
-api: control door http types | * tokio
-console: api door http scripts types | * tokio
+scripts: client types | *
+http: client tls types | * tokio
+config: client policy scripts tls auth types wire | *
+control: config client types | *
+api: control client http types | * tokio
+console: api client http scripts types | * tokio
 rq: http scripts tls types | * tokio
-web: api console door http rq scripts tls types | * tokio
-sqs: door http tls types | * tokio
+web: api console client http rq scripts tls types | * tokio
+sqs: client http tls types | * tokio
 nodes: cluster config host jetstream log scripts | *
-cli: bench config console control door front hooks host import log nodes scripts sqs tls trust types wire | *
-process: config door host types | * mio
-edge: config door hooks host http log process tls trust types wire | * mio
-node: cluster config door front host jetstream log nodes process scripts types | *
-ops: config control door engine hooks host otlp types | *
-server: api cli config door edge front host http log node ops otlp process rq scripts sqs tls types web wire | * mio
-sim: cluster door engine log types | *
+cli: bench config console control client proxy hooks host import log nodes scripts sqs tls auth types wire | *
+process: config client host types | * mio
+edge: config client hooks host http log process tls auth types wire | * mio
+node: cluster config client proxy host jetstream log nodes process scripts types | *
+ops: config control client engine hooks host otlp types | *
+server: api cli config client edge proxy host http log node ops otlp process rq scripts sqs tls types web wire | * mio
+sim: cluster client engine log types | *
 faults: |
 testkit: faults tls | *
-torment: faults sim testkit | *
+stress: faults sim testkit | *
 bench: tls | * mio
 xtask: | *
 ";
@@ -264,7 +264,7 @@ mod tests {
         for (krate, line) in [
             ("crates/wire", "quintet-log = \"1\""),
             ("crates/wire", "serde.workspace = true"),
-            ("crates/engine", "quintet-door = { workspace = true }"),
+            ("crates/engine", "quintet-client = { workspace = true }"),
             ("crates/scripts", "tokio = \"1\""),
             ("crates/scripts", "quintet = \"1\""),
             ("crates/web", "mio = \"1\""),
@@ -279,7 +279,7 @@ mod tests {
         let krates = ALLOWED.lines().filter_map(|line| line.split_once(": "));
         let with_testkit = krates.filter(|(_, allowed)| allowed.contains("testkit"));
         let with_testkit: Vec<&str> = with_testkit.map(|(krate, _)| krate).collect();
-        assert_eq!(with_testkit, ["torment"]);
+        assert_eq!(with_testkit, ["stress"]);
         assert_eq!(breaches("crates/wire", "[dependencies.mio]\n").len(), 1);
     }
 }

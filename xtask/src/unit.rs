@@ -13,7 +13,7 @@ use crate::show::say;
 const WAITING: [&str; 7] = [
     "quintet",
     "quintet-bench",
-    "quintet-front",
+    "quintet-proxy",
     "quintet-http",
     "quintet-scripts",
     "quintet-sqs",
@@ -21,7 +21,8 @@ const WAITING: [&str; 7] = [
 ];
 
 /// Programs that wait, beside each other, and tests of each at a time for each processor; choices.
-/// Two, as one may have tests that wait for each other: the pages' sessions share the default ports.
+/// Two, as one may have tests that wait for each other: the pages' sessions share the default
+/// ports.
 const WAITING_PROGRAMS: usize = 2;
 const WAITING_AT_A_TIME: usize = 2;
 

@@ -58,7 +58,7 @@ fn ratios(pair: &Pair, of: fn(&Report) -> f64) -> impl Iterator<Item = f64> {
     pairs.map(move |(deep, empty)| of(deep) / of(empty))
 }
 
-/// The rate on backlogs of growing depth, first in first out and by ranks.
+/// The rate on backlogs of growing depth, first in first out and by priorities.
 ///
 /// # Errors
 /// A server or a load fails.
@@ -75,7 +75,7 @@ pub(crate) fn depth(lab: &Lab) -> Result<Found> {
     let mut found = Found::default();
     for (name, protocol) in [
         ("first in, first out", "memcache"),
-        ("100 ranks", "beanstalk-ranks"),
+        ("100 priorities", "beanstalk-ranks"),
     ] {
         let server = Server::new(&lab.ground, DEFAULT)?;
         let [empty, deep] = ["empty", "deep"].map(|prefix| Pile {

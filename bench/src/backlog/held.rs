@@ -96,19 +96,19 @@ pub(crate) fn resident(lab: &Lab) -> Result<Found> {
 }
 
 /// Disk for what is still to be taken: in the order they were put, then by a
-/// hundred ranks, so that each run has some of every one.
+/// hundred priorities, so that each run has some of every one.
 ///
 /// # Errors
 /// A server or a load fails, or a message is missing.
 pub(crate) fn packing(lab: &Lab) -> Result<Found> {
     let mut found = Found::default();
-    let ranks = Pile {
+    let priorities = Pile {
         protocol: "beanstalk-ranks",
-        prefix: "ranks",
+        prefix: "priorities",
         size: 100,
     };
     let fifo = ("first in, first out", Pile::small("fifo"), lab.messages);
-    for (name, pile, all) in [fifo, ("100 ranks", ranks, lab.share(1, 5))] {
+    for (name, pile, all) in [fifo, ("100 priorities", priorities, lab.share(1, 5))] {
         let server = Server::new(&lab.ground, SMALL)?;
         pile.put(&server, all, &mut |_| {})?;
         server.rest()?;
@@ -155,7 +155,7 @@ pub(crate) fn packing(lab: &Lab) -> Result<Found> {
     Ok(found)
 }
 
-/// One message stays under an open lease, one of the lowest rank waits
+/// One message stays under an open lease, one of the lowest priority waits
 /// behind all others; twice as many messages as asked for pass them.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "beanstalk",
@@ -22,32 +22,37 @@ struct Beanstalk {
 }
 
 impl Speaker for Beanstalk {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
-        let put = ask == Ask::Put;
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        let put = ask == ClientRequest::Put;
         let take = b"reserve-with-timeout 0\r\n";
         out.extend_from_slice(if put { &self.put } else { take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard>> {
         read(ask, input, out)
     }
 }
 
 /// [`Speaker::read`] of anybody who speaks beanstalk.
-pub(super) fn read(ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+pub(super) fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
     let done = match (ask, line) {
-        (Ask::Put, line) if line.starts_with(b"INSERTED ") => Some(Outcome::Done),
-        (Ask::Settle, b"DELETED") => Some(Outcome::Done),
-        (Ask::Take, b"TIMED_OUT") => Some(Outcome::Empty),
+        (ClientRequest::Put, line) if line.starts_with(b"INSERTED ") => Some(Outcome::Done),
+        (ClientRequest::Settle, b"DELETED") => Some(Outcome::Done),
+        (ClientRequest::Take, b"TIMED_OUT") => Some(Outcome::Empty),
         _ => None,
     };
     if let Some(outcome) = done {
         return Ok(Some(Heard::line(head, outcome)));
     }
-    if ask == Ask::Take
+    if ask == ClientRequest::Take
         && let Some(rest) = line.strip_prefix(b"RESERVED ")
         && let Some(space) = memchr::memchr(b' ', rest)
         && let Some(body) = number(&rest[space + 1..])

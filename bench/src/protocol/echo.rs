@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "echo",
@@ -19,11 +19,11 @@ struct Echo {
 }
 
 impl Speaker for Echo {
-    fn ask(&mut self, _: Ask, out: &mut Vec<u8>) {
+    fn ask(&mut self, _: ClientRequest, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.body);
     }
 
-    fn read(&mut self, _: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(&mut self, _: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let whole = Heard {
             head: 0,
             body: self.body.len(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "faktory",
@@ -42,10 +42,10 @@ struct Faktory {
 }
 
 impl Speaker for Faktory {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
         out.extend_from_slice(std::mem::take(&mut self.greeting));
         // Writing to a vector cannot fail.
-        if ask == Ask::Put {
+        if ask == ClientRequest::Put {
             self.pushed += 1;
             write!(
                 out,
@@ -60,7 +60,12 @@ impl Speaker for Faktory {
         }
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard>> {
         let mut used = 0;
         if !self.greeted {
             for start in WELCOME {
@@ -82,14 +87,16 @@ impl Speaker for Faktory {
     }
 }
 
-fn read(ask: Ask, input: &[u8], body: usize, out: &mut Vec<u8>) -> Result<Option<Heard>> {
+fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Result<Option<Heard>> {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
     match (ask, line) {
-        (Ask::Put | Ask::Settle, b"+OK") => return Ok(Some(Heard::line(head, Outcome::Done))),
-        (Ask::Take, b"$-1") => return Ok(Some(Heard::line(head, Outcome::Empty))),
-        (Ask::Take, [b'$', digits @ ..]) if let Some(length) = number(digits) => {
+        (ClientRequest::Put | ClientRequest::Settle, b"+OK") => {
+            return Ok(Some(Heard::line(head, Outcome::Done)));
+        }
+        (ClientRequest::Take, b"$-1") => return Ok(Some(Heard::line(head, Outcome::Empty))),
+        (ClientRequest::Take, [b'$', digits @ ..]) if let Some(length) = number(digits) => {
             let whole = head + length + 2;
             if input.len() < whole {
                 return Ok(None);
@@ -121,29 +128,29 @@ fn read(ask: Ask, input: &[u8], body: usize, out: &mut Vec<u8>) -> Result<Option
 #[cfg(test)]
 mod tests {
     use super::PROTOCOL;
-    use crate::protocol::{Ask, Outcome};
+    use crate::protocol::{ClientRequest, Outcome};
 
     #[test]
     fn a_job_is_acknowledged_by_its_id() {
         let mut speaker = (PROTOCOL.open)("q", b"abc");
         let mut out = Vec::new();
-        speaker.ask(Ask::Take, &mut out);
+        speaker.ask(ClientRequest::Take, &mut out);
         assert_eq!(out, b"HELLO {\"v\":2}\r\nFETCH q\r\n");
         out.clear();
         let job = r#"{"retry":25,"jid":"12345678","args":["abc"]}"#;
         let reply = format!("+HI {{\"v\":2}}\r\n+OK\r\n${}\r\n{job}\r\n", job.len());
         for cut in 0..reply.len() {
-            let read = speaker.read(Ask::Take, &reply.as_bytes()[..cut], &mut out);
+            let read = speaker.read(ClientRequest::Take, &reply.as_bytes()[..cut], &mut out);
             assert_eq!(read.unwrap(), None, "{cut}");
         }
-        let heard = speaker.read(Ask::Take, reply.as_bytes(), &mut out);
+        let heard = speaker.read(ClientRequest::Take, reply.as_bytes(), &mut out);
         let heard = heard.unwrap().unwrap();
         assert_eq!((heard.outcome, heard.body), (Outcome::Reserved, 3));
         assert_eq!(&reply[heard.head..heard.head + 3], "abc");
         assert_eq!(heard.head + heard.body + heard.rest, reply.len());
         assert_eq!(out, b"ACK {\"jid\":\"12345678\"}\r\n");
         out.clear();
-        speaker.ask(Ask::Put, &mut out);
+        speaker.ask(ClientRequest::Put, &mut out);
         assert!(out.starts_with(b"PUSH {\"jid\":\"") && out.ends_with(b"[\"abc\"]}\r\n"));
     }
 }

@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, bail};
 use memchr::memmem;
 
-use super::{Ask, Heard, Keys, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Heard, Keys, Outcome, Protocol, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "http",
@@ -46,8 +46,8 @@ struct Http {
 }
 
 impl Speaker for Http {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
-        let put = ask == Ask::Put;
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        let put = ask == ClientRequest::Put;
         out.extend_from_slice(if put { &self.put } else { &self.take });
         if put && let Some((keys, before)) = &mut self.keys {
             let at = out.len() - *before;
@@ -65,7 +65,12 @@ impl Speaker for Http {
         true
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard>> {
         let Some((status, head, len)) = head(input)? else {
             return Ok(None);
         };
@@ -74,11 +79,11 @@ impl Speaker for Http {
         };
         let whole = |outcome| Ok(Some(Heard::line(head + len, outcome)));
         match (ask, status) {
-            (Ask::Put, 201) | (Ask::Settle, 204) => whole(Outcome::Done),
-            (Ask::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => {
+            (ClientRequest::Put, 201) | (ClientRequest::Settle, 204) => whole(Outcome::Done),
+            (ClientRequest::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => {
                 whole(Outcome::Empty)
             }
-            (Ask::Take, 200) => {
+            (ClientRequest::Take, 200) => {
                 let (Some((at, text)), Some((_, lease))) =
                     (member(body, b"\"body\":\""), member(body, b"\"lease\":\""))
                 else {

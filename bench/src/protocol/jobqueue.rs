@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "jobqueue",
@@ -35,22 +35,31 @@ struct Jobqueue {
 }
 
 impl Speaker for Jobqueue {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
-        let put = ask == Ask::Put;
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        let put = ask == ClientRequest::Put;
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard>> {
         let whole = |word: &[u8], more: usize, outcome| {
             let head = word.len() + more;
             let there = input.len() >= head;
             there.then_some(Heard::line(head, outcome))
         };
         match ask {
-            Ask::Put if begins(input, b"ADDED\0") => Ok(whole(b"ADDED\0", 8, Outcome::Done)),
-            Ask::Settle if begins(input, b"OK\0") => Ok(whole(b"OK\0", 0, Outcome::Done)),
-            Ask::Take if begins(input, b"TIMEOUT\0") => Ok(whole(b"TIMEOUT\0", 0, Outcome::Empty)),
-            Ask::Take if begins(input, RESERVED) => {
+            ClientRequest::Put if begins(input, b"ADDED\0") => {
+                Ok(whole(b"ADDED\0", 8, Outcome::Done))
+            }
+            ClientRequest::Settle if begins(input, b"OK\0") => Ok(whole(b"OK\0", 0, Outcome::Done)),
+            ClientRequest::Take if begins(input, b"TIMEOUT\0") => {
+                Ok(whole(b"TIMEOUT\0", 0, Outcome::Empty))
+            }
+            ClientRequest::Take if begins(input, RESERVED) => {
                 let Some(head) = input.first_chunk::<HEAD>() else {
                     return Ok(None);
                 };

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "lineup",
@@ -21,19 +21,21 @@ struct Lineup {
 }
 
 impl Speaker for Lineup {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
-        let put = ask == Ask::Put;
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        let put = ask == ClientRequest::Put;
         out.extend_from_slice(if put { &self.put } else { b"POP\r\n" });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
         match (ask, line) {
-            (Ask::Put, b"+OK") => return Ok(Some(Heard::line(head, Outcome::Done))),
-            (Ask::Take, b"-NO_MESSAGES") => return Ok(Some(Heard::line(head, Outcome::Empty))),
-            (Ask::Take, [b'$', digits @ ..]) => {
+            (ClientRequest::Put, b"+OK") => return Ok(Some(Heard::line(head, Outcome::Done))),
+            (ClientRequest::Take, b"-NO_MESSAGES") => {
+                return Ok(Some(Heard::line(head, Outcome::Empty)));
+            }
+            (ClientRequest::Take, [b'$', digits @ ..]) => {
                 if let Some(body) = number(digits) {
                     return Ok(Some(Heard {
                         head,

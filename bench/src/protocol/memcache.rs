@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "memcache",
@@ -24,24 +24,26 @@ struct Memcache {
 }
 
 impl Speaker for Memcache {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
-        let put = ask == Ask::Put;
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        let put = ask == ClientRequest::Put;
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
-        if ask == Ask::Put && line == b"STORED" {
+        if ask == ClientRequest::Put && line == b"STORED" {
             return Ok(Some(Heard::line(head, Outcome::Done)));
         }
-        if ask == Ask::Take && line == b"END" {
+        if ask == ClientRequest::Take && line == b"END" {
             return Ok(Some(Heard::line(head, Outcome::Empty)));
         }
         let bytes = line
             .strip_prefix(b"VALUE ")
-            .filter(|rest| ask == Ask::Take && rest.iter().filter(|&&b| b == b' ').count() == 2)
+            .filter(|rest| {
+                ask == ClientRequest::Take && rest.iter().filter(|&&b| b == b' ').count() == 2
+            })
             .and_then(|rest| rest.rsplit(|&b| b == b' ').next())
             .and_then(number);
         match bytes {

@@ -11,7 +11,7 @@ mod jobqueue;
 mod lineup;
 mod memcache;
 pub(crate) mod pinpriq;
-mod ranks;
+mod priorities;
 mod resp;
 pub(crate) mod sqs;
 
@@ -24,7 +24,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     jobqueue::PROTOCOL,
     beanstalk::PROTOCOL,
     faktory::PROTOCOL,
-    ranks::PROTOCOL,
+    priorities::PROTOCOL,
     resp::PROTOCOL,
     pinpriq::PROTOCOL,
     http::PROTOCOL,
@@ -63,7 +63,7 @@ impl Protocol {
 
 /// A request to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ClientRequest {
     /// Put a message.
     Put,
     /// Take one, if there is one.
@@ -116,14 +116,19 @@ impl Heard {
 /// One connection's half of a conversation.
 pub trait Speaker: Send {
     /// Appends the bytes of a put or a take to `out`.
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>);
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>);
 
     /// Reads the head of the reply to `ask` at the start of `input`; `None`
     /// until all of it is there. May append a settle to `out`.
     ///
     /// # Errors
     /// The reply is none that a working server gives.
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>>;
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard>>;
 
     /// Gives each message put from now on one of these keys; false if the
     /// protocol has no word for keys.
@@ -195,11 +200,11 @@ fn shown(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ask, Keys, Outcome, PROTOCOLS, Protocol};
+    use super::{ClientRequest, Keys, Outcome, PROTOCOLS, Protocol};
 
     /// A reply is found at its last byte, however it is cut.
     #[track_caller]
-    fn check(protocol: &str, ask: Ask, reply: &str, outcome: Outcome, body: usize) {
+    fn check(protocol: &str, ask: ClientRequest, reply: &str, outcome: Outcome, body: usize) {
         let protocol = Protocol::named(protocol).unwrap();
         let mut speaker = (protocol.open)("q", b"abc");
         let (mut out, mut found) = (Vec::new(), None);
@@ -223,7 +228,7 @@ mod tests {
 
     #[test]
     fn replies_end_where_they_end() {
-        use Ask::{Put, Settle, Take};
+        use ClientRequest::{Put, Settle, Take};
         use Outcome::{Done, Empty, Reserved};
         for (protocol, ask, reply, outcome, body) in [
             ("memcache", Put, "STORED\r\n", Done, 0),
@@ -291,35 +296,47 @@ mod tests {
     #[test]
     fn a_wrong_reply_is_an_error() {
         for (protocol, ask, reply) in [
-            ("memcache", Ask::Put, "SERVER_ERROR out of memory\r\n"),
-            ("memcache", Ask::Take, "VALUE q 0\r\n"),
-            ("lineup", Ask::Put, "-MESSAGE_TOO_LARGE\r\n"),
-            ("resp", Ask::Put, "-WRONGTYPE no list\r\n"),
-            ("resp", Ask::Take, "$x\r\n"),
-            ("pinpriq", Ask::Put, "\0\x01"),
-            ("pinpriq", Ask::Take, "\0\x02"),
-            ("pinpriq", Ask::Take, "\0\x01\0\0\0\x0312345678abc"),
-            ("beanstalk", Ask::Put, "OUT_OF_MEMORY\r\n"),
-            ("beanstalk-ranks", Ask::Put, "INSERTED 7\r\n"),
-            ("beanstalk", Ask::Settle, "NOT_FOUND\r\n"),
-            ("jobqueue", Ask::Put, "ERROR\0Queue full\0"),
+            (
+                "memcache",
+                ClientRequest::Put,
+                "SERVER_ERROR out of memory\r\n",
+            ),
+            ("memcache", ClientRequest::Take, "VALUE q 0\r\n"),
+            ("lineup", ClientRequest::Put, "-MESSAGE_TOO_LARGE\r\n"),
+            ("resp", ClientRequest::Put, "-WRONGTYPE no list\r\n"),
+            ("resp", ClientRequest::Take, "$x\r\n"),
+            ("pinpriq", ClientRequest::Put, "\0\x01"),
+            ("pinpriq", ClientRequest::Take, "\0\x02"),
+            (
+                "pinpriq",
+                ClientRequest::Take,
+                "\0\x01\0\0\0\x0312345678abc",
+            ),
+            ("beanstalk", ClientRequest::Put, "OUT_OF_MEMORY\r\n"),
+            ("beanstalk-ranks", ClientRequest::Put, "INSERTED 7\r\n"),
+            ("beanstalk", ClientRequest::Settle, "NOT_FOUND\r\n"),
+            ("jobqueue", ClientRequest::Put, "ERROR\0Queue full\0"),
             (
                 "http",
-                Ask::Put,
+                ClientRequest::Put,
                 "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n",
             ),
-            ("http", Ask::Put, "HTTP/1.1 201 Created\r\n\r\n"),
+            ("http", ClientRequest::Put, "HTTP/1.1 201 Created\r\n\r\n"),
             (
                 "http",
-                Ask::Settle,
+                ClientRequest::Settle,
                 "HTTP/1.1 409 Conflict\r\ncontent-length: 0\r\n\r\n",
             ),
             (
                 "http",
-                Ask::Take,
+                ClientRequest::Take,
                 "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"body\":\"a\"}",
             ),
-            ("jobqueue", Ask::Settle, "ERROR\0Job 7 already deleted\0"),
+            (
+                "jobqueue",
+                ClientRequest::Settle,
+                "ERROR\0Job 7 already deleted\0",
+            ),
         ] {
             let mut speaker = (Protocol::named(protocol).unwrap().open)("q", b"abc");
             let read = speaker.read(ask, reply.as_bytes(), &mut Vec::new());
@@ -344,7 +361,7 @@ mod tests {
         let mut keys = Vec::new();
         for _ in 0..3 {
             out.clear();
-            speaker.ask(Ask::Put, &mut out);
+            speaker.ask(ClientRequest::Put, &mut out);
             let text = String::from_utf8(out.clone()).unwrap();
             let (head, json) = text.split_once("\r\n\r\n").unwrap();
             assert!(
@@ -364,20 +381,20 @@ mod tests {
         let mut speaker = (Protocol::named("beanstalk").unwrap().open)("q", b"abc");
         let mut out = Vec::new();
         let reply = b"RESERVED 42 3\r\n";
-        speaker.read(Ask::Take, reply, &mut out).unwrap();
+        speaker.read(ClientRequest::Take, reply, &mut out).unwrap();
         assert_eq!(out, b"delete 42\r\n");
 
         let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc");
         let mut out = Vec::new();
         let reply =
             b"HTTP/1.1 200 OK\r\ncontent-length: 28\r\n\r\n{\"body\":\"abc\",\"lease\":\"1.2\"}";
-        speaker.read(Ask::Take, reply, &mut out).unwrap();
+        speaker.read(ClientRequest::Take, reply, &mut out).unwrap();
         assert!(out.starts_with(b"POST /api/v1/leases/1.2/finish HTTP/1.1\r\n"));
 
         let mut speaker = (Protocol::named("jobqueue").unwrap().open)("q", b"abc");
         let mut out = Vec::new();
         let reply = b"RESERVED\x0012345678ppppttttreserved\0\x03\0\0\0";
-        speaker.read(Ask::Take, reply, &mut out).unwrap();
+        speaker.read(ClientRequest::Take, reply, &mut out).unwrap();
         assert_eq!(out, b"DELETE\x0012345678");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "pinpriq",
@@ -49,8 +49,8 @@ fn length(len: usize) -> [u8; 2] {
 }
 
 impl Speaker for Pinpriq {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
-        if ask != Ask::Put {
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        if ask != ClientRequest::Put {
             out.extend_from_slice(&self.pop);
             return;
         }
@@ -67,14 +67,14 @@ impl Speaker for Pinpriq {
         self.next += 1;
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let Some(count) = input.first_chunk::<2>() else {
             return Ok(None);
         };
         match (ask, count) {
-            (Ask::Put, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Done))),
-            (Ask::Take, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Empty))),
-            (Ask::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
+            (ClientRequest::Put, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Done))),
+            (ClientRequest::Take, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Empty))),
+            (ClientRequest::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
                 None => Ok(None),
                 Some(&[_, _, 0, 8, high, low, ..]) => Ok(Some(Heard {
                     head: HEAD,

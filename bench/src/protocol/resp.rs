@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "resp",
@@ -23,21 +23,21 @@ struct Resp {
 }
 
 impl Speaker for Resp {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
-        let put = ask == Ask::Put;
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        let put = ask == ClientRequest::Put;
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
         match (ask, line) {
-            (Ask::Put, [b':', digits @ ..]) if number(digits).is_some() => {
+            (ClientRequest::Put, [b':', digits @ ..]) if number(digits).is_some() => {
                 return Ok(Some(Heard::line(head, Outcome::Done)));
             }
-            (Ask::Take, b"$-1") => return Ok(Some(Heard::line(head, Outcome::Empty))),
-            (Ask::Take, [b'$', digits @ ..]) => {
+            (ClientRequest::Take, b"$-1") => return Ok(Some(Heard::line(head, Outcome::Empty))),
+            (ClientRequest::Take, [b'$', digits @ ..]) => {
                 if let Some(body) = number(digits) {
                     return Ok(Some(Heard {
                         head,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use memchr::memmem;
 
 use super::http::{head, member};
-use super::{Ask, Heard, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, shown};
 
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
@@ -125,7 +125,7 @@ pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
 /// The reply at the start of `input`, with its length; `None` until all of it is there.
 ///
 /// # Errors
-/// It is a refusal, or none of the replies to these.
+/// It is an error, or none of the replies to these.
 pub(crate) fn heard(input: &[u8]) -> Result<Option<(usize, Got)>> {
     let Some((status, head, len)) = head(input)? else {
         return Ok(None);
@@ -176,7 +176,12 @@ impl Sqs {
         Ok(())
     }
 
-    fn read_one(&self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read_one(
+        &self,
+        ask: ClientRequest,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard>> {
         let Some((status, head, len)) = head(input)? else {
             return Ok(None);
         };
@@ -189,7 +194,7 @@ impl Sqs {
         if status != 200 || failed {
             bail!("wrong reply: {}", shown(&input[..head + len]));
         }
-        if ask != Ask::Take {
+        if ask != ClientRequest::Take {
             return Ok(Some(Heard::line(head + len, Outcome::Done)));
         }
         let Some((at, message)) = text(body, b"\"Body\":") else {
@@ -214,13 +219,18 @@ fn text<'a>(json: &'a [u8], name: &[u8]) -> Option<(usize, &'a [u8])> {
 }
 
 impl Speaker for Sqs {
-    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
         out.append(&mut self.makes);
-        let put = ask == Ask::Put;
+        let put = ask == ClientRequest::Put;
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Heard>> {
         if self.made {
             return self.read_one(ask, input, out);
         }
@@ -259,7 +269,7 @@ mod tests {
         for (protocol, entries) in [(ONE, 1), (TEN, 10)] {
             let mut speaker = (protocol.open)("q", b"abc");
             let mut out = Vec::new();
-            speaker.ask(Ask::Take, &mut out);
+            speaker.ask(ClientRequest::Take, &mut out);
             let asked = String::from_utf8(std::mem::take(&mut out)).unwrap();
             let parts: Vec<&str> = asked.matches("AmazonSQS.").collect();
             assert_eq!(parts.len(), 2, "{asked}");
@@ -270,9 +280,14 @@ mod tests {
             let input = reply(r#"{"QueueUrl":"u"}"#) + &got;
             for end in 0..input.len() {
                 let part = &input.as_bytes()[..end];
-                assert!(speaker.read(Ask::Take, part, &mut out).unwrap().is_none());
+                assert!(
+                    speaker
+                        .read(ClientRequest::Take, part, &mut out)
+                        .unwrap()
+                        .is_none()
+                );
             }
-            let heard = speaker.read(Ask::Take, input.as_bytes(), &mut out);
+            let heard = speaker.read(ClientRequest::Take, input.as_bytes(), &mut out);
             let heard = heard.unwrap().expect("a whole reply");
             assert_eq!((heard.outcome, heard.body), (Outcome::Reserved, 3));
             let len = heard.head + heard.body + heard.tail.len() + heard.rest;
@@ -314,17 +329,17 @@ mod tests {
             speaker.read(ask, input.as_bytes(), &mut Vec::new())
         };
         let failed = r#"{"Failed":[{"Id":"1","SenderFault":true}],"Successful":[]}"#;
-        assert!(read(Ask::Put, failed).is_err());
+        assert!(read(ClientRequest::Put, failed).is_err());
         assert!(
             read(
-                Ask::Take,
+                ClientRequest::Take,
                 r#"{"Messages":[{"ReceiptHandle":"h","Body":"abc"}]}"#
             )
             .is_err()
         );
-        let none = read(Ask::Put, r#"{"Failed":[],"Successful":[]}"#).unwrap();
+        let none = read(ClientRequest::Put, r#"{"Failed":[],"Successful":[]}"#).unwrap();
         assert_eq!(none.expect("whole").outcome, Outcome::Done);
-        let empty = read(Ask::Take, "{}").unwrap();
+        let empty = read(ClientRequest::Take, "{}").unwrap();
         assert_eq!(empty.expect("whole").outcome, Outcome::Empty);
     }
 }

@@ -25,8 +25,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that keeps its data in `folder`, with a listener of `protocol` at `address` that has
-    /// these `options`, as lines of the configuration file.
+    /// Starts one that keeps its data in `folder`, with a listener of `protocol` at `address` that
+    /// has these `options`, as lines of the configuration file.
     ///
     /// # Panics
     /// It does not start.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
-use quintet_door::attention::{Findings, Found, Level};
+use quintet_client::attention::{Findings, Found, Level};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::{Api, read};
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// Findings of a list at most: some 300 KiB.
 const FINDINGS: usize = 1000;
@@ -64,24 +64,24 @@ impl Finding {
     responses((status = 200, body = Attention), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn attention(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
-    let thresholds = api.door.thresholds();
+    let thresholds = api.client_api.thresholds();
     let mut found = Findings::new(FINDINGS);
     let mut next = Some((0, 0));
     while let Some(from) = next.take() {
-        let page = api.queue_page(&visitor, from).await?;
+        let page = api.queue_page(&requester, from).await?;
         for stats in page.queues {
-            let recent = api.door.recent(&stats);
+            let recent = api.client_api.recent(&stats);
             if let Some(finding) = thresholds.judge(&stats, recent.as_ref()) {
                 found.add(&stats.name, finding);
             }
         }
         next = page.next;
     }
-    let found = found.ranked(api.door.unready()).into_iter();
+    let found = found.ranked(api.client_api.unready()).into_iter();
     let findings = found.map(Finding::of).collect();
     Ok(reply::document(&Attention { findings }))
 }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
-use quintet_types::{BatchAsk, BatchId, Command, Name, Outcome};
+use quintet_types::{BatchId, BatchRequest, Command, Name, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -18,7 +18,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// A batch that is to be made.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -51,7 +51,7 @@ pub(super) struct NewCallback {
     #[serde(default)]
     headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
-    rank: Option<u32>,
+    priority: Option<u32>,
     /// Time to run of its leases, ms; left out: as the queue says.
     ttr_ms: Option<u64>,
 }
@@ -61,7 +61,7 @@ impl NewBatch {
     ///
     /// # Errors
     /// The field that is wrong, and why.
-    pub fn ask(self) -> Result<BatchAsk, (String, &'static str)> {
+    pub fn ask(self) -> Result<BatchRequest, (String, &'static str)> {
         let parent = match self.parent.as_deref().map(BatchId::parse) {
             Some(None) => return Err(("parent".to_owned(), "this is not the id of a batch")),
             Some(parent) => parent,
@@ -71,7 +71,7 @@ impl NewBatch {
             let given = given.map(NewCallback::callback).transpose();
             given.map_err(|(name, why)| (format!("{field}.{name}"), why))
         };
-        Ok(BatchAsk::New(Box::new(quintet_types::NewBatch {
+        Ok(BatchRequest::New(Box::new(quintet_types::NewBatch {
             description: self.description.unwrap_or_default().into_bytes().into(),
             parent,
             complete: callback("complete", self.complete)?,
@@ -100,7 +100,7 @@ impl NewCallback {
         Ok(quintet_types::Callback {
             queue: Name::of_shown(&self.queue),
             body: body.into(),
-            rank: self.rank,
+            priority: self.priority,
             ttr_ms: self.ttr_ms,
             name: name.map(|name| name.into_bytes().into()),
             retry: None,
@@ -173,7 +173,7 @@ pub fn batches_after((shard, after): (u8, BatchId)) -> String {
 }
 
 /// The request for a page of batches; `None`: `after` is no cursor.
-pub fn list_batches(after: Option<&str>, max: u32) -> Option<BatchAsk> {
+pub fn list_batches(after: Option<&str>, max: u32) -> Option<BatchRequest> {
     let (shard, after) = match after {
         None | Some("") => (0, BatchId(0)),
         Some(text) => {
@@ -181,12 +181,12 @@ pub fn list_batches(after: Option<&str>, max: u32) -> Option<BatchAsk> {
             (shard.parse().ok()?, BatchId::parse(after)?)
         }
     };
-    Some(BatchAsk::List { shard, after, max })
+    Some(BatchRequest::List { shard, after, max })
 }
 
 impl Api {
-    async fn batch(&self, visitor: &Visitor, ask: BatchAsk) -> Result<Batch, Problem> {
-        match self.ask(visitor, Command::Batch(ask)).await? {
+    async fn batch(&self, requester: &Requester, ask: BatchRequest) -> Result<Batch, Problem> {
+        match self.ask(requester, Command::Batch(ask)).await? {
             (Outcome::Batch(batch), _) => Ok(Batch::from(*batch)),
             _ => Err(Problem::unexpected()),
         }
@@ -205,7 +205,7 @@ fn id(text: &str) -> Result<BatchId, Problem> {
     responses((status = 200, body = Batches), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     request: Request,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(request.uri(), &["after", "limit"], &[])?;
@@ -218,7 +218,7 @@ pub(super) async fn list(
     let wrong = "use the value of next from the page before";
     let ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
     let _room = api.room(u64::from(max) * super::ROW_BYTES)?;
-    let (Outcome::Batches(found, next), _) = api.ask(&visitor, Command::Batch(ask)).await? else {
+    let (Outcome::Batches(found, next), _) = api.ask(&requester, Command::Batch(ask)).await? else {
         return Err(Problem::unexpected());
     };
     let page = Batches {
@@ -233,14 +233,14 @@ pub(super) async fn list(
     responses((status = 201, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (NewBatch, _) = read::body(&api.app, request).await?;
     let ask = given
         .ask()
         .map_err(|(field, why)| Problem::field(&field, why))?;
-    let batch = api.batch(&visitor, ask).await?;
+    let batch = api.batch(&requester, ask).await?;
     let mut response = reply::document(&json!(batch));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
@@ -251,10 +251,12 @@ pub(super) async fn make(
     responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let batch = api.batch(&visitor, BatchAsk::Show(id(&text)?)).await?;
+    let batch = api
+        .batch(&requester, BatchRequest::Show(id(&text)?))
+        .await?;
     Ok(reply::document(&json!(batch)))
 }
 
@@ -263,10 +265,11 @@ pub(super) async fn show(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn forget(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    api.batch(&visitor, BatchAsk::Forget(id(&text)?)).await?;
+    api.batch(&requester, BatchRequest::Forget(id(&text)?))
+        .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -277,16 +280,16 @@ pub(super) async fn forget(
     responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((text, act)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id = id(&text)?;
     let ask = match act.as_str() {
-        "commit" => BatchAsk::Commit(id),
-        "open" => BatchAsk::Open(id),
+        "commit" => BatchRequest::Commit(id),
+        "open" => BatchRequest::Open(id),
         _ => return Err(Problem::no_such_page()),
     };
-    let batch = api.batch(&visitor, ask).await?;
+    let batch = api.batch(&requester, ask).await?;
     Ok(reply::document(&json!(batch)))
 }
 
@@ -297,7 +300,7 @@ mod tests {
     #[test]
     fn pages_are_asked_for_as_they_are_told() {
         let told = batches_after((3, BatchId(3 << 55 | 1)));
-        let asked = BatchAsk::List {
+        let asked = BatchRequest::List {
             shard: 3,
             after: BatchId(3 << 55 | 1),
             max: 7,

@@ -7,9 +7,9 @@ use std::time::Duration;
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::Uri;
-use quintet_door::{ACT_REST, ACT_STEP, Did};
+use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
-    Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome, Sweep, SweepAct,
+    BulkAction, BulkOp, Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -18,7 +18,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::{Act, Acted, Cancel};
 use super::{Api, read};
-use quintet_http::{OnlyCounted, Visitor, reply};
+use quintet_http::{OnlyCounted, Requester, reply};
 
 /// Slices done for one request at most: it takes about a second.
 const SLICES: u32 = 256;
@@ -74,23 +74,23 @@ pub fn since(message: &Message) -> Ms {
 }
 
 impl Api {
-    /// Counts messages by their errors, those of most first, of the first 2,000 of `sweep`. Answers
-    /// how many were looked at, and where to go on.
+    /// Counts messages by their errors, those of most first, of the first 2,000 of `bulk_op`.
+    /// Answers how many were looked at, and where to go on.
     ///
     /// # Errors
-    /// The shards' refusal; or there is no room.
+    /// The shards' error; or there is no room.
     pub async fn errors(
         &self,
-        visitor: &Visitor,
-        mut sweep: Sweep,
+        requester: &Requester,
+        mut bulk_op: BulkOp,
     ) -> Result<(Vec<ErrorKind>, usize, Option<Cursor>), Problem> {
         let mut kinds: HashMap<Vec<u8>, ErrorKind> = HashMap::new();
         let mut looked = 0;
         for _ in 0..COUNT_SLICES {
-            sweep.max = u32::try_from(COUNTED - looked).unwrap_or(0).min(256);
-            let (swept, _room) = self.swept(visitor, sweep.clone()).await?;
-            looked += swept.messages.len();
-            for message in &swept.messages {
+            bulk_op.max = u32::try_from(COUNTED - looked).unwrap_or(0).min(256);
+            let (bulk_done, _room) = self.bulk_done(requester, bulk_op.clone()).await?;
+            looked += bulk_done.messages.len();
+            for message in &bulk_done.messages {
                 let (id, at, from) = (message.id, since(message), message.came_from());
                 let kind = message.error_kind();
                 let new = || ErrorKind {
@@ -106,14 +106,14 @@ impl Api {
                     (known.newest, known.at, known.from) = (id, at, from);
                 }
             }
-            sweep.after = swept.next;
-            if swept.next.is_none() || looked >= COUNTED {
+            bulk_op.after = bulk_done.next;
+            if bulk_done.next.is_none() || looked >= COUNTED {
                 break;
             }
         }
         let mut kinds: Vec<ErrorKind> = kinds.into_values().collect();
         kinds.sort_by(|a, b| (b.count, b.at, &b.kind).cmp(&(a.count, a.at, &a.kind)));
-        Ok((kinds, looked, sweep.after))
+        Ok((kinds, looked, bulk_op.after))
     }
 }
 
@@ -141,29 +141,29 @@ struct Errors {
     cursor: Option<String>,
 }
 
-/// Counts a queue's messages of one state by their errors, in which each number is `#`. A page counts
-/// 2,000 messages.
+/// Counts a queue's messages of one state by their errors, in which each number is `#`. A page
+/// counts 2,000 messages.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/errors", operation_id = "count_errors", tag = "queues",
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "buried by default"),
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Errors), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn errors(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
-    let sweep = Sweep {
+    let bulk_op = BulkOp {
         queue: read::queue(&queue)?,
         state: read::state(query.get("state").unwrap_or("buried"))?,
         filter: Filter::default(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: query.get("cursor").map(cursor).transpose()?,
         max: 0,
     };
-    let (kinds, looked, next) = api.errors(&visitor, sweep).await?;
-    let now = api.door.now();
+    let (kinds, looked, next) = api.errors(&requester, bulk_op).await?;
+    let now = api.client_api.now();
     let kinds = kinds.into_iter().map(|kind| Kind {
         error: String::from_utf8_lossy(&kind.kind).into_owned(),
         messages: kind.count,
@@ -187,7 +187,7 @@ pub(crate) async fn errors(
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, act)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -221,23 +221,23 @@ pub(super) async fn act(
         grace_ms: given.grace_ms,
     };
     let act = match (act.as_str(), given.to) {
-        ("purge", None) => SweepAct::Delete,
-        ("cancel", None) => SweepAct::Cancel(cancel.asked()?),
-        ("kick", None) => SweepAct::Kick,
-        ("redrive", None) => SweepAct::Redrive { to: None },
-        ("move", Some(to)) => SweepAct::Move(read::queue(&to)?),
+        ("purge", None) => BulkAction::Delete,
+        ("cancel", None) => BulkAction::Cancel(cancel.asked()?),
+        ("kick", None) => BulkAction::Kick,
+        ("redrive", None) => BulkAction::Redrive { to: None },
+        ("move", Some(to)) => BulkAction::Move(read::queue(&to)?),
         ("move", None) => return Err(Problem::field("to", "a move goes to a queue")),
         ("purge" | "cancel" | "kick" | "redrive", Some(_)) => {
             return Err(Problem::field("to", "only a move goes to a queue"));
         }
         _ => return Err(Problem::no_such_page()),
     };
-    let mut sweep = Sweep {
+    let mut bulk_op = BulkOp {
         queue,
         state,
         filter,
         act: match given.dry_run {
-            true => SweepAct::Count,
+            true => BulkAction::Count,
             false => act,
         },
         after: given.cursor.as_deref().map(cursor).transpose()?,
@@ -245,30 +245,30 @@ pub(super) async fn act(
     };
     let most = given.max.unwrap_or(u64::MAX);
     // Counting alone holds nobody up: it goes by the engine's own slices.
-    let (step, rest) = match sweep.act.changes() && !given.fast {
+    let (step, rest) = match bulk_op.act.changes() && !given.fast {
         true => (ACT_STEP, ACT_REST),
         false => (u32::MAX, Duration::ZERO),
     };
     let mut messages = 0;
     for _ in 0..SLICES {
         let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
-        sweep.max = left.min(step);
+        bulk_op.max = left.min(step);
         let asked = api
-            .ask(&visitor, Command::Sweep(Box::new(sweep.clone())))
+            .ask(&requester, Command::BulkOp(Box::new(bulk_op.clone())))
             .await?;
-        let (Outcome::Swept(swept), _) = asked else {
+        let (Outcome::BulkDone(bulk_done), _) = asked else {
             return Err(Problem::unexpected());
         };
-        messages += swept.matched;
-        sweep.after = swept.next;
-        if swept.next.is_none() || messages >= most {
+        messages += bulk_done.matched;
+        bulk_op.after = bulk_done.next;
+        if bulk_done.next.is_none() || messages >= most {
             break;
         }
         if rest > Duration::ZERO {
             tokio::time::sleep(rest).await;
         }
     }
-    let cursor = sweep.after.map(cursor_text);
+    let cursor = bulk_op.after.map(cursor_text);
     Ok(acted(&Acted { messages, cursor }, !given.dry_run))
 }
 

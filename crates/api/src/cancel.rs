@@ -13,27 +13,27 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::Cancel;
 use super::{Api, read};
-use quintet_http::Visitor;
+use quintet_http::Requester;
 
-/// Cancels a message. One that nobody holds is removed. The worker of a reserved one is told when it
-/// extends its lease or reports progress; it may still finish the message until the grace is over.
-/// Then the lease ends, and the message does not come back.
+/// Cancels a message. One that nobody holds is removed. The worker of a reserved one is told when
+/// it extends its lease or reports progress; it may still finish the message until the grace is
+/// over. Then the lease ends, and the message does not come back.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/cancel", tag = "messages",
     params(("id" = u64, Path)), request_body = Cancel,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn message(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
     let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
     let cancel = Box::new(given.asked()?);
-    let queue = api.queue_of(&visitor, id).await;
-    match api.ask(&visitor, Command::Cancel(id, cancel)).await {
+    let queue = api.queue_of(&requester, id).await;
+    match api.ask(&requester, Command::Cancel(id, cancel)).await {
         Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
-        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
+        Err(problem) => Err(api.why_not(&requester, id, problem).await),
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn message(
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn named(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -52,6 +52,6 @@ pub(super) async fn named(
     let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
     let act = NamedAct::Cancel(given.asked()?);
     let command = by_name(queue.clone(), name, By::Anyone, act);
-    api.ask(&visitor, command).await?;
+    api.ask(&requester, command).await?;
     Ok(done_to(StatusCode::NO_CONTENT.into_response(), Some(queue)))
 }

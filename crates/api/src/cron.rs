@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use quintet_door::{CronAct, CronDone, CronSeen};
+use quintet_client::{CronAct, CronDone, CronSeen};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -14,7 +14,7 @@ use super::Api;
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// A `[[cron]]` table, as the API and the command line tell it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -83,7 +83,7 @@ impl Api {
     /// Every `[[cron]]` table.
     pub async fn crons(&self) -> Result<Vec<Cron>, Problem> {
         let (tell, told) = oneshot::channel();
-        self.door.crons(Box::new(move |crons| {
+        self.client_api.crons(Box::new(move |crons| {
             // The client may have gone.
             let _heard = tell.send(crons);
         }));
@@ -97,18 +97,18 @@ impl Api {
         let tell = Box::new(move |done| {
             let _heard = tell.send(done);
         });
-        self.door.steer_cron(act, name, tell);
+        self.client_api.steer_cron(act, name, tell);
         let done = told.await.map_err(|_| Problem::unknown())?;
         done.map_err(|no| Problem::of_cron(&no))
     }
 
     async fn steered(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         act: CronAct,
         name: &str,
     ) -> Result<Response, Problem> {
-        must_operate(visitor)?;
+        must_operate(requester)?;
         let done = self.steer_cron(act, name).await?;
         let message = done.message.map(|id| id.0);
         let changed = done.changed;
@@ -121,9 +121,9 @@ impl Api {
     responses((status = 200, body = Vec<Cron>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
+    must_operate(&requester)?;
     let crons = api.crons().await?;
     Ok(reply::document(&json!(crons)))
 }
@@ -134,10 +134,10 @@ pub(super) async fn list(
     responses((status = 200, body = Steered), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn pause(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    api.steered(&visitor, CronAct::Pause, &name).await
+    api.steered(&requester, CronAct::Pause, &name).await
 }
 
 /// It puts again; what was due in the pause is let go.
@@ -146,10 +146,10 @@ pub(super) async fn pause(
     responses((status = 200, body = Steered), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn resume(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    api.steered(&visitor, CronAct::Resume, &name).await
+    api.steered(&requester, CronAct::Resume, &name).await
 }
 
 /// Puts its message once, now, also if it is paused. Its due times stay.
@@ -158,16 +158,16 @@ pub(super) async fn resume(
     responses((status = 200, body = Steered), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn run(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    api.steered(&visitor, CronAct::Run, &name).await
+    api.steered(&requester, CronAct::Run, &name).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quintet_door::LastRun;
+    use quintet_client::LastRun;
 
     #[test]
     fn the_last_thing_that_happened_is_the_outcome() {

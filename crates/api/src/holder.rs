@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use quintet_types::{
-    Bound, Cursor, Filter, Lease, ListState, Message, MessageId, Name, Party, State, Sweep,
-    SweepAct,
+    Bound, BulkAction, BulkOp, ClientId, Cursor, Filter, Lease, ListState, Message, MessageId,
+    Name, State,
 };
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::Api;
 use super::problem::Problem;
-use quintet_http::Visitor;
+use quintet_http::Requester;
 
 /// A connection, as the server tells of it.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,9 +47,9 @@ impl Holders {
         Some(self.0.get(&connection)?.leases)
     }
 
-    /// The connection that is this party, in words, if it is there.
-    pub(super) fn told(&self, party: Party) -> Option<String> {
-        let connection = self.0.get(&party.0)?;
+    /// The connection that is this client, in words, if it is there.
+    pub(super) fn told(&self, client_id: ClientId) -> Option<String> {
+        let connection = self.0.get(&client_id.0)?;
         Some(format!(
             "connection {} ({})",
             connection.id, connection.protocol
@@ -58,8 +58,8 @@ impl Holders {
 
     fn get(&self, lease: &Lease) -> Option<&Connection> {
         self.0
-            .get(&lease.party.0)
-            .filter(|_| lease.party != Party(0))
+            .get(&lease.client_id.0)
+            .filter(|_| lease.client_id != ClientId(0))
     }
 }
 
@@ -68,13 +68,13 @@ impl Api {
     ///
     /// # Errors
     /// The server stops, or there is no room for the list.
-    pub async fn holders(&self, visitor: &Visitor) -> Result<Holders, Problem> {
-        if !visitor.may_server() {
+    pub async fn holders(&self, requester: &Requester) -> Result<Holders, Problem> {
+        if !requester.may_server() {
             return Ok(Holders::default());
         }
         let _room = self.room(super::LIST_BYTES)?;
         let (tell, told) = oneshot::channel();
-        self.door.clients(Box::new(move |list| {
+        self.client_api.clients(Box::new(move |list| {
             // The client may have gone.
             let _heard = tell.send(list);
         }));
@@ -86,10 +86,10 @@ impl Api {
     }
 
     /// The holder of this lease.
-    pub fn holder(&self, visitor: &Visitor, lease: &Lease, all: &Holders) -> Holder {
-        let bound = lease.bound == Bound::Connection && lease.party != Party(0);
+    pub fn holder(&self, requester: &Requester, lease: &Lease, all: &Holders) -> Holder {
+        let bound = lease.bound == Bound::Connection && lease.client_id != ClientId(0);
         let mut holder = Holder {
-            connection: bound.then_some(lease.party.0),
+            connection: bound.then_some(lease.client_id.0),
             ..Holder::default()
         };
         if let Some(connection) = all.get(lease) {
@@ -98,11 +98,11 @@ impl Api {
             holder.peer.clone_from(&connection.peer);
             holder.user = Some(connection.user.clone()).filter(|user| !user.is_empty());
             holder.worker.clone_from(&connection.worker);
-        } else if let Some(taker) = self.app.settings().clients.takers.of(lease.party) {
-            holder.protocol = Some(taker.protocol.to_owned());
-            let user = taker.user.filter(|_| visitor.may_server());
+        } else if let Some(consumer) = self.app.settings().clients.consumers.of(lease.client_id) {
+            holder.protocol = Some(consumer.protocol.to_owned());
+            let user = consumer.user.filter(|_| requester.may_server());
             holder.user = user.map(|user| user.to_string());
-            holder.worker = taker.worker.map(String::from);
+            holder.worker = consumer.worker.map(String::from);
         }
         let named = |word: &str, text: &Option<String>| {
             text.as_ref()
@@ -123,7 +123,7 @@ impl Api {
         let known: Vec<String> = known.into_iter().flatten().collect();
         holder.text = match (known.is_empty(), lease.bound) {
             (false, _) => known.join(", "),
-            (true, _) if lease.party == Party(0) => {
+            (true, _) if lease.client_id == ClientId(0) => {
                 "a client that took it before the server started".to_owned()
             }
             (true, Bound::Process) => "a script".to_owned(),
@@ -135,28 +135,28 @@ impl Api {
     /// The lease of a reserved message; `None`: it has none any more.
     ///
     /// # Errors
-    /// The shards' refusal.
+    /// The shards' error.
     pub(crate) async fn lease_of(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         queue: &Name,
         id: MessageId,
     ) -> Result<Option<Lease>, Problem> {
         // Reserved messages are listed by their ids.
         let before = MessageId(id.0.saturating_sub(1));
-        let sweep = Sweep {
+        let bulk_op = BulkOp {
             queue: queue.clone(),
             state: ListState::Reserved,
             filter: Filter::default(),
-            act: SweepAct::Show,
+            act: BulkAction::Show,
             after: Some(Cursor {
                 held_back: false,
                 order: (0, 0, before),
             }),
             max: 1,
         };
-        let (swept, _room) = self.swept(visitor, sweep).await?;
-        let mut found = swept.messages.iter().zip(&swept.leases);
+        let (bulk_done, _room) = self.bulk_done(requester, bulk_op).await?;
+        let mut found = bulk_done.messages.iter().zip(&bulk_done.leases);
         let found = found.find(|(message, _)| message.id == id);
         Ok(found.map(|(_, lease)| *lease))
     }
@@ -164,29 +164,29 @@ impl Api {
     /// The holder of a reserved message, and its lease.
     pub async fn held_by(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         message: &Message,
         queue: &Name,
     ) -> Option<(Holder, Lease)> {
         if message.state != State::Reserved {
             return None;
         }
-        let lease = self.lease_of(visitor, queue, message.id).await.ok()??;
-        let all = self.holders(visitor).await.unwrap_or_default();
-        Some((self.holder(visitor, &lease, &all), lease))
+        let lease = self.lease_of(requester, queue, message.id).await.ok()??;
+        let all = self.holders(requester).await.unwrap_or_default();
+        Some((self.holder(requester, &lease, &all), lease))
     }
 
     /// Why something is not done to a message: that it is reserved is said so.
-    pub async fn why_not(&self, visitor: &Visitor, id: MessageId, problem: Problem) -> Problem {
+    pub async fn why_not(&self, requester: &Requester, id: MessageId, problem: Problem) -> Problem {
         if problem.code != "not_found" {
             return problem;
         }
-        let Ok((message, queue)) = self.message(visitor, id).await else {
-            let went = self.how_it_went(visitor, id).await;
+        let Ok((message, queue)) = self.message(requester, id).await else {
+            let went = self.how_it_went(requester, id).await;
             let detail = went.unwrap_or_else(|| problem.detail.clone());
             return Problem { detail, ..problem };
         };
-        match self.held_by(visitor, &message, &queue).await {
+        match self.held_by(requester, &message, &queue).await {
             Some((holder, _)) => Problem::reserved(id, &holder.text),
             None => problem,
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::{Method, StatusCode};
+use quintet_client::FOLDER;
 use quintet_control::Head;
-use quintet_door::FOLDER;
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 use quintet_types::{
     Body, Command, Dedupe, Groups, Name, OnRepeat, Outcome, Overrides, Put, Scope, Verb,
 };
@@ -57,12 +57,12 @@ fn dedupe(token: &str) -> Dedupe {
     }
 }
 
-/// Stores messages with all their fields, all or none. The first line of the request is
-/// `{"tokens": [[0, "..."]], "messages": [...]}`, with messages as the lines of an export file are, each
-/// with `bytes`, the length of its body; the bodies follow. A message of more than 64 KiB comes alone.
-/// Of `tokens`, each is that of a message, by its place from 0; all is refused as `duplicate` if one of
-/// them comes again within a week. An error closes the
-/// connection, so that nothing behind it is done.
+/// Stores messages with all their fields, all or none. The first line of the request is `{"tokens":
+/// [[0, "..."]], "messages": [...]}`, with messages as the lines of an export file are, each with
+/// `bytes`, the length of its body; the bodies follow. A message of more than 64 KiB comes alone.
+/// Of `tokens`, each is that of a message, by its place from 0; all is refused as `duplicate` if
+/// one of them comes again within a week. An error closes the connection, so that nothing behind it
+/// is done.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/records", operation_id = "import_records", tag = "messages",
     params(("queue" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the bodies"),
@@ -70,20 +70,20 @@ fn dedupe(token: &str) -> Dedupe {
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn store(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
-    if !visitor.may_to(Verb::Put, &queue) {
-        return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
+    if !requester.may_to(Verb::Put, &queue) {
+        return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
     let Records { tokens, messages } = read::parsed(&line)?;
     let lens: Vec<u64> = messages.iter().map(|head| head.bytes).collect();
     let puts = messages.into_iter().enumerate();
-    let puts = puts.map(|(at, head)| put(&visitor, &queue, at, head));
+    let puts = puts.map(|(at, head)| put(&requester, &queue, at, head));
     let mut puts: Vec<Put> = puts.collect::<Result<_, _>>()?;
     if puts.is_empty() {
         return Err(Problem::field("messages", "at least one"));
@@ -125,7 +125,7 @@ pub(super) async fn store(
             return Err(Problem::field("messages", detail));
         }
     };
-    let (Outcome::PutMany(ids), _) = api.ask(&visitor, Command::PutMany(puts)).await? else {
+    let (Outcome::PutMany(ids), _) = api.ask(&requester, Command::PutMany(puts)).await? else {
         return Err(Problem::unexpected());
     };
     let ids = ids.into_iter().map(|id| id.0).collect();
@@ -134,20 +134,20 @@ pub(super) async fn store(
     Ok(response)
 }
 
-/// True for requests whose errors close the connection: clients send the next ones before the reply,
-/// and nothing behind an error is to be done.
+/// True for requests whose errors close the connection: clients send the next ones before the
+/// reply, and nothing behind an error is to be done.
 pub fn is_import(method: &Method, path: &str) -> bool {
     *method == Method::POST && path.starts_with("/api/v1/queues/") && path.ends_with("/records")
 }
 
-fn put(visitor: &Visitor, queue: &Name, at: usize, head: Head) -> Result<Put, Problem> {
+fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put, Problem> {
     let wrong =
         |field: &str, detail: &str| Err(Problem::field(&format!("messages[{at}].{field}"), detail));
     if Name::of_shown(&head.queue) != *queue {
         return wrong("queue", "another queue than that of the address");
     }
     // Whoever else could would read, and remove, the files of another message.
-    if !visitor.may_server()
+    if !requester.may_server()
         && head
             .attrs
             .iter()
@@ -164,11 +164,13 @@ fn put(visitor: &Visitor, queue: &Name, at: usize, head: Head) -> Result<Put, Pr
     responses((status = 200, body = Known), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, token)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let (queue, id) = (read::queue(&queue)?, dedupe(&token).id);
-    let asked = api.ask(&visitor, Command::Remembered { queue, id }).await?;
+    let asked = api
+        .ask(&requester, Command::Remembered { queue, id })
+        .await?;
     let (Outcome::Put { id, .. }, _) = asked else {
         return Err(Problem::unexpected());
     };
@@ -195,7 +197,7 @@ pub(super) struct NewQueue {
     responses((status = 201), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<StatusCode, Problem> {
@@ -215,7 +217,7 @@ pub(super) async fn make(
         ..Overrides::default()
     };
     let overrides = Box::new(overrides);
-    api.ask(&visitor, Command::Create { queue, overrides })
+    api.ask(&requester, Command::Create { queue, overrides })
         .await?;
     Ok(StatusCode::CREATED)
 }

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, By, Command, Compound, Filter, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
-    Outcome, Party, Sweep, SweepAct, Take, Wait,
+    BackTo, BulkAction, BulkOp, By, ClientId, Command, Filter, Guard, LeaseOwner, LeaseRequest,
+    LeaseTime, ListState, Outcome, Take, Transaction, Wait,
 };
 
 use super::messages::idempotency_key;
@@ -20,7 +20,7 @@ use super::types::{
     Bury, Extend, Fail, Finish, Heard, Leased, Leases, Page, Progress, Release, Reserve, Shown,
 };
 use super::{Api, bulk, read};
-use quintet_http::{Leaving, Seat, Taker, Visitor, WORKER_MAX, Waited, reply};
+use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
 
 /// Messages reserved at once at most.
 const BATCH_MAX: u32 = 100;
@@ -48,36 +48,39 @@ pub(super) fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
     responses((status = 200, body = Leases), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
-    let sweep = Sweep {
+    let bulk_op = BulkOp {
         queue: read::queue(&queue)?,
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
         max: read::page_size(&query)?,
     };
-    let (swept, _room) = api.swept(&visitor, sweep).await?;
+    let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     // None of them is of a connection, mostly.
-    let asks = swept.leases.iter().any(|lease| lease.party != Party(0));
+    let asks = bulk_done
+        .leases
+        .iter()
+        .any(|lease| lease.client_id != ClientId(0));
     let holders = match asks {
-        true => api.holders(&visitor).await?,
+        true => api.holders(&requester).await?,
         false => Default::default(),
     };
-    let now = api.door.now();
-    let leases = swept.messages.iter().zip(&swept.leases);
+    let now = api.client_api.now();
+    let leases = bulk_done.messages.iter().zip(&bulk_done.leases);
     Ok(reply::document(&Leases {
         leases: leases
             .map(|(message, lease)| {
-                let holder = api.holder(&visitor, lease, &holders);
+                let holder = api.holder(&requester, lease, &holders);
                 Leased::of(message, lease, holder, now)
             })
             .collect(),
-        cursor: swept.next.map(bulk::cursor_text),
+        cursor: bulk_done.next.map(bulk::cursor_text),
     }))
 }
 
@@ -94,15 +97,15 @@ pub(super) async fn list(
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn reserve(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
-        .map(|key| format!("{:?} {key}", visitor.principal()).into_bytes());
-    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+        .map(|key| format!("{:?} {key}", requester.principal()).into_bytes());
+    let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let agent = request.headers().get(USER_AGENT);
     let agent = agent
         .and_then(|agent| agent.to_str().ok())
@@ -126,17 +129,17 @@ pub(super) async fn reserve(
         Some(worker) => Some(worker),
         None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),
     };
-    let taker = Taker {
+    let consumer = Consumer {
         protocol: "http",
-        user: visitor.name(),
+        user: requester.name(),
         worker: worker.map(Into::into),
     };
     let take = Take {
         queues: [queue].into_iter().collect(),
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Time,
             time: time.map_or(LeaseTime::TtrOrDefault, LeaseTime::Fixed),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         wait: match asked.wait_ms {
@@ -150,9 +153,11 @@ pub(super) async fn reserve(
         ..Take::default()
     };
     let waits = (asked.wait_ms > 0).then(Instant::now);
-    let (undo, queue) = api.take(&visitor, take, taker, seat).await?;
+    let (undo, queue) = api
+        .take(&requester, take, consumer, connection_slot)
+        .await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
-    let now = api.door.now();
+    let now = api.client_api.now();
     let leased = undo.messages().iter();
     let messages = leased
         .map(|message| Shown::leased(message, &queue, now))
@@ -178,18 +183,18 @@ impl Api {
     /// Does it to the message of a lease, if the lease still is.
     async fn settle(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         token: &str,
         command: impl FnOnce(quintet_types::MessageId) -> Command,
     ) -> Result<Response, Problem> {
         let (id, seen) = read::lease(token)?;
         let seen = Some(seen);
-        let compound = Compound {
+        let transaction = Transaction {
             guards: vec![Guard::Message { id, seen }],
             then: Some(Box::new(command(id))),
-            ..Compound::default()
+            ..Transaction::default()
         };
-        let asked = self.ask(visitor, Command::Compound(Box::new(compound)));
+        let asked = self.ask(requester, Command::Transaction(Box::new(transaction)));
         match asked.await {
             Ok((outcome, _)) => Ok(heard(&outcome.of_command())),
             Err(problem) if matches!(problem.code, "conflict" | "not_found") => {
@@ -206,14 +211,14 @@ impl Api {
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn finish(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(token): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
     let (by, how) = (By::Anyone, given.how()?);
     let settle = |id| Command::Settle { id, by, how };
-    api.settle(&visitor, &token, settle).await
+    api.settle(&requester, &token, settle).await
 }
 
 /// The message goes back to its queue.
@@ -222,14 +227,14 @@ pub(super) async fn finish(
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn release(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(token): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
     let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
-    api.settle(&visitor, &token, settle).await
+    api.settle(&requester, &token, settle).await
 }
 
 /// The try failed: the message rests and is tried again, or not, as the queue's policy says.
@@ -238,14 +243,14 @@ pub(crate) async fn release(
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn fail(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(token): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
     let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
-    api.settle(&visitor, &token, settle).await
+    api.settle(&requester, &token, settle).await
 }
 
 /// The message is set aside until somebody acts.
@@ -254,14 +259,14 @@ pub(super) async fn fail(
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn bury(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(token): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
     let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
-    api.settle(&visitor, &token, settle).await
+    api.settle(&requester, &token, settle).await
 }
 
 /// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
@@ -270,7 +275,7 @@ pub(super) async fn bury(
     responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn progress(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(token): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -286,7 +291,7 @@ pub(super) async fn progress(
         percent: given.percent,
         text,
     };
-    api.settle(&visitor, &token, progress).await
+    api.settle(&requester, &token, progress).await
 }
 
 /// The lease lasts longer.
@@ -295,13 +300,13 @@ pub(super) async fn progress(
     responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(token): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
     let ms = lease_ms(given.lease_ms)?;
-    api.settle(&visitor, &token, |id| {
+    api.settle(&requester, &token, |id| {
         let by = By::Anyone;
         Command::Extend { id, by, ms }
     })

@@ -1,6 +1,6 @@
 //! `/api/v1`: queues, messages, leases and the server as JSON.
 //!
-//! Each request is one command, or a few, of the visitor's own principal: what
+//! Each request is one command, or a few, of the requester's own principal: what
 //! it may do the shards know, as for every protocol. A lease belongs to whoever
 //! has its token, not to a connection.
 
@@ -39,9 +39,9 @@ use axum::Router;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use hyper::header::RETRY_AFTER;
-use quintet_door::{Door, Share};
+use quintet_client::{ClientApi, Share};
 use quintet_types::{
-    Caller, Command, Handed, Name, Outcome, Party, Principal, Sweep, Swept, Take, Wait,
+    BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Wait,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -55,7 +55,7 @@ pub use messages::SMALL;
 pub use over::Group;
 pub use path::Path;
 pub use problem::Problem;
-use quintet_http::{App, Client, Guest, Losses, Seat, Taker, Undo, Visitor, Waits};
+use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, Waits};
 pub use read::version;
 pub use setup::version as version_of_setup;
 pub use types::{Dedupe, NewMessage};
@@ -72,29 +72,29 @@ const LIST_BYTES: u64 = 4 << 20;
 /// State that all handlers share.
 pub struct Api {
     app: Arc<App>,
-    door: Arc<dyn Door>,
+    client_api: Arc<dyn ClientApi>,
     losses: Losses,
     events: Arc<Hub>,
     /// Large bodies that are stored as they come keep a thread each.
     uploads: Semaphore,
 }
 
-/// A connection's party, for as long as it is there.
+/// A connection's client, for as long as it is there.
 struct Own {
     guest: Guest,
-    /// The first who took something by it. Leases are shown with the taker of their party.
-    taker: OnceLock<Taker>,
+    /// The first who took something by it. Leases are shown with the consumer of their client.
+    consumer: OnceLock<Consumer>,
 }
 
 impl Api {
-    /// The API of one listener, which asks `door`.
-    pub fn new(app: Arc<App>, door: Arc<dyn Door>) -> Arc<Self> {
-        let losses = Losses::new("http", Arc::clone(&door));
+    /// The API of one listener, which asks `client_api`.
+    pub fn new(app: Arc<App>, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
+        let losses = Losses::new("http", Arc::clone(&client_api));
         let limits = &app.settings().limits;
         let events = Hub::new(limits.streams_max, limits.events_every);
         Arc::new(Self {
             app,
-            door,
+            client_api,
             losses,
             events: Arc::new(events),
             uploads: Semaphore::new(UPLOADS),
@@ -107,21 +107,21 @@ impl Api {
     }
 
     /// The way into the shards, for questions that are no commands.
-    pub fn door(&self) -> Arc<dyn Door> {
-        Arc::clone(&self.door)
+    pub fn client_api(&self) -> Arc<dyn ClientApi> {
+        Arc::clone(&self.client_api)
     }
 
     /// Asks the shards on behalf of whoever asks.
     ///
     /// # Errors
-    /// Their refusal.
+    /// Their error.
     pub async fn ask(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         command: Command,
     ) -> Result<(Outcome, Name), Problem> {
         let told = self
-            .submit(visitor.principal(), visitor.client.as_deref(), command)
+            .submit(requester.principal(), requester.client.as_deref(), command)
             .await;
         allowed(told)
     }
@@ -130,29 +130,31 @@ impl Api {
     /// server stops. The messages go back if the reply with them never begins to leave.
     ///
     /// # Errors
-    /// The shards' refusal.
+    /// The shards' error.
     async fn take(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         take: Take,
-        taker: Taker,
-        seat: Option<Arc<Seat>>,
+        consumer: Consumer,
+        connection_slot: Option<Arc<ConnectionSlot>>,
     ) -> Result<(Undo, Name), Problem> {
-        let client = visitor.client.as_deref();
+        let client = requester.client.as_deref();
         let waits = client.filter(|_| take.wait != Wait::No);
-        let apart = seat.filter(|_| waits.is_some()).map(|seat| {
-            let apart = seat.waits(Waits::Poll);
-            apart.ok_or_else(Problem::too_many_polls)
-        });
+        let apart = connection_slot
+            .filter(|_| waits.is_some())
+            .map(|connection_slot| {
+                let apart = connection_slot.waits(Waits::Poll);
+                apart.ok_or_else(Problem::too_many_polls)
+            });
         let _apart = apart.transpose()?;
         let own = self.own(client);
-        let own = own.filter(|own| *own.taker.get_or_init(|| taker.clone()) == taker);
-        // Of this request alone: it has no connection, or another taker than those before it.
-        let guest = own.is_none().then(|| Guest::new(&self.door));
-        let party = party_of(own, guest.as_ref());
+        let own = own.filter(|own| *own.consumer.get_or_init(|| consumer.clone()) == consumer);
+        // Of this request alone: it has no connection, or another consumer than those before it.
+        let guest = own.is_none().then(|| Guest::new(&self.client_api));
+        let client_id = client_of(own, guest.as_ref());
         let caller = Caller {
-            party,
-            principal: visitor.principal(),
+            client_id,
+            principal: requester.principal(),
         };
         let (tell, mut told) = oneshot::channel();
         let losses = self.losses.clone();
@@ -163,9 +165,9 @@ impl Api {
             }
         });
         if let Some(client) = client {
-            client.waits_as(Some(party));
+            client.waits_as(Some(client_id));
         }
-        self.door.submit(caller, Command::Take(take), reply);
+        self.client_api.submit(caller, Command::Take(take), reply);
         let outcome = match waits {
             None => (&mut told).await,
             Some(client) => tokio::select! {
@@ -173,7 +175,7 @@ impl Api {
                 outcome = &mut told => outcome,
                 () = client.is_let_go() => {
                     // The take itself is answered with the outcome.
-                    self.door.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
+                    self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
                     (&mut told).await
                 }
             },
@@ -192,8 +194,8 @@ impl Api {
             self.losses.give_back(caller, unheard.into_vec());
         }
         if !messages.is_empty() {
-            let takers = &self.app.settings().clients.takers;
-            takers.note(party, taker);
+            let consumers = &self.app.settings().clients.consumers;
+            consumers.note(client_id, consumer);
         }
         Ok((Undo::new(&self.losses, caller, messages), name))
     }
@@ -215,19 +217,21 @@ impl Api {
     /// Looks through a slice of a queue, of 1 MiB or one message more.
     ///
     /// # Errors
-    /// The shards' refusal; or there is no room for the page.
-    async fn swept(
+    /// The shards' error; or there is no room for the page.
+    async fn bulk_done(
         &self,
-        visitor: &Visitor,
-        sweep: Sweep,
-    ) -> Result<(Swept, Option<Share>), Problem> {
-        let room = self.room(u64::from(sweep.max) * ROW_BYTES)?;
-        let asked = self.ask(visitor, Command::Sweep(Box::new(sweep))).await?;
-        let (Outcome::Swept(swept), _) = asked else {
+        requester: &Requester,
+        bulk_op: BulkOp,
+    ) -> Result<(BulkDone, Option<Share>), Problem> {
+        let room = self.room(u64::from(bulk_op.max) * ROW_BYTES)?;
+        let asked = self
+            .ask(requester, Command::BulkOp(Box::new(bulk_op)))
+            .await?;
+        let (Outcome::BulkDone(bulk_done), _) = asked else {
             return Err(Problem::unexpected());
         };
         // As it is, as it is shown, and as text, which has six letters for some.
-        let held: u64 = swept.messages.iter().map(|m| 8 * m.extra_bytes()).sum();
+        let held: u64 = bulk_done.messages.iter().map(|m| 8 * m.extra_bytes()).sum();
         let room = match room {
             Some(mut room) => match room.grow(held) {
                 true => Some(room),
@@ -235,28 +239,28 @@ impl Api {
             },
             None => None,
         };
-        Ok((*swept, room))
+        Ok((*bulk_done, room))
     }
 
-    /// Asks the shards as if a party did, which may be a connection.
+    /// Asks the shards as if a client did, which may be a connection.
     ///
     /// # Errors
-    /// Their refusal.
+    /// Their error.
     async fn ask_as(&self, caller: Caller, command: Command) -> Result<Outcome, Problem> {
         let (tell, told) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
             let _heard = tell.send((outcome, name));
         });
-        self.door.submit(caller, command, reply);
+        self.client_api.submit(caller, command, reply);
         Ok(allowed(told.await.ok())?.0)
     }
 
-    /// The party of a connection, if there is one.
+    /// The client of a connection, if there is one.
     fn own<'a>(&self, client: Option<&'a Client>) -> Option<&'a Own> {
         client?.own(|| Own {
-            guest: Guest::new(&self.door),
-            taker: OnceLock::new(),
+            guest: Guest::new(&self.client_api),
+            consumer: OnceLock::new(),
         })
     }
 
@@ -269,18 +273,24 @@ impl Api {
         command: Command,
     ) -> Option<(Outcome, Name)> {
         let own = self.own(client);
-        let guest = own.is_none().then(|| Guest::new(&self.door));
-        let party = party_of(own, guest.as_ref());
+        let guest = own.is_none().then(|| Guest::new(&self.client_api));
+        let client_id = client_of(own, guest.as_ref());
         let (tell, told) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
             let _heard = tell.send((outcome, name));
         });
         if let Some(client) = client {
-            client.waits_as(Some(party));
+            client.waits_as(Some(client_id));
         }
-        self.door
-            .submit(Caller { party, principal }, command, reply);
+        self.client_api.submit(
+            Caller {
+                client_id,
+                principal,
+            },
+            command,
+            reply,
+        );
         let told = told.await.ok();
         if let Some(client) = client {
             client.waits_as(None);
@@ -289,19 +299,19 @@ impl Api {
     }
 }
 
-/// A connection's party, or that of a request.
-fn party_of(own: Option<&Own>, guest: Option<&Guest>) -> Party {
+/// A connection's client, or that of a request.
+fn client_of(own: Option<&Own>, guest: Option<&Guest>) -> ClientId {
     let guest = own.map(|own| &own.guest).or(guest);
     guest
         .expect("a request has a party of its own if its connection has none")
-        .party()
+        .client_id()
 }
 
 /// The outcome of a command that was done; `None` is an outcome that nobody knows.
 fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
     let (outcome, name) = told.ok_or_else(Problem::unknown)?;
-    if let Outcome::Refused(refusal) = outcome {
-        return Err(Problem::refused(refusal));
+    if let Outcome::Refused(command_error) = outcome {
+        return Err(Problem::refused(command_error));
     }
     if let Outcome::Denied(why) = &outcome {
         return Err(Problem::denied(why));
@@ -309,8 +319,8 @@ fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
     Ok((outcome, name))
 }
 
-/// A refusal of the site, as the API tells it.
-pub fn refusal(problem: quintet_http::Problem) -> Response {
+/// An error of the site, as the API tells it.
+pub fn command_error(problem: quintet_http::Problem) -> Response {
     let told = Problem::from(problem.clone());
     let as_text = problem.into_response();
     let mut response = told.into_response();
@@ -320,7 +330,7 @@ pub fn refusal(problem: quintet_http::Problem) -> Response {
     response
 }
 
-/// The refusal of a request for a host that this server is not.
+/// The error of a request for a host that this server is not.
 pub fn wrong_host(text: &str) -> Response {
     Problem::wrong_host(text).into_response()
 }

@@ -8,19 +8,19 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
-use quintet_door::FOLDER;
-use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
-use quintet_door::{Did, StoreError};
+use quintet_client::FOLDER;
+use quintet_client::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
+use quintet_client::{Did, StoreError};
 use quintet_types::{
-    BatchId, Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId,
-    Name, Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, Tie, When,
+    BatchId, Body, BulkAction, BulkOp, By, Command, Dedupe, Edit, Expiry, Filter, Guard, Message,
+    MessageId, Name, Outcome, Peek, Put, PutMore, Seen, Tie, Transaction, When,
 };
 
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
 use super::{Api, bulk, read};
-use quintet_http::{DoneTo, Visitor, download, reply};
+use quintet_http::{DoneTo, Requester, download, reply};
 
 /// Messages of one put at most.
 const PUTS_MAX: usize = 1000;
@@ -38,7 +38,7 @@ pub const SMALL: usize = 64 << 10;
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -76,7 +76,7 @@ pub(super) async fn put(
         Ok([put]) => Command::Put(put),
         Err(puts) => Command::PutMany(puts),
     };
-    let (outcome, _) = api.ask(&visitor, command).await?;
+    let (outcome, _) = api.ask(&requester, command).await?;
     let ids = if let Outcome::PutMany(ids) = outcome {
         ids.iter().map(|id| id.0).collect()
     } else if let Outcome::Put { id, .. } = outcome {
@@ -179,7 +179,7 @@ impl Api {
             queue: queue.clone(),
             must_exist: false,
             body: self.stored(queue, bytes).await?,
-            rank: message.rank,
+            priority: message.priority,
             flags: message.flags,
             due: message.delay_ms.map_or(When::Default, When::In),
             expires: message.ttl_ms.map_or(Expiry::Default, Expiry::In),
@@ -193,14 +193,14 @@ impl Api {
         if bytes.len() <= SMALL {
             return Ok(Body::new(&bytes));
         }
-        let (door, queue) = (Arc::clone(&self.door), queue.clone());
+        let (client_api, queue) = (Arc::clone(&self.client_api), queue.clone());
         let stored = tokio::task::spawn_blocking(move || {
             let len = bytes.len() as u64;
-            door.store(&queue, len, &mut bytes.as_slice())
+            client_api.store(&queue, len, &mut bytes.as_slice())
         });
         match stored.await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(StoreError::Refused(refusal))) => Err(Problem::refused(refusal)),
+            Ok(Err(StoreError::Refused(command_error))) => Err(Problem::refused(command_error)),
             Ok(Err(StoreError::Source(error))) => Err(Problem::internal(error.to_string())),
             Err(error) => Err(Problem::internal(error.to_string())),
         }
@@ -208,10 +208,10 @@ impl Api {
 
     pub(super) async fn message(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         id: MessageId,
     ) -> Result<(Message, Name), Problem> {
-        let (outcome, queue) = self.ask(visitor, Command::Peek(Peek::Id(id))).await?;
+        let (outcome, queue) = self.ask(requester, Command::Peek(Peek::Id(id))).await?;
         let message = if let Outcome::Messages(messages) = outcome {
             messages.into_iter().next()
         } else {
@@ -222,8 +222,8 @@ impl Api {
 
     /// The queue that a message is in, for the audit. `None`: there is no such message, or it may
     /// not be seen.
-    pub(super) async fn queue_of(&self, visitor: &Visitor, id: MessageId) -> Option<Name> {
-        let seen = self.message(visitor, id).await;
+    pub(super) async fn queue_of(&self, requester: &Requester, id: MessageId) -> Option<Name> {
+        let seen = self.message(requester, id).await;
         seen.ok().map(|(_, queue)| queue)
     }
 
@@ -233,25 +233,25 @@ impl Api {
     /// It is not, or the shards refuse.
     pub async fn guarded(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         id: MessageId,
         version: Option<String>,
         command: Command,
     ) -> Result<Outcome, Problem> {
         let Some(version) = version else {
-            return Ok(self.ask(visitor, command).await?.0);
+            return Ok(self.ask(requester, command).await?.0);
         };
-        let (message, _) = self.message(visitor, id).await?;
+        let (message, _) = self.message(requester, id).await?;
         if read::version(&message) != version {
             return Err(Problem::changed());
         }
         let seen = Some(Seen::of(&message));
-        let compound = Compound {
+        let transaction = Transaction {
             guards: vec![Guard::Message { id, seen }],
             then: Some(Box::new(command)),
-            ..Compound::default()
+            ..Transaction::default()
         };
-        let asked = self.ask(visitor, Command::Compound(Box::new(compound)));
+        let asked = self.ask(requester, Command::Transaction(Box::new(transaction)));
         match asked.await {
             Ok((outcome, _)) => Ok(outcome.of_command()),
             Err(problem) if problem.code == "conflict" => Err(Problem::changed()),
@@ -272,21 +272,21 @@ impl Api {
     responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn browse(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(&uri, FILTER, &["header"])?;
-    let sweep = sweep(&queue, &query)?;
-    let name = sweep.queue.clone();
-    let (swept, _room) = api.swept(&visitor, sweep).await?;
-    let now = api.door.now();
-    let shown = swept.messages.iter();
+    let bulk_op = bulk_op(&queue, &query)?;
+    let name = bulk_op.queue.clone();
+    let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
+    let now = api.client_api.now();
+    let shown = bulk_done.messages.iter();
     let page = Page {
         messages: shown
             .map(|message| Shown::of(message, &name, now))
             .collect(),
-        cursor: swept.next.map(bulk::cursor_text),
+        cursor: bulk_done.next.map(bulk::cursor_text),
     };
     Ok(reply::document(&page))
 }
@@ -297,14 +297,14 @@ pub(super) const FILTER: &[&str] = &[
 ];
 
 /// The sweep of such a query.
-pub(super) fn sweep(queue: &str, query: &read::Query) -> Result<Sweep, Problem> {
+pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Problem> {
     let pair = |text: &str| {
         let (name, value) = text.split_once('=')?;
         Some((name.as_bytes().into(), value.as_bytes().into()))
     };
     let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
     let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
-    Ok(Sweep {
+    Ok(BulkOp {
         queue: read::queue(queue)?,
         state: read::state(query.get("state").unwrap_or("ready"))?,
         filter: Filter {
@@ -318,7 +318,7 @@ pub(super) fn sweep(queue: &str, query: &read::Query) -> Result<Sweep, Problem> 
             tried: None,
             batch: read::batch(query.get("batch"))?,
         },
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
         max: read::page_size(query)?,
     })
@@ -330,13 +330,13 @@ pub(super) fn sweep(queue: &str, query: &read::Query) -> Result<Sweep, Problem> 
     responses((status = 200, body = Shown, headers(("ETag" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
-    let (message, queue) = api.message(&visitor, read::message(&id)?).await?;
-    let shown = Shown::of(&message, &queue, api.door.now());
+    let (message, queue) = api.message(&requester, read::message(&id)?).await?;
+    let shown = Shown::of(&message, &queue, api.client_api.now());
     let tag = HeaderValue::from_str(&format!("\"{}\"", shown.version));
     let mut response = reply::document(&shown);
     if let Ok(tag) = tag {
@@ -352,14 +352,14 @@ pub(super) async fn show(
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn body(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
-    let (message, _) = api.message(&visitor, read::message(&id)?).await?;
-    let door = Arc::clone(&api.door);
-    Ok(download::response(door, message.id, message.body))
+    let (message, _) = api.message(&requester, read::message(&id)?).await?;
+    let client_api = Arc::clone(&api.client_api);
+    Ok(download::response(client_api, message.id, message.body))
 }
 
 /// Changes a message that is not reserved; with `If-Match` only if it still is
@@ -370,7 +370,7 @@ pub(crate) async fn body(
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn edit(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -384,21 +384,21 @@ pub(super) async fn edit(
     }
     let edit = Edit {
         body: has_body.then(|| Body::new(&bytes)),
-        rank: changes.rank,
+        priority: changes.priority,
         due: changes.delay_ms.map(When::In),
         ..Edit::default()
     };
     if edit == Edit::default() {
         return Err(Problem::field(
-            "rank",
-            "nothing to change: set rank, delay_ms or body",
+            "priority",
+            "nothing to change: set priority, delay_ms or body",
         ));
     }
     let command = Command::Edit(id, Box::new(edit));
-    let queue = api.queue_of(&visitor, id).await;
-    let outcome = match api.guarded(&visitor, id, version, command).await {
+    let queue = api.queue_of(&requester, id).await;
+    let outcome = match api.guarded(&requester, id, version, command).await {
         Ok(outcome) => outcome,
-        Err(problem) => return Err(api.why_not(&visitor, id, problem).await),
+        Err(problem) => return Err(api.why_not(&requester, id, problem).await),
     };
     let stored = if let Outcome::Put { id: anew, .. } = outcome {
         anew
@@ -421,15 +421,15 @@ pub(super) async fn edit(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn remove(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
-    let queue = api.queue_of(&visitor, id).await;
+    let queue = api.queue_of(&requester, id).await;
     let by = By::Anyone;
     let command = Command::Delete { id, by };
-    api.guarded(&visitor, id, read::if_match(&headers), command)
+    api.guarded(&requester, id, read::if_match(&headers), command)
         .await?;
     Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
 }
@@ -440,14 +440,14 @@ pub(super) async fn remove(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn kick(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
-    let queue = api.queue_of(&visitor, id).await;
-    match api.ask(&visitor, Command::KickId(id)).await {
+    let queue = api.queue_of(&requester, id).await;
+    match api.ask(&requester, Command::KickId(id)).await {
         Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
-        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
+        Err(problem) => Err(api.why_not(&requester, id, problem).await),
     }
 }
 
@@ -457,12 +457,12 @@ pub(super) async fn kick(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn redrive(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
-    let queue = api.queue_of(&visitor, id).await;
-    api.ask(&visitor, Command::Redrive(id)).await?;
+    let queue = api.queue_of(&requester, id).await;
+    api.ask(&requester, Command::Redrive(id)).await?;
     Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
 }
 
@@ -472,17 +472,17 @@ pub(super) async fn redrive(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn transfer(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
     let (Target { to }, _share) = read::body(&api.app, request).await?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", "a name has 1 to 65535 bytes"))?;
-    let queue = api.queue_of(&visitor, id).await;
-    match api.ask(&visitor, Command::Move { id, to }).await {
+    let queue = api.queue_of(&requester, id).await;
+    match api.ask(&requester, Command::Move { id, to }).await {
         Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
-        Err(problem) => Err(api.why_not(&visitor, id, problem).await),
+        Err(problem) => Err(api.why_not(&requester, id, problem).await),
     }
 }
 

@@ -11,7 +11,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::{Bury, Extend, Fail, Finish, Heard, Release, Shown, Tracked};
 use super::{Api, leases, read};
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// The command for the reserved message of this name; of several the one whose lease has run
 /// longest.
@@ -33,15 +33,15 @@ pub(super) fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Comma
     responses((status = 200, body = Shown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     let look = by_name(queue.clone(), name, By::Anyone, NamedAct::Look);
-    let (Outcome::Messages(messages), _) = api.ask(&visitor, look).await? else {
+    let (Outcome::Messages(messages), _) = api.ask(&requester, look).await? else {
         return Err(Problem::unexpected());
     };
-    let now = api.door.now();
+    let now = api.client_api.now();
     Ok(reply::document(&Shown::of(&messages[0], &queue, now)))
 }
 
@@ -52,12 +52,12 @@ pub(super) async fn show(
     responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn track(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     let ask = by_name(queue, name, By::Anyone, NamedAct::Track);
-    let (Outcome::Tracked(track), _) = api.ask(&visitor, ask).await? else {
+    let (Outcome::Tracked(track), _) = api.ask(&requester, ask).await? else {
         return Err(Problem::unexpected());
     };
     Ok(reply::document(&Tracked::from(*track)))
@@ -68,13 +68,13 @@ impl Api {
     /// alone.
     async fn settle_named(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         queue: &str,
         name: String,
         act: NamedAct,
     ) -> Result<Response, Problem> {
         let queue = read::queue(queue)?;
-        let asked = self.ask(visitor, by_name(queue, name, By::Bearer, act));
+        let asked = self.ask(requester, by_name(queue, name, By::Bearer, act));
         Ok(leases::heard(&asked.await?.0))
     }
 }
@@ -86,13 +86,13 @@ impl Api {
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn finish(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
     let act = NamedAct::Settle(given.how()?);
-    api.settle_named(&visitor, &queue, name, act).await
+    api.settle_named(&requester, &queue, name, act).await
 }
 
 /// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
@@ -101,13 +101,13 @@ pub(super) async fn finish(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn release(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
     let act = NamedAct::Settle(given.how());
-    api.settle_named(&visitor, &queue, name, act).await
+    api.settle_named(&requester, &queue, name, act).await
 }
 
 /// Says that the try of the reserved message of this name failed, if it is under a lease of time
@@ -117,13 +117,13 @@ pub(crate) async fn release(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn fail(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
     let act = NamedAct::Settle(given.how());
-    api.settle_named(&visitor, &queue, name, act).await
+    api.settle_named(&requester, &queue, name, act).await
 }
 
 /// Sets the reserved message of this name aside, if it is under a lease of time alone.
@@ -132,13 +132,13 @@ pub(super) async fn fail(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn bury(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
     let act = NamedAct::Settle(given.how());
-    api.settle_named(&visitor, &queue, name, act).await
+    api.settle_named(&requester, &queue, name, act).await
 }
 
 /// The lease of the reserved message of this name lasts longer, if it is one of time alone.
@@ -147,11 +147,11 @@ pub(super) async fn bury(
     responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
     let act = NamedAct::Extend(leases::lease_ms(given.lease_ms)?);
-    api.settle_named(&visitor, &queue, name, act).await
+    api.settle_named(&requester, &queue, name, act).await
 }

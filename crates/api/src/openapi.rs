@@ -7,8 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cancel, cron, imports, leases, messages, names, over, queues, records,
-    release, server, setup, stream, tail, trace, workers,
+    attention, batches, bulk, cancel, cron, imports, leases, messages, names, over, queues,
+    records, release, server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
 
@@ -295,9 +295,9 @@ mod tests {
         }
         let none = &document["paths"]["/api/v1/batches"]["post"];
         assert!(none.get("parameters").is_none(), "{none}");
-        let rank = &document["components"]["schemas"]["NewMessage"]["properties"]["rank"];
+        let priority = &document["components"]["schemas"]["NewMessage"]["properties"]["priority"];
         assert_eq!(
-            (&rank["maximum"], rank.get("format")),
+            (&priority["maximum"], priority.get("format")),
             (&u32::MAX.into(), None)
         );
         let text = document.to_string();

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
-use quintet_door::Share;
+use quintet_client::Share;
 use quintet_types::{
-    Cursor, Filter, ListState, Message, Name, Order, QueueStats, Sweep, SweepAct, Verb,
+    BulkAction, BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb,
 };
 
 use super::problem::Problem;
 use super::types::{Page, Shown};
 use super::{Api, bulk, read};
 
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// Slices looked through for a page at most; for the next message of one queue [`SEEKS`].
 const SLICES: u32 = 64;
@@ -60,7 +60,7 @@ impl Group {
     }
 
     /// Where it may have messages of a queue.
-    fn lanes(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
+    fn state_indexes(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
         let plain = Filter::default;
         let tried = |tried| Filter {
             tried: Some(tried),
@@ -171,20 +171,20 @@ pub struct Over {
 }
 
 impl Api {
-    /// Messages of all queues whose messages may be seen, `max` at most; with `has` those whose body
-    /// contains it. A page that looked through much ends earlier, even without a message.
+    /// Messages of all queues whose messages may be seen, `max` at most; with `has` those whose
+    /// body contains it. A page that looked through much ends earlier, even without a message.
     ///
     /// # Errors
-    /// The shards' refusal; or there is no room; or `cursor` is none.
+    /// The shards' error; or there is no room; or `cursor` is none.
     pub async fn over(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         (group, has): (Group, &[u8]),
         cursor: Option<&str>,
         max: u32,
     ) -> Result<Over, Problem> {
         if matches!(group, Group::Scheduled | Group::Retrying) {
-            return self.by_due_time(visitor, (group, has), cursor, max).await;
+            return self.by_due_time(requester, (group, has), cursor, max).await;
         }
         let at = cursor.map(|text| {
             let none = || Problem::field("cursor", "this is not a cursor");
@@ -194,7 +194,7 @@ impl Api {
         let mut found = Over::default();
         let (mut slices, mut bytes) = (0, 0);
         for _ in 0..QUEUE_PAGES {
-            let page = self.queue_page(visitor, at.page).await?;
+            let page = self.queue_page(requester, at.page).await?;
             let mut inside = at.inside.take();
             // One that is gone by now stood somewhere in the page: all of it is shown again.
             let skip = inside.as_ref().and_then(|(queue, ..)| {
@@ -202,50 +202,52 @@ impl Api {
                 queues.position(|stats| stats.name == *queue)
             });
             for stats in page.queues.iter().skip(skip.unwrap_or(0)) {
-                if !visitor.may_to(Verb::Peek, &stats.name) {
+                if !requester.may_to(Verb::Peek, &stats.name) {
                     continue;
                 }
                 let resumes = inside.take().filter(|(queue, ..)| *queue == stats.name);
-                let mut lanes = group.lanes(stats);
+                let mut state_indexes = group.state_indexes(stats);
                 if let Some((_, state, _)) = &resumes {
-                    let from = lanes.iter().position(|(lane, _)| lane == state);
-                    lanes.drain(..from.unwrap_or(lanes.len()));
+                    let from = state_indexes
+                        .iter()
+                        .position(|(state_index, _)| state_index == state);
+                    state_indexes.drain(..from.unwrap_or(state_indexes.len()));
                 }
                 let mut after = resumes.map(|(.., cursor)| cursor);
-                for (state, mut filter) in lanes {
+                for (state, mut filter) in state_indexes {
                     filter.body = (!has.is_empty()).then(|| has.into());
-                    let mut sweep = Sweep {
+                    let mut bulk_op = BulkOp {
                         queue: stats.name.clone(),
                         state,
                         filter,
-                        act: SweepAct::Show,
+                        act: BulkAction::Show,
                         after: after.take(),
                         max: 0,
                     };
                     loop {
-                        sweep.max = max - u32::try_from(found.messages.len()).unwrap_or(max);
-                        let swept = match self.swept(visitor, sweep.clone()).await {
+                        bulk_op.max = max - u32::try_from(found.messages.len()).unwrap_or(max);
+                        let bulk_done = match self.bulk_done(requester, bulk_op.clone()).await {
                             // It was deleted since its numbers were told.
                             Err(problem) if problem.status == 404 => break,
-                            swept => swept?,
+                            bulk_done => bulk_done?,
                         };
-                        let (swept, room) = swept;
+                        let (bulk_done, room) = bulk_done;
                         found._room.extend(room);
                         slices += 1;
-                        bytes += swept.messages.iter().map(Message::size).sum::<u64>();
-                        let named = swept.messages.into_iter();
+                        bytes += bulk_done.messages.iter().map(Message::size).sum::<u64>();
+                        let named = bulk_done.messages.into_iter();
                         let named = named.map(|message| (message, stats.name.clone()));
                         found.messages.extend(named);
                         let full = found.messages.len() >= max as usize;
-                        match swept.next {
+                        match bulk_done.next {
                             Some(next) if full || slices >= SLICES || bytes >= BYTES => {
                                 at.inside = Some((stats.name.clone(), state, next));
                                 found.next = Some(at.text());
                                 return Ok(found);
                             }
-                            Some(next) => sweep.after = Some(next),
+                            Some(next) => bulk_op.after = Some(next),
                             None if full => {
-                                // What stands behind it is behind everything of this lane.
+                                // What stands behind it is behind everything of this state index.
                                 let end = Cursor {
                                     held_back: true,
                                     order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),
@@ -272,7 +274,7 @@ impl Api {
     /// the page has messages.
     async fn by_due_time(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         asked: (Group, &[u8]),
         cursor: Option<&str>,
         max: u32,
@@ -281,11 +283,11 @@ impl Api {
         let (mut heads, most) = (Heads::new(), max as usize);
         let (mut from, mut cut) = (Some((0, 0)), false);
         while let Some(page) = from {
-            let page = self.queue_page(visitor, page).await?;
+            let page = self.queue_page(requester, page).await?;
             for stats in &page.queues {
-                let some = stats.gauges.delayed > 0 && visitor.may_to(Verb::Peek, &stats.name);
+                let some = stats.gauges.delayed > 0 && requester.may_to(Verb::Peek, &stats.name);
                 if some {
-                    self.seek(visitor, asked, stats.name.clone(), after, &mut heads)
+                    self.seek(requester, asked, stats.name.clone(), after, &mut heads)
                         .await?;
                 }
                 if heads.len() > most {
@@ -308,7 +310,7 @@ impl Api {
             bytes += message.size();
             found.messages.push((message, head.queue.clone()));
             found._room.extend(room);
-            self.seek(visitor, asked, head.queue, after, &mut heads)
+            self.seek(requester, asked, head.queue, after, &mut heads)
                 .await?;
             if heads.is_empty() && !cut {
                 return Ok(found);
@@ -324,13 +326,13 @@ impl Api {
     /// Adds the first message of a queue behind this place, if there is one.
     async fn seek(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         (group, has): (Group, &[u8]),
         queue: Name,
         after: Option<Cursor>,
         heads: &mut Heads,
     ) -> Result<(), Problem> {
-        let mut sweep = Sweep {
+        let mut bulk_op = BulkOp {
             queue,
             state: ListState::Delayed,
             filter: Filter {
@@ -338,33 +340,33 @@ impl Api {
                 body: (!has.is_empty()).then(|| has.into()),
                 ..Filter::default()
             },
-            act: SweepAct::Show,
+            act: BulkAction::Show,
             after,
             max: 1,
         };
         for _ in 0..SEEKS {
-            let (swept, room) = match self.swept(visitor, sweep.clone()).await {
+            let (bulk_done, room) = match self.bulk_done(requester, bulk_op.clone()).await {
                 // It was deleted since its numbers were told.
                 Err(problem) if problem.status == 404 => return Ok(()),
-                swept => swept?,
+                bulk_done => bulk_done?,
             };
-            if let Some(message) = swept.messages.into_iter().next() {
+            if let Some(message) = bulk_done.messages.into_iter().next() {
                 let due = message
                     .due()
                     .map_or(0, |due| i64::try_from(due.0).unwrap_or(i64::MAX));
                 let order = (0, due, message.id);
                 let message = Some((message, room));
-                let queue = sweep.queue;
+                let queue = bulk_op.queue;
                 heads.insert(order, Head { queue, message });
                 return Ok(());
             }
-            match swept.next {
-                Some(next) => sweep.after = Some(next),
+            match bulk_done.next {
+                Some(next) => bulk_op.after = Some(next),
                 None => return Ok(()),
             }
         }
-        if let Some(next) = sweep.after {
-            let (queue, message) = (sweep.queue, None);
+        if let Some(next) = bulk_op.after {
+            let (queue, message) = (bulk_op.queue, None);
             heads.insert(next.order, Head { queue, message });
         }
         Ok(())
@@ -372,9 +374,9 @@ impl Api {
 }
 
 /// Lists messages of all queues that are `scheduled` (not due yet, never taken), `retrying` (taken
-/// before, not due yet), the next due first over all queues; or `dead` (buried, or a dead letter), or
-/// `all`, queue by queue. With `contains` those whose body contains it. A page may have fewer than
-/// `max`, even none, and a cursor.
+/// before, not due yet), the next due first over all queues; or `dead` (buried, or a dead letter),
+/// or `all`, queue by queue. With `contains` those whose body contains it. A page may have fewer
+/// than `max`, even none, and a cursor.
 #[utoipa::path(get, path = "/api/v1/messages", operation_id = "list_over_queues", tag = "messages",
     params(("group" = String, Query, description = "scheduled, retrying, dead or all"),
         ("contains" = Option<String>, Query, description = "in the body"),
@@ -382,7 +384,7 @@ impl Api {
     responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(&uri, &["group", "contains", "max", "cursor"], &[])?;
@@ -390,9 +392,9 @@ pub(super) async fn list(
     let max = read::page_size(&query)?;
     let has = query.get("contains").unwrap_or_default().as_bytes();
     let over = api
-        .over(&visitor, (group, has), query.get("cursor"), max)
+        .over(&requester, (group, has), query.get("cursor"), max)
         .await?;
-    let now = api.door.now();
+    let now = api.client_api.now();
     let messages = over.messages.iter();
     let page = Page {
         messages: messages

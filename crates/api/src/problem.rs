@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use quintet_door::{CronNo, NoChange};
-use quintet_types::{Class, MessageId, Name, Refusal};
+use quintet_client::{CronNo, NoChange};
+use quintet_types::{Class, CommandError, MessageId, Name};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -76,7 +76,7 @@ impl Problem {
             CronNo::None { .. } => {
                 Self::new(StatusCode::NOT_FOUND, "cron_not_found", no.to_string())
             }
-            CronNo::Refused(refusal) => Self::refused(*refusal),
+            CronNo::Refused(command_error) => Self::refused(*command_error),
         }
     }
 
@@ -117,7 +117,7 @@ impl Problem {
 
     /// Nobody said what came of it.
     pub(crate) fn unknown() -> Self {
-        Self::refused(Refusal::Unknown)
+        Self::refused(CommandError::Unknown)
     }
 
     /// 503: the server stops, and nothing was done.
@@ -166,7 +166,7 @@ impl Problem {
     /// A setting cannot be changed so.
     pub(crate) fn no_change(no: NoChange) -> Self {
         let told = match no.locked {
-            true => Self::refused(Refusal::Locked),
+            true => Self::refused(CommandError::Locked),
             false => Self::field("", ""),
         };
         Self {
@@ -195,7 +195,7 @@ impl Problem {
 
     /// 404: there is no such message.
     pub fn not_found() -> Self {
-        Self::refused(Refusal::NotFound)
+        Self::refused(CommandError::NotFound)
     }
 
     /// The end of a message is not known.
@@ -211,7 +211,7 @@ impl Problem {
         }
     }
 
-    /// It may not be done, whoever the visitor is.
+    /// It may not be done, whoever the requester is.
     pub fn forbidden(detail: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
@@ -222,37 +222,40 @@ impl Problem {
     }
 
     /// The engine's no.
-    pub fn refused(refusal: Refusal) -> Self {
-        let status = match refusal.class() {
+    pub fn refused(command_error: CommandError) -> Self {
+        let status = match command_error.class() {
             Class::Absent => StatusCode::NOT_FOUND,
             Class::NotPermitted => StatusCode::FORBIDDEN,
             Class::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
             Class::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Class::Busy if matches!(refusal, Refusal::TokenUsed(_)) => {
+            Class::Busy if matches!(command_error, CommandError::TokenUsed(_)) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Class::Busy => StatusCode::CONFLICT,
             Class::Malformed
-                if matches!(refusal, Refusal::MessageTooLarge | Refusal::BatchTooLarge) =>
+                if matches!(
+                    command_error,
+                    CommandError::MessageTooLarge | CommandError::BatchTooLarge
+                ) =>
             {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
             Class::Malformed => StatusCode::BAD_REQUEST,
             Class::Full
                 if matches!(
-                    refusal,
-                    Refusal::TooManyWaiters
-                        | Refusal::TooManyQueues
-                        | Refusal::TooManyBatches
-                        | Refusal::UserQueues
+                    command_error,
+                    CommandError::TooManyWaiters
+                        | CommandError::TooManyQueues
+                        | CommandError::TooManyBatches
+                        | CommandError::UserQueues
                 ) =>
             {
                 StatusCode::TOO_MANY_REQUESTS
             }
             Class::Full => StatusCode::INSUFFICIENT_STORAGE,
         };
-        let mut problem = Self::new(status, refusal.code(), refusal.text());
-        if let Refusal::Duplicate(id) = refusal {
+        let mut problem = Self::new(status, command_error.code(), command_error.text());
+        if let CommandError::Duplicate(id) = command_error {
             problem.duplicate_of = Some(id.0);
         }
         problem
@@ -285,7 +288,13 @@ impl IntoResponse for Problem {
         *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let typed = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, typed);
-        if [Refusal::Unavailable.code(), "too_many_streams", TOO_MANY].contains(&self.code) {
+        if [
+            CommandError::Unavailable.code(),
+            "too_many_streams",
+            TOO_MANY,
+        ]
+        .contains(&self.code)
+        {
             let soon = HeaderValue::from_static("1");
             response.headers_mut().insert(RETRY_AFTER, soon);
         }

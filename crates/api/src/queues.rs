@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_door::{Did, SetBy};
+use quintet_client::{Did, SetBy};
 use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags, WallAhead};
 use serde_json::Value;
 
@@ -13,13 +13,13 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
-use quintet_http::{DoneTo, OnlyCounted, Visitor, reply};
+use quintet_http::{DoneTo, OnlyCounted, Requester, reply};
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
     fn queue(&self, stats: &QueueStats) -> Value {
-        let recent = self.door.recent(stats);
-        types::queue(stats, self.door.rates(&stats.name), recent.as_ref())
+        let recent = self.client_api.recent(stats);
+        types::queue(stats, self.client_api.rates(&stats.name), recent.as_ref())
     }
 }
 
@@ -29,11 +29,11 @@ impl Api {
     responses((status = 200, body = Queues), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
-    let page = api.queue_page(&visitor, from(&query)?).await?;
+    let page = api.queue_page(&requester, from(&query)?).await?;
     let page = Queues {
         queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
         cursor: page.next.map(cursor),
@@ -47,16 +47,16 @@ pub(super) async fn list(
     responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
     let queue = read::queue(&queue)?;
-    let stats = api.queue_stats(&visitor, &queue).await?;
+    let stats = api.queue_stats(&requester, &queue).await?;
     let mut shown = api.queue(&stats);
     if stats.paused {
-        let setup = api.setup(&visitor, &queue).await?;
+        let setup = api.setup(&requester, &queue).await?;
         if let Some(by) = SetBy::of(&setup, Tags::PAUSED_BY) {
             shown["paused_by"] = by.name.into();
             shown["paused_at_ms"] = by.at_ms.into();
@@ -73,17 +73,17 @@ pub(super) async fn show(
     responses((status = 200, body = PastOfQueue), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn history(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
     let queue = read::queue(&queue)?;
     // Whether it is there, and may be seen.
-    api.queue_stats(&visitor, &queue).await?;
-    let door = &api.door;
-    let ahead = WallAhead::between(door.now(), door.wall());
-    let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
+    api.queue_stats(&requester, &queue).await?;
+    let client_api = &api.client_api;
+    let ahead = WallAhead::between(client_api.now(), client_api.wall());
+    let past = PastOfQueue::of(&queue, client_api.history(&queue), |at| ahead.wall_at(at));
     Ok(reply::document(&past))
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn history(
     responses((status = 200, body = Named), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn join(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -108,7 +108,7 @@ pub(super) async fn join(
         Problem::field("name", detail)
     })?;
     let queue = child.to_string();
-    api.ask(&visitor, Command::Join { parent, child }).await?;
+    api.ask(&requester, Command::Join { parent, child }).await?;
     Ok(reply::document(&Named { queue }))
 }
 
@@ -119,11 +119,11 @@ pub(super) async fn join(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn remove(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
-    api.ask(&visitor, Command::Drop(queue)).await?;
+    api.ask(&requester, Command::Drop(queue)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn remove(
     responses((status = 200, body = Dropped), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn remove_many(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let query = read::Query::of(&uri, &["pattern", "messages", "dry_run", "cursor"], &[])?;
@@ -150,7 +150,7 @@ pub(super) async fn remove_many(
         dry_run,
         from: from(&query)?,
     };
-    let (Outcome::Dropped(dropped), _) = api.ask(&visitor, command).await? else {
+    let (Outcome::Dropped(dropped), _) = api.ask(&requester, command).await? else {
         return Err(Problem::unexpected());
     };
     let mut response = reply::document(&Dropped {
@@ -190,7 +190,7 @@ fn cursor((shard, at): (u8, u32)) -> String {
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn pause(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -199,7 +199,8 @@ pub(super) async fn pause(
     if for_ms == Some(0) {
         return Err(Problem::field("for_ms", "at least 1; resume ends a pause"));
     }
-    api.ask(&visitor, Command::Pause { queue, for_ms }).await?;
+    api.ask(&requester, Command::Pause { queue, for_ms })
+        .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -209,11 +210,12 @@ pub(super) async fn pause(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn resume(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     let for_ms = Some(0);
-    api.ask(&visitor, Command::Pause { queue, for_ms }).await?;
+    api.ask(&requester, Command::Pause { queue, for_ms })
+        .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -51,7 +51,8 @@ async fn bytes(app: &App, request: Request) -> Result<Whole, Problem> {
 }
 
 /// A number that two requests share if their JSON says the same, whatever the order of fields, the
-/// white space and the escapes; never 0. The log keeps it, so every version has to compute the same.
+/// white space and the escapes; never 0. The log keeps it, so every version has to compute the
+/// same.
 pub(super) fn sum(json: &[u8]) -> u64 {
     let mut value: Value = serde_json::from_slice(json).unwrap_or_default();
     value.sort_all_objects();
@@ -205,8 +206,8 @@ pub fn version(message: &Message) -> String {
     let seen = Seen::of(message);
     let Seen {
         queue,
-        rank,
-        place,
+        priority,
+        position,
         state,
         reserves,
     } = seen;
@@ -217,7 +218,7 @@ pub fn version(message: &Message) -> String {
         State::Buried => "b",
         State::Done | State::Relayed => "a",
     };
-    format!("{}-{rank}-{place}-{reserves}{state}", queue.0)
+    format!("{}-{priority}-{position}-{reserves}{state}", queue.0)
 }
 
 /// A lease by its token.
@@ -229,13 +230,13 @@ pub(super) fn lease(token: &str) -> Result<(MessageId, Seen), Problem> {
         let (id, version) = token.split_once('.')?;
         let mut parts = version.strip_suffix('l')?.splitn(3, '-');
         let queue = QueueId(parts.next()?.parse().ok()?);
-        let rank = parts.next()?.parse().ok()?;
+        let priority = parts.next()?.parse().ok()?;
         // A place may be below zero.
-        let (place, reserves) = parts.next()?.rsplit_once('-')?;
+        let (position, reserves) = parts.next()?.rsplit_once('-')?;
         let seen = Seen {
             queue,
-            rank,
-            place: place.parse().ok()?,
+            priority,
+            position: position.parse().ok()?,
             state: State::Reserved,
             reserves: reserves.parse().ok()?,
         };
@@ -255,7 +256,8 @@ pub(super) fn if_match(headers: &HeaderMap) -> Option<String> {
 mod tests {
     use super::sum;
 
-    /// The log keeps these numbers: a version that computes others refuses requests that are repeats.
+    /// The log keeps these numbers: a version that computes others refuses requests that are
+    /// repeats.
     #[test]
     fn the_sum_of_a_request_never_changes() {
         for (json, expected) in [
@@ -265,7 +267,7 @@ mod tests {
                 17_559_483_043_475_740_258,
             ),
             (
-                r#"{"messages":[{"body":"\u00e9\u0001\"/","rank":4294967295,"headers":{"b":"2","a":"1"}}]}"#,
+                r#"{"messages":[{"body":"\u00e9\u0001\"/","priority":4294967295,"headers":{"b":"2","a":"1"}}]}"#,
                 18_204_764_859_064_490_495,
             ),
             (
@@ -280,14 +282,15 @@ mod tests {
     #[test]
     fn requests_that_say_the_same_have_one_sum() {
         let first =
-            sum(br#"{"messages":[{"body":"\u0061","headers":{"a":"1","b":"2"},"rank":1}]}"#);
-        let same = br#" { "messages": [ {"rank":1, "headers":{"b":"2","a":"1"}, "body":"a"} ] } "#;
+            sum(br#"{"messages":[{"body":"\u0061","headers":{"a":"1","b":"2"},"priority":1}]}"#);
+        let same =
+            br#" { "messages": [ {"priority":1, "headers":{"b":"2","a":"1"}, "body":"a"} ] } "#;
         assert_eq!(sum(same), first);
         for other in [
-            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"rank":2}]}"#,
-            r#"{"messages":[{"body":"a","headers":{"a":"2","b":"1"},"rank":1}]}"#,
-            r#"{"messages":[{"body":"a","headers":{"a":"1"},"rank":1}]}"#,
-            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"rank":1,"key":null}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"priority":2}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"2","b":"1"},"priority":1}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"1"},"priority":1}]}"#,
+            r#"{"messages":[{"body":"a","headers":{"a":"1","b":"2"},"priority":1,"key":null}]}"#,
         ] {
             assert_ne!(sum(other.as_bytes()), first, "{other}");
         }

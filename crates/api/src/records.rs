@@ -1,6 +1,6 @@
 //! Messages with all that is known of them, and their bodies as they are: what the command line
-//! prints and exports. A reply is a line of JSON, `{"messages": [...], "cursor": ...}`, and behind it
-//! of each message so many bytes of its body as its `follows` says.
+//! prints and exports. A reply is a line of JSON, `{"messages": [...], "cursor": ...}`, and behind
+//! it of each message so many bytes of its body as its `follows` says.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{StatusCode, Uri};
+use quintet_client::{Share, StoreError};
 use quintet_control::told;
-use quintet_door::{Share, StoreError};
-use quintet_http::{Leaving, Seat, Taker, Visitor, Waited, download, reply, upload};
+use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, Waited, download, reply, upload};
 use quintet_types::{
-    Body, Bound, Command, Lease, Message, Name, Outcome, Peek, Refusal, State as Stands, Take,
+    Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
     Verb, Wait,
 };
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ fn records<'a>(
     let line = json!({ "messages": heads, "cursor": cursor }).to_string() + "\n";
     let mut parts = vec![Body::new(line.as_bytes())];
     parts.extend(large.into_iter().filter(|body| !body.is_empty()));
-    download::joined(api.door(), parts)
+    download::joined(api.client_api(), parts)
 }
 
 /// A lease: whose it is, and its times in Unix ms. When it was given, or last
@@ -97,7 +97,7 @@ fn lease_told(lease: &Lease) -> Value {
         .until
         .map(|until| until.0.saturating_sub(lease.span_ms));
     json!({
-        "holder": lease.party.0,
+        "holder": lease.client_id.0,
         "bound": match lease.bound {
             Bound::Connection => "connection",
             Bound::Process => "process",
@@ -117,7 +117,7 @@ fn lease_told(lease: &Lease) -> Value {
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -128,27 +128,27 @@ pub(super) async fn list(
         Some("start") => Bodies::Start,
         Some(_) => return Err(Problem::field("bodies", "whole or start")),
     };
-    let sweep = messages::sweep(&queue, &query)?;
-    let name = sweep.queue.clone();
-    let (swept, _room) = api.swept(&visitor, sweep).await?;
-    let mut leases = swept.leases.iter();
-    let all = swept.messages.iter().map(|message| {
+    let bulk_op = messages::bulk_op(&queue, &query)?;
+    let name = bulk_op.queue.clone();
+    let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
+    let mut leases = bulk_done.leases.iter();
+    let all = bulk_done.messages.iter().map(|message| {
         let is_held = message.state == Stands::Reserved;
         (message, is_held.then(|| leases.next()).flatten())
     });
-    let cursor = swept.next.map(bulk::cursor_text);
+    let cursor = bulk_done.next.map(bulk::cursor_text);
     Ok(records(&api, all, &name, bodies, cursor))
 }
 
-/// The message that is next in a queue, or due or buried first, with all that is known of it and its
-/// body as it is.
+/// The message that is next in a queue, or due or buried first, with all that is known of it and
+/// its body as it is.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/peek", operation_id = "peek_queue", tag = "messages",
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed or buried")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn peek(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -160,7 +160,7 @@ pub(super) async fn peek(
         "buried" => Peek::Buried(queue),
         _ => return Err(Problem::field("state", "ready, delayed or buried")),
     };
-    seen(&api, &visitor, peek).await
+    seen(&api, &requester, peek).await
 }
 
 /// A message with all that is known of it and its body as it is.
@@ -170,16 +170,16 @@ pub(super) async fn peek(
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    seen(&api, &visitor, Peek::Id(read::message(&id)?)).await
+    seen(&api, &requester, Peek::Id(read::message(&id)?)).await
 }
 
-async fn seen(api: &Api, visitor: &Visitor, peek: Peek) -> Result<Response, Problem> {
-    let (outcome, queue) = api.ask(visitor, Command::Peek(peek)).await?;
+async fn seen(api: &Api, requester: &Requester, peek: Peek) -> Result<Response, Problem> {
+    let (outcome, queue) = api.ask(requester, Command::Peek(peek)).await?;
     let Outcome::Messages(messages) = outcome else {
-        return Err(Problem::refused(Refusal::NotFound));
+        return Err(Problem::refused(CommandError::NotFound));
     };
     let all = messages.iter().map(|message| (message, None));
     Ok(records(api, all, &queue, Bodies::Whole, None))
@@ -202,13 +202,13 @@ struct Put {
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
-    if !visitor.may_to(Verb::Put, &queue) {
-        return Err(Problem::refused(Refusal::NotPermitted));
+    if !requester.may_to(Verb::Put, &queue) {
+        return Err(Problem::refused(CommandError::NotPermitted));
     }
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
@@ -219,7 +219,7 @@ pub(super) async fn put(
     let mut put = api.new_put(&queue, message, 0, None).await?;
     let length = length.saturating_sub(line.len() as u64);
     put.body = api.upload(&queue, length, rest, came).await?;
-    let asked = api.ask(&visitor, Command::Put(put)).await?;
+    let asked = api.ask(&requester, Command::Put(put)).await?;
     let (Outcome::Put { id, fresh }, _) = asked else {
         return Err(Problem::unexpected());
     };
@@ -325,8 +325,9 @@ impl Api {
             return Err(Problem::stopping());
         };
         let (feed, mut pieces) = upload::pipe();
-        let (door, queue) = (self.door(), queue.clone());
-        let stored = tokio::task::spawn_blocking(move || door.store(&queue, length, &mut pieces));
+        let (client_api, queue) = (self.client_api(), queue.clone());
+        let stored =
+            tokio::task::spawn_blocking(move || client_api.store(&queue, length, &mut pieces));
         let fed = async {
             let mut wanted = feed.give(first).await;
             // Nobody reads what is not wanted, so that the reply is.
@@ -344,7 +345,7 @@ impl Api {
         let (stored, fed) = tokio::join!(stored, fed);
         match stored {
             Ok(Ok(body)) => fed.map(|()| body),
-            Ok(Err(StoreError::Refused(refusal))) => Err(Problem::refused(refusal)),
+            Ok(Err(StoreError::Refused(command_error))) => Err(Problem::refused(command_error)),
             Ok(Err(StoreError::Source(_))) => Err(fed
                 .err()
                 .unwrap_or_else(|| quintet_http::Problem::BrokeOff.into())),
@@ -364,17 +365,17 @@ pub(super) struct From {
     wait_ms: u64,
 }
 
-/// Takes a message out of its queue: it is gone when the reply begins to leave. The reply has it with
-/// all that is known of it and its body as it is; none: there was no message in time.
+/// Takes a message out of its queue: it is gone when the reply begins to leave. The reply has it
+/// with all that is known of it and its body as it is; none: there was no message in time.
 #[utoipa::path(post, path = "/api/v1/take", operation_id = "take_message", tag = "messages", request_body = From,
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn take(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let (asked, _share): (From, _) = read::body(&api.app, request).await?;
     if asked.queues.is_empty() {
         return Err(Problem::field("queues", "from which queue?"));
@@ -395,13 +396,15 @@ pub(super) async fn take(
         messages_max: 1,
         ..Take::default()
     };
-    let taker = Taker {
+    let consumer = Consumer {
         protocol: "http",
-        user: visitor.name(),
+        user: requester.name(),
         worker: None,
     };
     let waits = (asked.wait_ms > 0).then(Instant::now);
-    let (undo, queue) = api.take(&visitor, take, taker, seat).await?;
+    let (undo, queue) = api
+        .take(&requester, take, consumer, connection_slot)
+        .await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let all = undo.messages().iter().map(|message| (message, None));
     let mut response = records(&api, all, &queue, Bodies::Whole, None);

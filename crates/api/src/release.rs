@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use quintet_door::ACT_STEP;
+use quintet_client::ACT_STEP;
 use quintet_types::{
-    BackTo, By, Caller, Command, Compound, Filter, Guard, How, ListState, Message, MessageId,
-    Outcome, Party, Seen, Sweep, SweepAct, When,
+    BackTo, BulkAction, BulkOp, By, Caller, ClientId, Command, Filter, Guard, How, ListState,
+    Message, MessageId, Outcome, Seen, Transaction, When,
 };
 use tokio::task::JoinSet;
 
@@ -17,7 +17,7 @@ use super::problem::Problem;
 use super::server::must_operate;
 use super::types::{Acted, Released};
 use super::{Api, bulk, read};
-use quintet_http::Visitor;
+use quintet_http::Requester;
 
 /// Slices of a queue in one request.
 const SLICES: usize = 8;
@@ -25,9 +25,9 @@ const SLICES: usize = 8;
 /// Back at its place, and not before.
 fn back() -> How {
     How::Release {
-        rank: None,
+        priority: None,
         due: When::Now,
-        back_to: Some(BackTo::Place),
+        back_to: Some(BackTo::Position),
     }
 }
 
@@ -35,17 +35,17 @@ impl Api {
     /// Ends the lease of a message.
     ///
     /// # Errors
-    /// It is not reserved, or the shards' refusal.
-    pub async fn release(&self, visitor: &Visitor, id: MessageId) -> Result<(), Problem> {
+    /// It is not reserved, or the shards' error.
+    pub async fn release(&self, requester: &Requester, id: MessageId) -> Result<(), Problem> {
         let settle = Command::Settle {
             id,
             by: By::Anyone,
             how: back(),
         };
-        match self.ask(visitor, settle).await {
+        match self.ask(requester, settle).await {
             Ok(_) => Ok(()),
             Err(problem) if problem.code == "not_found" => {
-                self.message(visitor, id).await?;
+                self.message(requester, id).await?;
                 Err(Problem::not_reserved(id))
             }
             Err(problem) => Err(problem),
@@ -60,10 +60,10 @@ impl Api {
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn of_message(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    api.release(&visitor, read::message(&id)?).await?;
+    api.release(&requester, read::message(&id)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -73,29 +73,29 @@ pub(super) async fn of_message(
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn of_queue(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     let (given, _share): (Released, _) = read::body(&api.app, request).await?;
-    let mut sweep = Sweep {
+    let mut bulk_op = BulkOp {
         queue,
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: given.cursor.as_deref().map(bulk::cursor).transpose()?,
         max: ACT_STEP,
     };
     let mut messages = 0;
     for _ in 0..SLICES {
-        let (swept, _room) = api.swept(&visitor, sweep.clone()).await?;
+        let (bulk_done, _room) = api.bulk_done(&requester, bulk_op.clone()).await?;
         let mut ending = JoinSet::new();
         // What goes to a head goes newest first, and keeps its order.
-        for message in swept.messages.iter().rev() {
-            let (api, visitor) = (Arc::clone(&api), visitor.clone());
+        for message in bulk_done.messages.iter().rev() {
+            let (api, requester) = (Arc::clone(&api), requester.clone());
             let command = guarded(message);
-            ending.spawn(async move { api.ask(&visitor, command).await });
+            ending.spawn(async move { api.ask(&requester, command).await });
         }
         while let Some(ended) = ending.join_next().await {
             match ended.map_err(|error| Problem::internal(error.to_string()))? {
@@ -105,12 +105,12 @@ pub(super) async fn of_queue(
                 Err(problem) => return Err(problem),
             }
         }
-        sweep.after = swept.next;
-        if swept.next.is_none() {
+        bulk_op.after = bulk_done.next;
+        if bulk_done.next.is_none() {
             break;
         }
     }
-    let cursor = sweep.after.map(bulk::cursor_text);
+    let cursor = bulk_op.after.map(bulk::cursor_text);
     Ok(bulk::acted(&Acted { messages, cursor }, true))
 }
 
@@ -119,10 +119,10 @@ fn guarded(message: &Message) -> Command {
     let id = message.id;
     let (by, how) = (By::Anyone, back());
     let seen = Some(Seen::of(message));
-    Command::Compound(Box::new(Compound {
+    Command::Transaction(Box::new(Transaction {
         guards: vec![Guard::Message { id, seen }],
         then: Some(Box::new(Command::Settle { id, by, how })),
-        ..Compound::default()
+        ..Transaction::default()
     }))
 }
 
@@ -132,17 +132,17 @@ fn guarded(message: &Message) -> Command {
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn of_connection(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
+    must_operate(&requester)?;
     let id = id.parse();
     let id: u64 = id.map_err(|_| Problem::field("id", "a number"))?;
-    let held = api.holders(&visitor).await?.leases(id);
+    let held = api.holders(&requester).await?.leases(id);
     let held = held.ok_or_else(|| Problem::no_such_connection(id))?;
     let caller = Caller {
-        party: Party(id),
-        principal: visitor.principal(),
+        client_id: ClientId(id),
+        principal: requester.principal(),
     };
     let mut messages = 0;
     // Those that it takes meanwhile are not among them.

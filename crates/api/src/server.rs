@@ -5,24 +5,24 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_door::Exposition;
-use quintet_types::{QueueGauges, QueueTotals, Refusal};
+use quintet_client::Exposition;
+use quintet_types::{CommandError, QueueGauges, QueueTotals};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
     responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stats(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
-    let stats = api.sums(&visitor).await?;
+    let stats = api.sums(&requester).await?;
     let mut map = Map::new();
     map.insert("queues".into(), stats.queues.into());
     map.insert("memory_bytes".into(), stats.memory_bytes.into());
@@ -33,10 +33,10 @@ pub(super) async fn stats(
     Ok(reply::document(&Value::Object(map)))
 }
 
-pub(super) fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
-    match visitor.may_server() {
+pub(super) fn must_operate(requester: &Requester) -> Result<(), Problem> {
+    match requester.may_server() {
         true => Ok(()),
-        false => Err(Problem::refused(Refusal::NotPermitted)),
+        false => Err(Problem::refused(CommandError::NotPermitted)),
     }
 }
 
@@ -45,10 +45,10 @@ pub(super) fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
     responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn numbers(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
-    Ok(reply::written(api.door.numbers()))
+    must_operate(&requester)?;
+    Ok(reply::written(api.client_api.numbers()))
 }
 
 /// The configuration in force, as a TOML file with its secrets hidden.
@@ -56,10 +56,10 @@ pub(super) async fn numbers(
     responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn config(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
-    Ok(reply::plain(StatusCode::OK, api.door.config()))
+    must_operate(&requester)?;
+    Ok(reply::plain(StatusCode::OK, api.client_api.config()))
 }
 
 /// The same numbers as Prometheus reads them, without series of single queues.
@@ -67,24 +67,25 @@ pub(super) async fn config(
     responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn metrics(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
-    let written = api.door.metrics(Exposition::Prometheus, &[], false);
+    must_operate(&requester)?;
+    let written = api.client_api.metrics(Exposition::Prometheus, &[], false);
     Ok(reply::plain(StatusCode::OK, written.unwrap_or_default()))
 }
 
-/// Connections of all protocols and of HTTP: who, where, since when silent, what each waits for or asks.
+/// Connections of all protocols and of HTTP: who, where, since when silent, what each waits for or
+/// asks.
 #[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
     responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn connections(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
+    must_operate(&requester)?;
     let _room = api.room(super::LIST_BYTES)?;
     let (tell, told) = oneshot::channel();
-    api.door.clients(Box::new(move |list| {
+    api.client_api.clients(Box::new(move |list| {
         // The client may have gone.
         let _heard = tell.send(list);
     }));
@@ -98,14 +99,14 @@ pub(super) async fn connections(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn close(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
+    must_operate(&requester)?;
     let id = id.parse();
     let id = id.map_err(|_| Problem::field("id", "a number"))?;
     let (tell, told) = oneshot::channel();
-    api.door.close_client(
+    api.client_api.close_client(
         id,
         Box::new(move |there| {
             let _heard = tell.send(there);
@@ -127,25 +128,25 @@ pub(super) async fn close(
     responses((status = 202, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(act): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
+    must_operate(&requester)?;
     let query = read::Query::of(&uri, &["wait"], &[])?;
     let waits = query.flag("wait")?;
     let mut ordered = json!({ "ordered": act });
     let is_heard = match act.as_str() {
-        "drain" => api.door.drain(true),
-        "undrain" => api.door.drain(false),
+        "drain" => api.client_api.drain(true),
+        "undrain" => api.client_api.drain(false),
         "reload" => {
             let (tell, told) = oneshot::channel();
-            let principal = visitor.known.as_ref().map(|(principal, _)| *principal);
+            let principal = requester.known.as_ref().map(|(principal, _)| *principal);
             let tell = Box::new(move |came| {
                 // Nobody may wait for it.
                 let _heard = tell.send(came);
             });
-            api.door.reload(principal, tell);
+            api.client_api.reload(principal, tell);
             if waits {
                 let came = told.await.map_err(|_| Problem::stopping())?;
                 ordered["notes"] = came.map_err(|_| Problem::not_reloaded())?.into();

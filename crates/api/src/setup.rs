@@ -8,8 +8,8 @@ use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::Uri;
 use hyper::header::{ETAG, HeaderValue};
-use quintet_door::{Change, Setting};
-use quintet_types::{Command, Name, QueueSetup, Refusal};
+use quintet_client::{Change, Setting};
+use quintet_types::{Command, CommandError, Name, QueueSetup};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// A setting of a queue that is in force.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -87,31 +87,33 @@ impl Api {
     /// they are then.
     ///
     /// # Errors
-    /// The shards' refusal; or a setting is locked, or not what it should be.
+    /// The shards' error; or a setting is locked, or not what it should be.
     pub async fn change(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         queue: &Name,
         changes: &[Change],
         seen: Option<&str>,
     ) -> Result<QueueSetup, Problem> {
         for _ in 0..TRIES {
-            let setup = self.setup(visitor, queue).await?;
+            let setup = self.setup(requester, queue).await?;
             if seen.is_some_and(|seen| version(&setup) != seen) {
                 return Err(Problem::settings_changed());
             }
-            let name = visitor.name();
+            let name = requester.name();
             let to = self
-                .door
+                .client_api
                 .change(&setup, changes, name.as_deref().unwrap_or_default());
             let command = Command::Reconfigure {
                 queue: queue.clone(),
                 to: Box::new(to.map_err(Problem::no_change)?),
                 from: Box::new(setup.own),
             };
-            match self.ask(visitor, command).await {
-                Ok(_) => return self.setup(visitor, queue).await,
-                Err(problem) if problem.code != Refusal::Conflict.code() => return Err(problem),
+            match self.ask(requester, command).await {
+                Ok(_) => return self.setup(requester, queue).await,
+                Err(problem) if problem.code != CommandError::Conflict.code() => {
+                    return Err(problem);
+                }
                 Err(_) => {}
             }
         }
@@ -119,7 +121,7 @@ impl Api {
     }
 
     fn told(&self, setup: &QueueSetup) -> Response {
-        let settings = self.door.queue_settings(setup).into_iter();
+        let settings = self.client_api.queue_settings(setup).into_iter();
         let mut response = reply::document(&Setup {
             queue: setup.name.to_string(),
             settings: settings.map(InForce::of).collect(),
@@ -140,12 +142,12 @@ impl Api {
     responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn settings(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
-    let setup = api.setup(&visitor, &read::queue(&queue)?).await?;
+    let setup = api.setup(&requester, &read::queue(&queue)?).await?;
     Ok(api.told(&setup))
 }
 
@@ -158,7 +160,7 @@ pub(crate) async fn settings(
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -175,7 +177,7 @@ pub(crate) async fn change(
         return Err(Problem::field("settings", detail));
     }
     let setup = api
-        .change(&visitor, &queue, &changes, seen.as_deref())
+        .change(&requester, &queue, &changes, seen.as_deref())
         .await?;
     Ok(api.told(&setup))
 }

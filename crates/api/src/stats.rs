@@ -1,15 +1,15 @@
-//! Numbers asked for on behalf of a visitor.
+//! Numbers asked for on behalf of a requester.
 
 use quintet_types::{
     Command, Name, Outcome, QueuePage, QueueSetup, QueueStats, ShardStats, StatsOf, StatsReply,
 };
 
 use super::{Api, Problem};
-use quintet_http::Visitor;
+use quintet_http::Requester;
 
 impl Api {
-    async fn stats(&self, visitor: &Visitor, of: StatsOf) -> Result<StatsReply, Problem> {
-        let (Outcome::Stats(stats), _) = self.ask(visitor, Command::Stats(of)).await? else {
+    async fn stats(&self, requester: &Requester, of: StatsOf) -> Result<StatsReply, Problem> {
+        let (Outcome::Stats(stats), _) = self.ask(requester, Command::Stats(of)).await? else {
             return Err(Problem::unexpected());
         };
         Ok(*stats)
@@ -18,9 +18,9 @@ impl Api {
     /// Sums over all queues.
     ///
     /// # Errors
-    /// The refusal of the shards, as of all these.
-    pub(crate) async fn sums(&self, visitor: &Visitor) -> Result<ShardStats, Problem> {
-        let StatsReply::Shard(stats) = self.stats(visitor, StatsOf::Shard).await? else {
+    /// The error of the shards, as of all these.
+    pub(crate) async fn sums(&self, requester: &Requester) -> Result<ShardStats, Problem> {
+        let StatsReply::Shard(stats) = self.stats(requester, StatsOf::Shard).await? else {
             return Err(Problem::unexpected());
         };
         Ok(stats)
@@ -29,10 +29,10 @@ impl Api {
     /// A queue that is there and may be seen.
     pub async fn queue_stats(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         queue: &Name,
     ) -> Result<QueueStats, Problem> {
-        let StatsReply::Queue(stats) = self.stats(visitor, StatsOf::Queue(queue.clone())).await?
+        let StatsReply::Queue(stats) = self.stats(requester, StatsOf::Queue(queue.clone())).await?
         else {
             return Err(Problem::unexpected());
         };
@@ -40,8 +40,8 @@ impl Api {
     }
 
     /// How a queue is set up.
-    pub async fn setup(&self, visitor: &Visitor, queue: &Name) -> Result<QueueSetup, Problem> {
-        let StatsReply::Setup(setup) = self.stats(visitor, StatsOf::Setup(queue.clone())).await?
+    pub async fn setup(&self, requester: &Requester, queue: &Name) -> Result<QueueSetup, Problem> {
+        let StatsReply::Setup(setup) = self.stats(requester, StatsOf::Setup(queue.clone())).await?
         else {
             return Err(Problem::unexpected());
         };
@@ -51,10 +51,11 @@ impl Api {
     /// A part of all queues that may be seen, from a place on.
     pub async fn queue_page(
         &self,
-        visitor: &Visitor,
+        requester: &Requester,
         from: (u8, u32),
     ) -> Result<QueuePage, Problem> {
-        let StatsReply::Queues(page) = self.stats(visitor, StatsOf::Queues { from }).await? else {
+        let StatsReply::Queues(page) = self.stats(requester, StatsOf::Queues { from }).await?
+        else {
             return Err(Problem::unexpected());
         };
         Ok(page)

@@ -6,12 +6,12 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
-use quintet_types::{Command, Name, Outcome, Principal, Refusal, StatsOf, StatsReply};
+use quintet_types::{Command, CommandError, Name, Outcome, Principal, StatsOf, StatsReply};
 
 use super::problem::Problem;
 use super::{Api, read};
 use crate::events::{Figures, Queues, Selection};
-use quintet_http::{OpenStream, Seat, Visitor};
+use quintet_http::{ConnectionSlot, OpenStream, Requester};
 
 /// Queues of one stream.
 const QUEUES_MAX: usize = 100;
@@ -33,8 +33,8 @@ const STREAM_BYTES: u64 = 64 << 10;
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    seat: Option<Extension<Arc<Seat>>>,
+    Extension(requester): Extension<Requester>,
+    connection_slot: Option<Extension<Arc<ConnectionSlot>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let queues = wanted(&uri)?;
@@ -55,10 +55,11 @@ pub(super) async fn stream(
             share => share,
         },
     };
-    let principal = visitor.principal();
+    let principal = requester.principal();
     for queue in queues.iter().flatten() {
-        if let Err(refusal @ Refusal::NotPermitted) = api.figures(principal, queue).await {
-            return Err(Problem::refused(refusal));
+        if let Err(command_error @ CommandError::NotPermitted) = api.figures(principal, queue).await
+        {
+            return Err(Problem::refused(command_error));
         }
     }
     let of = Selection {
@@ -70,13 +71,13 @@ pub(super) async fn stream(
         let (api, queues) = (Arc::clone(&looking), queues.clone());
         async move { api.look(principal, queues.as_deref()).await }
     });
-    let seat = seat.map(|Extension(seat)| seat);
-    if let Some(seat) = &seat {
+    let connection_slot = connection_slot.map(|Extension(connection_slot)| connection_slot);
+    if let Some(connection_slot) = &connection_slot {
         // Streams are counted for themselves.
-        seat.gives_place();
+        connection_slot.gives_place();
     }
     let open = OpenStream::new(counts);
-    let mut response = Response::new(reader.body(seat, open, (place, share)));
+    let mut response = Response::new(reader.body(connection_slot, open, (place, share)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     // Its place is given away: nothing comes behind it.
@@ -101,20 +102,20 @@ fn wanted(uri: &Uri) -> Result<Option<Vec<Name>>, Problem> {
 }
 
 impl Api {
-    async fn figures(&self, principal: Principal, queue: &Name) -> Result<Figures, Refusal> {
+    async fn figures(&self, principal: Principal, queue: &Name) -> Result<Figures, CommandError> {
         let command = Command::Stats(StatsOf::Queue(queue.clone()));
         match self.submit(principal, None, command).await {
             Some((Outcome::Stats(stats), _)) => match *stats {
-                StatsReply::Queue(stats) => Ok(Figures::of(&stats, self.door.rates(queue))),
+                StatsReply::Queue(stats) => Ok(Figures::of(&stats, self.client_api.rates(queue))),
                 StatsReply::Shard(_)
                 | StatsReply::Queues(_)
                 | StatsReply::Message(_)
                 | StatsReply::Names(_)
-                | StatsReply::Setup(_) => Err(Refusal::NotFound),
+                | StatsReply::Setup(_) => Err(CommandError::NotFound),
             },
-            Some((Outcome::Refused(refusal), _)) => Err(refusal),
+            Some((Outcome::Refused(command_error), _)) => Err(command_error),
             // It is stopping: nothing is known.
-            Some(_) | None => Err(Refusal::Draining),
+            Some(_) | None => Err(CommandError::Draining),
         }
     }
 
@@ -127,7 +128,7 @@ impl Api {
         for queue in queues {
             match self.figures(principal, queue).await {
                 Ok(figures) => drop(seen.insert(queue.to_string(), figures)),
-                Err(Refusal::Draining) => return None,
+                Err(CommandError::Draining) => return None,
                 // One that is not there, or may be seen no longer.
                 Err(_) => {}
             }
@@ -154,7 +155,7 @@ impl Api {
                 if seen.len() == QUEUES_MAX || bytes > NAMES_MAX {
                     return Some(seen);
                 }
-                seen.insert(name, Figures::of(stats, self.door.rates(&stats.name)));
+                seen.insert(name, Figures::of(stats, self.client_api.rates(&stats.name)));
             }
             next = page.next;
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
-use quintet_door::{Followed, Happened};
-use quintet_types::{Filter, ListState, Refusal, Sweep, SweepAct};
+use quintet_client::{Followed, Happened};
+use quintet_types::{BulkAction, BulkOp, CommandError, Filter, ListState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -14,7 +14,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
 use crate::bytes_in_json::lossy;
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// The events of a queue's messages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -33,8 +33,9 @@ pub(super) struct Event {
     pub(super) at_ms: u64,
     /// 0: it happened to many.
     pub(super) id: u64,
-    /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked, edited,
-    /// taken, finished, deleted, dropped, expired, replaced, cancelled, moved, dead_letter or purged.
+    /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked,
+    /// edited, taken, finished, deleted, dropped, expired, replaced, cancelled, moved, dead_letter
+    /// or purged.
     pub(super) event: &'static str,
     /// Why it failed or was buried; how many were purged.
     pub(super) note: String,
@@ -72,7 +73,7 @@ impl Tail {
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn tail(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -80,20 +81,20 @@ pub(super) async fn tail(
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
     let queue = read::queue(&queue)?;
     // Bodies are told, so it takes the right to see messages.
-    let look = Sweep {
+    let look = BulkOp {
         queue: queue.clone(),
         state: ListState::Ready,
         filter: Filter::default(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: None,
         max: 1,
     };
-    match api.swept(&visitor, look).await {
-        Err(problem) if problem.code != Refusal::QueueNotFound.code() => return Err(problem),
+    match api.bulk_done(&requester, look).await {
+        Err(problem) if problem.code != CommandError::QueueNotFound.code() => return Err(problem),
         Err(_) | Ok(_) => {}
     }
     let contains = query.get("contains").unwrap_or_default().as_bytes();
-    let followed = api.door.follow(&queue, after, contains);
+    let followed = api.client_api.follow(&queue, after, contains);
     let followed = followed.ok_or_else(Problem::too_many_tails)?;
     Ok(reply::document(&Tail::of(followed)))
 }

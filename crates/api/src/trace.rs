@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use quintet_door::words;
+use quintet_client::words;
 use quintet_types::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb, WallAhead};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::Shown;
 use super::{Api, read};
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// The trace of a message.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
@@ -37,8 +37,8 @@ pub(super) struct Traced {
     until_ms: Option<u64>,
     /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
     /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
-    /// enough), `replaced` (by a repeat), `failed`, `cancelled`, `edited` (with a new body it has another id),
-    /// `moved` (to another shard, where it has another id).
+    /// enough), `replaced` (by a repeat), `failed`, `cancelled`, `edited` (with a new body it has
+    /// another id), `moved` (to another shard, where it has another id).
     end: Option<&'static str>,
     /// When it went.
     at_ms: Option<u64>,
@@ -55,13 +55,13 @@ pub(super) struct Traced {
     responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
-    let traced = match api.message(&visitor, id).await {
-        Ok((message, queue)) => api.live(&visitor, &message, &queue).await,
-        Err(problem) if problem.code == "not_found" => api.gone(&visitor, id).await?,
+    let traced = match api.message(&requester, id).await {
+        Ok((message, queue)) => api.live(&requester, &message, &queue).await,
+        Err(problem) if problem.code == "not_found" => api.gone(&requester, id).await?,
         Err(problem) => return Err(problem),
     };
     Ok(reply::document(&traced))
@@ -69,11 +69,11 @@ pub(super) async fn show(
 
 impl Api {
     /// The trace of one that is there.
-    async fn live(&self, visitor: &Visitor, message: &Message, queue: &Name) -> Traced {
-        let now = self.door.now();
-        let ahead = WallAhead::between(now, self.door.wall());
+    async fn live(&self, requester: &Requester, message: &Message, queue: &Name) -> Traced {
+        let now = self.client_api.now();
+        let ahead = WallAhead::between(now, self.client_api.wall());
         let shown = Shown::of(message, queue, now);
-        let (holder, until) = match self.held_by(visitor, message, queue).await {
+        let (holder, until) = match self.held_by(requester, message, queue).await {
             Some((holder, lease)) => (Some(holder.text), lease.until),
             None => (None, None),
         };
@@ -107,30 +107,30 @@ impl Api {
     /// The trace of one that is gone.
     ///
     /// # Errors
-    /// Nothing; or the visitor may not see the messages of its queue.
-    async fn gone(&self, visitor: &Visitor, id: MessageId) -> Result<Traced, Problem> {
-        let door = self.door();
-        let end = tokio::task::spawn_blocking(move || door.end_of(id));
+    /// Nothing; or the requester may not see the messages of its queue.
+    async fn gone(&self, requester: &Requester, id: MessageId) -> Result<Traced, Problem> {
+        let client_api = self.client_api();
+        let end = tokio::task::spawn_blocking(move || client_api.end_of(id));
         let end = end
             .await
             .map_err(|error| Problem::internal(error.to_string()))?;
         let end = end.ok_or_else(|| Problem::no_trace(id))?;
         let may = match &end.queue {
-            Some(queue) => visitor.may_to(Verb::Peek, queue),
-            None => visitor.may_server(),
+            Some(queue) => requester.may_to(Verb::Peek, queue),
+            None => requester.may_server(),
         };
         if !may {
-            return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
+            return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
         }
         let by = match end.by {
             Some(caller) => {
-                let holders = self.holders(visitor).await?;
-                who(visitor, caller, &holders)
+                let holders = self.holders(requester).await?;
+                who(requester, caller, &holders)
             }
             None => None,
         };
-        let now = self.door.now();
-        let ahead = WallAhead::between(now, self.door.wall());
+        let now = self.client_api.now();
+        let ahead = WallAhead::between(now, self.client_api.wall());
         Ok(Traced {
             id: id.0,
             state: "gone",
@@ -145,20 +145,20 @@ impl Api {
     }
 
     /// The end of a message that is gone, in a sentence; `None`: that is not known, or not to
-    /// this visitor.
-    pub async fn how_it_went(&self, visitor: &Visitor, id: MessageId) -> Option<String> {
-        Some(self.gone(visitor, id).await.ok()?.text)
+    /// this requester.
+    pub async fn how_it_went(&self, requester: &Requester, id: MessageId) -> Option<String> {
+        Some(self.gone(requester, id).await.ok()?.text)
     }
 }
 
 /// The one that did it: a user, or a connection that is still there.
-fn who(visitor: &Visitor, caller: Caller, holders: &Holders) -> Option<String> {
-    let known = visitor.known.as_ref().filter(|_| visitor.may_server());
+fn who(requester: &Requester, caller: Caller, holders: &Holders) -> Option<String> {
+    let known = requester.known.as_ref().filter(|_| requester.may_server());
     let user = known
         .filter(|_| caller.principal >= Principal::FIRST)
         .and_then(|(_, gate)| gate.name_of(caller.principal));
     let user = user.map(|user| format!("user {}", user.escape_debug()));
-    let connection = holders.told(caller.party);
+    let connection = holders.told(caller.client_id);
     let all: Vec<String> = user.into_iter().chain(connection).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }

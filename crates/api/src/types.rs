@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_door::attention::why_slow;
-use quintet_door::{History, Rates, Recent, Series};
+use quintet_client::attention::why_slow;
+use quintet_client::{History, Rates, Recent, Series};
 use quintet_types::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub struct NewMessage {
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
-    pub rank: Option<u32>,
+    pub priority: Option<u32>,
     /// Not taken before so many ms are over.
     pub delay_ms: Option<u64>,
     /// Gone after so many ms.
@@ -192,8 +192,8 @@ pub(super) struct Reserve {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Release {
-    /// New rank.
-    pub(super) rank: Option<u32>,
+    /// New priority.
+    pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over.
     pub(super) delay_ms: Option<u64>,
 }
@@ -236,7 +236,7 @@ impl Finish {
 impl Release {
     pub(super) fn how(self) -> How {
         How::Release {
-            rank: self.rank,
+            priority: self.priority,
             due: self.delay_ms.map_or(When::Now, When::In),
             back_to: None,
         }
@@ -255,7 +255,7 @@ impl Fail {
 impl Bury {
     pub(super) fn how(self) -> How {
         How::Bury {
-            rank: self.rank,
+            priority: self.priority,
             reason: self.reason.unwrap_or_default().into_bytes().into(),
         }
     }
@@ -275,8 +275,8 @@ pub(super) struct Progress {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bury {
-    /// New rank.
-    pub(super) rank: Option<u32>,
+    /// New priority.
+    pub(super) priority: Option<u32>,
     /// Why, for the operator.
     pub(super) reason: Option<String>,
 }
@@ -335,8 +335,8 @@ pub(super) struct ShownCancelled {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Changes {
-    /// New rank.
-    pub(super) rank: Option<u32>,
+    /// New priority.
+    pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over; 0: ready at once.
     pub(super) delay_ms: Option<u64>,
     /// New body as text, 64 KiB at most; the message has another id then.
@@ -436,7 +436,7 @@ pub(super) struct Shown {
     pub(super) id: u64,
     pub(super) queue: String,
     pub(super) state: &'static str,
-    pub(super) rank: u32,
+    pub(super) priority: u32,
     pub(super) created_ms: u64,
     pub(super) due_ms: Option<u64>,
     pub(super) expires_ms: Option<u64>,
@@ -692,7 +692,7 @@ impl Shown {
                 State::Prepared => "prepared",
                 State::Done | State::Relayed => "archived",
             },
-            rank: message.rank,
+            priority: message.priority,
             created_ms: message.created.0,
             due_ms: message.due().map(|at| at.0),
             expires_ms: message.expires().map(|at| at.0),

@@ -8,14 +8,14 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::{HeaderValue, LINK};
 use hyper::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use quintet_door::{Share, WorkerAct};
+use quintet_client::{Share, WorkerAct};
 use tokio::sync::oneshot;
 
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
 use super::{Api, read};
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// Workers that are known: their names, hosts, states, how many jobs their connections hold, and
 /// when they last said something. A page ends at about 1 MiB; the header `Link` leads to the next.
@@ -24,10 +24,10 @@ use quintet_http::{Visitor, reply};
     responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\""))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
+    must_operate(&requester)?;
     let query = read::Query::of(&uri, &["after"], &[])?;
     let (list, next, _room) = api.workers(query.get("after").map(str::to_owned)).await?;
     let mut response = reply::written(list);
@@ -57,7 +57,7 @@ impl Api {
             // The client may have gone.
             let _heard = tell.send((list, next));
         };
-        self.door.workers(after, Box::new(tell));
+        self.client_api.workers(after, Box::new(tell));
         let (list, next) = told.await.map_err(|_| Problem::stopping())?;
         Ok((list, next, room))
     }
@@ -70,16 +70,16 @@ impl Api {
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn act(
     State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     Path((wid, act)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    must_operate(&visitor)?;
+    must_operate(&requester)?;
     let act = match act.as_str() {
         "quiet" => WorkerAct::Quiet,
         "terminate" => WorkerAct::Terminate,
         _ => return Err(Problem::no_such_page()),
     };
-    match api.door.steer_worker(act, &wid) {
+    match api.client_api.steer_worker(act, &wid) {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(Problem::no_such_worker(&wid)),
     }

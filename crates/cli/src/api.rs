@@ -352,7 +352,7 @@ impl Api {
             Some((_, more)) => std::io::copy(more, &mut way).map(drop),
             None => Ok(()),
         });
-        // A refusal may come before all was sent.
+        // An error may come before all was sent.
         let reply = match (stream.fill_buf(), sent) {
             (Ok([]) | Err(_), Err(error)) => {
                 return Err(error).context(CLOSED);

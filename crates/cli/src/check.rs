@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use quintet_config::{Given, load, old_names};
+use quintet_config::{CommandLine, load, old_names};
 use quintet_host::{Contents, Lost, give_up_runs};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
@@ -52,9 +52,9 @@ fn check_config(path: PathBuf) -> Result<ExitCode> {
     if !old.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let given = Given {
+    let given = CommandLine {
         config: Some(path),
-        ..Given::default()
+        ..CommandLine::default()
     };
     load(&given)?;
     writeln!(out, "the configuration is right")?;

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Result, anyhow, bail};
 use quintet_config::ADMIN_SOCKET;
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 
 use super::Where;
 use super::remote::{Way, of_server};
@@ -14,16 +14,16 @@ use super::remote::{Way, of_server};
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct Refused {
-    /// `quintet_types::Refusal::code`; empty where there is none.
+    /// `quintet_types::CommandError::code`; empty where there is none.
     pub(super) code: String,
     pub(super) text: String,
 }
 
 impl Refused {
     /// True if the error is the server's no, and for this reason.
-    pub(super) fn is(error: &anyhow::Error, refusal: Refusal) -> bool {
+    pub(super) fn is(error: &anyhow::Error, command_error: CommandError) -> bool {
         let refused = error.downcast_ref::<Refused>();
-        refused.is_some_and(|refused| refused.code == refusal.code())
+        refused.is_some_and(|refused| refused.code == command_error.code())
     }
 }
 

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use quintet_front::line::Question;
-use quintet_nodes::{DRAIN, Fault, Heir, MOVE, NodeReport, REPORT_OF, Reply, UNDRAIN};
+use quintet_nodes::{DRAIN, Fault, MOVE, NodeReport, REPORT_OF, Reply, Successor, UNDRAIN};
+use quintet_proxy::line::Question;
 
 use super::node::{Node, ask};
 
@@ -131,7 +131,7 @@ impl<'a> Asking<'a> {
             Reply::Done => Ok("it is so".to_owned()),
             Reply::Refused { fault, why } => Err((fault, why)),
             Reply::Moving { from, epoch, to } => {
-                // Who is drained chooses an heir by itself, and that may be another.
+                // Who is drained chooses a successor by itself, and that may be another.
                 let only = words.first() == Some(&MOVE);
                 self.until_owned(&from, epoch, &to, only)
             }
@@ -154,7 +154,7 @@ impl<'a> Asking<'a> {
         &self,
         from: &str,
         epoch: u64,
-        to: &Heir,
+        to: &Successor,
         only: bool,
     ) -> Result<String, (Fault, String)> {
         let mut named = None;

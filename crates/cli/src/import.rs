@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use quintet_control::Standing;
-use quintet_types::{Name, Refusal};
+use quintet_types::{CommandError, Name};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -313,7 +313,7 @@ impl Import {
             let made = importer.client.ask("POST", &path, Some(&setup));
             // One that is there stays as it is.
             if let Err(error) = made
-                && !Refused::is(&error, Refusal::QueueExists)
+                && !Refused::is(&error, CommandError::QueueExists)
             {
                 return Err(error.context("cannot make a queue"));
             }

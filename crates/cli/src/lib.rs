@@ -8,6 +8,7 @@
 
 mod api;
 mod audit;
+mod auth;
 mod backup;
 mod bench;
 mod check;
@@ -41,7 +42,6 @@ mod show;
 mod table;
 mod tail;
 mod top;
-mod trust;
 mod verbs;
 #[cfg(feature = "cluster")]
 mod ways;
@@ -51,7 +51,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use quintet_config::{ADMIN_SOCKET, Config, Given};
+use quintet_config::{ADMIN_SOCKET, CommandLine, Config};
 
 /// One small, durable, fast queue server that speaks many protocols.
 #[derive(Parser)]
@@ -132,7 +132,7 @@ enum Command {
     Redrive(verbs::Redrive),
     /// Remove messages by their ids.
     Delete(verbs::Delete),
-    /// Change a message: rank, delay, body.
+    /// Change a message: priority, delay, body.
     Edit(verbs::Edit),
     /// Let takes from a queue wait.
     Pause(verbs::Pause),
@@ -165,9 +165,9 @@ enum Command {
     #[command(subcommand)]
     Hooks(hooks::Hooks),
     /// Make a password's hash for the configuration.
-    Passwd(trust::Passwd),
+    Passwd(auth::Passwd),
     /// Make a token for a user.
-    Token(trust::NewTokenFor),
+    Token(auth::NewTokenFor),
     /// Print who did what to the server.
     Audit(audit::Audit),
     /// Ask and steer a cluster.
@@ -245,7 +245,7 @@ impl Where {
 }
 
 /// Runs the server with this configuration, which the command line gives so, until it stops.
-pub type RunServer = fn(Config, Given) -> anyhow::Result<()>;
+pub type RunServer = fn(Config, CommandLine) -> anyhow::Result<()>;
 
 /// Does what the command line says.
 pub fn run(server: RunServer) -> ExitCode {

@@ -1,4 +1,5 @@
-//! `quintet demo mess`: a throwaway server with ten faults, for trying alerts, `top` and the console.
+//! `quintet demo mess`: a throwaway server with ten faults, for trying alerts, `top` and the
+//! console.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _, stdout};
 use std::net::TcpStream;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_types::{OnRepeat, Refusal, Scope};
+use quintet_types::{CommandError, OnRepeat, Scope};
 use serde_json::{Map, Value, json};
 
 use super::Where;
@@ -44,9 +44,9 @@ pub(super) struct Put {
     /// Put the content of this file.
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
-    /// Rank; 0 is the most urgent.
+    /// Priority; 0 is the most urgent.
     #[arg(long)]
-    rank: Option<u32>,
+    priority: Option<u32>,
     /// Client flags (memcache).
     #[arg(long)]
     flags: Option<u32>,
@@ -93,7 +93,7 @@ impl Put {
     pub(super) fn run(self) -> Result<ExitCode> {
         let mut of = Map::new();
         let numbers = [
-            ("rank", self.rank.map(u64::from)),
+            ("priority", self.priority.map(u64::from)),
             ("flags", self.flags.map(u64::from)),
             ("delay_ms", self.delay),
             ("ttl_ms", self.ttl),
@@ -254,7 +254,7 @@ impl Peek {
         };
         let mut api = Api::connect(&self.at)?;
         let reply = match api.open("GET", &path, None) {
-            Err(error) if Refused::is(&error, Refusal::NotFound) => {
+            Err(error) if Refused::is(&error, CommandError::NotFound) => {
                 return Ok(ExitCode::from(EMPTY));
             }
             reply => reply?,

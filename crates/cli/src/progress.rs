@@ -115,7 +115,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// How many bytes of a transfer are through: a bar on a terminal, a line every ten seconds elsewhere.
+/// How many bytes of a transfer are through: a bar on a terminal, a line every ten seconds
+/// elsewhere.
 #[cfg(feature = "cluster")]
 pub(super) struct Transfer {
     what: &'static str,

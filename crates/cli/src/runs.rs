@@ -125,7 +125,7 @@ impl Runs {
                     continue;
                 };
                 let places = body.places();
-                let mut offsets = places.iter().map(|place| place.offset);
+                let mut offsets = places.iter().map(|position| position.offset);
                 if offsets.any(|offset| ranges.iter().any(|range| range.contains(&offset))) {
                     let queue = contents.queue_of(name, &message);
                     let of_queue =

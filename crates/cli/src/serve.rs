@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::RunServer;
 use anyhow::Result;
-use quintet_config::{Given, Secrets, load, print};
+use quintet_config::{CommandLine, Secrets, load, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,7 +67,7 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self, server: RunServer) -> Result<ExitCode> {
-        let given = Given {
+        let given = CommandLine {
             config: self.config,
             data: self.data,
             listen: self.listen,

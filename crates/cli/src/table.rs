@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write, stdout};
 
-use quintet_door::shown::plain;
+use quintet_client::shown::plain;
 use quintet_types::Name;
 use ratatui::text::Span;
 

@@ -1,5 +1,5 @@
-//! `quintet cluster adopt`, `reseed` and `detach`: from one server to a cluster, from what is left of
-//! one to another, and back.
+//! `quintet cluster adopt`, `reseed` and `detach`: from one server to a cluster, from what is left
+//! of one to another, and back.
 
 use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
-use quintet_config::{Config, Given, load};
+use quintet_config::{CommandLine, Config, load};
 use quintet_log::DirLock;
 use quintet_nodes::{Fill, Found, Source, ahead, detach, doubt, fill, finish, is_unfinished};
 
@@ -97,11 +97,11 @@ struct Settings {
 
 impl Settings {
     fn load(self, data: Option<PathBuf>) -> Result<Config> {
-        let given = Given {
+        let given = CommandLine {
             config: self.config,
             data,
             cluster: self.cluster,
-            ..Given::default()
+            ..CommandLine::default()
         };
         let config = load(&given)?;
         if !config.cluster.is_on() {

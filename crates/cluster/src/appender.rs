@@ -33,7 +33,7 @@ pub(crate) struct Appender {
     leased: AtomicU64,
     /// There is no lease any more, whatever is acknowledged.
     unleased: AtomicBool,
-    wants_beat: AtomicBool,
+    wants_heartbeat: AtomicBool,
     /// The entry that the log begins with.
     begins: AtomicU64,
     /// The entry that the stream began with when that was asked last; 0: not known.
@@ -66,7 +66,7 @@ impl Appender {
             lease,
             leased: AtomicU64::new(0),
             unleased: AtomicBool::new(false),
-            wants_beat: AtomicBool::new(false),
+            wants_heartbeat: AtomicBool::new(false),
             begins: AtomicU64::new(0),
             first: AtomicU64::new(0),
             listeners: Mutex::default(),
@@ -265,19 +265,19 @@ impl Appender {
                 let before = appender.first.swap(ends.first.0, Ordering::Relaxed);
                 if ends.first > appender.begins() && before != ends.first.0 {
                     // The log says so with the next beat.
-                    appender.want_beat(true);
+                    appender.want_heartbeat(true);
                 }
             }
         };
         self.stream.ends(Box::new(told));
     }
 
-    pub(crate) fn want_beat(&self, wants: bool) {
-        self.wants_beat.store(wants, Ordering::Relaxed);
+    pub(crate) fn want_heartbeat(&self, wants: bool) {
+        self.wants_heartbeat.store(wants, Ordering::Relaxed);
     }
 
-    pub(crate) fn wants_beat(&self) -> bool {
-        self.wants_beat.load(Ordering::Relaxed)
+    pub(crate) fn wants_heartbeat(&self) -> bool {
+        self.wants_heartbeat.load(Ordering::Relaxed)
     }
 
     /// Whether what needs no append may be answered now.

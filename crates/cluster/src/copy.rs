@@ -38,8 +38,8 @@ pub(crate) struct Copy {
     time_ms: u64,
     /// They say so: absent only from logs of version 1.
     tells: bool,
-    /// The owner's designated successor, if the last entry was its farewell.
-    farewell: Option<String>,
+    /// The owner's designated successor, if the last entry was its handoff.
+    handoff: Option<String>,
     last: Option<(Seq, Bytes)>,
     fresh: bool,
     room: u64,
@@ -82,7 +82,7 @@ impl Copy {
             taken_over: None,
             time_ms: 0,
             tells: false,
-            farewell: None,
+            handoff: None,
             last: None,
             fresh: true,
             room: 0,
@@ -136,9 +136,9 @@ impl Copy {
         self.claim.as_ref()
     }
 
-    /// The owner's designated successor, if the last entry was its farewell.
-    pub(crate) fn farewell(&self) -> Option<&str> {
-        self.farewell.as_deref()
+    /// The owner's designated successor, if the last entry was its handoff.
+    pub(crate) fn handoff(&self) -> Option<&str> {
+        self.handoff.as_deref()
     }
 
     /// The last entry that was read.
@@ -166,7 +166,7 @@ impl Copy {
         replay: Replay<'_>,
     ) -> Result<(), LogError> {
         let cluster = self.cluster;
-        self.farewell = None;
+        self.handoff = None;
         // Taken out, as what it reads borrows it.
         let mut reader = self.reader.take();
         let reading = reader.get_or_insert_with(|| Reader::new(cluster, seq));
@@ -232,8 +232,8 @@ impl Copy {
         let found = &mut self.recovery;
         found.last_epoch = found.last_epoch.max(view.stamp.epoch);
         if let Some(reign) = &framed.reign {
-            if let Reign::Farewell(to) = reign {
-                self.farewell = Some(to.clone());
+            if let Reign::Handoff(to) = reign {
+                self.handoff = Some(to.clone());
             }
             if let Some(claim) = framed
                 .claim()
@@ -384,7 +384,7 @@ impl Copy {
         let from = self.beginning.expect("the claim says it");
         appender.set_begins(from.seq);
         // The beat asks where the stream begins now.
-        appender.want_beat(taken_over.is_some());
+        appender.want_heartbeat(taken_over.is_some());
         let log = StreamLog {
             from,
             taken_over,

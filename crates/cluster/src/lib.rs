@@ -5,10 +5,11 @@
 //! Every byte of an entry is described in `docs/cluster-format.md`. Nothing here knows of messages,
 //! queues or sockets.
 //!
-//! Layers, from the bottom: [`entry`] (the codec), `reign` (claims, beats and farewells), [`reader`] (what is
-//! believed of a stream), `window` and `resolve` (what was sent and not acknowledged), `streamlog`,
-//! `copy` and `bid` (what was read, and claiming behind it), `open`. [`Seat`] decides who should own,
-//! and [`Member`] does what it says. Time is an argument up to [`World`], which is what waits.
+//! Layers, from the bottom: [`entry`] (the codec), `reign` (claims, beats and handoffs), [`reader`]
+//! (what is believed of a stream), `window` and `resolve` (what was sent and not acknowledged),
+//! `streamlog`, `copy` and `bid` (what was read, and claiming behind it), `open`. [`Ownership`]
+//! decides who should own, and [`Member`] does what it says. Time is an argument up to [`World`],
+//! which is what waits.
 
 #![warn(
     clippy::host_endian_bytes,
@@ -27,13 +28,13 @@ mod inbox;
 mod mem;
 mod member;
 mod open;
+mod ownership;
 pub mod reader;
 #[cfg(test)]
 mod reader_tests;
 mod recent;
 mod reign;
 mod resolve;
-mod seat;
 mod status;
 mod stream;
 mod streamlog;
@@ -44,8 +45,8 @@ pub use blobs::{Blobs, CachedRuns};
 pub use mem::MemStream;
 pub use member::{Duty, Member, Membership, Owned};
 pub use open::{Fences, StreamStore};
+pub use ownership::{Action, Claimed, Event, Ownership, Successor, Timing};
 pub use reign::{Beginning, Claim, Reign};
-pub use seat::{Action, Claimed, Event, Heir, Seat, Timing};
 pub use status::{Role, Status, Tally};
 pub use stream::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 pub use streamlog::{Acks, StreamLog};

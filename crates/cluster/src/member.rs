@@ -12,9 +12,9 @@ use std::{
 use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
-    Acks, Action, Claimed, ClusterId, Distrusted, Ends, Event, Fences, Found, Heir, Limits, Moment,
-    Role, Seat, Seq, Status, Stream, StreamLog, Tail, TailEvent, Tally, Ticks, Timing, World,
-    Writer,
+    Acks, Action, Claimed, ClusterId, Distrusted, Ends, Event, Fences, Found, Limits, Moment,
+    Ownership, Role, Seq, Status, Stream, StreamLog, Successor, Tail, TailEvent, Tally, Ticks,
+    Timing, World, Writer,
     bid::{Bid, Claimant},
     copy::{Copy, Judged},
     doubts::Doubts,
@@ -93,8 +93,8 @@ pub trait Duty: Send {
     fn own(&mut self, owned: Owned<Self::State>);
 
     /// Nothing was appended for a beat, or nothing in a new segment says who reigns: it is to be
-    /// said ([`StreamLog::beat`]).
-    fn beat(&mut self);
+    /// said ([`StreamLog::heartbeat`]).
+    fn heartbeat(&mut self);
 
     /// The log has another owner, or cannot be believed: nothing may be answered from now on. The
     /// member is over.
@@ -139,7 +139,7 @@ struct Inner<D: Duty> {
     made: Membership,
     duty: D,
     inbox: Arc<Inbox>,
-    seat: Seat,
+    ownership: Ownership,
     phase: Phase<D::State>,
     status: Arc<Mutex<Status>>,
     /// The number of the newest question where the stream ends.
@@ -166,7 +166,7 @@ struct Inner<D: Duty> {
     rests: Moment,
     /// Compare with this entry once the leader's copy is known to be whole.
     comparing: Option<Seq>,
-    /// The owner had said farewell when this member claimed.
+    /// The owner had said handoff when this member claimed.
     parted: bool,
 }
 
@@ -222,7 +222,7 @@ impl<D: Duty + 'static> Member<D> {
             ..Status::default()
         }));
         let inner = Inner {
-            seat: Seat::drained(made.timing, drained),
+            ownership: Ownership::drained(made.timing, drained),
             made,
             duty,
             inbox: Arc::clone(&inbox),
@@ -285,8 +285,8 @@ impl<D: Duty> Ticks for Member<D> {
             Phase::Claiming(..) | Phase::Owner { .. } => None,
             Phase::Over(_) => return None,
         };
-        let seat = inner.seat.deadline();
-        [look, seat].into_iter().flatten().min()
+        let ownership = inner.ownership.deadline();
+        [look, ownership].into_iter().flatten().min()
     }
 
     fn tick(&self, _now: Moment) {
@@ -319,17 +319,17 @@ fn begin<D: Duty>(
 
 impl<D: Duty> Inner<D> {
     fn step(&mut self, event: Event) {
-        let action = self.seat.step(self.made.world.now(), event);
+        let action = self.ownership.step(self.made.world.now(), event);
         self.act(action);
     }
 
     fn act(&mut self, action: Option<Action>) {
         match action {
             None | Some(Action::Own(_)) => {}
-            Some(Action::Ask) => self.ask(),
+            Some(Action::ClientRequest) => self.ask(),
             Some(Action::Compare(seq)) => self.compare(seq),
             Some(Action::Claim(_)) => self.claim(),
-            Some(Action::Beat) => self.duty.beat(),
+            Some(Action::Heartbeat) => self.duty.heartbeat(),
             // Whoever says that the log is lost knows why.
             Some(Action::StepDown) => {}
             Some(Action::ReadAgain) => self.read_again(),
@@ -407,7 +407,7 @@ impl<D: Duty> Inner<D> {
         let Phase::Following(mut following) = std::mem::replace(&mut self.phase, over) else {
             unreachable!("only who follows claims");
         };
-        self.parted = following.copy.farewell().is_some();
+        self.parted = following.copy.handoff().is_some();
         // What stands where the claim should be is found out by the claim.
         following.tail = None;
         self.inbox.next_tail();
@@ -446,7 +446,7 @@ impl<D: Duty> Inner<D> {
     /// Throws away the copy that was read.
     fn read_again(&mut self) {
         self.inbox.next_tail();
-        self.seat = self.seat.again();
+        self.ownership = self.ownership.again();
         self.last = Seq(0);
         self.comparing = None;
         self.doubts.read_again();
@@ -480,30 +480,30 @@ impl<D: Duty> Inner<D> {
         };
         let Following { copy, state, .. } = &mut **following;
         let duty = &mut self.duty;
-        let (before, parted, time) = (copy.epoch(), copy.farewell().is_some(), copy.time_ms());
+        let (before, parted, time) = (copy.epoch(), copy.handoff().is_some(), copy.time_ms());
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
                 // Whoever is the first takes nothing over.
-                if epoch > before && before > quintet_log::Epoch(0) && self.seat.is_standby() {
+                if epoch > before && before > quintet_log::Epoch(0) && self.ownership.is_standby() {
                     self.tally.claimed(parted);
                 }
-                let heir = copy.farewell().map(|to| match to {
-                    to if to == self.made.node => Heir::Us,
-                    "" if duty.is_complete(state) => Heir::Anyone,
-                    _ => Heir::Other,
+                let successor = copy.handoff().map(|to| match to {
+                    to if to == self.made.node => Successor::Us,
+                    "" if duty.is_complete(state) => Successor::Anyone,
+                    _ => Successor::Other,
                 });
                 self.last = self.last.max(seq);
                 let newest = copy.time_ms();
                 // A frame with others behind it was appended some time ago.
-                if newest > time && self.seat.is_standby() && self.last == seq {
+                if newest > time && self.ownership.is_standby() && self.last == seq {
                     let world = &self.made.world;
                     self.lead_ms.add(difference(newest, ms(world.now())));
                     self.behind_ms.add(difference(newest, world.wall_ms()));
                 }
                 self.step(Event::Read(seq, epoch));
-                if let Some(heir) = heir {
-                    self.step(Event::Farewell(heir));
+                if let Some(successor) = successor {
+                    self.step(Event::Handoff(successor));
                 }
             }
             // It may be what was read before that is not so: everything is read once more.
@@ -568,8 +568,8 @@ impl<D: Duty> Inner<D> {
         }
     }
 
-    /// The leader's copy is damaged. Nothing is believed of it, as if nobody led, and another server
-    /// is asked to.
+    /// The leader's copy is damaged. Nothing is believed of it, as if nobody led, and another
+    /// server is asked to.
     fn distrust(&mut self, ends: Ends, why: String) {
         self.damage = Some(why);
         let now = self.made.world.now();
@@ -651,12 +651,12 @@ impl<D: Duty> Inner<D> {
             Phase::Claiming(..) => self.bid(),
             Phase::Owner { acks, .. } => {
                 let (appended, sent, check) = (acks.appended(), acks.sent(), acks.check());
-                self.seat.step(appended, Event::Appended);
+                self.ownership.step(appended, Event::Appended);
                 if let Some(sent) = sent {
-                    self.seat.step(now, Event::Acknowledged(sent));
+                    self.ownership.step(now, Event::Acknowledged(sent));
                 }
-                if acks.wants_beat() && check.is_ok() {
-                    self.duty.beat();
+                if acks.wants_heartbeat() && check.is_ok() {
+                    self.duty.heartbeat();
                 }
                 match check {
                     Ok(()) | Err(LogError::NoSpace { .. }) => {}
@@ -760,7 +760,7 @@ impl<D: Duty> Inner<D> {
 
     /// Lets others know how it stands.
     fn publish(&mut self) {
-        let standby = match self.seat.is_standby() {
+        let standby = match self.ownership.is_standby() {
             true => Role::Standby,
             false => Role::Reading,
         };

@@ -258,7 +258,7 @@ impl Framed<'_> {
     pub fn claim(&self) -> Option<&Claim> {
         match &self.reign {
             Some(Reign::Claim(claim, _) | Reign::Again(claim, _)) => Some(claim),
-            Some(Reign::Beat | Reign::Farewell(_)) | None => None,
+            Some(Reign::Heartbeat | Reign::Handoff(_)) | None => None,
         }
     }
 
@@ -266,7 +266,7 @@ impl Framed<'_> {
     pub fn beginning(&self) -> Option<Beginning> {
         match self.reign {
             Some(Reign::Claim(_, from) | Reign::Again(_, from)) => from,
-            Some(Reign::Beat | Reign::Farewell(_)) | None => None,
+            Some(Reign::Heartbeat | Reign::Handoff(_)) | None => None,
         }
     }
 }

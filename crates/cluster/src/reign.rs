@@ -1,4 +1,5 @@
-//! Frames of the log's own: claims, beats and farewells. Their payload is in `docs/cluster-format.md`.
+//! Frames of the log's own: claims, beats and handoffs. Their payload is in
+//! `docs/cluster-format.md`.
 
 use quintet_log::{Epoch, FrameBuf, FrameKind, SegmentNumber};
 
@@ -6,7 +7,7 @@ use crate::{Seq, Writer};
 
 const CLAIM: u8 = 1;
 const AGAIN: u8 = 2;
-const FAREWELL: u8 = 3;
+const HANDOFF: u8 = 3;
 const CLAIM_FROM: u8 = 4;
 const AGAIN_FROM: u8 = 5;
 
@@ -37,14 +38,14 @@ pub struct Beginning {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reign {
     /// The owner had nothing else to append.
-    Beat,
+    Heartbeat,
     /// The same, and says again who reigns: the claim itself may have been given up.
     Again(Claim, Option<Beginning>),
     /// Another owner.
     Claim(Claim, Option<Beginning>),
     /// The owner's last frame: it decides and answers nothing any more, and wishes the node of
     /// this name, at most 255 bytes, to take over; empty: whoever can.
-    Farewell(String),
+    Handoff(String),
 }
 
 impl Reign {
@@ -56,11 +57,11 @@ impl Reign {
         let mut frame = FrameBuf::new(FrameKind::Reign);
         let out = frame.payload_mut();
         match self {
-            Self::Beat => {}
+            Self::Heartbeat => {}
             Self::Again(claim, from) => claim.write([AGAIN, AGAIN_FROM], *from, out),
             Self::Claim(claim, from) => claim.write([CLAIM, CLAIM_FROM], *from, out),
-            Self::Farewell(to) => {
-                out.push(FAREWELL);
+            Self::Handoff(to) => {
+                out.push(HANDOFF);
                 write_name(to, out);
             }
         }
@@ -73,7 +74,7 @@ impl Reign {
     /// It is of no kind this program knows.
     pub fn read(payload: &[u8]) -> Result<Self, &'static str> {
         match payload.split_first() {
-            None => Ok(Self::Beat),
+            None => Ok(Self::Heartbeat),
             Some((kind @ &(CLAIM | CLAIM_FROM), rest)) => {
                 let (claim, from) =
                     claim(rest, *kind == CLAIM_FROM).ok_or("a claim is cut short")?;
@@ -84,8 +85,8 @@ impl Reign {
                     claim(rest, *kind == AGAIN_FROM).ok_or("a heartbeat is cut short")?;
                 Ok(Self::Again(claim, from))
             }
-            Some((&FAREWELL, rest)) => {
-                let to = farewell(rest).map(Self::Farewell);
+            Some((&HANDOFF, rest)) => {
+                let to = handoff(rest).map(Self::Handoff);
                 to.ok_or("a handoff is cut short")
             }
             Some(_) => Err("this program does not know this record of the owner"),
@@ -115,7 +116,7 @@ fn write_name(name: &str, out: &mut Vec<u8>) {
     out.extend(name.as_bytes());
 }
 
-fn farewell(mut rest: &[u8]) -> Option<String> {
+fn handoff(mut rest: &[u8]) -> Option<String> {
     let len = usize::from(u8::from_le_bytes(*chunk(&mut rest)?));
     let to = text(&mut rest, len)?;
     rest.is_empty().then_some(to)
@@ -187,15 +188,18 @@ mod tests {
             }
         }
         assert!(Reign::read(&[6]).is_err());
-        assert_eq!(Reign::read(Reign::Beat.frame().payload()), Ok(Reign::Beat));
+        assert_eq!(
+            Reign::read(Reign::Heartbeat.frame().payload()),
+            Ok(Reign::Heartbeat)
+        );
     }
 
     #[test]
-    fn a_farewell_is_read_as_it_was_written_and_no_shorter_one() {
+    fn a_handoff_is_read_as_it_was_written_and_no_shorter_one() {
         for to in ["", "two"] {
-            let farewell = Reign::Farewell(to.to_owned());
-            let frame = farewell.frame();
-            assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&farewell));
+            let handoff = Reign::Handoff(to.to_owned());
+            let frame = handoff.frame();
+            assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&handoff));
             for len in 1..frame.len() {
                 assert!(Reign::read(&frame.payload()[..len]).is_err());
             }

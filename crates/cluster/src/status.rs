@@ -71,7 +71,7 @@ pub struct Status {
 pub struct Tally {
     /// Claims behind silence, its own included.
     pub takeovers: u64,
-    /// Claims behind a farewell, its own included.
+    /// Claims behind a handoff, its own included.
     pub handovers: u64,
     /// Times that what it had read was not what the stream has, or could not be: it read
     /// everything again, or stopped.
@@ -79,7 +79,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Somebody else reigns; `parted`: the owner before had said farewell.
+    /// Somebody else reigns; `parted`: the owner before had said handoff.
     pub(crate) fn claimed(&mut self, parted: bool) {
         match parted {
             true => self.handovers += 1,

@@ -106,8 +106,8 @@ pub enum TailEvent {
     Purged(Seq),
 }
 
-/// Called from any thread, possibly before the call that was given it returns; or never, which means
-/// no more than that nobody knows.
+/// Called from any thread, possibly before the call that was given it returns; or never, which
+/// means no more than that nobody knows.
 pub type Told<T> = Box<dyn FnOnce(T) + Send>;
 
 /// Keeps a tail going; dropped, it ends.
@@ -149,8 +149,8 @@ pub trait Stream: Send + Sync {
     /// If `seq` is below 2: some that implement this take that for everything.
     fn purge_below(&self, seq: Seq, told: Told<bool>);
 
-    /// The copy of the server that leads is damaged, if it is the one of `ends`, and the stream still
-    /// begins there: asks for a leader that is not among `bad`, and for one of `doubted` only where
-    /// there is no other.
+    /// The copy of the server that leads is damaged, if it is the one of `ends`, and the stream
+    /// still begins there: asks for a leader that is not among `bad`, and for one of `doubted` only
+    /// where there is no other.
     fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>);
 }

@@ -39,7 +39,7 @@ pub struct StreamLog {
     pub(crate) begin: bool,
     /// Payload bytes an empty segment has room for.
     pub(crate) room: u64,
-    /// It has said farewell.
+    /// It has said handoff.
     pub(crate) over: bool,
 }
 
@@ -60,8 +60,8 @@ pub struct Acks(Arc<Appender>);
 impl Acks {
     /// Whether there should be a beat though something was appended: a segment has begun in which
     /// nothing says who reigns.
-    pub fn wants_beat(&self) -> bool {
-        self.0.wants_beat()
+    pub fn wants_heartbeat(&self) -> bool {
+        self.0.wants_heartbeat()
     }
 
     /// When something was appended last.
@@ -157,7 +157,7 @@ impl StreamLog {
         let first = self.appender.push(entries, Kind::Frame, placed.end);
         if begins {
             // Who reads from here on has not seen the claim.
-            self.appender.want_beat(true);
+            self.appender.want_heartbeat(true);
             self.firsts.push_back(First {
                 segment,
                 seq: first,
@@ -174,7 +174,7 @@ impl StreamLog {
         let end = self.mirror.end();
         let mut frame = Reign::Again(self.claim.clone(), Some(from)).frame();
         self.add(end, stamp, &mut frame, false)?;
-        self.appender.want_beat(false);
+        self.appender.want_heartbeat(false);
         Ok(())
     }
 
@@ -294,8 +294,8 @@ impl Log for StreamLog {
         Ok(Retiring::new(move || {
             // Nobody else finds entries missing before it stands in the log that they may be.
             appender.wait(said)?;
-            // Servers rewrite files for a purge: should they lose some of it when all lose power, the
-            // mirror has what the purge keeps.
+            // Servers rewrite files for a purge: should they lose some of it when all lose power,
+            // the mirror has what the purge keeps.
             mirrored.wait()?;
             appender.purge_below(next.seq)?;
             files.run()
@@ -314,8 +314,8 @@ impl Log for StreamLog {
         self.mirror.reader()
     }
 
-    /// Also says again who that is, for who has not seen the claim ([`Acks::wants_beat`]).
-    fn beat(&mut self, stamp: Stamp) -> Result<(), LogError> {
+    /// Also says again who that is, for who has not seen the claim ([`Acks::wants_heartbeat`]).
+    fn heartbeat(&mut self, stamp: Stamp) -> Result<(), LogError> {
         if self.over {
             return Ok(());
         }
@@ -324,14 +324,14 @@ impl Log for StreamLog {
     }
 
     /// From here on there is no lease: whoever takes over waits for none.
-    fn farewell(&mut self, stamp: Stamp, to: &str) -> Result<(), LogError> {
+    fn handoff(&mut self, stamp: Stamp, to: &str) -> Result<(), LogError> {
         if self.over {
             return Ok(());
         }
         self.over = true;
         self.appender.end_lease();
         let end = self.mirror.end();
-        let mut frame = Reign::Farewell(to.to_owned()).frame();
+        let mut frame = Reign::Handoff(to.to_owned()).frame();
         self.add(end, stamp, &mut frame, false).map(drop)
     }
 

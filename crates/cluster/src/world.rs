@@ -39,8 +39,8 @@ pub trait World: Send + Sync {
     fn remind(&self);
 }
 
-/// The real world: the system's clock that cannot be set and goes on while the machine sleeps, and a
-/// thread for what is driven.
+/// The real world: the system's clock that cannot be set and goes on while the machine sleeps, and
+/// a thread for what is driven.
 pub struct Threads(Arc<Shared>);
 
 struct Shared {

@@ -1,6 +1,6 @@
 //! Changes to the settings of one queue while the server runs, and who made them.
 
-use quintet_door::{Change, NoChange, SetBy};
+use quintet_client::{Change, NoChange, SetBy};
 use quintet_types::{Overrides, QueueSetup, Tags};
 
 use super::queues::{QUEUE_SETTINGS, QueueSpec, SET_BY};

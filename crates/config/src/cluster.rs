@@ -20,7 +20,7 @@ pub struct Cluster {
     pub advertise: String,
     pub replicas: u64,
     pub placement_tags: Vec<String>,
-    pub beat_ms: u64,
+    pub heartbeat_ms: u64,
     pub lease_ms: u64,
     pub takeover_after_ms: u64,
     pub window: u64,
@@ -56,7 +56,7 @@ impl Default for Cluster {
             advertise: String::new(),
             replicas: 3,
             placement_tags: Vec::new(),
-            beat_ms: 500,
+            heartbeat_ms: 500,
             lease_ms: 2000,
             takeover_after_ms: 3000,
             window: 32,
@@ -133,7 +133,7 @@ pub(crate) const CLUSTER: &[Spec] = &[
         key: "beat",
         help: "Longest time between appends of an owner; at most half of lease.",
         reload: false,
-        field: |c| Field::Duration(&mut c.cluster.beat_ms),
+        field: |c| Field::Duration(&mut c.cluster.heartbeat_ms),
     },
     Spec {
         key: "lease",
@@ -334,10 +334,10 @@ impl Cluster {
         if self.link().len() > usize::from(u16::MAX) {
             faults.push("advertise is longer than 65535 bytes".to_owned());
         }
-        if self.beat_ms == 0 || 2 * self.beat_ms > self.lease_ms {
+        if self.heartbeat_ms == 0 || 2 * self.heartbeat_ms > self.lease_ms {
             faults.push(format!(
                 "beat = {} is more than half of lease = {}, or 0",
-                show_duration(self.beat_ms),
+                show_duration(self.heartbeat_ms),
                 show_duration(self.lease_ms)
             ));
         }

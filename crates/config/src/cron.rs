@@ -9,13 +9,13 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono_tz::Tz;
-use quintet_door::FOLDER;
+use quintet_client::FOLDER;
 use quintet_policy::Cron;
 use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
 
 use super::Config;
-use super::trust::{TrustField, TrustSpec};
+use super::auth::{AuthField, AuthSpec};
 use super::units::parse_duration_ms;
 use super::wrong::Wrong;
 
@@ -33,79 +33,79 @@ pub struct CronTable {
     pub body_file: String,
     pub body_base64: String,
     pub attributes: Vec<String>,
-    pub rank: Option<u64>,
+    pub priority: Option<u64>,
     pub delay: String,
     pub ttr: String,
     pub ttl: String,
     pub missed: String,
 }
 
-pub(crate) const CRON: &[TrustSpec<CronTable>] = &[
-    TrustSpec {
+pub(crate) const CRON: &[AuthSpec<CronTable>] = &[
+    AuthSpec {
         key: "name",
         help: "What it is called; each has another.",
-        field: |row| TrustField::Text(&mut row.name),
+        field: |row| AuthField::Text(&mut row.name),
     },
-    TrustSpec {
+    AuthSpec {
         key: "schedule",
         help: "When: minute, hour, day, month and weekday, as crontab(5) has them.",
-        field: |row| TrustField::Text(&mut row.schedule),
+        field: |row| AuthField::Text(&mut row.schedule),
     },
-    TrustSpec {
+    AuthSpec {
         key: "zone",
         help: "By whose clocks, such as \"Europe/Berlin\" (IANA); empty: UTC.",
-        field: |row| TrustField::Text(&mut row.zone),
+        field: |row| AuthField::Text(&mut row.zone),
     },
-    TrustSpec {
+    AuthSpec {
         key: "queue",
         help: "Queue the message is put into.",
-        field: |row| TrustField::Text(&mut row.queue),
+        field: |row| AuthField::Text(&mut row.queue),
     },
-    TrustSpec {
+    AuthSpec {
         key: "body",
         help: "Its body; without one in any form it is empty.",
-        field: |row| TrustField::Text(&mut row.body),
+        field: |row| AuthField::Text(&mut row.body),
     },
-    TrustSpec {
+    AuthSpec {
         key: "body_file",
         help: "Or a file with it, which is read at the start and by a reload.",
-        field: |row| TrustField::Text(&mut row.body_file),
+        field: |row| AuthField::Text(&mut row.body_file),
     },
-    TrustSpec {
+    AuthSpec {
         key: "body_base64",
         help: "Or in base64.",
-        field: |row| TrustField::Text(&mut row.body_base64),
+        field: |row| AuthField::Text(&mut row.body_base64),
     },
-    TrustSpec {
+    AuthSpec {
         key: "attributes",
         help: "Its attributes, such as [\"team=ops\"].",
-        field: |row| TrustField::List(&mut row.attributes),
+        field: |row| AuthField::List(&mut row.attributes),
     },
-    TrustSpec {
-        key: "rank",
-        help: "Its rank; else the queue's default_rank.",
-        field: |row| TrustField::Number(&mut row.rank),
+    AuthSpec {
+        key: "priority",
+        help: "Its priority; else the queue's default_priority.",
+        field: |row| AuthField::Number(&mut row.priority),
     },
-    TrustSpec {
+    AuthSpec {
         key: "delay",
         help: "How long it rests before it may be taken, such as \"5m\".",
-        field: |row| TrustField::Text(&mut row.delay),
+        field: |row| AuthField::Text(&mut row.delay),
     },
-    TrustSpec {
+    AuthSpec {
         key: "ttr",
         help: "Time to run of its leases.",
-        field: |row| TrustField::Text(&mut row.ttr),
+        field: |row| AuthField::Text(&mut row.ttr),
     },
-    TrustSpec {
+    AuthSpec {
         key: "ttl",
         help: "Time to live; else the queue's.",
-        field: |row| TrustField::Text(&mut row.ttl),
+        field: |row| AuthField::Text(&mut row.ttl),
     },
-    TrustSpec {
+    AuthSpec {
         key: "missed",
         help: "What becomes of runs that were missed: \"skip\" (also if empty), or \"once\": one put \
                for all of them.",
-        field: |row| TrustField::Text(&mut row.missed),
+        field: |row| AuthField::Text(&mut row.missed),
     },
 ];
 
@@ -187,16 +187,16 @@ impl CronTable {
                 .map(Some)
                 .map_err(|why| Wrong::of_key(key, format!("{key} {why}"))),
         };
-        let rank = self.rank.map(u32::try_from).transpose();
+        let priority = self.priority.map(u32::try_from).transpose();
         let more = PutMore {
             attrs: self.attrs()?,
             ..PutMore::default()
         };
         Ok(Put {
-            rank: rank.map_err(|_| {
-                let given = self.rank.unwrap_or_default();
-                let why = format!("rank takes a whole number, 0 to 4294967295; not {given}");
-                Wrong::of_key("rank", why)
+            priority: priority.map_err(|_| {
+                let given = self.priority.unwrap_or_default();
+                let why = format!("priority takes a whole number, 0 to 4294967295; not {given}");
+                Wrong::of_key("priority", why)
             })?,
             due: time("delay", &self.delay)?.map_or(When::Default, When::In),
             expires: time("ttl", &self.ttl)?.map_or(Expiry::Default, Expiry::In),
@@ -328,7 +328,7 @@ mod tests {
         assert!(job.once);
         let put = &job.put;
         assert_eq!(put.body, Body::new(b"hi"));
-        assert_eq!((put.rank, put.ttr_ms), (Some(7), Some(60_000)));
+        assert_eq!((put.priority, put.ttr_ms), (Some(7), Some(60_000)));
         assert_eq!(
             (put.due, put.expires),
             (When::In(5000), Expiry::In(3_600_000))
@@ -358,7 +358,7 @@ mod tests {
             ),
             (format!("{GOOD}missed = 'all'"), "missed takes"),
             (format!("{GOOD}delay = 'x'"), "delay "),
-            (format!("{GOOD}rank = 4294967296"), "rank takes"),
+            (format!("{GOOD}priority = 4294967296"), "priority takes"),
             (format!("{GOOD}attributes = ['x']"), "NAME=VALUE"),
             (format!("{GOOD}body = 'x'\nbody_file = 'y'"), "one of body"),
             (format!("{GOOD}body_file = '/nowhere/x'"), "cannot read"),

@@ -6,6 +6,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod address;
+mod auth;
 mod change;
 mod cluster;
 pub mod control;
@@ -25,32 +26,31 @@ mod served;
 pub mod sqs;
 mod tls;
 mod told;
-mod trust;
 mod units;
 mod wrong;
 
 use std::path::PathBuf;
 
-use quintet_door::Thresholds;
+use quintet_client::Thresholds;
 use quintet_policy::Events;
 use quintet_scripts::QueueConfig;
 use quintet_types::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_wire::Options;
 
 pub use address::Address;
+pub use auth::{GrantTable, UserTable, end_text, open_to_all};
 pub use change::changed;
 pub use cluster::Cluster;
 pub use cron::{CronJob, CronTable};
 pub use files::{Places, RESERVE};
 pub use limits::LimitRow;
-pub use load::{Given, from_text, load};
+pub use load::{CommandLine, from_text, load};
 pub use print::{Secrets, print};
 pub use quintet_policy::SyncPolicy;
 pub use reach::Reach;
 pub use served::Served;
 pub use tls::{ListenTls, TlsMode};
 pub use told::told_of_queue;
-pub use trust::{GrantTable, UserTable, end_text, open_to_all};
 pub use units::parse_duration_ms;
 pub use wrong::old_names;
 
@@ -361,8 +361,8 @@ impl Config {
         }
     }
 
-    /// Bytes the messages may take: as set, or three quarters of the memory the
-    /// machine, or the server's control group, has, so that a put is refused before the system kills the server.
+    /// Bytes the messages may take: as set, or three quarters of the memory the machine, or the
+    /// server's control group, has, so that a put is refused before the system kills the server.
     pub fn memory_max(&self) -> u64 {
         if self.cluster.is_on() {
             // Nothing leaves memory there yet, so that is the bound.
@@ -385,7 +385,7 @@ impl Config {
             (0, most) => most / 4,
             (bytes, _) => bytes,
         };
-        (bytes / quintet_types::MARK_BYTES / self.shards.max(1)).max(1)
+        (bytes / quintet_types::DEDUPE_RECORD_BYTES / self.shards.max(1)).max(1)
     }
 
     /// Bytes all connections together may hold.

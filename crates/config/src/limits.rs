@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use quintet_trust::{Limit, LimitTable, Limits, Subject, User};
+use quintet_auth::{Limit, LimitTable, Limits, Subject, User};
 
 use super::Config;
-use super::trust::{TrustField, TrustSpec, UserTable};
+use super::auth::{AuthField, AuthSpec, UserTable};
 use super::units::show_bytes;
 use super::wrong::Wrong;
 
@@ -27,60 +27,60 @@ pub struct LimitRow {
     pub limits: Limits,
 }
 
-pub(crate) const LIMIT: &[TrustSpec<LimitRow>] = &[
-    TrustSpec {
+pub(crate) const LIMIT: &[AuthSpec<LimitRow>] = &[
+    AuthSpec {
         key: "address",
         help: "Each address in this network, such as \"10.0.0.0/8\", or \"*\": each but \
                loopback. Of IPv6 a /64 counts as one address.",
-        field: |row| TrustField::Text(&mut row.address),
+        field: |row| AuthField::Text(&mut row.address),
     },
-    TrustSpec {
+    AuthSpec {
         key: "user",
         help: "Or a user, or \"*\": each.",
-        field: |row| TrustField::Text(&mut row.user),
+        field: |row| AuthField::Text(&mut row.user),
     },
-    TrustSpec {
+    AuthSpec {
         key: "group",
         help: "Or each member of a group.",
-        field: |row| TrustField::Text(&mut row.group),
+        field: |row| AuthField::Text(&mut row.group),
     },
-    TrustSpec {
+    AuthSpec {
         key: "connections_max",
         help: "Connections at once; more are closed. 0: no limit, as in all of these.",
-        field: |row| TrustField::Number(&mut row.limits.connections_max),
+        field: |row| AuthField::Number(&mut row.limits.connections_max),
     },
-    TrustSpec {
+    AuthSpec {
         key: "requests_per_second",
         help: "Requests, over all connections; the server reads faster clients more slowly.",
-        field: |row| TrustField::Number(&mut row.limits.requests_per_second),
+        field: |row| AuthField::Number(&mut row.limits.requests_per_second),
     },
-    TrustSpec {
+    AuthSpec {
         key: "requests_burst",
         help: "Requests at once after a rest; 0: those of a second.",
-        field: |row| TrustField::Number(&mut row.limits.requests_burst),
+        field: |row| AuthField::Number(&mut row.limits.requests_burst),
     },
-    TrustSpec {
+    AuthSpec {
         key: "bytes_in_flight_max",
         help: "Memory for requests and replies on their way, beyond 8KiB for each connection. \
                Near it the server stops reading; after a second it closes the largest \
                connection.",
-        field: |row| TrustField::Bytes(&mut row.limits.bytes_in_flight_max),
+        field: |row| AuthField::Bytes(&mut row.limits.bytes_in_flight_max),
     },
-    TrustSpec {
+    AuthSpec {
         key: "failures_per_minute",
         help: "Failed logins and handshakes of an address; beyond it new connections are closed.",
-        field: |row| TrustField::Number(&mut row.limits.failures_per_minute),
+        field: |row| AuthField::Number(&mut row.limits.failures_per_minute),
     },
-    TrustSpec {
+    AuthSpec {
         key: "queues_max",
         help: "Existing queues that a user has made; it makes no more.",
-        field: |row| TrustField::Number(&mut row.limits.queues_max),
+        field: |row| AuthField::Number(&mut row.limits.queues_max),
     },
-    TrustSpec {
+    AuthSpec {
         key: "bytes_stored_max",
         help: "Bytes of messages in queues that a user has made, whoever put them; further puts \
                into these fail.",
-        field: |row| TrustField::Bytes(&mut row.limits.bytes_stored_max),
+        field: |row| AuthField::Bytes(&mut row.limits.bytes_stored_max),
     },
 ];
 

@@ -13,12 +13,12 @@ use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, renamed, unknown};
 use super::{
-    Address, Config, Listen, ListenTls, Served, TlsMode, control, cron, limits, scripts, trust,
+    Address, Config, Listen, ListenTls, Served, TlsMode, auth, control, cron, limits, scripts,
 };
 
 /// Settings of the command line; they win over the file.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct CommandLine {
     pub config: Option<PathBuf>,
     pub data: Option<PathBuf>,
     pub listen: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Given {
 ///
 /// # Errors
 /// Names the file, the key and what it takes.
-pub fn load(given: &Given) -> Result<Config> {
+pub fn load(given: &CommandLine) -> Result<Config> {
     let mut config = Config::default();
     let mut file = String::new();
     if let Some(path) = &given.config {
@@ -222,28 +222,28 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
             Ok(())
         }),
         "user" => each(value, "[[user]]", |table| {
-            let user = trust::read(trust::USER, table);
+            let user = auth::read(auth::USER, table);
             config
                 .users
                 .push(user.map_err(|wrong| wrong.within("[[user]]"))?);
             Ok(())
         }),
         "grant" => each(value, "[[grant]]", |table| {
-            let grant = trust::read(trust::GRANT, table);
+            let grant = auth::read(auth::GRANT, table);
             config
                 .grants
                 .push(grant.map_err(|wrong| wrong.within("[[grant]]"))?);
             Ok(())
         }),
         "limit" => each(value, "[[limit]]", |table| {
-            let row = trust::read(limits::LIMIT, table);
+            let row = auth::read(limits::LIMIT, table);
             config
                 .limits
                 .push(row.map_err(|wrong| wrong.within("[[limit]]"))?);
             Ok(())
         }),
         "cron" => each(value, "[[cron]]", |table| {
-            let row = trust::read(cron::CRON, table);
+            let row = auth::read(cron::CRON, table);
             config
                 .crons
                 .push(row.map_err(|wrong| wrong.within("[[cron]]"))?);
@@ -525,10 +525,10 @@ mod tests {
     fn a_port_moves_one_default_listener_and_leaves_the_others() {
         let of = |port: &str, listen: &str| {
             let all = |text: &str| text.split_whitespace().map(str::to_owned).collect();
-            load(&Given {
+            load(&CommandLine {
                 port: all(port),
                 listen: all(listen),
-                ..Given::default()
+                ..CommandLine::default()
             })
         };
         let moved = of("beanstalk=11301 http=0", "").expect("read");

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use quintet_types::QueueSettings;
 use quintet_wire::{Options, Value};
 
+use super::auth::{AuthField, AuthSpec, GRANT, USER};
 use super::cluster::CLUSTER;
 use super::cron::CRON;
 use super::limits::LIMIT;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, quoted};
-use super::trust::{GRANT, TrustField, TrustSpec, USER};
 use super::units::{show_bytes, show_duration};
 use super::{Config, scripts};
 
@@ -211,7 +211,7 @@ fn tables<T: Clone + Default>(
     out: &mut String,
     name: &str,
     about: &str,
-    (specs, tables): (&[TrustSpec<T>], &[T]),
+    (specs, tables): (&[AuthSpec<T>], &[T]),
     shown: impl Fn(&str, &str) -> String,
 ) {
     comment(out, about);
@@ -226,13 +226,13 @@ fn tables<T: Clone + Default>(
         out.push_str(&format!("[[{name}]]\n"));
         for spec in specs {
             let value = match (spec.field)(&mut table) {
-                TrustField::Text(text) if text.is_empty() => continue,
-                TrustField::List(list) if list.is_empty() => continue,
-                TrustField::Number(None) | TrustField::Bytes(None) => continue,
-                TrustField::Number(Some(number)) => number.to_string(),
-                TrustField::Bytes(Some(bytes)) => quoted(&show_bytes(*bytes)),
-                TrustField::Text(text) => quoted(&shown(spec.key, text)),
-                TrustField::List(list) => {
+                AuthField::Text(text) if text.is_empty() => continue,
+                AuthField::List(list) if list.is_empty() => continue,
+                AuthField::Number(None) | AuthField::Bytes(None) => continue,
+                AuthField::Number(Some(number)) => number.to_string(),
+                AuthField::Bytes(Some(bytes)) => quoted(&show_bytes(*bytes)),
+                AuthField::Text(text) => quoted(&shown(spec.key, text)),
+                AuthField::List(list) => {
                     let list = list.iter().map(|one| quoted(&shown(spec.key, one)));
                     format!("[{}]", list.collect::<Vec<_>>().join(", "))
                 }
@@ -307,12 +307,12 @@ mod tests {
     use super::super::load::from_text;
     use super::super::queues::QUEUE_SETTINGS;
     use super::super::schema::SETTINGS;
-    use super::super::{Given, load};
+    use super::super::{CommandLine, load};
     use super::{Secrets, print};
 
     #[test]
     fn what_is_printed_reads_back_the_same() {
-        let mut config = load(&Given::default()).expect("defaults");
+        let mut config = load(&CommandLine::default()).expect("defaults");
         config.rules = from_text("[[queue]]\nname='a?'\npaused=true\nttl='5s'")
             .expect("rule")
             .rules;
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn documentation_lists_every_setting() {
         let page = include_str!("../../../docs/configuration.md");
-        let config = load(&Given::default()).expect("defaults");
+        let config = load(&CommandLine::default()).expect("defaults");
         let printed = print(&config, Secrets::Shown);
         let rows: Vec<(&str, &str)> = printed
             .lines()

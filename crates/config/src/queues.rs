@@ -59,9 +59,9 @@ macro_rules! spec {
 /// Every setting of a queue, in the order they are shown.
 pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     spec!(
-        "default_rank",
+        "default_priority",
         "Priority of messages put without one; 0 is the most urgent.",
-        default_rank,
+        default_priority,
         u32_of,
         |v: u32| v.to_string()
     ),
@@ -536,7 +536,7 @@ mod tests {
     /// Values of which no setting takes all.
     const GIVEN: [&str; 5] = ["-1", "1.5", "'abc'", "5", "[[7]]"];
 
-    fn refusals(key: &str, table: &str) -> Vec<(&'static str, String)> {
+    fn command_errors(key: &str, table: &str) -> Vec<(&'static str, String)> {
         let tried = GIVEN.iter().map(|given| {
             let error = from_text(&format!("{table}{key} = {given}")).err();
             error.map(|error| (*given, format!("{error:#}")))
@@ -547,7 +547,7 @@ mod tests {
     #[test]
     fn every_setting_of_a_queue_says_what_it_takes() {
         for spec in QUEUE_SETTINGS {
-            let refused = refusals(spec.key, "[defaults]\n");
+            let refused = command_errors(spec.key, "[defaults]\n");
             assert!(!refused.is_empty(), "{}", spec.key);
             for (given, why) in refused {
                 let names = why.contains(&format!("in [defaults]: {} ", spec.key));
@@ -575,7 +575,7 @@ mod tests {
                 continue;
             }
             numbers += 1;
-            let refused = refusals(spec.key, "");
+            let refused = command_errors(spec.key, "");
             assert!(refused.len() >= 4, "{}: {refused:?}", spec.key);
             for (given, why) in refused {
                 let hints = ["such as", " to ", "write"];
@@ -594,7 +594,7 @@ mod tests {
     #[test]
     fn a_bare_number_is_no_rate() {
         for key in ["take_rate", "key_take_rate"] {
-            let [_, _, _, (_, why), _] = &refusals(key, "[[queue]]\nname = 'a'\n")[..] else {
+            let [_, _, _, (_, why), _] = &command_errors(key, "[[queue]]\nname = 'a'\n")[..] else {
                 panic!("{key}")
             };
             let what =

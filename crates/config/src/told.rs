@@ -1,6 +1,6 @@
 //! Settings in force and where each comes from, for those who operate.
 
-use quintet_door::{Setting, Source};
+use quintet_client::{Setting, Source};
 use quintet_types::{QueueSettings, QueueSetup};
 
 use super::change::{FIXED, set_by};
@@ -8,7 +8,7 @@ use super::cluster::CLUSTER;
 use super::print::{self, Secrets};
 use super::queues::QUEUE_SETTINGS;
 use super::schema::SETTINGS;
-use super::{Config, Given, scripts};
+use super::{CommandLine, Config, scripts};
 
 /// The table of a rule for queues.
 const RULE: &str = "[[queue]]";
@@ -16,7 +16,7 @@ const RULE: &str = "[[queue]]";
 impl Config {
     /// All settings but users and grants, in the order of `--print-config`.
     /// `given`: what the command line said.
-    pub fn told(&self, given: &Given) -> Vec<Setting> {
+    pub fn told(&self, given: &CommandLine) -> Vec<Setting> {
         let (mut own, mut usual) = (self.clone(), Self::default());
         print::hide_logins(&mut own.cluster.nats);
         let mut all = Vec::new();
@@ -139,7 +139,7 @@ fn file_if(differs: bool) -> Source {
     }
 }
 
-impl Given {
+impl CommandLine {
     /// True if the command line says where listeners listen.
     fn names_listeners(&self) -> bool {
         !self.listen.is_empty() || !self.port.is_empty()
@@ -204,9 +204,9 @@ mod tests {
              [[queue]]\nname = 'mail'\nscript = '/m'\nenv_vars = { KEY = 'hush' }\n",
         )
         .expect("read");
-        let given = Given {
+        let given = CommandLine {
             sync: Some("never".to_owned()),
-            ..Given::default()
+            ..CommandLine::default()
         };
         let all = config.told(&given);
         for (table, key, value, source) in [

@@ -323,8 +323,8 @@ mod tests {
     #[test]
     fn each_wrong_value_is_shown_with_its_line_its_name_and_what_is_taken() {
         use super::super::schema::SETTINGS;
+        use super::super::{auth, scripts};
         use super::super::{cluster::CLUSTER, cron::CRON, limits::LIMIT, queues::QUEUE_SETTINGS};
-        use super::super::{scripts, trust};
         let mut keys: Vec<(&str, &str)> = Vec::new();
         keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
         keys.extend(CLUSTER.iter().map(|spec| ("[cluster]", spec.key)));
@@ -333,8 +333,8 @@ mod tests {
         let of_scripts = scripts::KEYS.iter().filter(|key| **key != "script");
         keys.extend(of_scripts.map(|key| (queue, *key)));
         keys.push(("[[queue]]\nname = 'q'", "script"));
-        keys.extend(trust::USER.iter().map(|spec| ("[[user]]", spec.key)));
-        keys.extend(trust::GRANT.iter().map(|spec| ("[[grant]]", spec.key)));
+        keys.extend(auth::USER.iter().map(|spec| ("[[user]]", spec.key)));
+        keys.extend(auth::GRANT.iter().map(|spec| ("[[grant]]", spec.key)));
         keys.extend(CRON.iter().map(|spec| ("[[cron]]", spec.key)));
         keys.extend(LIMIT.iter().map(|spec| ("[[limit]]", spec.key)));
         for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
@@ -374,8 +374,8 @@ mod tests {
                 "line 6: in [[cron]] a: ttl \"1 fortnight\"",
             ),
             (
-                format!("{cron}rank = 4294967296"),
-                "line 5: in [[cron]] a: rank takes a whole number, 0 to 4294967295; not 4294967296",
+                format!("{cron}priority = 4294967296"),
+                "line 5: in [[cron]] a: priority takes a whole number, 0 to 4294967295; not 4294967296",
             ),
             (
                 format!("{cron}missed = 'all'"),
@@ -395,7 +395,7 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, &text).expect("written");
-            let given = super::super::Given {
+            let given = super::super::CommandLine {
                 config: Some(path.clone()),
                 ..Default::default()
             };

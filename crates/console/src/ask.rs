@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_types::{Filter, ListState, MessageId, Ms, Name, Principal, Sweep, SweepAct, Verb};
+use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Principal, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Which};
@@ -170,10 +170,10 @@ impl Questions {
     }
 }
 
-/// The visitor, as questions remember it.
+/// The requester, as questions remember it.
 pub(super) fn who(asked: &Asked) -> Option<Principal> {
     asked
-        .visitor
+        .requester
         .known
         .as_ref()
         .map(|(principal, _)| *principal)
@@ -219,8 +219,8 @@ pub(super) async fn page(
     let act = Act::of(&word).ok_or_else(Problem::no_such_page)?;
     let form = asked.query()?;
     let ids = ids(&form)?;
-    if !asked.visitor.may_to(act.verb(!ids.is_empty()), &queue) {
-        return Err(Problem::refused(quintet_types::Refusal::NotPermitted));
+    if !asked.requester.may_to(act.verb(!ids.is_empty()), &queue) {
+        return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
         let note = "Nothing was selected.".to_owned();
@@ -238,7 +238,7 @@ pub(super) async fn page(
         states: states(act, &form, which.state, !ids.is_empty())?,
         filter,
         ids,
-        asked: asked.console.api.door().now(),
+        asked: asked.console.api.client_api().now(),
         counted: 0,
         typed: false,
         queue,
@@ -295,7 +295,7 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
 async fn worked_on(asked: &Asked, question: &Question) -> Option<StateRow> {
     let (api, id) = (&asked.console.api, question.ids.first()?);
     let (message, queue) = asked.message(&id.0.to_string()).await.ok()?;
-    let (holder, _) = api.held_by(&asked.visitor, &message, &queue).await?;
+    let (holder, _) = api.held_by(&asked.requester, &message, &queue).await?;
     Some(StateRow {
         word: "reserved",
         says: format!("by {}: its lease ends with the message", holder.text),
@@ -342,7 +342,7 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
     let name = Named::new(&queue);
     let messages = words::of(question.counted, "message", "messages");
     let least = if more { "at least " } else { "" };
-    let may = |verb| asked.visitor.may_to(verb, &queue);
+    let may = |verb| asked.requester.may_to(verb, &queue);
     let page = Page {
         frame: asked
             .frame
@@ -418,20 +418,20 @@ pub(crate) async fn count(
     question: &Question,
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
-    let mut sweep = Sweep {
+    let mut bulk_op = BulkOp {
         queue: question.queue.clone(),
         state,
-        filter: question.filter_at(asked.console.api.door().now()),
-        act: SweepAct::Count,
+        filter: question.filter_at(asked.console.api.client_api().now()),
+        act: BulkAction::Count,
         after: None,
         max: u32::MAX,
     };
     let mut number = 0;
     for _ in 0..SLICES {
-        let swept = asked.sweep(&sweep).await?;
-        number += swept.matched;
-        sweep.after = swept.next;
-        if swept.next.is_none() {
+        let bulk_done = asked.bulk_op(&bulk_op).await?;
+        number += bulk_done.matched;
+        bulk_op.after = bulk_done.next;
+        if bulk_done.next.is_none() {
             return Ok((number, true));
         }
     }
@@ -440,25 +440,25 @@ pub(crate) async fn count(
 
 /// Where the first dead letters came from.
 async fn origins(asked: &Asked, question: &Question) -> Result<Vec<Origin>, Problem> {
-    let mut sweep = Sweep {
+    let mut bulk_op = BulkOp {
         queue: question.queue.clone(),
         state: question.states[0],
         filter: question.filter.clone(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: None,
         max: ORIGINS,
     };
     let mut found: std::collections::BTreeMap<Option<Name>, u64> = Default::default();
     let mut seen = 0;
     for _ in 0..SLICES {
-        let swept = asked.sweep(&sweep).await?;
-        for message in &swept.messages {
+        let bulk_done = asked.bulk_op(&bulk_op).await?;
+        for message in &bulk_done.messages {
             *found.entry(message.came_from()).or_default() += 1;
             seen += 1;
         }
-        sweep.after = swept.next;
-        sweep.max = ORIGINS.saturating_sub(seen);
-        if swept.next.is_none() || sweep.max == 0 {
+        bulk_op.after = bulk_done.next;
+        bulk_op.max = ORIGINS.saturating_sub(seen);
+        if bulk_done.next.is_none() || bulk_op.max == 0 {
             break;
         }
     }

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_types::{
-    Batch, BatchAsk, BatchId, Callback, Command, Event, Ms, Outcome, Role, Said, Tie,
+    Batch, BatchId, BatchRequest, Callback, CallbackState, Command, Event, Ms, Outcome, Role, Tie,
 };
 
 use super::frame::Frame;
@@ -33,8 +33,8 @@ const ONLY: [(&str, &str); 4] = [
 fn state(batch: &Batch) -> &'static str {
     match (batch.progress.open, batch.progress.success) {
         (true, _) => "open",
-        (false, Said::No) => "committed",
-        (false, Said::Put | Said::Done) => "done",
+        (false, CallbackState::No) => "committed",
+        (false, CallbackState::Put | CallbackState::Done) => "done",
     }
 }
 
@@ -53,11 +53,11 @@ fn stands(batch: &Batch, event: Event) -> &'static str {
         Event::Success => (batch.progress.success, &batch.made.success),
     };
     match (said, callback, batch.progress.next() == Some(event)) {
-        (Said::No, Some(_), true) => "waits for room",
-        (Said::No, ..) => "not yet",
-        (Said::Put, ..) => "put",
-        (Said::Done, Some(_), _) => "finished",
-        (Said::Done, None, _) => "yes",
+        (CallbackState::No, Some(_), true) => "waits for room",
+        (CallbackState::No, ..) => "not yet",
+        (CallbackState::Put, ..) => "put",
+        (CallbackState::Done, Some(_), _) => "finished",
+        (CallbackState::Done, None, _) => "yes",
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let ask = list_batches(after, ROWS);
     let wrong = "use the value of next from the page before";
     let mut ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
-    let now = asked.console.api.door().now();
+    let now = asked.console.api.client_api().now();
     let (mut rows, mut looked) = (Vec::new(), 0);
     let mut next = None;
     for _ in 0..SLICES {
@@ -147,7 +147,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         match next {
             Some((shard, after)) if left > 0 => {
                 // No more than there is room for, so that the next page begins behind it.
-                ask = BatchAsk::List {
+                ask = BatchRequest::List {
                     shard,
                     after,
                     max: left,
@@ -237,8 +237,8 @@ struct Shown {
     calls: Vec<Call>,
 }
 
-/// A batch, if the visitor may see it.
-async fn batch(asked: &Asked, ask: BatchAsk) -> Result<Batch, Problem> {
+/// A batch, if the requester may see it.
+async fn batch(asked: &Asked, ask: BatchRequest) -> Result<Batch, Problem> {
     let Outcome::Batch(batch) = asked.ask(Command::Batch(ask)).await? else {
         return Err(Problem::unexpected());
     };
@@ -251,11 +251,11 @@ fn id_of(part: &str) -> Result<BatchId, Problem> {
 
 /// `/batches/ID`.
 pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
-    let batch = batch(&asked, BatchAsk::Show(id_of(&part)?)).await?;
-    let door = asked.console.api.door();
-    let now = door.now();
+    let batch = batch(&asked, BatchRequest::Show(id_of(&part)?)).await?;
+    let client_api = asked.console.api.client_api();
+    let now = client_api.now();
     // What is stored is engine time; people read the wall clock.
-    let ahead = quintet_types::WallAhead::between(now, door.wall());
+    let ahead = quintet_types::WallAhead::between(now, client_api.wall());
     let wall = |at: Ms| words::moment(ahead.wall_at(at).0);
     let progress = &batch.progress;
     let children = match (progress.children_running, progress.children_pending) {
@@ -282,7 +282,7 @@ pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Respo
         state: state(&batch),
         tag: tag(state(&batch)),
         open: progress.open,
-        reopens: !progress.open && progress.success == Said::No,
+        reopens: !progress.open && progress.success == CallbackState::No,
         figures: vec![
             ("Messages", words::count(progress.total)),
             ("Pending", words::count(progress.pending)),
@@ -329,7 +329,7 @@ pub(super) async fn question(
     if act != "forget" {
         return Err(Problem::no_such_page());
     }
-    let batch = batch(&asked, BatchAsk::Show(id_of(&part)?)).await?;
+    let batch = batch(&asked, BatchRequest::Show(id_of(&part)?)).await?;
     let progress = &batch.progress;
     let waits = [
         (Event::Complete, progress.complete, &batch.made.complete),
@@ -337,13 +337,17 @@ pub(super) async fn question(
     ];
     let mut rows: Vec<(&'static str, String)> = waits
         .into_iter()
-        .filter(|(_, said, callback)| *said == Said::No && callback.is_some())
+        .filter(|(_, said, callback)| *said == CallbackState::No && callback.is_some())
         .map(|(event, ..)| match event {
             Event::Complete => ("When all have run", "nothing is put".to_owned()),
             Event::Success => ("When all have succeeded", "nothing is put".to_owned()),
         })
         .collect();
-    if let Some(parent) = batch.made.parent.filter(|_| progress.success == Said::No) {
+    if let Some(parent) = batch
+        .made
+        .parent
+        .filter(|_| progress.success == CallbackState::No)
+    {
         rows.push(("Parent", format!("{parent} never succeeds")));
     }
     let pending = words::of(progress.pending, "message", "messages");
@@ -372,9 +376,9 @@ pub(super) async fn steer(
     asked.must_be_ours(&given.form)?;
     let id = id_of(&part)?;
     let ask = match act.as_str() {
-        "commit" => BatchAsk::Commit(id),
-        "open" => BatchAsk::Open(id),
-        "forget" => BatchAsk::Forget(id),
+        "commit" => BatchRequest::Commit(id),
+        "open" => BatchRequest::Open(id),
+        "forget" => BatchRequest::Forget(id),
         _ => return Err(Problem::no_such_page()),
     };
     batch(&asked, ask).await?;
@@ -407,7 +411,7 @@ pub(super) struct Member {
 
 /// The batch of a message.
 pub(crate) async fn of(asked: &Asked, tie: Tie) -> Member {
-    let seen = batch(asked, BatchAsk::Show(tie.batch)).await;
+    let seen = batch(asked, BatchRequest::Show(tie.batch)).await;
     Member {
         id: tie.batch.to_string(),
         role: match tie.role {

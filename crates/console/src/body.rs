@@ -280,11 +280,15 @@ fn new_line(out: &mut String, depth: usize) {
 /// `/messages/ID/body`: its bytes, to be kept and never shown.
 pub(super) async fn download(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
-    if !asked.visitor.may_to(Verb::Peek, &queue) {
+    if !asked.requester.may_to(Verb::Peek, &queue) {
         return Err(Problem::not_found());
     }
-    let door = asked.console.api.door();
-    Ok(download::response(door, message.id, message.body.clone()))
+    let client_api = asked.console.api.client_api();
+    Ok(download::response(
+        client_api,
+        message.id,
+        message.body.clone(),
+    ))
 }
 
 #[cfg(test)]

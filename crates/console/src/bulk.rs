@@ -4,13 +4,13 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::Did;
+use quintet_client::Did;
 use quintet_types::{Command, Filter, Name, Verb};
 
-use super::acts;
 use super::ask::{self, Act, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
+use super::operations;
 use super::{Asked, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, reply};
@@ -158,9 +158,9 @@ pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Respo
             Err(problem) if problem.status == 404 => continue,
             stats => stats?,
         };
-        let waiting = acts::waiting(&stats);
+        let waiting = operations::waiting(&stats);
         let not = match bulk {
-            _ if !asked.visitor.may_to(bulk.verb(), &queue) => "you have no right to do this",
+            _ if !asked.requester.may_to(bulk.verb(), &queue) => "you have no right to do this",
             Bulk::Pause if stats.paused => "already paused",
             Bulk::Resume if !stats.paused => "not paused",
             Bulk::Purge if waiting == 0 => "no messages to delete",
@@ -215,10 +215,10 @@ fn question(asked: &Asked, act: Act, queue: Name, counted: u64) -> Question {
         who: ask::who(asked),
         act,
         queue,
-        states: acts::STATES.to_vec(),
+        states: operations::STATES.to_vec(),
         filter: Filter::default(),
         ids: Vec::new(),
-        asked: asked.console.api.door().now(),
+        asked: asked.console.api.client_api().now(),
         counted,
         typed: act == Act::Drop,
     }
@@ -268,7 +268,7 @@ async fn pause(asked: &Asked, bulk: Bulk, form: &Form) -> Result<String, Problem
 /// Does what cannot be undone, to the queues the question was about.
 async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem> {
     let console = &asked.console;
-    let (who, now) = (ask::who(asked), console.api.door().now());
+    let (who, now) = (ask::who(asked), console.api.client_api().now());
     let tokens: Vec<&str> = form.all("token").collect();
     let taken = tokens
         .iter()
@@ -286,7 +286,7 @@ async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem>
         return Ok(console.app.redirect("", note));
     }
     let many = sure(questions.len());
-    let came = acts::begin_all(asked, questions).await;
+    let came = operations::begin_all(asked, questions).await;
     let failed = came.failed;
     let mut response = match (came.over, act == Act::Drop) {
         (false, _) => {

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
+use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 
 use super::frame::Frame;
 use super::operate::must_operate;
@@ -25,7 +25,7 @@ struct Row {
     runs_missing: u64,
     version: String,
     /// Acts that make sense for it.
-    acts: Vec<(&'static str, &'static str)>,
+    operations: Vec<(&'static str, &'static str)>,
 }
 
 impl Row {
@@ -41,7 +41,7 @@ impl Row {
                 runs_missing: 0,
                 version: words::NONE.to_owned(),
                 // It is written down, and found when it comes back.
-                acts: vec![("drain", "Drain"), ("undrain", "Undrain")],
+                operations: vec![("drain", "Drain"), ("undrain", "Undrain")],
                 node: node.node,
                 address: node.address,
             };
@@ -54,11 +54,11 @@ impl Row {
             (false, false, true) => "can take over".to_owned(),
             (false, false, false) => "has not caught up".to_owned(),
         };
-        let mut acts = Vec::new();
+        let mut operations = Vec::new();
         if node.ready && !node.owns {
-            acts.push(("move", "Make owner"));
+            operations.push(("move", "Make owner"));
         }
-        acts.push(match node.drained {
+        operations.push(match node.drained {
             true => ("undrain", "Undrain"),
             false => ("drain", "Drain"),
         });
@@ -75,7 +75,7 @@ impl Row {
                 .map_or_else(|| words::NONE.to_owned(), |ms| format!("{ms} ms")),
             runs_missing: node.runs_missing,
             version: node.version,
-            acts,
+            operations,
             role: node.role,
             node: node.node,
             address: node.address,
@@ -150,8 +150,8 @@ async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> R
 /// `/cluster`.
 pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let door = asked.console.api.door();
-    let seen = apart(move || door.cluster()).await?;
+    let client_api = asked.console.api.client_api();
+    let seen = apart(move || client_api.cluster()).await?;
     let page = Cluster {
         frame: asked.frame.of("Cluster", "cluster"),
         seen: seen.map(Seen::new),
@@ -174,8 +174,8 @@ pub(super) async fn order(
         "undrain" => NodeOrder::Undrain,
         _ => return Err(Problem::no_such_page()),
     };
-    let door = asked.console.api.door();
-    let done = apart(move || door.order_node(order, &node)).await?;
+    let client_api = asked.console.api.client_api();
+    let done = apart(move || client_api.order_node(order, &node)).await?;
     let note = done.unwrap_or_else(|why| format!("Not done: {why}"));
     Ok(asked.console.app.redirect("cluster", note))
 }

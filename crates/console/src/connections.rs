@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::HeldBack;
+use quintet_client::HeldBack;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
@@ -121,10 +121,14 @@ impl Held {
 /// All connections. `None`: nobody tells of any.
 async fn list(asked: &Asked) -> Result<Option<Vec<Client>>, Problem> {
     let (tell, told) = oneshot::channel();
-    asked.console.api.door().clients(Box::new(move |list| {
-        // The client may have gone.
-        let _heard = tell.send(list);
-    }));
+    asked
+        .console
+        .api
+        .client_api()
+        .clients(Box::new(move |list| {
+            // The client may have gone.
+            let _heard = tell.send(list);
+        }));
     let Ok(list) = told.await else {
         return Ok(None);
     };
@@ -185,7 +189,7 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, protocol: &str, peer: &str) ->
     clients.sort_by_key(|client| std::cmp::Reverse((client.leases > 0, client.idle_ms)));
     let more = clients.len() > ROWS;
     clients.truncate(ROWS);
-    let door = asked.console.api.door();
+    let client_api = asked.console.api.client_api();
     Connections {
         frame: asked.frame.of("Connections", "connections"),
         facts,
@@ -195,7 +199,7 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, protocol: &str, peer: &str) ->
         peer: peer.to_owned(),
         rows: clients.into_iter().map(Row::new).collect(),
         more,
-        held_back: door
+        held_back: client_api
             .held_back(HELD_BACK)
             .into_iter()
             .map(Held::new)
@@ -217,7 +221,7 @@ pub(super) async fn close(
     let tell = Box::new(move |there| {
         let _heard = tell.send(there);
     });
-    asked.console.api.door().close_client(id, tell);
+    asked.console.api.client_api().close_client(id, tell);
     let note = match told.await {
         Ok(true) => format!("Connection {id} is closed. Its leases have ended."),
         Ok(false) => format!("Connection {id} was closed already."),

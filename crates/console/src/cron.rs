@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::CronAct;
+use quintet_client::CronAct;
 use quintet_types::Name;
 
 use super::frame::Frame;

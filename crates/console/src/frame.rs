@@ -10,13 +10,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hyper::header::{ACCEPT, COOKIE};
 use hyper::{HeaderMap, StatusCode};
-use quintet_door::Parts;
+use quintet_client::Parts;
 use quintet_types::Principal;
 
 use super::names::Named;
 use super::{Console, assets, words};
 use quintet_api::Problem;
-use quintet_http::{Visitor, reply};
+use quintet_http::{Requester, reply};
 
 /// The parts that all pages have in common, for one request.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ pub(super) struct Frame {
     pub(super) uptime: String,
     /// When it was written.
     pub(super) written: String,
-    /// The visitor may do what concerns all queues.
+    /// The requester may do what concerns all queues.
     pub(super) operates: bool,
     pub(super) parts: Parts,
     /// Some queue has a script.
@@ -77,8 +77,8 @@ pub(super) struct Seal([RandomState; 2]);
 
 impl Seal {
     /// The token of whoever asks.
-    pub(crate) fn of(&self, visitor: &Visitor) -> String {
-        let who = visitor.known.as_ref().map(|(principal, _)| *principal);
+    pub(crate) fn of(&self, requester: &Requester) -> String {
+        let who = requester.known.as_ref().map(|(principal, _)| *principal);
         let who = who.unwrap_or(Principal::SERVER).0;
         let [a, b] = &self.0;
         format!("{:016x}{:016x}", a.hash_one(who), b.hash_one(who))
@@ -103,8 +103,8 @@ pub(super) async fn around(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let visitor = request.extensions().get::<Visitor>().cloned();
-    let visitor = visitor.unwrap_or_default();
+    let requester = request.extensions().get::<Requester>().cloned();
+    let requester = requester.unwrap_or_default();
     let settings = console.app.settings();
     let frame = Frame {
         root: settings.relative_root.clone(),
@@ -113,17 +113,17 @@ pub(super) async fn around(
         live: None,
         note: console.app.notice(request.uri()),
         theme: theme(request.headers()),
-        csrf: console.seal.of(&visitor),
+        csrf: console.seal.of(&requester),
         sheet: &assets::SHEET.name,
         script: &assets::SCRIPT.name,
         icon: &assets::ICON.name,
         version: env!("CARGO_PKG_VERSION"),
         uptime: words::duration(console.app.uptime() * 1000),
-        written: words::time_of_day(console.api.door().wall().0),
-        operates: visitor.may_server(),
-        parts: console.api.door().parts(),
+        written: words::time_of_day(console.api.client_api().wall().0),
+        operates: requester.may_server(),
+        parts: console.api.client_api().parts(),
         scripts: console.ask_rq(|rq| rq.has_own_scripts()).await == Ok(true),
-        who: visitor.of_session(),
+        who: requester.of_session(),
     };
     request.extensions_mut().insert(frame.clone());
     let response = next.run(request).await;

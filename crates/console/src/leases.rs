@@ -4,9 +4,9 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::Did;
+use quintet_client::Did;
 use quintet_types::{
-    Filter, Lease, ListState, Message, MessageId, Ms, Name, Sweep, SweepAct, Verb,
+    BulkAction, BulkOp, Filter, Lease, ListState, Message, MessageId, Ms, Name, Verb,
 };
 
 use super::frame::Frame;
@@ -105,7 +105,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         queue: text("queue"),
         who: text("who"),
     };
-    let holders = asked.console.api.holders(&asked.visitor).await?;
+    let holders = asked.console.api.holders(&asked.requester).await?;
     let mut found = Found::default();
     for queue in queues(&asked, &want).await? {
         if found.looked >= LOOKED_MAX {
@@ -118,7 +118,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     Ok(reply::show(StatusCode::OK, &shown(&asked, want, found)))
 }
 
-/// Those with leases whose messages the visitor may see.
+/// Those with leases whose messages the requester may see.
 async fn queues(asked: &Asked, want: &Want) -> Result<Vec<Name>, Problem> {
     if !want.queue.is_empty() {
         let name = Name::of_shown(&want.queue);
@@ -132,7 +132,7 @@ async fn queues(asked: &Asked, want: &Want) -> Result<Vec<Name>, Problem> {
     loop {
         let page = asked.queues(from).await?;
         let with = page.queues.into_iter().filter(|stats| {
-            stats.gauges.reserved > 0 && asked.visitor.may_to(Verb::Peek, &stats.name)
+            stats.gauges.reserved > 0 && asked.requester.may_to(Verb::Peek, &stats.name)
         });
         all.extend(with.map(|stats| stats.name));
         match page.next {
@@ -152,37 +152,37 @@ async fn look(
     holders: &Holders,
     found: &mut Found,
 ) -> Result<(), Problem> {
-    let may_settle = asked.visitor.may_to(Verb::Settle, queue);
-    let mut sweep = Sweep {
+    let may_settle = asked.requester.may_to(Verb::Settle, queue);
+    let mut bulk_op = BulkOp {
         queue: queue.clone(),
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: None,
         max: SLICE,
     };
     loop {
-        let swept = match asked.sweep(&sweep).await {
-            Ok(swept) => swept,
+        let bulk_done = match asked.bulk_op(&bulk_op).await {
+            Ok(bulk_done) => bulk_done,
             // It was deleted since its numbers were told.
             Err(problem) if problem.status == 404 && want.queue.is_empty() => return Ok(()),
             Err(problem) => return Err(problem),
         };
-        let now = asked.console.api.door().now();
-        for (message, lease) in swept.messages.iter().zip(&swept.leases) {
+        let now = asked.console.api.client_api().now();
+        for (message, lease) in bulk_done.messages.iter().zip(&bulk_done.leases) {
             let held_ms = held(lease, now);
             let api = &asked.console.api;
-            let holder = api.holder(&asked.visitor, lease, holders);
+            let holder = api.holder(&asked.requester, lease, holders);
             let row = row(message, lease, queue, holder, now);
             found.add(want, Row { may_settle, ..row }, held_ms);
         }
-        found.looked += swept.looked;
-        match swept.next {
+        found.looked += bulk_done.looked;
+        match bulk_done.next {
             Some(_) if found.looked >= LOOKED_MAX => {
                 found.cut = true;
                 return Ok(());
             }
-            Some(next) => sweep.after = Some(next),
+            Some(next) => bulk_op.after = Some(next),
             None => return Ok(()),
         }
     }
@@ -231,7 +231,7 @@ pub(crate) async fn release(asked: Asked, request: Request) -> Result<Response, 
         match asked
             .console
             .api
-            .release(&asked.visitor, MessageId(id))
+            .release(&asked.requester, MessageId(id))
             .await
         {
             Ok(()) => ended += 1,

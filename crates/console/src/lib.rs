@@ -3,10 +3,9 @@
 //! A page is HTML from the server, each with an address of its own; the script
 //! adds keys, selections and colours. An act is a POST that answers 303 to the
 //! page that shows what came of it. All questions and acts are commands of the
-//! visitor's own principal, as those of `/api/v1` are: what one may do the
+//! requester's own principal, as those of `/api/v1` are: what one may do the
 //! shards know.
 
-mod acts;
 mod ansi;
 mod ask;
 mod assets;
@@ -25,6 +24,7 @@ mod message;
 mod names;
 mod nearest;
 mod operate;
+mod operations;
 mod overview;
 mod past;
 mod put;
@@ -46,17 +46,17 @@ use axum::routing::{get, post};
 use axum::{Router, middleware};
 use hyper::Uri;
 use hyper::http::request::Parts;
-use quintet_door::Did;
+use quintet_client::Did;
 use quintet_scripts::Rq;
 use quintet_types::{
-    Command, Message, MessageId, Name, Outcome, Peek, Principal, QueuePage, QueueStats, Sweep,
-    Swept,
+    BulkDone, BulkOp, Command, Message, MessageId, Name, Outcome, Peek, Principal, QueuePage,
+    QueueStats,
 };
 
 use frame::{Frame, Seal};
 pub use login::{LOGIN, PLACES, has, is_page, lead, login};
 use quintet_api::{Api, Problem};
-use quintet_http::{App, Elsewhere, Form, Payer, Visitor, reply};
+use quintet_http::{App, Elsewhere, Form, Payer, Requester, reply};
 
 /// State that all pages share.
 struct Console {
@@ -65,7 +65,7 @@ struct Console {
     rq: Arc<Rq>,
     seal: Seal,
     questions: ask::Questions,
-    jobs: acts::Jobs,
+    jobs: operations::Jobs,
 }
 
 impl Console {
@@ -86,7 +86,7 @@ impl Console {
 /// A request for a page.
 struct Asked {
     console: Arc<Console>,
-    visitor: Visitor,
+    requester: Requester,
     /// Where it comes from, for the audit.
     from: Option<IpAddr>,
     frame: Frame,
@@ -103,7 +103,7 @@ impl FromRequestParts<Arc<Console>> for Asked {
         let extensions = &parts.extensions;
         Ok(Self {
             console: Arc::clone(state),
-            visitor: extensions.get().cloned().unwrap_or_default(),
+            requester: extensions.get().cloned().unwrap_or_default(),
             from: extensions.get::<Payer>().and_then(|payer| payer.peer),
             frame: extensions
                 .get()
@@ -116,36 +116,36 @@ impl FromRequestParts<Arc<Console>> for Asked {
 
 impl Asked {
     async fn ask(&self, command: Command) -> Result<Outcome, Problem> {
-        Ok(self.console.api.ask(&self.visitor, command).await?.0)
+        Ok(self.console.api.ask(&self.requester, command).await?.0)
     }
 
     /// Writes down a part of what a request did, or what it did after its reply.
     fn note(&self, act: &str, status: u16, did: Did) {
         let nobody = self.console.app.settings().gate.clone();
         let nobody = nobody.map(|gate| (Principal::SERVER, gate));
-        if let Some((who, gate)) = self.visitor.known.clone().or(nobody) {
+        if let Some((who, gate)) = self.requester.known.clone().or(nobody) {
             gate.note(who, self.from, act, status, did);
         }
     }
 
     async fn stats(&self, queue: &Name) -> Result<QueueStats, Problem> {
-        self.console.api.queue_stats(&self.visitor, queue).await
+        self.console.api.queue_stats(&self.requester, queue).await
     }
 
     /// A part of all queues that may be seen, from a place on.
     async fn queues(&self, from: (u8, u32)) -> Result<QueuePage, Problem> {
-        self.console.api.queue_page(&self.visitor, from).await
+        self.console.api.queue_page(&self.requester, from).await
     }
 
     /// The message of an address, and its queue.
     async fn message(&self, id: &str) -> Result<(Message, Name), Problem> {
         let id = id.parse().ok().filter(|id| *id > 0);
         let id = MessageId(id.ok_or_else(Problem::no_such_page)?);
-        let (api, visitor) = (&self.console.api, &self.visitor);
+        let (api, requester) = (&self.console.api, &self.requester);
         let peek = Command::Peek(Peek::Id(id));
-        let (outcome, queue) = match api.ask(visitor, peek).await {
+        let (outcome, queue) = match api.ask(requester, peek).await {
             Ok(found) => found,
-            Err(problem) => return Err(api.why_not(visitor, id, problem).await),
+            Err(problem) => return Err(api.why_not(requester, id, problem).await),
         };
         if let Outcome::Messages(messages) = outcome
             && let Some(message) = messages.into_iter().next()
@@ -156,10 +156,10 @@ impl Asked {
     }
 
     /// One slice.
-    async fn sweep(&self, sweep: &Sweep) -> Result<Swept, Problem> {
-        let command = Command::Sweep(Box::new(sweep.clone()));
-        if let Outcome::Swept(swept) = self.ask(command).await? {
-            return Ok(*swept);
+    async fn bulk_op(&self, bulk_op: &BulkOp) -> Result<BulkDone, Problem> {
+        let command = Command::BulkOp(Box::new(bulk_op.clone()));
+        if let Outcome::BulkDone(bulk_done) = self.ask(command).await? {
+            return Ok(*bulk_done);
         }
         Err(Problem::unexpected())
     }
@@ -198,7 +198,7 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         rq,
         seal: Seal::default(),
         questions: ask::Questions::default(),
-        jobs: acts::Jobs::default(),
+        jobs: operations::Jobs::default(),
     });
     let around = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
     Router::new()
@@ -231,16 +231,16 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/queues/{queue}/settings", get(setup::page))
         .route("/queues/{queue}/settings/{key}", post(setup::change))
         .route("/queues/{queue}/ask/{act}", get(ask::page))
-        .route("/queues/{queue}/do/{act}", post(acts::on_queue))
+        .route("/queues/{queue}/do/{act}", post(operations::on_queue))
         .route("/messages/{id}", get(message::page))
         .route("/messages/{id}/edit", get(put::edit_page).post(put::edit))
         .route("/messages/{id}/body", get(body::download))
         .route("/messages/{id}/log", get(run::download))
-        .route("/messages/{id}/do/{act}", post(acts::on_message))
+        .route("/messages/{id}/do/{act}", post(operations::on_message))
         .route("/bulk/{act}", get(bulk::page).post(bulk::act))
-        .route("/acts", get(acts::list))
-        .route("/acts/{number}", get(acts::page))
-        .route("/acts/{number}/do/stop", post(acts::stop))
+        .route("/acts", get(operations::list))
+        .route("/acts/{number}", get(operations::page))
+        .route("/acts/{number}/do/stop", post(operations::stop))
         .fallback(frame::missing)
         .layer(around)
         // Without the frame: the look of pages is no secret.

@@ -1,6 +1,8 @@
 //! Messages of one state, a page at a time.
 
-use quintet_types::{Bound, Filter, Lease, ListState, Message, Ms, Name, State, Sweep, SweepAct};
+use quintet_types::{
+    Bound, BulkAction, BulkOp, Filter, Lease, ListState, Message, Ms, Name, State,
+};
 
 use super::names::{self, Named, Piece};
 use super::{Asked, words};
@@ -212,11 +214,11 @@ impl Line {
 
 /// The holder of a lease.
 pub(crate) fn holder(lease: &Lease) -> String {
-    match (lease.bound, lease.party.0) {
+    match (lease.bound, lease.client_id.0) {
         (_, 0) => "no client: the lease is from before a restart".to_owned(),
-        (Bound::Connection, party) => format!("connection {party}"),
+        (Bound::Connection, client_id) => format!("connection {client_id}"),
         (Bound::Process, _) => "a script".to_owned(),
-        (Bound::Time, party) => format!("{party}, until the lease ends"),
+        (Bound::Time, client_id) => format!("{client_id}, until the lease ends"),
     }
 }
 
@@ -236,11 +238,11 @@ pub(super) async fn list(
     which: &Which,
     after: Option<&str>,
 ) -> Result<Page, Problem> {
-    let mut sweep = Sweep {
+    let mut bulk_op = BulkOp {
         queue: queue.clone(),
         state: which.state,
         filter: which.filter(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: after.map(cursor).transpose()?,
         max: ROWS,
     };
@@ -250,21 +252,25 @@ pub(super) async fn list(
         next: None,
     };
     for _ in 0..SLICES {
-        let swept = asked.sweep(&sweep).await?;
-        let now = asked.console.api.door().now();
-        let leases = swept.leases.iter().map(Some).chain(std::iter::repeat(None));
-        let lines = swept.messages.iter().zip(leases);
+        let bulk_done = asked.bulk_op(&bulk_op).await?;
+        let now = asked.console.api.client_api().now();
+        let leases = bulk_done
+            .leases
+            .iter()
+            .map(Some)
+            .chain(std::iter::repeat(None));
+        let lines = bulk_done.messages.iter().zip(leases);
         page.lines
             .extend(lines.map(|(message, lease)| Line::new(message, lease, now)));
-        page.looked += swept.looked;
-        sweep.after = swept.next;
+        page.looked += bulk_done.looked;
+        bulk_op.after = bulk_done.next;
         let found = u32::try_from(page.lines.len()).unwrap_or(ROWS);
-        if swept.next.is_none() || found >= ROWS {
+        if bulk_done.next.is_none() || found >= ROWS {
             break;
         }
-        sweep.max = ROWS - found;
+        bulk_op.max = ROWS - found;
     }
-    page.next = sweep.after.map(cursor_text);
+    page.next = bulk_op.after.map(cursor_text);
     Ok(page)
 }
 
@@ -285,17 +291,17 @@ pub(super) async fn kinds(
     queue: &Name,
     which: &Which,
 ) -> Result<(Vec<Kind>, String), Problem> {
-    let sweep = Sweep {
+    let bulk_op = BulkOp {
         queue: queue.clone(),
         state: which.state,
         filter: which.filter(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: None,
         max: 0,
     };
     let api = &asked.console.api;
-    let (kinds, looked, next) = api.errors(&asked.visitor, sweep).await?;
-    let now = api.door().now();
+    let (kinds, looked, next) = api.errors(&asked.requester, bulk_op).await?;
+    let now = api.client_api().now();
     let kinds = kinds.into_iter().take(KINDS).map(|kind| {
         let only = Which {
             error: names::plain(&kind.kind),

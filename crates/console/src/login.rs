@@ -31,7 +31,7 @@ struct Page {
 }
 
 /// First parts of the console's addresses, apart from `/` itself. Its pages and the shards check
-/// each visitor's rights.
+/// each requester's rights.
 pub const PLACES: [&str; 18] = [
     "acts",
     "batches",
@@ -130,9 +130,9 @@ pub(super) async fn logout(asked: Asked, request: Request) -> Result<Response, R
     asked.must_be_ours(&given.form)?;
     let app = &asked.console.app;
     let mut response = reply::redirect(&app.link("login"));
-    if let Some(token) = asked.visitor.session {
+    if let Some(token) = asked.requester.session {
         let everywhere = given.form.get("everywhere").is_some();
-        if let Some(client) = &asked.visitor.client {
+        if let Some(client) = &asked.requester.client {
             // This connection is to get the reply.
             client.is_of(None, 0);
         }

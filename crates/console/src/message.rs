@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::trace::TRACEPARENT;
+use quintet_client::trace::TRACEPARENT;
 use quintet_types::{Lease, ListState, Message, Ms};
 
 use super::batches::{self, Member};
@@ -75,9 +75,9 @@ struct Shown {
 /// `/messages/ID`.
 pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
-    let door = asked.console.api.door();
-    let reader = Arc::clone(&door);
-    let now = door.now();
+    let client_api = asked.console.api.client_api();
+    let reader = Arc::clone(&client_api);
+    let now = client_api.now();
     let body = message.body.clone();
     let whole = asked.query()?.says("whole");
     let most = if whole { WHOLE } else { SHOWN };
@@ -97,7 +97,7 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
     let state = listing::state_of(&message, now);
     let log = run::log(&asked, &message, &queue, state).await?;
     let api = &asked.console.api;
-    let held = api.held_by(&asked.visitor, &message, &queue).await;
+    let held = api.held_by(&asked.requester, &message, &queue).await;
     let name = Named::new(&queue);
     let extra = message.extra.as_deref();
     let attributes = extra.map_or(&[][..], |extra| &extra.attrs).iter();
@@ -105,14 +105,14 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
     let cut = message.body.len() > most as u64;
     let tree = body::tree(&head).filter(|_| !cut);
     let trace = message.attr(TRACEPARENT.as_bytes());
-    let trace = trace.and_then(|parent| trace_link(&door.trace_url(), parent));
+    let trace = trace.and_then(|parent| trace_link(&client_api.trace_url(), parent));
     let page = Shown {
         frame: asked
             .frame
             .of(format!("{} of {}", message.id.0, name.plain), "queues"),
         id: message.id.0,
         state: listing::word(state),
-        may: May::of(&asked.visitor, &queue),
+        may: May::of(&asked.requester, &queue),
         can_retry: matches!(state, ListState::Buried | ListState::Delayed),
         reserved: state == ListState::Reserved,
         status: names::first_line(message.error()),
@@ -177,8 +177,8 @@ fn past(
     state: ListState,
     held: Option<(Holder, Lease)>,
 ) -> Vec<(String, Vec<Piece>)> {
-    let door = asked.console.api.door();
-    let ahead = quintet_types::WallAhead::between(door.now(), door.wall());
+    let client_api = asked.console.api.client_api();
+    let ahead = quintet_types::WallAhead::between(client_api.now(), client_api.wall());
     let mut all = vec![(message.created, "put".as_bytes().to_vec())];
     let mut then = |at: Ms, says: &str, why: &[u8]| {
         let mut text = says.as_bytes().to_vec();
@@ -224,7 +224,7 @@ fn past(
             then(until, "its lease ends", b"");
         }
     }
-    if let Some(due) = message.due().filter(|due| *due > door.now()) {
+    if let Some(due) = message.due().filter(|due| *due > client_api.now()) {
         then(due, "due", b"");
     }
     let shown = all.into_iter().map(|(at, text)| {
@@ -235,7 +235,7 @@ fn past(
 }
 
 fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {
-    let ahead = asked.console.api.door();
+    let ahead = asked.console.api.client_api();
     let wall = move |at: Ms| {
         // What is stored is engine time; people read the wall clock.
         let ahead = quintet_types::WallAhead::between(ahead.now(), ahead.wall());
@@ -272,7 +272,7 @@ fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {
             }
         }
     }
-    all.push(plain("Priority", message.rank.to_string()));
+    all.push(plain("Priority", message.priority.to_string()));
     if let Some(key) = message.key() {
         all.push(plain("Message group", names::plain(key)));
     }

@@ -1,6 +1,6 @@
 //! Names and bodies, which are bytes, in addresses and on pages.
 
-pub(super) use quintet_door::shown::{Piece, pieces, plain};
+pub(super) use quintet_client::shown::{Piece, pieces, plain};
 use quintet_types::Name;
 
 /// The first line of a body, of its first 200 bytes.

@@ -1,6 +1,6 @@
 //! Queues whose names are most like one that is not there.
 
-use quintet_types::{Name, Refusal};
+use quintet_types::{CommandError, Name};
 
 use super::Asked;
 use quintet_api::Problem;
@@ -16,7 +16,7 @@ const ALIKE: f64 = 0.8;
 
 /// The page for a queue that is not there; any other problem as it is.
 pub(super) async fn or_nearest(asked: &Asked, queue: &Name, problem: Problem) -> Problem {
-    if problem.code != Refusal::QueueNotFound.code() {
+    if problem.code != CommandError::QueueNotFound.code() {
         return problem;
     }
     let mut nearest = Nearest::to(queue);

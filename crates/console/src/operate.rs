@@ -6,8 +6,8 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::{AuditLine, HookEvent, Setting, Source};
-use quintet_types::Refusal;
+use quintet_client::{AuditLine, HookEvent, Setting, Source};
+use quintet_types::CommandError;
 use tokio::sync::oneshot;
 
 use super::frame::Frame;
@@ -24,9 +24,9 @@ const LINES: usize = 500;
 /// # Errors
 /// 403.
 pub(super) fn must_operate(asked: &Asked) -> Result<(), Problem> {
-    match asked.visitor.may_server() {
+    match asked.requester.may_server() {
         true => Ok(()),
-        false => Err(Problem::refused(Refusal::NotPermitted)),
+        false => Err(Problem::refused(CommandError::NotPermitted)),
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn settings(asked: Asked) -> Result<Response, Problem> {
             .iter()
             .any(|text| text.to_lowercase().contains(&has))
     };
-    let all = asked.console.api.door().settings();
+    let all = asked.console.api.client_api().settings();
     let is_said = |setting: &Setting| setting.source != Source::Default;
     let (all_count, said_count) = (all.len(), all.iter().filter(|one| is_said(one)).count());
     let mut tables: Vec<Table> = Vec::new();
@@ -118,14 +118,14 @@ pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, P
     must_operate(&asked)?;
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
-    let door = asked.console.api.door();
-    let principal = asked.visitor.known.as_ref().map(|(who, _)| *who);
+    let client_api = asked.console.api.client_api();
+    let principal = asked.requester.known.as_ref().map(|(who, _)| *who);
     let (tell, told) = oneshot::channel();
     let tell = Box::new(move |came| {
         // It may have taken too long.
         let _heard = tell.send(came);
     });
-    door.reload(principal, tell);
+    client_api.reload(principal, tell);
     let note = match tokio::time::timeout(RELOADED, told).await {
         Ok(Err(_)) => return Err(Problem::stopping()),
         Ok(Ok(Err(why))) => format!("Not reloaded, nothing changed: {}", seen(&in_a_line(&why))),
@@ -182,7 +182,7 @@ struct Hooks {
 /// `/hooks`.
 pub(super) async fn hooks(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let mut events = asked.console.api.door().hook_events();
+    let mut events = asked.console.api.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
     let page = Hooks {
         frame: asked.frame.of("Hooks", "hooks"),
@@ -239,8 +239,8 @@ struct Log {
 pub(super) async fn log(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
-    let door = asked.console.api.door();
-    let read = tokio::task::spawn_blocking(move || door.audit(LINES));
+    let client_api = asked.console.api.client_api();
+    let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
     let read = read
         .await
         .map_err(|error| Problem::internal(error.to_string()))?;

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::attention::{Finding, Findings, Level, Rule, Thresholds};
-use quintet_door::{Door, Rates, Recent, Series};
+use quintet_client::attention::{Finding, Findings, Level, Rule, Thresholds};
+use quintet_client::{ClientApi, Rates, Recent, Series};
 use quintet_types::{
-    BatchAsk, BatchId, Command, Left, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
+    BatchId, BatchRequest, Command, Left, MessageId, Name, Peek, QueueGauges, QueueStats, Verb,
 };
 
 use super::frame::Frame;
@@ -93,7 +93,7 @@ impl Want {
             "delayed" => gauges.delayed,
             "reserved" => gauges.reserved,
             "buried" => gauges.buried,
-            "takers" => takers(gauges),
+            "takers" => consumers(gauges),
             "size" => gauges.bytes,
             _ => 0,
         };
@@ -159,7 +159,7 @@ fn matches(text: &str, pattern: &str) -> bool {
     rest.ends_with(last)
 }
 
-fn takers(gauges: &QueueGauges) -> u64 {
+fn consumers(gauges: &QueueGauges) -> u64 {
     gauges.waiters + gauges.lookers
 }
 
@@ -276,7 +276,7 @@ impl Figure {
 
 struct Row {
     name: Named,
-    /// The visitor may do something to it here.
+    /// The requester may do something to it here.
     pick: bool,
     paused: bool,
     down: bool,
@@ -293,15 +293,15 @@ struct Row {
     speed: Option<[String; 2]>,
     /// How fast messages are dropped or expire.
     loses: Option<String>,
-    takers: Figure,
+    consumers: Figure,
     size: String,
 }
 
 impl Row {
-    fn new(stats: &QueueStats, asked: &Asked, door: &dyn Door, made: bool) -> Self {
+    fn new(stats: &QueueStats, asked: &Asked, client_api: &dyn ClientApi, made: bool) -> Self {
         let gauges = &stats.gauges;
-        let may = |verb| asked.visitor.may_to(verb, &stats.name);
-        let rates = door.rates(&stats.name);
+        let may = |verb| asked.requester.may_to(verb, &stats.name);
+        let rates = client_api.rates(&stats.name);
         Self {
             pick: may(Verb::Pause) || may(Verb::Flush) || may(Verb::Drop),
             name: Named::new(&stats.name),
@@ -321,10 +321,13 @@ impl Row {
             delayed: Figure::new(gauges.delayed),
             reserved: Figure::new(gauges.reserved),
             buried: Figure::new(gauges.buried),
-            spark: door.history(&stats.name).as_ref().and_then(past::spark),
+            spark: client_api
+                .history(&stats.name)
+                .as_ref()
+                .and_then(past::spark),
             speed: rates.map(past::speed),
             loses: rates.and_then(past::loses),
-            takers: Figure::new(takers(gauges)),
+            consumers: Figure::new(consumers(gauges)),
             size: words::bytes(gauges.bytes),
         }
     }
@@ -393,16 +396,16 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let want = Want::of(&asked.query()?);
     let mut found = Found::new();
     let mut from = (0, 0);
-    let door = asked.console.api.door();
-    let thresholds = door.thresholds();
+    let client_api = asked.console.api.client_api();
+    let thresholds = client_api.thresholds();
     loop {
         let page = asked.queues(from).await?;
         for stats in page.queues {
-            let recent = door.recent(&stats);
-            if let Some(rates) = door.rates(&stats.name) {
+            let recent = client_api.recent(&stats);
+            if let Some(rates) = client_api.rates(&stats.name) {
                 found.rates = found.rates.plus(rates);
             }
-            door.add_hour(&stats.name, &mut found.hour);
+            client_api.add_hour(&stats.name, &mut found.hour);
             found.add(&want, &thresholds, stats, recent.as_ref());
         }
         match page.next {
@@ -416,7 +419,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         let own = found.rows.iter().map(|(_, stats)| stats);
         for stats in own.filter(|stats| stats.own && other.word(&stats.name).is_some()) {
             // It may have been deleted meanwhile.
-            let setup = asked.console.api.setup(&asked.visitor, &stats.name).await;
+            let setup = asked.console.api.setup(&asked.requester, &stats.name).await;
             if setup.is_ok_and(|setup| other.made(&setup)) {
                 made.insert(stats.name.clone());
             }
@@ -443,10 +446,10 @@ fn shown(
     let next = last.map(|((number, name), _)| {
         want.link(("after", &format!("{number}_{}", names::in_address(name))))
     });
-    let door = asked.console.api.door();
+    let client_api = asked.console.api.client_api();
     let needing: u64 = found.findings.needing.iter().sum();
     let several = found.findings.needing[Rule::NoConsumers as usize].saturating_sub(1);
-    let unready = door.unready();
+    let unready = client_api.unready();
     let findings = found.findings.ranked(unready);
     let lines = needing - several + u64::from(unready.is_some());
     let more_findings = lines.saturating_sub(FINDINGS as u64);
@@ -473,7 +476,7 @@ fn shown(
         ("Delayed", words::short_count(sums.delayed)),
         ("Reserved", words::short_count(sums.reserved)),
         ("Buried", words::short_count(sums.buried)),
-        ("Waiting consumers", words::short_count(takers(sums))),
+        ("Waiting consumers", words::short_count(consumers(sums))),
         ("Size", words::bytes(sums.bytes)),
     ];
     if sums.ready == 0 {
@@ -492,7 +495,7 @@ fn shown(
     let rows: Vec<Row> = found
         .rows
         .iter()
-        .map(|(_, stats)| Row::new(stats, asked, &*door, made.contains(&stats.name)))
+        .map(|(_, stats)| Row::new(stats, asked, &*client_api, made.contains(&stats.name)))
         .collect();
     Overview {
         findings: findings
@@ -513,7 +516,7 @@ fn shown(
         all: counts[0],
         charts: found
             .hour
-            .map(|hour| past::charts(&*door, &hour, false))
+            .map(|hour| past::charts(&*client_api, &hour, false))
             .unwrap_or_default(),
         fit: words::of(found.fit, "queue", "queues"),
         first: want.after.is_some().then(|| want.link(("", ""))),
@@ -545,13 +548,16 @@ pub(super) async fn find(asked: Asked) -> Result<Response, Problem> {
             return Ok(reply::redirect(&format!("{root}messages/{id}")));
         }
         let api = &asked.console.api;
-        if let Some(mut told) = api.how_it_went(&asked.visitor, MessageId(id)).await {
+        if let Some(mut told) = api.how_it_went(&asked.requester, MessageId(id)).await {
             told.replace_range(..1, "M");
             return Ok(asked.console.app.redirect("", told + "."));
         }
     }
     if let Some(id) = BatchId::parse(&text)
-        && asked.ask(Command::Batch(BatchAsk::Show(id))).await.is_ok()
+        && asked
+            .ask(Command::Batch(BatchRequest::Show(id)))
+            .await
+            .is_ok()
     {
         return Ok(reply::redirect(&format!("{root}batches/{id}")));
     }

@@ -1,6 +1,6 @@
 //! A queue's history as pages show it.
 
-use quintet_door::{Door, History, Rates, Sample, Series};
+use quintet_client::{ClientApi, History, Rates, Sample, Series};
 use quintet_types::{QueueStats, WallAhead};
 
 use super::graph::{self, Chart, Line, Spark, Times, Unit};
@@ -46,8 +46,8 @@ fn tenths(rate: f32) -> u64 {
 }
 
 /// The charts of a page, over the last hour or day.
-pub(super) fn charts(door: &dyn Door, series: &Series, day: bool) -> Vec<Chart> {
-    let ahead = WallAhead::between(door.now(), door.wall());
+pub(super) fn charts(client_api: &dyn ClientApi, series: &Series, day: bool) -> Vec<Chart> {
+    let ahead = WallAhead::between(client_api.now(), client_api.wall());
     // A window of the same length, also where less is known.
     let (steps, every_ms) = if day { (96, 6 * HOUR) } else { (60, HOUR / 4) };
     let times = Times {

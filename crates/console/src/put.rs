@@ -6,8 +6,8 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
-use quintet_door::Did;
-use quintet_types::{Body, Command, Edit, Message, Name, Outcome, Refusal, Verb, When};
+use quintet_client::Did;
+use quintet_types::{Body, Command, CommandError, Edit, Message, Name, Outcome, Verb, When};
 
 use super::frame::Frame;
 use super::names::{self, Named};
@@ -35,7 +35,7 @@ struct Put {
     delay: Field,
     ttl: Field,
     ttr: Field,
-    rank: Field,
+    priority: Field,
     key: Field,
     dedupe: Field,
     attributes: Vec<(usize, String, String)>,
@@ -62,7 +62,7 @@ impl Put {
             delay: field("delay"),
             ttl: field("ttl"),
             ttr: field("ttr"),
-            rank: field("rank"),
+            priority: field("priority"),
             key: field("key"),
             dedupe: field("dedupe"),
             attributes: pairs
@@ -82,14 +82,14 @@ impl Put {
         let delay_ms = duration(&mut self.delay);
         let ttl_ms = duration(&mut self.ttl);
         let ttr_ms = duration(&mut self.ttr);
-        let rank = match self.rank.value.trim() {
+        let priority = match self.priority.value.trim() {
             "" => None,
             text => {
-                let rank = text.parse().ok();
-                if rank.is_none() {
-                    self.rank.wrong = Some("A number from 0 to 4,294,967,295.".to_owned());
+                let priority = text.parse().ok();
+                if priority.is_none() {
+                    self.priority.wrong = Some("A number from 0 to 4,294,967,295.".to_owned());
                 }
-                rank
+                priority
             }
         };
         let typed = |field: &Field| Some(field.value.clone()).filter(|text| !text.is_empty());
@@ -111,7 +111,7 @@ impl Put {
                 .filter(|(_, name, _)| !name.is_empty())
                 .map(|(_, name, value)| (name.clone(), value.clone()))
                 .collect(),
-            rank,
+            priority,
             delay_ms,
             ttl_ms,
             ttr_ms,
@@ -123,7 +123,13 @@ impl Put {
             }),
             batch: None,
         };
-        let fields = [&self.queue, &self.delay, &self.ttl, &self.ttr, &self.rank];
+        let fields = [
+            &self.queue,
+            &self.delay,
+            &self.ttl,
+            &self.ttr,
+            &self.priority,
+        ];
         let right = fields.iter().all(|field| field.wrong.is_none());
         right.then_some((queue, message))
     }
@@ -171,7 +177,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
             .key()
             .map(|key| names::plain(key))
             .unwrap_or_default();
-        form.rank.value = message.rank.to_string();
+        form.priority.value = message.priority.to_string();
         form.ttr.value = message.ttr_ms.map_or(String::new(), |ms| format!("{ms}ms"));
         let attrs = message
             .extra
@@ -222,7 +228,7 @@ struct Edited {
     queue: Named,
     body: String,
     base64: bool,
-    rank: u32,
+    priority: u32,
     /// The message as it is looked at.
     seen: String,
 }
@@ -230,8 +236,8 @@ struct Edited {
 /// `/messages/ID/edit`.
 pub(super) async fn edit_page(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
-    if !asked.visitor.may_to(Verb::Edit, &queue) {
-        return Err(Problem::refused(Refusal::NotPermitted));
+    if !asked.requester.may_to(Verb::Edit, &queue) {
+        return Err(Problem::refused(CommandError::NotPermitted));
     }
     let (base64, body) = typed_body(small(&message)?);
     let page = Edited {
@@ -240,7 +246,7 @@ pub(super) async fn edit_page(asked: Asked, Path(id): Path<String>) -> Result<Re
         queue: Named::new(&queue),
         body,
         base64,
-        rank: message.rank,
+        priority: message.priority,
         seen: version(&message),
     };
     Ok(reply::show(StatusCode::OK, &page))
@@ -271,10 +277,10 @@ pub(super) async fn edit(
             format!("at most {} KiB", SMALL >> 10),
         ));
     }
-    let rank = field("rank")
+    let priority = field("priority")
         .trim()
         .parse()
-        .map_err(|_| Problem::field("rank", "A number from 0 to 4,294,967,295."))?;
+        .map_err(|_| Problem::field("priority", "A number from 0 to 4,294,967,295."))?;
     let mut due = Field {
         value: field("delay").to_owned(),
         wrong: None,
@@ -285,7 +291,7 @@ pub(super) async fn edit(
     }
     let edit = Edit {
         body: (Some(&body[..]) != message.body.as_small()).then(|| Body::new(&body)),
-        rank: (rank != message.rank).then_some(rank),
+        priority: (priority != message.priority).then_some(priority),
         due: delay_ms.map(When::In),
         ..Edit::default()
     };
@@ -297,7 +303,7 @@ pub(super) async fn edit(
     let command = Command::Edit(message.id, Box::new(edit));
     let (api, seen) = (&asked.console.api, Some(field("seen").to_owned()));
     let outcome = api
-        .guarded(&asked.visitor, message.id, seen, command)
+        .guarded(&asked.requester, message.id, seen, command)
         .await?;
     let (now, new_id, note) = if let Outcome::Put { id, .. } = outcome {
         let note = format!("Changed: the message has the id {} now.", id.0);

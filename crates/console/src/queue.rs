@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::Rates;
-use quintet_door::attention::{Finding, Level, Rule, why_slow};
+use quintet_client::Rates;
+use quintet_client::attention::{Finding, Level, Rule, why_slow};
 use quintet_types::{Groups, ListState, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
 
 use super::frame::Frame;
@@ -15,7 +15,7 @@ use super::setup::{self, Setup};
 use super::tiles::{Tiles, tiles};
 use super::{Asked, nearest, past, queue_of, words};
 use quintet_api::{Path, Problem};
-use quintet_http::{Called, CalledAs, Visitor, reply};
+use quintet_http::{Called, CalledAs, Requester, reply};
 
 /// From this age of the oldest ready message on the page says why messages wait, ms.
 const SLOW_MS: u64 = 10_000;
@@ -28,7 +28,7 @@ pub(super) struct Tab {
     pub(super) on: bool,
 }
 
-/// The visitor's rights on the queue.
+/// The requester's rights on the queue.
 pub(super) struct May {
     pub(super) put: bool,
     pub(super) pause: bool,
@@ -42,8 +42,8 @@ pub(super) struct May {
 }
 
 impl May {
-    pub(crate) fn of(visitor: &Visitor, queue: &quintet_types::Name) -> Self {
-        let may = |verb| visitor.may_to(verb, queue);
+    pub(crate) fn of(requester: &Requester, queue: &quintet_types::Name) -> Self {
+        let may = |verb| requester.may_to(verb, queue);
         Self {
             put: may(Verb::Put),
             pause: may(Verb::Pause),
@@ -135,7 +135,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     };
     let after = query.get("after");
     // Numbers may be seen by some who may not see messages.
-    let list = match asked.visitor.may_to(Verb::Peek, &queue) {
+    let list = match asked.requester.may_to(Verb::Peek, &queue) {
         true => listing::list(&asked, &queue, &which, after).await?,
         false => listing::Page {
             lines: Vec::new(),
@@ -143,7 +143,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
             next: None,
         },
     };
-    let kinds = match query.says("group") && asked.visitor.may_to(Verb::Peek, &queue) {
+    let kinds = match query.says("group") && asked.requester.may_to(Verb::Peek, &queue) {
         true => Some(listing::kinds(&asked, &queue, &which).await?),
         false => None,
     };
@@ -162,16 +162,16 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         }
     });
     let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
-    let given = asked.console.api.setup(&asked.visitor, &queue).await?;
+    let given = asked.console.api.setup(&asked.requester, &queue).await?;
     let setup = setup::of(&asked, &given);
     let elsewhere = asked.elsewhere();
     let elsewhere = elsewhere.and_then(|other| other.called(&stats, &given));
     let name = Named::new(&queue);
-    let door = asked.console.api.door();
-    let history = door.history(&queue);
+    let client_api = asked.console.api.client_api();
+    let history = client_api.history(&queue);
     let day = query.get("span") == Some("24h");
-    let recent = door.recent(&stats);
-    let finding = door.thresholds().judge(&stats, recent.as_ref());
+    let recent = client_api.recent(&stats);
+    let finding = client_api.thresholds().judge(&stats, recent.as_ref());
     let slow = match stats.oldest_ms {
         0..SLOW_MS => String::new(),
         _ => why_slow(&stats, recent.as_ref()),
@@ -182,7 +182,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
             .frame
             .of(&name.plain, "queues")
             .live("has key older error group after"),
-        may: May::of(&asked.visitor, &queue),
+        may: May::of(&asked.requester, &queue),
         paused_by: setup::paused_by(&asked, &given),
         offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
         why: match finding {
@@ -194,11 +194,11 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
             None if slow.is_empty() => None,
             None => Some((false, "is slow.".to_owned(), slow)),
         },
-        facts: facts(&stats, &given.settings, door.rates(&queue)),
+        facts: facts(&stats, &given.settings, client_api.rates(&queue)),
         elsewhere: elsewhere.map(|called| elsewhere_of(&asked, called)),
         charts: history
             .map(|past| if day { past.quarters } else { past.minutes })
-            .map(|series| past::charts(&*door, &series, day))
+            .map(|series| past::charts(&*client_api, &series, day))
             .unwrap_or_default(),
         day,
         tabs: tabs.collect(),
@@ -234,7 +234,7 @@ fn elsewhere_of(asked: &Asked, called: Called) -> Elsewhere {
             CalledAs::Ms(ms) => (words::duration(ms), None),
             CalledAs::Queue(queue, text) => {
                 let named = Named::new(&queue);
-                match asked.visitor.may_to(Verb::Stats, &queue) {
+                match asked.requester.may_to(Verb::Stats, &queue) {
                     true => (text, Some(named)),
                     false => (format!("{}, {text}", named.plain), None),
                 }

@@ -49,7 +49,7 @@ async fn find(
         (rq.log_of(&shown, &message), scripted)
     });
     let (log, scripted) = found.await?;
-    let seen = log.filter(|(of, _)| asked.visitor.may(Verb::Peek, of));
+    let seen = log.filter(|(of, _)| asked.requester.may(Verb::Peek, of));
     Ok((seen.map(|(_, path)| path), scripted))
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn download(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
-    let state = listing::state_of(&message, asked.console.api.door().now());
+    let state = listing::state_of(&message, asked.console.api.client_api().now());
     let (path, scripted) = find(&asked, &message, &queue).await?;
     let mut response = match path {
         Some(path) => files::send(&path, "Log", &headers).await,

@@ -66,7 +66,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let next = last.map(|last| names::in_address(&Name::from(last.name.as_str())));
     let mut rows = Vec::new();
     for script in scripts {
-        if asked.visitor.may(Verb::Stats, &script.name) {
+        if asked.requester.may(Verb::Stats, &script.name) {
             rows.push(row(&asked, script).await?);
         }
     }
@@ -114,7 +114,7 @@ fn state(script: &Scripted) -> (&'static str, &'static str) {
 
 /// Those that are buried in this queue still, if they may be seen.
 async fn failures(asked: &Asked, queue: &Name, ids: &[u64]) -> Vec<Failure> {
-    let now = asked.console.api.door().now();
+    let now = asked.console.api.client_api().now();
     let mut all = Vec::new();
     for id in ids {
         if let Ok((message, at)) = asked.message(&id.to_string()).await

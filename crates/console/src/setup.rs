@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::{SetBy, Setting, Source};
+use quintet_client::{SetBy, Setting, Source};
 use quintet_types::{Name, QueueSetup, Tags, Verb};
 
 use super::frame::Frame;
@@ -45,8 +45,8 @@ impl Value {
 }
 
 pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
-    let settings = asked.console.api.door().queue_settings(setup);
-    let now = asked.console.api.door().wall().0;
+    let settings = asked.console.api.client_api().queue_settings(setup);
+    let now = asked.console.api.client_api().wall().0;
     let values = settings.into_iter().map(|setting| Value {
         value: names::seen(&setting.value),
         from: match &setting.set_by {
@@ -61,7 +61,7 @@ pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
     });
     let mut values: Vec<Value> = values.collect();
     values.sort_by_key(|value| !value.said);
-    let seen = |name: &&Name| asked.visitor.may_to(Verb::Stats, name);
+    let seen = |name: &&Name| asked.requester.may_to(Verb::Stats, name);
     Setup {
         said: values.iter().filter(|value| value.said).count(),
         values,
@@ -73,7 +73,7 @@ pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
 /// `by anna, 12:01:05 UTC`: who paused the queue by command, if that is known.
 pub(super) fn paused_by(asked: &Asked, setup: &QueueSetup) -> Option<String> {
     let by = SetBy::of(setup, Tags::PAUSED_BY)?;
-    Some(who(&by, asked.console.api.door().wall().0))
+    Some(who(&by, asked.console.api.client_api().wall().0))
 }
 
 /// The same of any change, with the day where that is another one.
@@ -96,7 +96,7 @@ struct Changed {
     name: Named,
     setup: Setup,
     has: String,
-    /// The visitor may change them.
+    /// The requester may change them.
     may: bool,
     /// The subject of the forms.
     seen: String,
@@ -106,7 +106,7 @@ struct Changed {
 pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_lowercase();
-    let given = asked.console.api.setup(&asked.visitor, &queue).await?;
+    let given = asked.console.api.setup(&asked.requester, &queue).await?;
     let mut setup = of(&asked, &given);
     let says = |text: &str| text.to_lowercase().contains(&has);
     setup.values.retain(|value| {
@@ -119,7 +119,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         frame: asked
             .frame
             .of(format!("Settings of {}", name.plain), "queues"),
-        may: asked.visitor.may_to(Verb::Configure, &queue),
+        may: asked.requester.may_to(Verb::Configure, &queue),
         seen: version_of_setup(&given),
         name,
         setup,
@@ -138,7 +138,7 @@ pub(crate) async fn change(
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
     let (app, api) = (&asked.console.app, &asked.console.api);
-    let before = api.setup(&asked.visitor, &queue).await?;
+    let before = api.setup(&asked.requester, &queue).await?;
     let undoes = given.form.says("undo");
     let typed = given.form.get("value").unwrap_or_default().trim();
     let value = match of_key(&asked, &before, &key) {
@@ -150,12 +150,12 @@ pub(crate) async fn change(
     let changes = [(key.clone(), value)];
     // An undo is about one setting, whatever became of others.
     let seen = given.form.get("seen").filter(|_| !undoes);
-    let changed = api.change(&asked.visitor, &queue, &changes, seen).await;
+    let changed = api.change(&asked.requester, &queue, &changes, seen).await;
     let says = |setup: &QueueSetup, by: bool| {
         let now = of_key(&asked, setup, &key);
         now.map(|now| {
             let set_by = now.set_by.filter(|_| by);
-            let by = set_by.map(|set_by| who(&set_by, asked.console.api.door().wall().0));
+            let by = set_by.map(|set_by| who(&set_by, asked.console.api.client_api().wall().0));
             let by = by.map(|by| format!(", set {by}")).unwrap_or_default();
             format!("{key} is {}{by}", names::seen(&now.value))
         })
@@ -177,6 +177,6 @@ pub(crate) async fn change(
 }
 
 fn of_key(asked: &Asked, setup: &QueueSetup, key: &str) -> Option<Setting> {
-    let settings = asked.console.api.door().queue_settings(setup);
+    let settings = asked.console.api.client_api().queue_settings(setup);
     settings.into_iter().find(|setting| setting.key == key)
 }

@@ -17,7 +17,7 @@ struct Row {
     queue: Named,
     line: Line,
     state: &'static str,
-    /// The visitor may send it back, or have it tried again.
+    /// The requester may send it back, or have it tried again.
     may: bool,
 }
 
@@ -45,20 +45,20 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let (api, after) = (&asked.console.api, query.get("after"));
     let over = api
         .over(
-            &asked.visitor,
+            &asked.requester,
             (group, bytes.as_bytes()),
             after,
             listing::ROWS,
         )
         .await?;
-    let now = api.door().now();
+    let now = api.client_api().now();
     let rows = over.messages.iter().map(|(message, queue)| Row {
         queue: Named::new(queue),
         line: Line::new(message, None, now),
         state: listing::word(listing::state_of(message, now)),
         may: match message.came_from() {
-            Some(_) => asked.visitor.may_to(Verb::Move, queue),
-            None => asked.visitor.may_to(Verb::Kick, queue),
+            Some(_) => asked.requester.may_to(Verb::Move, queue),
+            None => asked.requester.may_to(Verb::Kick, queue),
         },
     });
     let page = Waiting {

@@ -1,6 +1,6 @@
 //! How numbers, times and sizes are written on a page.
 
-pub(super) use quintet_door::words::{count, duration, of};
+pub(super) use quintet_client::words::{count, duration, of};
 
 /// Stands where there is nothing to tell.
 pub(super) const NONE: &str = "–";

@@ -5,7 +5,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::WorkerAct;
+use quintet_client::WorkerAct;
 use quintet_types::Name;
 use serde::Deserialize;
 
@@ -54,7 +54,7 @@ struct Row {
     state: &'static str,
     tag: &'static str,
     /// The requests that are still possible.
-    acts: &'static [(&'static str, &'static str)],
+    operations: &'static [(&'static str, &'static str)],
     jobs: Figure,
     connections: Figure,
     memory: String,
@@ -85,7 +85,7 @@ fn state(
 
 impl Row {
     fn new(worker: &Worker) -> Self {
-        let (word, tag, acts) = state(&worker.state);
+        let (word, tag, operations) = state(&worker.state);
         let labels: Vec<String> = worker.labels.iter().map(|label| seen(label)).collect();
         Self {
             part: in_address(&Name::from(worker.wid.as_str())),
@@ -94,7 +94,7 @@ impl Row {
             place: place(worker),
             state: word,
             tag,
-            acts,
+            operations,
             jobs: Figure::new(worker.jobs),
             connections: Figure::new(worker.connections),
             memory: match worker.rss_kb {
@@ -198,7 +198,7 @@ fn named(part: &str, act: &str) -> Result<(String, WorkerAct), Problem> {
 
 #[derive(Template)]
 #[template(path = "worker_ask.html")]
-struct Ask {
+struct ClientRequest {
     frame: Frame,
     wid: String,
     part: String,
@@ -232,7 +232,7 @@ pub(super) async fn question(
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);
-    let page = Ask {
+    let page = ClientRequest {
         frame: asked.frame.of(format!("{act} {shown}"), "workers"),
         heading: match wanted {
             WorkerAct::Quiet => format!("Ask {shown} to be quiet?"),
@@ -274,7 +274,7 @@ pub(super) async fn steer(
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
     let (wid, act) = named(&part, &act)?;
-    let there = asked.console.api.door().steer_worker(act, &wid);
+    let there = asked.console.api.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
     let note = match (there, act) {
         (true, WorkerAct::Quiet) => {

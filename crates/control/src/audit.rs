@@ -26,7 +26,7 @@ pub struct Act {
     pub act: String,
     /// Which queue or the like.
     pub what: String,
-    /// `ok`, or the word of a refusal.
+    /// `ok`, or the word of an error.
     pub result: String,
     /// Of an act in steps, how many more of them came since the line before.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -49,7 +49,7 @@ impl Act {
     pub fn told(&self) -> String {
         let mut told = self.result.clone();
         if let Some(messages) = self.messages {
-            let messages = quintet_door::words::of(messages, "message", "messages");
+            let messages = quintet_client::words::of(messages, "message", "messages");
             told.push_str(&format!(", {messages}"));
         }
         if let Some(id) = self.new_id {

@@ -22,8 +22,8 @@ pub struct Head {
     pub state: Standing,
     /// `None`: the queue's default.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub rank: Option<u32>,
-    /// Order inside its rank.
+    pub priority: Option<u32>,
+    /// Order inside its priority.
     #[serde(default, skip_serializing_if = "is_default")]
     pub place: i64,
     /// Leaves only with a companion.
@@ -165,8 +165,8 @@ impl Head {
                 State::Done => Standing::Done,
                 State::Relayed => Standing::Relayed,
             },
-            rank: Some(message.rank),
-            place: message.place(),
+            priority: Some(message.priority),
+            place: message.position(),
             held_back: !message.selectable,
             flags: message.flags,
             created_ms: Some(message.created.0),
@@ -228,7 +228,7 @@ impl Head {
             queue: Name::of_shown(&self.queue),
             must_exist: false,
             body: Body::default(),
-            rank: self.rank,
+            priority: self.priority,
             flags: self.flags,
             due: self.due_ms.map_or(When::Now, |at| When::At(Ms(at))),
             expires: self
@@ -263,7 +263,7 @@ mod tests {
             queue: "a\\xff".to_owned(),
             id: 7,
             state: Standing::Buried,
-            rank: Some(0),
+            priority: Some(0),
             place: -3,
             held_back: true,
             flags: 5,
@@ -309,7 +309,7 @@ mod tests {
         for (text, why) in [
             ("{}", "queue"),
             ("{\"queue\": \"q\", \"colour\": 1}", "colour"),
-            ("{\"queue\": \"q\", \"rank\": 4294967296}", "u32"),
+            ("{\"queue\": \"q\", \"priority\": 4294967296}", "u32"),
             ("{\"queue\": \"q\", \"state\": \"lost\"}", "lost"),
             ("{\"queue\": \"q\", \"key\": 3}", "base64"),
             ("{\"queue\": \"q\", \"key\": {\"base64\": \"!\"}}", "base64"),

@@ -1,7 +1,7 @@
 //! The connections there are: each thread tells of its own, one after the
 //! other, so that none waits for another.
 
-use quintet_types::{Name, Party};
+use quintet_types::{ClientId, Name};
 use serde::Serialize;
 
 /// A client in a list.
@@ -47,8 +47,8 @@ pub(crate) fn shown(mut text: String) -> String {
 }
 
 impl Client {
-    pub(crate) fn party(&self) -> Party {
-        Party(self.id)
+    pub(crate) fn client_id(&self) -> ClientId {
+        ClientId(self.id)
     }
 
     pub(crate) fn set_held(&mut self, leases: u64, waits_on: &[Name]) {

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mio::Registry;
 use quintet_config::{RESERVE, control};
 use quintet_http::{Known, Linked, Links, Web};
-use quintet_types::{LargeBody, Principal, Refusal};
+use quintet_types::{CommandError, LargeBody, Principal};
 use quintet_wire::{
-    Ask, Env, Given, Listener, Next, Options, Output, Protocol, Said, Session, Step,
+    ClientRequest, Env, HookReply, Listener, Next, Options, Output, Protocol, ServerResponse,
+    Session, Step,
 };
 
+use crate::auth::{HttpGate, Security};
 use crate::io::Stream;
-use crate::trust::{HttpGate, Security};
 
-/// Connections at most: 32 more than the listener has places. It keeps 16 of them for requests about
-/// its health; for the next ones silent connections make way, so commands are served.
+/// Connections at most: 32 more than the listener has places. It keeps 16 of them for requests
+/// about its health; for the next ones silent connections make way, so commands are served.
 const OPEN_MAX: u64 = RESERVE + 32;
 
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
@@ -51,19 +52,19 @@ impl Session for NotHttp {
     fn decode(&mut self, input: &[u8], _: &Env<'_>) -> Step {
         match input.len() {
             0 => Step::More,
-            used => Step::Ask {
+            used => Step::ClientRequest {
                 used,
-                ask: Ask::Close,
+                ask: ClientRequest::Close,
             },
         }
     }
 
-    fn encode(&mut self, _: &Given, _: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, _: &ServerResponse, _: &Env<'_>, output: &mut Output) -> Next {
         output.put(NOT_HTTP);
         Next::Close
     }
 
-    fn say(&mut self, _: Said<'_>, _: &mut Output) -> Next {
+    fn say(&mut self, _: HookReply<'_>, _: &mut Output) -> Next {
         Next::Close
     }
 
@@ -71,7 +72,7 @@ impl Session for NotHttp {
         true
     }
 
-    fn streamed(&mut self, _: Result<LargeBody, Refusal>) {}
+    fn streamed(&mut self, _: Result<LargeBody, CommandError>) {}
 }
 
 /// The way in for connections of the control socket.

@@ -14,11 +14,11 @@ use std::task::{Context, Poll as Polled};
 use std::time::Instant;
 
 use mio::{Events, Poll};
-use quintet_door::{Arrive, OnOutcome};
-use quintet_host::{Core, PartyKey};
-use quintet_types::{Caller, Command, LargeBody, Party};
+use quintet_client::{Arrive, OnOutcome};
+use quintet_host::{ClientKey, Core};
+use quintet_types::{Caller, ClientId, Command, LargeBody};
 
-use crate::desk::{Desk, HELD_LOOK};
+use crate::dispatcher::{Dispatcher, HELD_LOOK};
 use crate::hooks::Hooks;
 use crate::io::{Mail, Mailbox};
 
@@ -30,7 +30,7 @@ thread_local! {
 /// All dispatchers. The first one has a thread of its own.
 pub struct Dispatchers {
     core: Arc<Core>,
-    all: Vec<Arc<Desk>>,
+    all: Vec<Arc<Dispatcher>>,
     /// Those that have, or had, a task.
     taken: AtomicUsize,
 }
@@ -45,7 +45,7 @@ impl Dispatchers {
     ) -> Self {
         let all = mailboxes.into_iter().enumerate().map(|(at, mailbox)| {
             let (core, hooks) = (Arc::clone(core), Arc::clone(hooks));
-            Arc::new(Desk::new(core, hooks, mailbox, threads + at, at > 0))
+            Arc::new(Dispatcher::new(core, hooks, mailbox, threads + at, at > 0))
         });
         Self {
             core: Arc::clone(core),
@@ -54,54 +54,54 @@ impl Dispatchers {
         }
     }
 
-    fn first(&self) -> &Desk {
+    fn first(&self) -> &Dispatcher {
         &self.all[0]
     }
 
-    fn numbered(&self, thread: usize) -> &Desk {
+    fn numbered(&self, thread: usize) -> &Dispatcher {
         let at = thread.checked_sub(self.first().thread);
         at.and_then(|at| self.all.get(at))
-            .map_or(self.first(), |desk| desk)
+            .map_or(self.first(), |dispatcher| dispatcher)
     }
 
-    fn of(&self, party: Party) -> &Desk {
-        self.numbered(PartyKey::of(party).thread)
+    fn of(&self, client_id: ClientId) -> &Dispatcher {
+        self.numbered(ClientKey::of(client_id).thread)
     }
 
     /// The work of a dispatcher, as a task for one thread of HTTP until it is dropped. `None`: all
     /// are taken, and the first one serves the thread.
     pub fn task(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         let at = self.taken.fetch_add(1, Ordering::Relaxed);
-        let desk = Arc::clone(self.all.get(at)?);
+        let dispatcher = Arc::clone(self.all.get(at)?);
         let mail = Vec::new();
-        Some(OnThread { desk, mail })
+        Some(OnThread { dispatcher, mail })
     }
 
-    /// As [`quintet_door::Door::enter`].
-    pub fn enter(&self, arrive: Arrive) -> Party {
+    /// As [`quintet_client::ClientApi::enter`].
+    pub fn enter(&self, arrive: Arrive) -> ClientId {
         self.first().enter(arrive)
     }
 
-    /// As [`quintet_door::Door::enter_here`].
-    pub fn enter_here(&self, arrive: Arrive) -> Party {
+    /// As [`quintet_client::ClientApi::enter_here`].
+    pub fn enter_here(&self, arrive: Arrive) -> ClientId {
         match HERE.get() {
             Some(thread) => self.numbered(thread).enter(arrive),
             None => self.enter(arrive),
         }
     }
 
-    /// As [`quintet_door::Door::leave`].
-    pub fn leave(&self, party: Party) {
-        self.of(party).leave(party);
+    /// As [`quintet_client::ClientApi::leave`].
+    pub fn leave(&self, client_id: ClientId) {
+        self.of(client_id).leave(client_id);
     }
 
-    /// As [`quintet_door::Door::submit`].
+    /// As [`quintet_client::ClientApi::submit`].
     pub fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        let desk = self.of(caller.party);
-        desk.decide(caller, command, reply, false);
+        let dispatcher = self.of(caller.client_id);
+        dispatcher.decide(caller, command, reply, false);
     }
 
-    /// As [`quintet_door::Door::read`], of a large body.
+    /// As [`quintet_client::ClientApi::read`], of a large body.
     ///
     /// # Errors
     /// As that.
@@ -127,26 +127,28 @@ impl Dispatchers {
                 tracing::error!("cannot wait for deliveries: {error}");
                 std::process::exit(1);
             }
-            for desk in &self.all {
-                if !desk.mailbox.has_task() && desk.turn(&mut mail) {
-                    self.all.iter().for_each(|desk| desk.end_takes());
+            for dispatcher in &self.all {
+                if !dispatcher.mailbox.has_task() && dispatcher.turn(&mut mail) {
+                    self.all
+                        .iter()
+                        .for_each(|dispatcher| dispatcher.end_takes());
                     stops = Some(Instant::now());
                 }
             }
-            self.all.iter().for_each(|desk| desk.give_up());
+            self.all.iter().for_each(|dispatcher| dispatcher.give_up());
         }
-        self.all.iter().for_each(|desk| desk.close());
+        self.all.iter().for_each(|dispatcher| dispatcher.close());
     }
 
-    /// True while a take waits for its delivery after [`Desk::end_takes`].
+    /// True while a take waits for its delivery after [`Dispatcher::end_takes`].
     fn takes_wait(&self, since: Instant) -> bool {
-        self.all.iter().any(|desk| desk.takes_wait()) && since.elapsed() < HELD_LOOK
+        self.all.iter().any(|dispatcher| dispatcher.takes_wait()) && since.elapsed() < HELD_LOOK
     }
 }
 
 /// A dispatcher on a thread of HTTP.
 struct OnThread {
-    desk: Arc<Desk>,
+    dispatcher: Arc<Dispatcher>,
     mail: Vec<Mail>,
 }
 
@@ -155,16 +157,16 @@ impl Future for OnThread {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled<()> {
         let this = &mut *self;
-        HERE.set(Some(this.desk.thread));
+        HERE.set(Some(this.dispatcher.thread));
         // Before the look: a wake behind it brings the next one.
-        this.desk.mailbox.has_now(context.waker());
-        this.desk.turn(&mut this.mail);
+        this.dispatcher.mailbox.has_now(context.waker());
+        this.dispatcher.turn(&mut this.mail);
         Polled::Pending
     }
 }
 
 impl Drop for OnThread {
     fn drop(&mut self) {
-        self.desk.mailbox.loses_task();
+        self.dispatcher.mailbox.loses_task();
     }
 }

@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use quintet_client::ByteBudget;
 use quintet_config::{Config, Places, Served};
-use quintet_door::ByteBudget;
 use quintet_host::Core;
 use quintet_http::Links;
 use quintet_tls::Secure;
 use quintet_types::Settings;
 use quintet_wire::{Foreign, Listener, PROTOCOLS};
 
+use crate::auth::Security;
 use crate::control::Control;
 use crate::http_counts::HttpCounts;
 use crate::io::{Guests, Mailbox, ThreadCounts};
 use crate::tls::Tls;
-use crate::trust::Security;
 
 /// The ways in for clients that come through other nodes, by protocol.
 pub type LinksByProtocol = Vec<(&'static str, Links)>;

@@ -1,11 +1,12 @@
-//! Connections and commands on their way to the shards: I/O threads and what they serve, the desk
-//! of the door, logins, limits of addresses and users, and hooks around commands.
+//! Connections and commands on their way to the shards: I/O threads and what they serve, the
+//! dispatcher of the client API, logins, limits of addresses and users, and hooks around commands.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
+mod auth;
 mod clients;
 mod control;
-mod desk;
+mod dispatcher;
 mod dispatchers;
 mod edge;
 mod hooks;
@@ -13,8 +14,8 @@ mod http_counts;
 mod io;
 mod quotas;
 mod tls;
-mod trust;
 
+pub use auth::{Auth, AuthCounts, HttpGate, Security};
 pub use clients::{Client, TellClients};
 pub use control::{CONTROL, Control};
 pub use dispatchers::Dispatchers;
@@ -24,4 +25,3 @@ pub use http_counts::HttpCounts;
 pub use io::{Guests, IoThread, Mailbox, Operator, Stream, TellText, ThreadCounts, Upload};
 pub use quotas::Quotas;
 pub use tls::{Tls, Watch};
-pub use trust::{HttpGate, Security, Trust, TrustCounts};

@@ -30,7 +30,7 @@ fn main() {
     let mut journal = Bytes(Vec::with_capacity(2 << 20));
     let mut deliveries = Vec::new();
     let caller = Caller {
-        party: Party(1),
+        client_id: ClientId(1),
         principal: Principal(0),
     };
     let body = [b'x'; 64];

@@ -60,9 +60,9 @@ impl Bench {
         }
     }
 
-    fn ask(&mut self, party: u64, command: Command) -> Answer {
+    fn ask(&mut self, client_id: u64, command: Command) -> Answer {
         let caller = Caller {
-            party: Party(party),
+            client_id: ClientId(client_id),
             principal: Principal(0),
         };
         self.engine.submit(
@@ -90,11 +90,11 @@ impl Bench {
         self.ask(1, Command::Put(put));
     }
 
-    fn take(&mut self, party: u64, wait: Wait) -> Answer {
-        let lease = LeaseAsk {
+    fn take(&mut self, client_id: u64, wait: Wait) -> Answer {
+        let lease = LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::TtrOrDefault,
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         };
         let take = Take {
@@ -103,12 +103,12 @@ impl Bench {
             wait,
             ..Take::default()
         };
-        self.ask(party, Command::Take(take))
+        self.ask(client_id, Command::Take(take))
     }
 
-    fn finish(&mut self, party: u64, id: MessageId) {
+    fn finish(&mut self, client_id: u64, id: MessageId) {
         let (by, how) = (By::Owner, How::Finish);
-        self.ask(party, Command::Settle { id, by, how });
+        self.ask(client_id, Command::Settle { id, by, how });
     }
 
     /// Puts, leases and finishes so many, one after the other, behind a backlog.
@@ -126,11 +126,11 @@ impl Bench {
         begun.elapsed().as_nanos() as f64 / count as f64
     }
 
-    /// The same by takers that wait: each put serves one, who finishes what it
+    /// The same by consumers that wait: each put serves one, who finishes what it
     /// held before and waits again.
-    fn waited(&mut self, count: usize, takers: u64) -> f64 {
-        for taker in 0..takers {
-            self.take(10 + taker, Wait::Forever);
+    fn waited(&mut self, count: usize, consumers: u64) -> f64 {
+        for consumer in 0..consumers {
+            self.take(10 + consumer, Wait::Forever);
         }
         let mut held: Vec<(u64, MessageId)> = Vec::new();
         let begun = Instant::now();
@@ -142,14 +142,14 @@ impl Bench {
                     held.push((delivery.to.0, handed[0].id));
                 }
             }
-            if held.len() * 2 > takers as usize {
-                for (party, id) in std::mem::take(&mut held) {
+            if held.len() * 2 > consumers as usize {
+                for (client_id, id) in std::mem::take(&mut held) {
                     done += 1;
-                    self.finish(party, id);
+                    self.finish(client_id, id);
                     if let Answer::Now(Outcome::Messages(handed), _) =
-                        self.take(party, Wait::Forever)
+                        self.take(client_id, Wait::Forever)
                     {
-                        held.push((party, handed[0].id));
+                        held.push((client_id, handed[0].id));
                     }
                 }
             }

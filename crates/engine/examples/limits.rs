@@ -44,9 +44,9 @@ impl World {
         }
     }
 
-    fn ask(&mut self, party: u64, command: Command) -> Duration {
+    fn ask(&mut self, client_id: u64, command: Command) -> Duration {
         let caller = Caller {
-            party: Party(party),
+            client_id: ClientId(client_id),
             ..Caller::default()
         };
         let mut deliveries = Vec::new();
@@ -119,10 +119,10 @@ fn subscribed() -> Take {
 fn leased(queue: &Name) -> Command {
     Command::Take(Take {
         queues: [queue.clone()].into_iter().collect(),
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::Fixed(0),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..Take::default()
@@ -180,13 +180,13 @@ fn subscriptions() {
         ..subscribed()
     });
     show("a take from 1,000 in vain", world.ask(2, take));
-    for party in 0..10_000 {
+    for client_id in 0..10_000 {
         let take = Take {
             queues: [named(0)].into_iter().collect(),
             body_max: Some(1),
             ..subscribed()
         };
-        world.ask(party, Command::Take(take));
+        world.ask(client_id, Command::Take(take));
     }
     show(
         "a put none of 10,000 in line can frame",
@@ -263,7 +263,7 @@ fn messages() {
     let now = world.now;
     world
         .engine
-        .disconnect(now, Party(5), &mut world.journal, &mut deliveries);
+        .disconnect(now, ClientId(5), &mut world.journal, &mut deliveries);
     show("an end with 100,000 leases", start.elapsed());
     show("  a tick after it", world.ticks());
     let take = Command::Take(Take {

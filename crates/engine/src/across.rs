@@ -25,8 +25,8 @@ use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use quintet_types::{
-    Answer, Delivery, End, Hold, MessageId, Ms, Outcome, Party, Pick, QueueId, Refusal, Take, Wait,
-    shard_of_queue,
+    Answer, ClientId, CommandError, Delivery, End, Hold, MessageId, Ms, Outcome, Pick, QueueId,
+    Take, Wait, shard_of_queue,
 };
 
 use crate::claim::Claim;
@@ -46,7 +46,7 @@ const LOOKS_MAX: u32 = 4;
 pub struct Best {
     /// The turn of its queue among those of the take, if these are asked in order.
     turn: usize,
-    rank: u32,
+    priority: u32,
     created: Ms,
     id: MessageId,
 }
@@ -59,7 +59,10 @@ impl Best {
             End::Oldest => age,
             End::Newest => age.reverse(),
         };
-        let urgency = self.turn.cmp(&other.turn).then(self.rank.cmp(&other.rank));
+        let urgency = self
+            .turn
+            .cmp(&other.turn)
+            .then(self.priority.cmp(&other.priority));
         urgency.then(age).is_gt()
     }
 }
@@ -82,7 +85,7 @@ enum Phase {
 /// [`Across::step`] there, unlock, until there is no next shard.
 #[derive(Debug)]
 pub struct Across {
-    party: Party,
+    client_id: ClientId,
     take: Take,
     standing: bool,
     /// Nothing is done if no standing take is found.
@@ -105,7 +108,7 @@ pub struct Across {
 
 impl Across {
     /// A take over `count` shards; `None` if one shard can decide it alone.
-    pub fn new(party: Party, take: &Take, count: usize) -> Option<Self> {
+    pub fn new(client_id: ClientId, take: &Take, count: usize) -> Option<Self> {
         let shards = shards_of(take, count);
         let held = take.deadline_soon_ms.is_some() || take.held_anywhere && held_max(take) > 0;
         let phase = match shards.len() {
@@ -114,34 +117,34 @@ impl Across {
             1 => return None,
             _ => Phase::Look(0),
         };
-        Some(Self::begin(party, take.clone(), shards, count, phase))
+        Some(Self::begin(client_id, take.clone(), shards, count, phase))
     }
 
-    /// Sets the party's standing take, or changes it ([`Command::Watch`]).
-    pub fn watch(party: Party, take: Take, count: usize) -> Self {
+    /// Sets the client's standing take, or changes it ([`Command::Watch`]).
+    pub fn watch(client_id: ClientId, take: Take, count: usize) -> Self {
         let shards = shards_of(&take, count);
-        let mut across = Self::begin(party, take, shards, count, Phase::Find);
+        let mut across = Self::begin(client_id, take, shards, count, Phase::Find);
         across.standing = true;
         across
     }
 
-    /// Changes the party's standing take, if one stands
+    /// Changes the client's standing take, if one stands
     /// ([`Command::Rewatch`]).
-    pub fn rewatch(party: Party, take: Take, count: usize) -> Self {
-        let mut across = Self::watch(party, take, count);
+    pub fn rewatch(client_id: ClientId, take: Take, count: usize) -> Self {
+        let mut across = Self::watch(client_id, take, count);
         across.only_change = true;
         across
     }
 
     fn begin(
-        party: Party,
+        client_id: ClientId,
         take: Take,
         shards: SmallVec<[usize; 4]>,
         count: usize,
         phase: Phase,
     ) -> Self {
         Self {
-            party,
+            client_id,
             take,
             standing: false,
             only_change: false,
@@ -196,9 +199,9 @@ impl Across {
             Phase::Line(at) => self.line(&mut cx, engine, at),
             Phase::Leave(at) => {
                 if self.standing {
-                    engine.unwatch(self.party);
+                    engine.unwatch(self.client_id);
                 }
-                engine.leave_lines(self.party);
+                engine.leave_lines(self.client_id);
                 self.leave(at);
                 None
             }
@@ -214,13 +217,13 @@ impl Across {
         Some(Answer::Now(outcome, hold))
     }
 
-    fn refuse(&mut self, refusal: Refusal) -> Option<Answer> {
-        self.answer(Outcome::Refused(refusal), Hold::Durable)
+    fn refuse(&mut self, command_error: CommandError) -> Option<Answer> {
+        self.answer(Outcome::Refused(command_error), Hold::Durable)
     }
 
     fn count_held(&mut self, engine: &Engine, shard: usize) -> Option<Answer> {
-        self.held += engine.held_by(self.party);
-        let warn = engine.warning(self.party, &self.take);
+        self.held += engine.held_by(self.client_id);
+        let warn = engine.warning(self.client_id, &self.take);
         self.warn = self.warn.into_iter().chain(warn).min();
         if shard + 1 < self.count {
             self.phase = Phase::Held(shard + 1);
@@ -228,7 +231,7 @@ impl Across {
         }
         let max = held_max(&self.take) as usize;
         if self.take.held_anywhere && max > 0 && self.held >= max {
-            return self.refuse(Refusal::HeldLimit);
+            return self.refuse(CommandError::HeldLimit);
         }
         self.phase = match self.shards.len() {
             1 => Phase::First(0),
@@ -238,7 +241,7 @@ impl Across {
     }
 
     fn find(&mut self, engine: &Engine) -> Option<Answer> {
-        match engine.standing_claim(self.party) {
+        match engine.standing_claim(self.client_id) {
             Some(claim) => self.claim = claim,
             None if self.only_change => return self.stood(),
             None => {}
@@ -256,8 +259,8 @@ impl Across {
         engine: &mut Engine,
         at: usize,
     ) -> Option<Answer> {
-        if let Err(refusal) = self.may_take(engine) {
-            return self.refuse(refusal);
+        if let Err(command_error) = self.may_take(engine) {
+            return self.refuse(command_error);
         }
         if at == 0 {
             (self.best, self.rival) = (None, None);
@@ -327,8 +330,8 @@ impl Across {
 
     /// Takes from this shard, if it has anything.
     fn take_here<J: Journal>(&mut self, cx: &mut Cx<'_, J>, engine: &mut Engine) -> Option<Answer> {
-        if let Err(refusal) = self.may_take(engine) {
-            return self.refuse(refusal);
+        if let Err(command_error) = self.may_take(engine) {
+            return self.refuse(command_error);
         }
         let queues = engine.queues_of(&self.take);
         if self.standing {
@@ -337,7 +340,7 @@ impl Across {
             }
             return self.serve_standing(cx, engine, &queues);
         }
-        let taken = engine.take_now(cx, self.party, &self.take, &queues);
+        let taken = engine.take_now(cx, self.client_id, &self.take, &queues);
         self.cold |= taken.is_err();
         let (outcome, hold) = taken.ok()??;
         self.answer(outcome, hold)
@@ -363,10 +366,10 @@ impl Across {
     }
 
     /// A standing take waits for what it may not take now.
-    fn may_take(&self, engine: &Engine) -> Result<(), Refusal> {
+    fn may_take(&self, engine: &Engine) -> Result<(), CommandError> {
         match self.standing {
             true => Ok(()),
-            false => engine.may_take(self.party, &self.take, &engine.queues_of(&self.take)),
+            false => engine.may_take(self.client_id, &self.take, &engine.queues_of(&self.take)),
         }
     }
 
@@ -381,9 +384,9 @@ impl Across {
         if !self.claim.take() {
             return self.stood();
         }
-        let taken = engine.take_now(cx, self.party, &self.take, queues);
+        let taken = engine.take_now(cx, self.client_id, &self.take, queues);
         if let Ok(Some((outcome, hold))) = taken {
-            engine.deliver(cx, self.party, true, false, outcome, hold);
+            engine.deliver(cx, self.client_id, true, false, outcome, hold);
         }
         self.leave(self.count);
         Some(Answer::Now(Outcome::Done, Hold::Turn))
@@ -438,35 +441,35 @@ impl Across {
             if !self.claim.take() {
                 return self.next_line(at);
             }
-            let taken = engine.take_now(cx, self.party, &self.take, &queues);
+            let taken = engine.take_now(cx, self.client_id, &self.take, &queues);
             let taken = taken.ok().flatten();
             let (outcome, hold) = taken.unwrap_or((Outcome::Empty, Hold::Turn));
             self.leave(at);
             return Some(Answer::Now(outcome, hold));
         }
-        if let Err(refusal) = self.stand_in_line(engine, reads)
+        if let Err(command_error) = self.stand_in_line(engine, reads)
             && self.claim.take()
         {
             self.leave(if self.standing { self.count } else { at });
-            return Some(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
+            return Some(Answer::Now(Outcome::Refused(command_error), Hold::Durable));
         }
         self.next_line(at)
     }
 
-    fn stand_in_line(&self, engine: &mut Engine, reads: bool) -> Result<(), Refusal> {
-        let (party, take) = (self.party, self.take.clone());
+    fn stand_in_line(&self, engine: &mut Engine, reads: bool) -> Result<(), CommandError> {
+        let (client_id, take) = (self.client_id, self.take.clone());
         if self.standing {
-            engine.drop_dead_standing(party);
+            engine.drop_dead_standing(client_id);
             return engine.stand_or_change(
                 Call::SERVER,
-                party,
+                client_id,
                 take,
                 Some(self.claim.clone()),
                 reads,
             );
         }
         let waiter = Waiter {
-            party,
+            client_id,
             standing: false,
             take,
             queues: SmallVec::new(),
@@ -522,10 +525,10 @@ fn held_max(take: &Take) -> u32 {
 }
 
 impl Engine {
-    /// Drops the party's places in line for takes that another shard has
+    /// Drops the client's places in line for takes that another shard has
     /// ended. For whoever gets a [`Delivery`] that says it is `claimed`.
-    pub fn leave_lines(&mut self, party: Party) {
-        for number in self.waiters.served_elsewhere(party) {
+    pub fn leave_lines(&mut self, client_id: ClientId) {
+        for number in self.waiters.served_elsewhere(client_id) {
             self.drop_waiter(number);
         }
     }
@@ -539,16 +542,16 @@ impl Engine {
         }
     }
 
-    /// The claim of the party's standing take, if it still stands.
-    fn standing_claim(&self, party: Party) -> Option<Claim> {
-        let waiter = self.waiters.get(self.waiters.of(party, true)?)?;
+    /// The claim of the client's standing take, if it still stands.
+    fn standing_claim(&self, client_id: ClientId) -> Option<Claim> {
+        let waiter = self.waiters.get(self.waiters.of(client_id, true)?)?;
         waiter.claim.clone().filter(|claim| !claim.is_taken())
     }
 
-    /// Drops a standing take of the party's that another shard has served,
+    /// Drops a standing take of the client's that another shard has served,
     /// whose delivery is on its way.
-    fn drop_dead_standing(&mut self, party: Party) {
-        if let Some(number) = self.waiters.of(party, true)
+    fn drop_dead_standing(&mut self, client_id: ClientId) {
+        if let Some(number) = self.waiters.of(client_id, true)
             && let Some(waiter) = self.waiters.get(number)
             && waiter.claim.as_ref().is_some_and(Claim::is_taken)
         {
@@ -556,9 +559,9 @@ impl Engine {
         }
     }
 
-    /// Leases the party holds in this shard.
-    fn held_by(&self, party: Party) -> usize {
-        self.store.held_by(party)
+    /// Leases the client holds in this shard.
+    fn held_by(&self, client_id: ClientId) -> usize {
+        self.store.held_by(client_id)
     }
 
     /// Those of the take's queues that exist here.
@@ -616,7 +619,8 @@ impl Engine {
         let Some(message) = self.would_take(cx, take, &queues)? else {
             return Ok(None);
         };
-        let (queue, rank, created, id) = (message.queue, message.rank, message.created, message.id);
+        let (queue, priority, created, id) =
+            (message.queue, message.priority, message.created, message.id);
         let turn = match take.pick {
             Pick::Best => 0,
             Pick::InOrder => {
@@ -627,7 +631,7 @@ impl Engine {
         };
         Ok(Some(Best {
             turn,
-            rank,
+            priority,
             created,
             id,
         }))

@@ -8,8 +8,8 @@
 //! has arrived is no longer aside.
 
 use quintet_types::{
-    Answer, BatchId, Caller, Command, Delivery, Hold, MessageId, Ms, Name, Outcome, Put, Refusal,
-    State, Tally, Transfer, shard_of_id, shard_of_queue,
+    Answer, BatchId, Caller, Command, CommandError, Delivery, Hold, MessageId, Ms, Name, Outcome,
+    Put, State, Tally, Transfer, shard_of_id, shard_of_queue,
 };
 
 use crate::decide::put_of;
@@ -86,33 +86,38 @@ pub fn carry<J: Journal>(
     from.engine.call_back(&mut leaving);
 }
 
-/// Counts in a batch of `home` what `from` owes it. The caller sees to it that the facts of
+/// Counts in a batch of `segment_ref` what `from` owes it. The caller sees to it that the facts of
 /// both become durable together.
-pub fn carry_owed<J: Journal>(now: Ms, batch: BatchId, from: Side<'_, J>, home: Side<'_, J>) {
+pub fn carry_owed<J: Journal>(
+    now: Ms,
+    batch: BatchId,
+    from: Side<'_, J>,
+    segment_ref: Side<'_, J>,
+) {
     from.engine.advance(now);
-    home.engine.advance(now);
+    segment_ref.engine.advance(now);
     let mut unheard = Vec::new();
     let mut step = Step::default();
     let mut leaving = Cx::new(from.journal, &mut unheard, &mut step);
     let mut unheard = Vec::new();
     let mut step = Step::default();
-    let mut counting = Cx::new(home.journal, &mut unheard, &mut step);
+    let mut counting = Cx::new(segment_ref.journal, &mut unheard, &mut step);
     count_owed(
         batch,
         (from.engine, &mut leaving),
-        (home.engine, &mut counting),
+        (segment_ref.engine, &mut counting),
     );
 }
 
 fn count_owed<J: Journal>(
     batch: BatchId,
     (from, leaving): (&mut Engine, &mut Cx<'_, J>),
-    (home, counting): (&mut Engine, &mut Cx<'_, J>),
+    (segment_ref, counting): (&mut Engine, &mut Cx<'_, J>),
 ) {
     let Some(&tally) = from.store.batches.owed().get(&batch) else {
         return;
     };
-    home.count_member(counting, batch, tally);
+    segment_ref.count_member(counting, batch, tally);
     let owed = Tally::default();
     from.fact(leaving, Fact::BatchOwed { batch, owed });
 }
@@ -125,14 +130,14 @@ pub fn put_member<J: Journal>(
     caller: Caller,
     (batch, put): (BatchId, Put),
     into: Side<'_, J>,
-    home: Side<'_, J>,
+    segment_ref: Side<'_, J>,
     deliveries: &mut Vec<Delivery>,
 ) -> Answer {
     into.engine.advance(now);
-    home.engine.advance(now);
-    let refused = |refusal| Answer::Now(Outcome::Refused(refusal), Hold::Durable);
-    if let Err(refusal) = home.engine.may_join(caller.principal, batch) {
-        return refused(refusal);
+    segment_ref.engine.advance(now);
+    let refused = |command_error| Answer::Now(Outcome::Refused(command_error), Hold::Durable);
+    if let Err(command_error) = segment_ref.engine.may_join(caller.principal, batch) {
+        return refused(command_error);
     }
     let mut step = Step::default();
     let mut cx = Cx::new(into.journal, deliveries, &mut step);
@@ -145,12 +150,16 @@ pub fn put_member<J: Journal>(
         .engine
         .decide_or_ask(&mut cx.by(call), &mut Command::Put(put));
     // What has to make way for it is being read; asked again it is there.
-    let answer = decided.unwrap_or_else(|_| refused(Refusal::Conflict));
+    let answer = decided.unwrap_or_else(|_| refused(CommandError::Conflict));
     let mut unheard = Vec::new();
     let mut step = Step::default();
-    let mut counting = Cx::new(home.journal, &mut unheard, &mut step);
+    let mut counting = Cx::new(segment_ref.journal, &mut unheard, &mut step);
     // Its batch is still open, and may be committed as soon as its shard is let go.
-    count_owed(batch, (into.engine, &mut cx), (home.engine, &mut counting));
+    count_owed(
+        batch,
+        (into.engine, &mut cx),
+        (segment_ref.engine, &mut counting),
+    );
     into.engine.sweep_expired(&mut cx);
     into.engine.call_back(&mut cx);
     into.engine.serve(&mut cx);
@@ -176,9 +185,9 @@ impl Engine {
     ///
     /// # Errors
     /// Why the queue, which does not exist, cannot be made; or that it has to be there.
-    pub fn may_receive(&mut self, name: &Name, command: &Command) -> Result<(), Refusal> {
-        if let Command::Sweep(sweep) = command
-            && sweep.act.must_exist()
+    pub fn may_receive(&mut self, name: &Name, command: &Command) -> Result<(), CommandError> {
+        if let Command::BulkOp(bulk_op) = command
+            && bulk_op.act.must_exist()
         {
             return self.existing(name).map(drop);
         }
@@ -235,10 +244,10 @@ impl Engine {
         message.extra_mut().born = message.born();
         message.id = self.next_id(cx, logged);
         // Ids stay below 2^63. Behind all that is there, as any newcomer.
-        message.place = message.id.0 as i64;
+        message.position = message.id.0 as i64;
         message.queue = queue;
         message.state = State::Ready;
-        message.home = self.home;
+        message.segment_ref = self.segment_ref;
         if why.lives_anew() {
             message.extra_mut().expires = self.expiry_in(queue);
         }

@@ -2,7 +2,7 @@
 //! immutable sorted files that the engine knows of but never reads
 //! (DESIGN section 6, `docs/run-format.md`).
 
-use quintet_types::{Lane, Message, MessageId, Ms, Order, QueueId, RunId, State};
+use quintet_types::{Message, MessageId, Ms, Order, QueueId, RunId, State, StateIndex};
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ pub struct BlockAt {
     pub ordinal: u32,
 }
 
-/// The engine's knowledge of a block that it has not read. All messages of a block are of one lane
-/// of one queue.
+/// The engine's knowledge of a block that it has not read. All messages of a block are of one state
+/// index of one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Its number in the file.
@@ -26,7 +26,7 @@ pub struct Block {
     pub count: u32,
     pub queue: QueueId,
     /// In which state.
-    pub lane: Lane,
+    pub state_index: StateIndex,
     /// Nothing in it stands before this.
     pub first: Order,
     /// Nothing in it stands behind this.
@@ -35,10 +35,10 @@ pub struct Block {
     pub live: u32,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// How many of them have a rank below 1024 (ready lane only).
+    /// How many of them have a priority below 1024 (ready state index only).
     pub urgent: u32,
-    /// How many of them are counted apart: of the archived lane those that are done, not relayed;
-    /// of the delayed lane those that have failed.
+    /// How many of them are counted apart: of the archived state index those that are done, not
+    /// relayed; of the delayed state index those that have failed.
     pub apart: u32,
     /// True if one of them has a key.
     pub keyed: bool,
@@ -50,13 +50,13 @@ pub struct Block {
 
 impl Block {
     /// An empty block at this place, to which [`Block::count_in`] adds.
-    pub fn new(number: u32, ordinal: u32, queue: QueueId, lane: Lane) -> Self {
+    pub fn new(number: u32, ordinal: u32, queue: QueueId, state_index: StateIndex) -> Self {
         Self {
             number,
             ordinal,
             count: 0,
             queue,
-            lane,
+            state_index,
             first: (0, 0, MessageId(0)),
             last: (0, 0, MessageId(0)),
             live: 0,
@@ -92,15 +92,15 @@ impl Block {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryFacts {
     pub id: MessageId,
-    /// Where it stands in its lane.
+    /// Where it stands in its state index.
     pub order: Order,
     /// See [`Message::size`].
     pub bytes: u64,
     /// When it was put.
     pub created: Ms,
-    /// When its time runs out in this lane.
+    /// When its time runs out in this state index.
     pub expires: Option<Ms>,
-    /// Its rank is below 1024, and the lane is that of ready messages.
+    /// Its priority is below 1024, and the state index is that of ready messages.
     pub urgent: bool,
     /// See [`Block::apart`].
     pub apart: bool,
@@ -108,25 +108,25 @@ pub struct EntryFacts {
 }
 
 impl EntryFacts {
-    /// Of this message, in this lane.
-    pub fn of(message: &Message, lane: Lane) -> Self {
+    /// Of this message, in this state index.
+    pub fn of(message: &Message, state_index: StateIndex) -> Self {
         Self {
             id: message.id,
-            order: lane.order(message),
+            order: state_index.order(message),
             bytes: message.size(),
             created: message.created,
             expires: message.ends(),
-            urgent: lane == Lane::Ready && message.rank < URGENT_BELOW,
-            apart: match lane {
-                Lane::Delayed | Lane::Archived => is_apart(message),
-                Lane::Ready | Lane::HeldBack | Lane::Buried => false,
+            urgent: state_index == StateIndex::Ready && message.priority < URGENT_BELOW,
+            apart: match state_index {
+                StateIndex::Delayed | StateIndex::Archived => is_apart(message),
+                StateIndex::Ready | StateIndex::HeldBack | StateIndex::Buried => false,
             },
             keyed: message.key().is_some(),
         }
     }
 }
 
-/// True if it is counted apart where it stands, if that is a lane where such are.
+/// True if it is counted apart where it stands, if that is a state index where such are.
 pub(crate) fn is_apart(message: &Message) -> bool {
     match message.state {
         State::Done => true,
@@ -135,14 +135,14 @@ pub(crate) fn is_apart(message: &Message) -> bool {
     }
 }
 
-/// Rank below which a ready message counts as urgent (beanstalkd).
+/// Priority below which a ready message counts as urgent (beanstalkd).
 pub(crate) const URGENT_BELOW: u32 = 1024;
 
 /// A message that was chosen to leave memory.
 #[derive(Clone, Debug)]
 pub struct Picked {
-    /// The lane it stands in.
-    pub lane: Lane,
+    /// The state index it stands in.
+    pub state_index: StateIndex,
     /// Number of this choice; see [`Written::entries`].
     pub pick: u32,
     /// Itself; shares its body.
@@ -158,7 +158,7 @@ pub struct Written {
     pub ordinal: u32,
     pub queue: QueueId,
     /// In which state.
-    pub lane: Lane,
+    pub state_index: StateIndex,
     /// Its messages, in order, and the number under which each was chosen.
     pub entries: Vec<(MessageId, u32)>,
 }
@@ -172,7 +172,7 @@ pub struct Rewritten {
     pub ordinal: u32,
     pub queue: QueueId,
     /// In which state.
-    pub lane: Lane,
+    pub state_index: StateIndex,
     /// Its messages, in order, and where each comes from.
     pub entries: Vec<(EntryFacts, RunId, u32)>,
 }

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use quintet_types::{
-    Answer, BackTo, Bound, Caller, Command, Delivery, Ending, Hold, Home, Intent, IntentKind,
-    Intents, MessageId, Ms, Name, Outcome, Party, Permits, QueueId, Refusal, Return, Settings,
-    WallAhead,
+    Answer, BackTo, Bound, Caller, ClientId, Command, CommandError, Delivery, Ending, Hold,
+    MessageId, Ms, Name, Outcome, PendingDecision, PendingDecisionKind, PendingDecisions, Permits,
+    QueueId, Return, SegmentRef, Settings, WallAhead,
 };
 
 use crate::cold::BlockAt;
@@ -47,7 +47,7 @@ pub struct Engine {
     pub(crate) referrers: Referrers,
     pub(crate) settings: Settings,
     pub(crate) now: Ms,
-    pub(crate) home: Home,
+    pub(crate) segment_ref: SegmentRef,
     pub(crate) space: Space,
     pub(crate) draining: bool,
     /// When idle queues are looked for next, and from where on.
@@ -61,33 +61,33 @@ pub struct Engine {
     /// When entries whose time is over were last looked for.
     pub(crate) tables_swept: Ms,
     /// Decisions of hooks.
-    pub(crate) intents: Intents,
+    pub(crate) pending_decisions: PendingDecisions,
     /// Rights of principals; `None`: everything is permitted.
     pub(crate) permits: Option<Box<dyn Permits>>,
     /// Messages that wait for such a decision.
-    pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
+    pub(crate) pending: HashMap<MessageId, PendingDecisionKind, Hash>,
     /// Those nobody was told of yet.
-    pub(crate) asked: Vec<Intent>,
+    pub(crate) asked: Vec<PendingDecision>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
     /// Steps since the indexes were last verified.
     #[cfg(debug_assertions)]
     pub(crate) unverified: usize,
-    /// Parties that are gone and held more than one step gives back.
-    pub(crate) gone: VecDeque<Party>,
+    /// Clients that are gone and held more than one step gives back.
+    pub(crate) gone: VecDeque<ClientId>,
     /// Takes that may be sent again.
     pub(crate) take_tokens: TakeTokens,
 }
 
 /// Forgotten messages freed with each command, and with each tick.
-pub(crate) const REAP_PER_COMMAND: usize = 64;
+pub(crate) const COLLECT_PER_COMMAND: usize = 64;
 /// The same for each fact that is replayed, of which a frame has a thousand that others wait for:
 /// more than a fact can make.
-pub(crate) const REAP_PER_FACT: usize = 2;
+pub(crate) const COLLECT_PER_FACT: usize = 2;
 /// And for each frame.
-const REAP_PER_FRAME: usize = 2048;
-const REAP_PER_TICK: usize = 4096;
-/// Leases of parties that are gone, ended in one step.
+const COLLECT_PER_FRAME: usize = 2048;
+const COLLECT_PER_TICK: usize = 4096;
+/// Leases of clients that are gone, ended in one step.
 const LEASES_PER_STEP: usize = 1024;
 /// Entries of tables whose time is over are freed so often, ms; sooner if the
 /// tables are full.
@@ -104,7 +104,7 @@ impl Engine {
             referrers: Referrers::default(),
             settings: Settings::default(),
             now: Ms(0),
-            home: Home(0),
+            segment_ref: SegmentRef(0),
             space: Space::Enough,
             draining: false,
             idle_scan: Ms(0),
@@ -113,9 +113,9 @@ impl Engine {
             reading: Reading::default(),
             wall_ahead: WallAhead::default(),
             tables_swept: Ms(0),
-            intents: Intents::default(),
+            pending_decisions: PendingDecisions::default(),
             permits: None,
-            withheld: HashMap::default(),
+            pending: HashMap::default(),
             asked: Vec::new(),
             picks: 0,
             #[cfg(debug_assertions)]
@@ -184,8 +184,8 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) -> Answer {
         self.advance(now);
-        if !self.store.graves.is_empty() {
-            self.store.reap(REAP_PER_COMMAND);
+        if !self.store.tombstones.is_empty() {
+            self.store.collect(COLLECT_PER_COMMAND);
         }
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
@@ -214,9 +214,9 @@ impl Engine {
     }
 
     /// [`Engine::submit`] of a part of a step that was found good under the
-    /// same lock ([`Engine::may_compound`]). It is never parked whole: if its
+    /// same lock ([`Engine::may_transaction`]). It is never parked whole: if its
     /// own command needs something from a run first, that is asked for, and
-    /// nothing happens ([`Refusal::Conflict`]).
+    /// nothing happens ([`CommandError::Conflict`]).
     ///
     /// That the batches of its puts take members was asked where they are
     /// ([`Engine::may_join`]). What those of other shards got is owed to them, and is to be
@@ -232,7 +232,7 @@ impl Engine {
         self.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        let conflict = Outcome::Refused(Refusal::Conflict);
+        let conflict = Outcome::Refused(CommandError::Conflict);
         let call = Call {
             found_good: true,
             vouched: true,
@@ -257,34 +257,34 @@ impl Engine {
     ) -> Result<Answer, Cold> {
         let caller = cx.call().caller;
         if self.permits.is_some() && !self.may_touch(caller.principal, command)? {
-            return durable(Err(Refusal::NotPermitted));
+            return durable(Err(CommandError::NotPermitted));
         }
-        let party = caller.party;
+        let client_id = caller.client_id;
         let turn = |outcome| Ok(Answer::Now(outcome, Hold::Turn));
         match command {
             Command::Put(put) => durable(self.put(cx, put)),
-            Command::Take(take) => self.take(cx, party, take),
-            Command::Settle { id, by, how } => durable(self.settle(cx, party, *id, *by, how)),
+            Command::Take(take) => self.take(cx, client_id, take),
+            Command::Settle { id, by, how } => durable(self.settle(cx, client_id, *id, *by, how)),
             Command::SettleHeld { queue, how, max } => {
-                durable(self.settle_held(cx, party, queue.as_ref(), how, *max))
+                durable(self.settle_held(cx, client_id, queue.as_ref(), how, *max))
             }
-            Command::Delete { id, by } => durable(self.delete(cx, party, *id, *by)),
-            Command::Touch(id) => durable(self.touch(cx, party, *id)),
-            Command::Extend { id, by, ms } => durable(self.extend(cx, party, (*id, *by), *ms)),
+            Command::Delete { id, by } => durable(self.delete(cx, client_id, *id, *by)),
+            Command::Touch(id) => durable(self.touch(cx, client_id, *id)),
+            Command::Extend { id, by, ms } => durable(self.extend(cx, client_id, (*id, *by), *ms)),
             Command::Progress {
                 id,
                 by,
                 percent,
                 text,
-            } => durable(self.progress(cx, party, (*id, *by), *percent, text.as_deref())),
-            Command::ByName(by_name) => durable(self.by_name(cx, party, by_name)),
-            Command::ReserveId { id, lease } => self.reserve_id(cx, party, *id, *lease),
+            } => durable(self.progress(cx, client_id, (*id, *by), *percent, text.as_deref())),
+            Command::ByName(by_name) => durable(self.by_name(cx, client_id, by_name)),
+            Command::ReserveId { id, lease } => self.reserve_id(cx, client_id, *id, *lease),
             Command::PutMany(puts) => durable(self.put_many(cx, puts)),
-            Command::Watch(take) => Ok(self.watch(cx, party, take.take())),
-            Command::Rewatch(take) => Ok(self.rewatch(cx, party, std::mem::take(take))),
-            Command::WatchQueue { queue, on } => Ok(self.watch_queue(cx, party, queue, *on)),
+            Command::Watch(take) => Ok(self.watch(cx, client_id, take.take())),
+            Command::Rewatch(take) => Ok(self.rewatch(cx, client_id, std::mem::take(take))),
+            Command::WatchQueue { queue, on } => Ok(self.watch_queue(cx, client_id, queue, *on)),
             Command::StopWaiting => {
-                self.stop_waiting(cx, party);
+                self.stop_waiting(cx, client_id);
                 turn(Outcome::Done)
             }
             Command::Refer {
@@ -292,7 +292,7 @@ impl Engine {
                 uses,
                 watches,
             } => {
-                let referred = self.refer(cx.call(), party, queue, *uses, *watches);
+                let referred = self.refer(cx.call(), client_id, queue, *uses, *watches);
                 turn(referred.unwrap_or_else(Outcome::Refused))
             }
             Command::Peek(peek) => durable(self.peek(peek)),
@@ -307,7 +307,7 @@ impl Engine {
                 state,
                 max,
             } => durable(self.move_all(cx, from, to, *state, *max)),
-            Command::Sweep(sweep) => durable(self.sweep(cx, sweep)),
+            Command::BulkOp(bulk_op) => durable(self.bulk_op(cx, bulk_op)),
             Command::Commit(id) => durable(self.commit(cx, *id)),
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
             Command::Pause { queue, for_ms } => durable(self.pause(cx, queue, *for_ms)),
@@ -345,9 +345,9 @@ impl Engine {
             }
             Command::BurnId => durable(self.burn_id(cx)),
             Command::Restore(messages) => {
-                durable(self.restore(cx, party, std::mem::take(messages)))
+                durable(self.restore(cx, client_id, std::mem::take(messages)))
             }
-            Command::Compound(compound) => self.compound(cx, compound),
+            Command::Transaction(transaction) => self.transaction(cx, transaction),
             Command::Table(ask) => durable(self.table(cx, ask)),
             Command::Batch(ask) => durable(self.batch(cx, ask)),
             Command::Stats(of) => match self.stats(of) {
@@ -374,11 +374,11 @@ impl Engine {
         self.call_back(&mut cx);
         self.serve(&mut cx);
         self.end_waits(&mut cx);
-        self.store.forget_marks(self.now, 256);
+        self.store.forget_dedupe(self.now, 256);
         self.drop_idle(&mut cx);
-        self.forget_withheld();
+        self.forget_pending();
         self.sweep_tables(self.now);
-        self.store.reap(REAP_PER_TICK);
+        self.store.collect(COLLECT_PER_TICK);
         if self.may_go_on() {
             self.reading.again = false;
             self.go_on(&mut cx);
@@ -391,7 +391,7 @@ impl Engine {
     pub fn next_deadline(&self) -> Ms {
         let store = &self.store;
         let unfinished =
-            !store.graves.is_empty() || store.messages.has_old() || !self.gone.is_empty();
+            !store.tombstones.is_empty() || store.messages.has_old() || !self.gone.is_empty();
         let sends = !store.outbox.is_empty() || !store.batches.owed().is_empty();
         if unfinished || sends || self.may_go_on() {
             return self.now;
@@ -418,7 +418,7 @@ impl Engine {
         if let Some(&(at, _)) = store.cold.rings.first() {
             next = next.min(at);
         }
-        if let Some((at, _)) = store.mark_ends.first() {
+        if let Some((at, _)) = store.dedupe_ends.first() {
             next = next.min(*at);
         }
         if self.idle_least > 0 {
@@ -427,12 +427,12 @@ impl Engine {
         next
     }
 
-    /// The party is gone: its waits end, leases bound to it end, and the
+    /// The client is gone: its waits end, leases bound to it end, and the
     /// messages keep their own order.
     pub fn disconnect<J: Journal>(
         &mut self,
         now: Ms,
-        party: Party,
+        client_id: ClientId,
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) {
@@ -440,26 +440,26 @@ impl Engine {
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
         self.sweep_expired(&mut cx);
-        self.reading.forget(party);
-        for queue in self.waiters.forget(party, &mut self.store) {
+        self.reading.forget(client_id);
+        for queue in self.waiters.forget(client_id, &mut self.store) {
             self.forget_unused(queue);
         }
-        self.forget_references(party);
-        self.gone.push_back(party);
+        self.forget_references(client_id);
+        self.gone.push_back(client_id);
         self.end_leases_of_gone(&mut cx);
         self.sweep_expired(&mut cx);
         self.call_back(&mut cx);
         self.serve(&mut cx);
     }
 
-    /// Ends leases of parties that are gone, no more than one step bears: a
-    /// party may have held a million.
+    /// Ends leases of clients that are gone, no more than one step bears: a
+    /// client may have held a million.
     fn end_leases_of_gone<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         let mut steps = 0;
-        while let Some(&party) = self.gone.front() {
+        while let Some(&client_id) = self.gone.front() {
             // Newest first: each goes in front of what went before, so that in
             // the end the oldest stands first.
-            while let Some(&id) = self.store.held.get(&party).and_then(|held| held.last()) {
+            while let Some(&id) = self.store.held.get(&client_id).and_then(|held| held.last()) {
                 if steps >= LEASES_PER_STEP {
                     return;
                 }
@@ -475,9 +475,9 @@ impl Engine {
                     cx.wake(queue);
                 }
                 // One that is bound to time alone has nobody to be found by.
-                self.store.pass_held(party, id);
+                self.store.pass_held(client_id, id);
             }
-            self.store.forget_party(party);
+            self.store.forget_client(client_id);
             self.gone.pop_front();
         }
     }
@@ -551,9 +551,9 @@ impl Engine {
 
     /// Frees a slice of what flushes and drops left. Called for each frame that is replayed, as
     /// nobody else does it while another process decides.
-    pub fn reap_replayed(&mut self) {
-        if !self.store.graves.is_empty() {
-            self.store.reap(REAP_PER_FRAME);
+    pub fn collect_replayed(&mut self) {
+        if !self.store.tombstones.is_empty() {
+            self.store.collect(COLLECT_PER_FRAME);
         }
     }
 
@@ -586,8 +586,8 @@ impl Engine {
     }
 
     /// The segment in which the facts of the next commands will land.
-    pub fn set_home(&mut self, home: Home) {
-        self.home = home;
+    pub fn set_segment_ref(&mut self, segment_ref: SegmentRef) {
+        self.segment_ref = segment_ref;
     }
 
     /// The facts a new segment begins with.
@@ -608,28 +608,35 @@ impl Engine {
         self.store.verify()
     }
 
-    /// Messages and marks whose newest image lies in `home`.
-    pub fn homes_live(&self, home: Home) -> u64 {
-        self.store.homes.get(&home).copied().unwrap_or(0)
+    /// Messages and marks whose newest image lies in `segment_ref`.
+    pub fn segment_refs_live(&self, segment_ref: SegmentRef) -> u64 {
+        self.store
+            .segment_refs
+            .get(&segment_ref)
+            .copied()
+            .unwrap_or(0)
     }
 
     /// The oldest segment something live lies in.
-    pub fn oldest_home(&self) -> Option<Home> {
-        self.store.homes.first_key_value().map(|(&home, _)| home)
+    pub fn oldest_segment_ref(&self) -> Option<SegmentRef> {
+        self.store
+            .segment_refs
+            .first_key_value()
+            .map(|(&segment_ref, _)| segment_ref)
     }
 
-    /// Writes images of what lives in `home`, a slice of `max` slots from
+    /// Writes images of what lives in `segment_ref`, a slice of `max` slots from
     /// `from` on, so that the segment can be retired when they are durable.
     pub fn copy_out<J: Journal>(
         &mut self,
-        home: Home,
+        segment_ref: SegmentRef,
         from: u32,
         max: u32,
         journal: &mut J,
     ) -> CopiedOut {
-        let into = self.home;
+        let into = self.segment_ref;
         self.store
-            .copy_out(home, into, from, max, &mut |fact, memory| {
+            .copy_out(segment_ref, into, from, max, &mut |fact, memory| {
                 if !memory {
                     journal.record(fact);
                 }
@@ -677,7 +684,7 @@ impl Engine {
     /// no fact tells of.
     pub fn replays_time(&mut self, now: Ms) {
         self.store.happen(now);
-        self.store.forget_marks(now, REAP_PER_FRAME);
+        self.store.forget_dedupe(now, COLLECT_PER_FRAME);
         self.sweep_tables(now);
     }
 

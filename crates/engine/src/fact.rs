@@ -5,8 +5,8 @@
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
 use quintet_types::{
-    At, Attachment, Attr, Batch, BatchId, Cancelled, Lease, Message, MessageId, Ms, Name,
-    Overrides, Party, Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally, Track,
+    At, Attachment, Attr, Batch, BatchId, Cancelled, ClientId, Lease, Message, MessageId, Ms, Name,
+    Overrides, Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally, Track,
     Transfer, coded,
 };
 
@@ -25,7 +25,7 @@ pub enum Fact {
     },
     /// Ids below this one are used up.
     IdMark(u64),
-    /// The secret key of the shard's [`MarkId::Hash`]es. Told again in snapshots.
+    /// The secret key of the shard's [`DedupeId::Hash`]es. Told again in snapshots.
     HashKey([u8; 16]),
     /// A queue came into being. Repeated in snapshots: no effect if it exists.
     QueueMade {
@@ -74,7 +74,7 @@ pub enum Fact {
     },
     /// Puts into a queue are known as repeats no longer, but for those whose message still decides
     /// that ([`Scope::Waiting`] and its kind).
-    MarksForgotten {
+    DedupeForgotten {
         queue: QueueId,
     },
     /// A queue and all in it are gone.
@@ -96,7 +96,7 @@ pub enum Fact {
     },
     /// A block of a run is in force: its messages have left memory and the
     /// log. The run was written and synced before.
-    Frozen {
+    Evicted {
         run: RunId,
         /// The block; it counts only what is alive.
         block: Box<Block>,
@@ -105,7 +105,7 @@ pub enum Fact {
     },
     /// A message leaves its run. What became of it is the next fact: its
     /// image, or that it is gone.
-    Thawed {
+    Loaded {
         run: RunId,
         /// Its entry there.
         ordinal: u32,
@@ -113,7 +113,7 @@ pub enum Fact {
         at: At,
         /// Length of its body.
         bytes: u64,
-        /// It is counted apart where it stood, if that is a lane where such are
+        /// It is counted apart where it stood, if that is a state index where such are
         /// ([`Block::apart`]).
         apart: bool,
     },
@@ -163,10 +163,10 @@ pub enum Fact {
     Released {
         /// Which, as it stood.
         at: At,
-        /// Its rank now.
-        rank: u32,
+        /// Its priority now.
+        priority: u32,
         /// Its place now.
-        place: i64,
+        position: i64,
         /// Not taken before.
         due: Option<Ms>,
         /// How long that is, ms.
@@ -179,8 +179,8 @@ pub enum Fact {
     Buried {
         /// Which, as it stood.
         at: At,
-        /// Its rank now.
-        rank: u32,
+        /// Its priority now.
+        priority: u32,
         /// When.
         now: Ms,
         /// By the dead-letter rule.
@@ -211,7 +211,7 @@ pub enum Fact {
         /// Target queue.
         to: QueueId,
         /// Its place there.
-        place: i64,
+        position: i64,
         why: Transfer,
         /// When.
         now: Ms,
@@ -250,13 +250,13 @@ pub enum Fact {
         /// How.
         change: Box<Change>,
     },
-    /// A message is kept from takers until somebody has decided what becomes of
+    /// A message is kept from consumers until somebody has decided what becomes of
     /// it; its lease, if it had one, is over.
-    Withheld {
+    Pending {
         /// Which, as it stood.
         at: At,
         /// The client that decides.
-        party: Party,
+        client_id: ClientId,
     },
     /// An entry of a table was set, or removed.
     TableSet {
@@ -295,8 +295,8 @@ pub enum Fact {
     /// A put is remembered, so that a repeat is known.
     Remembered {
         queue: QueueId,
-        kind: Mark,
-        mark: MarkId,
+        kind: DedupeKind,
+        dedupe_record: DedupeId,
         /// The first put.
         id: MessageId,
         /// Until when at most; [`Ms::NEVER`]: no time ends it.
@@ -332,11 +332,11 @@ impl Fact {
             | Fact::QueuePaused { queue, .. }
             | Fact::QueueFlushed { queue, .. }
             | Fact::QueuePurged { queue, .. }
-            | Fact::MarksForgotten { queue }
+            | Fact::DedupeForgotten { queue }
             | Fact::QueueDropped { queue, .. }
             | Fact::QueueCounted { queue, .. }
             | Fact::Remembered { queue, .. } => Some(*queue),
-            Fact::Frozen { block, .. } | Fact::RunImage { block, .. } => Some(block.queue),
+            Fact::Evicted { block, .. } | Fact::RunImage { block, .. } => Some(block.queue),
             Fact::Put(message)
             | Fact::Image(message, _)
             | Fact::Restored(message)
@@ -344,7 +344,7 @@ impl Fact {
             Fact::Removed { at, .. }
             | Fact::Leased { at, .. }
             | Fact::Reheld { at, .. }
-            | Fact::Thawed { at, .. }
+            | Fact::Loaded { at, .. }
             | Fact::Touched { at, .. }
             | Fact::Released { at, .. }
             | Fact::Buried { at, .. }
@@ -353,7 +353,7 @@ impl Fact {
             | Fact::Moved { at, .. }
             | Fact::Sent { at, .. }
             | Fact::Committed { at }
-            | Fact::Withheld { at, .. }
+            | Fact::Pending { at, .. }
             | Fact::Edited { at, .. } => Some(at.queue),
         }
     }
@@ -384,7 +384,7 @@ pub struct ShardCounts {
 coded! {
     /// Marks that make a put a repeat.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-    pub enum Mark, "mark" {
+    pub enum DedupeKind, "mark" {
         /// A dedupe id that refuses.
         Dedupe = 0,
         /// An idempotency token.
@@ -396,7 +396,7 @@ coded! {
 
 /// The id of a deduplication record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MarkId {
+pub enum DedupeId {
     /// The client's bytes, in logs from before there was a key.
     Whole(Box<[u8]>),
     /// Their hash under [`Fact::HashKey`].
@@ -408,8 +408,8 @@ pub enum MarkId {
 pub struct Change {
     /// When.
     pub now: Ms,
-    /// New rank.
-    pub rank: Option<u32>,
+    /// New priority.
+    pub priority: Option<u32>,
     /// New due time; `Some(None)`: ready at once.
     pub due: Option<Option<Ms>>,
     /// New status text.

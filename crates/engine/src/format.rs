@@ -3,7 +3,7 @@
 //! `docs/run-format.md` describe the same; the facts themselves are in `codec`, frames and blocks
 //! in `quintet-log`.
 
-use quintet_types::{Lane, QueueId, varint};
+use quintet_types::{QueueId, StateIndex, varint};
 
 /// Appends a group to the payload of a frame of facts: the shard's number, how
 /// long its records are, the records. Nothing if there are none.
@@ -50,11 +50,11 @@ pub fn key_hash(queue: QueueId, key: &[u8]) -> u64 {
     })
 }
 
-/// The tag of a lane of a run: queue and state.
-pub fn lane_tag(queue: QueueId, lane: Lane) -> Vec<u8> {
+/// The tag of a state index of a run: queue and state.
+pub fn state_index_tag(queue: QueueId, state_index: StateIndex) -> Vec<u8> {
     let mut tag = Vec::with_capacity(6);
     varint::put(&mut tag, u64::from(queue.0));
-    tag.push(lane as u8);
+    tag.push(state_index as u8);
     tag
 }
 
@@ -83,7 +83,10 @@ mod tests {
         assert_eq!(chunk(&payload), Some((1 << 33, 7, &b"bytes"[..])));
         assert_eq!(chunk(&payload[..5]), None);
 
-        assert_eq!(lane_tag(QueueId(300), Lane::Buried), b"\xac\x02\x03");
+        assert_eq!(
+            state_index_tag(QueueId(300), StateIndex::Buried),
+            b"\xac\x02\x03"
+        );
         // FNV-1a of 00 00 00 00, and of 01 00 00 00 "k".
         assert_eq!(key_hash(QueueId(0), b""), 0x4d25_767f_9dce_13f5);
         assert_eq!(key_hash(QueueId(1), b"k"), 0xd80d_17ae_a7db_ee7d);

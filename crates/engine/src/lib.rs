@@ -37,4 +37,4 @@ pub use codec::{FactError, FactKind, LargeBodies, read_message, write_message};
 pub use cold::{Block, BlockAt, EntryFacts, Found, Picked, Rewritten, Want, Written};
 pub use decide::Spill;
 pub use engine::{CopiedOut, Engine, Space};
-pub use fact::{Change, Fact, Journal, Mark, MarkId, Pause, ShardCounts};
+pub use fact::{Change, DedupeId, DedupeKind, Fact, Journal, Pause, ShardCounts};

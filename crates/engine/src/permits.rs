@@ -1,6 +1,6 @@
 //! Rights: the engine asks here, and the answers come from outside.
 
-use quintet_types::{Account, Command, Name, Permits, Principal, Refusal, Verb};
+use quintet_types::{Account, Command, CommandError, Name, Permits, Principal, Verb};
 
 use crate::decide::Cold;
 use crate::engine::Engine;
@@ -20,7 +20,7 @@ impl Engine {
     ///
     /// # Errors
     /// Whoever it is has made as many as may be.
-    pub(crate) fn making(&mut self, call: Call) -> Result<Maker, Refusal> {
+    pub(crate) fn making(&mut self, call: Call) -> Result<Maker, CommandError> {
         let Some(name) = self.user_of(call.caller.principal) else {
             return Ok(Maker::default());
         };
@@ -32,7 +32,7 @@ impl Engine {
                 name: Some(name),
                 account,
             }),
-            false => Err(Refusal::UserQueues),
+            false => Err(CommandError::UserQueues),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Parties that refer to queues without a message or a wait there. All of it
+//! Clients that refer to queues without a message or a wait there. All of it
 //! is volatile: a restart forgets it.
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use quintet_types::{Party, QueueId};
+use quintet_types::{ClientId, QueueId};
 
 /// The relation of one client to one queue.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +14,8 @@ pub(crate) struct Reference {
     pub(crate) watches: bool,
 }
 
-/// All references, by party. The queues count theirs.
+/// All references, by client. The queues count theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Referrers {
-    pub(crate) parties: HashMap<Party, SmallVec<[Reference; 2]>, foldhash::fast::RandomState>,
+    pub(crate) client_ids: HashMap<ClientId, SmallVec<[Reference; 2]>, foldhash::fast::RandomState>,
 }

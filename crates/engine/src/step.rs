@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use quintet_types::{Caller, Delivery, MESSAGES_PER_STEP, Party, Principal, QueueId};
+use quintet_types::{Caller, ClientId, Delivery, MESSAGES_PER_STEP, Principal, QueueId};
 
 /// Messages and blocks entered into key groups in one step, where those of a
 /// queue are built.
@@ -23,7 +23,7 @@ pub(crate) struct Call {
 impl Call {
     /// The server itself, of its own accord.
     pub(crate) const SERVER: Self = Self::of(Caller {
-        party: Party(0),
+        client_id: ClientId(0),
         principal: Principal::SERVER,
     });
 

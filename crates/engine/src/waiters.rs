@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use quintet_types::{Ms, Name, Party, Pick, QueueId, Take};
+use quintet_types::{ClientId, Ms, Name, Pick, QueueId, Take};
 
 use crate::claim::Claim;
 use crate::store::{Store, WaitsTo};
@@ -16,7 +16,7 @@ pub(crate) type Lines = SmallVec<[QueueId; 1]>;
 /// One take in line.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    pub(crate) party: Party,
+    pub(crate) client_id: ClientId,
     pub(crate) standing: bool,
     /// Without the names of its queues, which may be many, unless it asks them in
     /// their order.
@@ -25,7 +25,7 @@ pub(crate) struct Waiter {
     pub(crate) queues: Lines,
     /// When it gives up.
     pub(crate) until: Option<Ms>,
-    /// When it is told that a lease of its party is about to end.
+    /// When it is told that a lease of its client is about to end.
     pub(crate) warn: Option<Ms>,
     /// Shared with its places in the lines of other shards, if it has any.
     pub(crate) claim: Option<Claim>,
@@ -80,7 +80,7 @@ pub(crate) struct Waiters {
     /// How many of them are standing looks.
     lookers: usize,
     deadlines: BTreeSet<(Ms, u64)>,
-    parties: HashMap<Party, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
+    client_ids: HashMap<ClientId, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
 }
 
 impl Waiters {
@@ -93,9 +93,9 @@ impl Waiters {
         self.all.len() - self.lookers
     }
 
-    /// The queues a party's takes stand in line for.
-    pub(crate) fn queues_of(&self, party: Party) -> impl Iterator<Item = QueueId> + '_ {
-        let numbers = self.parties.get(&party).into_iter().flatten();
+    /// The queues a client's takes stand in line for.
+    pub(crate) fn queues_of(&self, client_id: ClientId) -> impl Iterator<Item = QueueId> + '_ {
+        let numbers = self.client_ids.get(&client_id).into_iter().flatten();
         let waiters = numbers.filter_map(|number| self.all.get(number));
         waiters.flat_map(|waiter| waiter.queues.iter().copied())
     }
@@ -113,7 +113,10 @@ impl Waiters {
         if let Some(at) = waiter.deadline() {
             self.deadlines.insert((at, number));
         }
-        self.parties.entry(waiter.party).or_default().push(number);
+        self.client_ids
+            .entry(waiter.client_id)
+            .or_default()
+            .push(number);
         self.all.insert(number, waiter);
         number
     }
@@ -184,28 +187,32 @@ impl Waiters {
         if let Some(at) = waiter.deadline() {
             self.deadlines.remove(&(at, number));
         }
-        if let Some(numbers) = self.parties.get_mut(&waiter.party) {
+        if let Some(numbers) = self.client_ids.get_mut(&waiter.client_id) {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
-                self.parties.remove(&waiter.party);
+                self.client_ids.remove(&waiter.client_id);
             }
         }
         Some(waiter)
     }
 
-    /// The party's waiting take (`standing`: its standing one).
-    pub(crate) fn of(&self, party: Party, standing: bool) -> Option<u64> {
-        let numbers = self.parties.get(&party)?;
+    /// The client's waiting take (`standing`: its standing one).
+    pub(crate) fn of(&self, client_id: ClientId, standing: bool) -> Option<u64> {
+        let numbers = self.client_ids.get(&client_id)?;
         numbers
             .iter()
             .copied()
             .find(|number| self.all.get(number).is_some_and(|w| w.standing == standing))
     }
 
-    /// Drops all waits of a party; answers the queues they were on.
-    pub(crate) fn forget(&mut self, party: Party, store: &mut Store) -> SmallVec<[QueueId; 4]> {
+    /// Drops all waits of a client; answers the queues they were on.
+    pub(crate) fn forget(
+        &mut self,
+        client_id: ClientId,
+        store: &mut Store,
+    ) -> SmallVec<[QueueId; 4]> {
         let mut queues = SmallVec::new();
-        for number in self.parties.get(&party).cloned().unwrap_or_default() {
+        for number in self.client_ids.get(&client_id).cloned().unwrap_or_default() {
             if let Some(waiter) = self.remove(number, store) {
                 // No other shard is to serve it any more either.
                 waiter.claim();
@@ -215,9 +222,9 @@ impl Waiters {
         queues
     }
 
-    /// The party's waits that another shard has ended.
-    pub(crate) fn served_elsewhere(&self, party: Party) -> SmallVec<[u64; 2]> {
-        let mut numbers = self.parties.get(&party).cloned().unwrap_or_default();
+    /// The client's waits that another shard has ended.
+    pub(crate) fn served_elsewhere(&self, client_id: ClientId) -> SmallVec<[u64; 2]> {
+        let mut numbers = self.client_ids.get(&client_id).cloned().unwrap_or_default();
         numbers.retain(|number| {
             let claim = self.all.get(number).and_then(|w| w.claim.as_ref());
             claim.is_some_and(Claim::is_taken)
@@ -272,13 +279,13 @@ mod tests {
     use quintet_types::Name;
     use quintet_types::Settings;
     use quintet_types::{Answer, Outcome};
-    use quintet_types::{Caller, Command, Party, Take, Wait};
+    use quintet_types::{Caller, ClientId, Command, Take, Wait};
 
     const QUEUES: u64 = 1000;
 
-    fn ask(engine: &mut Engine, party: u64, command: Command) -> Vec<Party> {
+    fn ask(engine: &mut Engine, client_id: u64, command: Command) -> Vec<ClientId> {
         let caller = Caller {
-            party: Party(party),
+            client_id: ClientId(client_id),
             ..Caller::default()
         };
         let (mut log, mut deliveries) = (Vec::new(), Vec::new());
@@ -291,9 +298,9 @@ mod tests {
         deliveries.into_iter().map(|delivery| delivery.to).collect()
     }
 
-    fn watch_queue(engine: &mut Engine, party: u64, queue: &str, on: bool) {
+    fn watch_queue(engine: &mut Engine, client_id: u64, queue: &str, on: bool) {
         let queue = queue.into();
-        assert!(ask(engine, party, Command::WatchQueue { queue, on }).is_empty());
+        assert!(ask(engine, client_id, Command::WatchQueue { queue, on }).is_empty());
     }
 
     #[test]
@@ -325,9 +332,9 @@ mod tests {
             queue: queue.into(),
             ..Default::default()
         };
-        assert_eq!(ask(&mut engine, 3, Command::Put(put("q7"))), [Party(1)]);
+        assert_eq!(ask(&mut engine, 3, Command::Put(put("q7"))), [ClientId(1)]);
         // It was served, and nothing stands that could change.
         watch_queue(&mut engine, 1, "q8", true);
-        assert_eq!(ask(&mut engine, 3, Command::Put(put("q8"))), [Party(2)]);
+        assert_eq!(ask(&mut engine, 3, Command::Put(put("q8"))), [ClientId(2)]);
     }
 }

@@ -21,7 +21,7 @@ fn resident() -> u64 {
 
 fn ask(engine: &mut Engine, command: Command) -> Outcome {
     let caller = Caller {
-        party: Party(1),
+        client_id: ClientId(1),
         ..Caller::default()
     };
     let answer = engine.submit(

@@ -38,7 +38,7 @@ const STORED: &[&str] = &[
     "queue",
     "body",
     "size",
-    "rank",
+    "priority",
     "flags",
     "key",
     "name",
@@ -89,7 +89,9 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
         b"queue" => text(lua, put.queue.as_bytes())?,
         b"body" => body_value(lua, &put.body)?,
         b"size" => number(put.body.len()),
-        b"rank" => put.rank.map_or(Value::Nil, |rank| number(rank.into())),
+        b"priority" => put
+            .priority
+            .map_or(Value::Nil, |priority| number(priority.into())),
         b"flags" => number(put.flags.into()),
         b"delay_ms" => match put.due {
             When::In(ms) => number(ms),
@@ -148,7 +150,7 @@ pub(crate) fn of_message(
         b"queue" => text(lua, queue.as_bytes())?,
         b"body" => body_value(lua, &message.body)?,
         b"size" => number(message.body.len()),
-        b"rank" => number(message.rank.into()),
+        b"priority" => number(message.priority.into()),
         b"flags" => number(message.flags.into()),
         b"key" => match message.key() {
             Some(key) => text(lua, key)?,
@@ -327,7 +329,7 @@ fn callback(which: &str, value: &Value) -> Result<Callback, String> {
     for pair in table.pairs::<Value, Value>() {
         let (field, _) = pair.map_err(|error| error.to_string())?;
         let field = bytes(which, &field, 100)?;
-        const KNOWN: [&str; 6] = ["queue", "body", "rank", "ttr_ms", "name", "attrs"];
+        const KNOWN: [&str; 6] = ["queue", "body", "priority", "ttr_ms", "name", "attrs"];
         if !KNOWN.iter().any(|known| known.as_bytes() == field) {
             let known = KNOWN.join(", ");
             return Err(format!("{which}: a table of {known} expected"));
@@ -339,7 +341,7 @@ fn callback(which: &str, value: &Value) -> Result<Callback, String> {
         queue: put.queue,
         // What Lua has is in memory.
         body: put.body.as_small().unwrap_or_default().into(),
-        rank: put.rank,
+        priority: put.priority,
         ttr_ms: put.ttr_ms,
         name: more.name,
         retry: None,
@@ -403,8 +405,8 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
                 None => Body::new(&bytes(field, value, usize::MAX)?),
             }
         }
-        "rank" if nil => put.rank = None,
-        "rank" => put.rank = Some(word(field, value)?),
+        "priority" if nil => put.priority = None,
+        "priority" => put.priority = Some(word(field, value)?),
         "flags" => put.flags = word(field, value)?,
         "delay_ms" | "due_ms" if nil => put.due = When::Default,
         "delay_ms" => put.due = When::In(span(field, value)?),

@@ -2,7 +2,7 @@
 //! server and decide what becomes of them.
 //!
 //! A hook runs without any shard's lock. What it reads is recorded as guards,
-//! what it asks for as effects, and both are submitted as one compound command
+//! what it asks for as effects, and both are submitted as one transaction command
 //! together with the command the event is about; if a guard no longer holds
 //! the hook is run again. Replay never runs Lua. Nothing here knows of
 //! sockets, the log or a protocol.

@@ -2,7 +2,9 @@
 //! commands that hooks have added.
 
 use mlua::Value;
-use quintet_types::{BackTo, Effect, How, Intent, IntentKind, Intents, Ms, Party, When};
+use quintet_types::{
+    BackTo, ClientId, Effect, How, Ms, PendingDecision, PendingDecisionKind, PendingDecisions, When,
+};
 
 use crate::error::HookError;
 use crate::fields::got;
@@ -30,10 +32,10 @@ pub enum HookReply {
 }
 
 impl HookState {
-    /// Which intents the hooks want to decide, for this party.
-    pub fn intents(&self, party: Party) -> Intents {
-        Intents {
-            party,
+    /// Which intents the hooks want to decide, for this client.
+    pub fn pending_decisions(&self, client_id: ClientId) -> PendingDecisions {
+        PendingDecisions {
+            client_id,
             expire: self.has(Event::Expire),
             lease_end: self.has(Event::LeaseEnd),
             dead_letter: self.has(Event::DeadLetter),
@@ -98,17 +100,17 @@ impl HookState {
 
     /// `expire`, `lease_end` or `dead_letter`: decides, and submits what was
     /// decided.
-    pub fn intent(&mut self, who: &Who, intent: &Intent) {
-        let event = match intent.kind {
-            IntentKind::Expire => Event::Expire,
-            IntentKind::LeaseEnd => Event::LeaseEnd,
-            IntentKind::DeadLetter => Event::DeadLetter,
+    pub fn pending_decision(&mut self, who: &Who, pending_decision: &PendingDecision) {
+        let event = match pending_decision.kind {
+            PendingDecisionKind::Expire => Event::Expire,
+            PendingDecisionKind::LeaseEnd => Event::LeaseEnd,
+            PendingDecisionKind::DeadLetter => Event::DeadLetter,
         };
-        let id = intent.message.id;
+        let id = pending_decision.message.id;
         let result = self.in_step(who, event, |state| {
             let stored = Stored {
-                message: intent.message.clone(),
-                queue: intent.queue.clone(),
+                message: pending_decision.message.clone(),
+                queue: pending_decision.queue.clone(),
                 now: state.now(),
                 open: false,
             };
@@ -133,9 +135,9 @@ impl HookState {
                 FateVerdict::Keep => Some(Effect::Settle {
                     id,
                     how: How::Release {
-                        rank: None,
+                        priority: None,
                         due: When::Now,
-                        back_to: Some(BackTo::Place),
+                        back_to: Some(BackTo::Position),
                     },
                 }),
                 FateVerdict::To(to) => Some(Effect::Move { id, to }),
@@ -146,12 +148,12 @@ impl HookState {
         if self.settle_up(who, event, result).is_none() {
             // What happens by itself. If it is not withheld any more there is
             // nothing left to conclude.
-            let conclude = quintet_types::Compound {
+            let conclude = quintet_types::Transaction {
                 effects: vec![Effect::Conclude(id)],
                 ..Default::default()
             };
             self.enter(who);
-            self.plain(quintet_types::Command::Compound(Box::new(conclude)));
+            self.plain(quintet_types::Command::Transaction(Box::new(conclude)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quintet_types::{Command, MessageId, Name, Outcome, Put, Refusal};
+use quintet_types::{Command, CommandError, MessageId, Name, Outcome, Put};
 
 use crate::error::HookError;
 use crate::host::Who;
@@ -13,7 +13,7 @@ use crate::submit::{Decided, Missed};
 use crate::verdict::{self, PutVerdict};
 use quintet_policy::Event;
 
-/// Puts in place of one, or its refusal.
+/// Puts in place of one, or its error.
 enum Planned {
     One(Put),
     Several(Vec<Put>),
@@ -34,7 +34,7 @@ impl HookState {
         if self.has(Event::Full)
             && matches!(
                 decided,
-                Decided::Now(Outcome::Refused(Refusal::QueueFull), _)
+                Decided::Now(Outcome::Refused(CommandError::QueueFull), _)
             )
         {
             return self.put_with(who, Event::Full, put);
@@ -249,5 +249,5 @@ impl HookState {
 }
 
 fn full() -> Decided {
-    Decided::Now(Outcome::Refused(Refusal::QueueFull), Name::default())
+    Decided::Now(Outcome::Refused(CommandError::QueueFull), Name::default())
 }

@@ -8,7 +8,7 @@ use mlua::{
     AnyUserData, ChunkMode, Error, IntoLuaMulti, Lua, MetaMethod, String as LuaString, UserData,
     UserDataMethods, Value,
 };
-use quintet_types::{Ms, Party};
+use quintet_types::{ClientId, Ms};
 
 use crate::api::{self, Env};
 use crate::error::HookError;
@@ -41,7 +41,7 @@ pub struct HookState {
     pub(crate) due: Vec<Ms>,
     /// The latest time of the wall clock the calendar was looked at.
     pub(crate) wall_seen: Ms,
-    pub(crate) waiting: HashMap<(Party, bool), Waiting>,
+    pub(crate) waiting: HashMap<(ClientId, bool), Waiting>,
     /// Memory ran out: the state is made anew before the next event.
     broken: AtomicBool,
     /// Which of its event's functions was called last.

@@ -1,6 +1,6 @@
 //! The reads and requests of a call so far.
 
-use quintet_types::{Caller, Compound, Effect, Guard, Message, MessageId, Name, Put, Seen};
+use quintet_types::{Caller, Effect, Guard, Message, MessageId, Name, Put, Seen, Transaction};
 
 use crate::host::Host;
 use crate::register::Registered;
@@ -57,8 +57,8 @@ impl Step {
 
     /// The step as a command's first parts; leaves it empty but for what was
     /// counted.
-    pub(crate) fn compound(&mut self) -> Compound {
-        Compound {
+    pub(crate) fn transaction(&mut self) -> Transaction {
+        Transaction {
             guards: std::mem::take(&mut self.guards),
             effects: std::mem::take(&mut self.effects),
             then: None,

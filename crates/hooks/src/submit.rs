@@ -1,7 +1,7 @@
 //! A command and the events around it.
 
 use quintet_types::{
-    ByName, Command, How, MessageId, Name, NamedAct, Outcome, Party, Put, Refusal, Subject,
+    ByName, ClientId, Command, CommandError, How, MessageId, Name, NamedAct, Outcome, Put, Subject,
 };
 
 use crate::error::HookError;
@@ -35,8 +35,8 @@ pub(crate) enum Missed {
     Conflict,
 }
 
-/// The party of steps that are on nobody's behalf.
-const NOBODY: Party = Party(u64::MAX - 1);
+/// The client of steps that are on nobody's behalf.
+const NOBODY: ClientId = ClientId(u64::MAX - 1);
 
 impl HookState {
     /// True if a command can be submitted without [`HookState::submit`].
@@ -76,7 +76,7 @@ impl HookState {
             | Command::Redrive(_)
             | Command::Move { .. }
             | Command::MoveAll { .. }
-            | Command::Sweep(_)
+            | Command::BulkOp(_)
             | Command::Commit(_)
             | Command::Edit(..)
             | Command::Pause { .. }
@@ -92,7 +92,7 @@ impl HookState {
             | Command::Remembered { .. }
             | Command::BurnId
             | Command::Restore(_)
-            | Command::Compound(_)
+            | Command::Transaction(_)
             | Command::Table(_)
             | Command::Batch(_)
             | Command::Stats(_) => true,
@@ -131,9 +131,9 @@ impl HookState {
             command => self.plain(command),
         };
         if self.has(Event::Error)
-            && let Decided::Now(Outcome::Refused(refusal), name) = decided
+            && let Decided::Now(Outcome::Refused(command_error), name) = decided
         {
-            return self.worded(who, refusal, name);
+            return self.worded(who, command_error, name);
         }
         decided
     }
@@ -177,33 +177,34 @@ impl HookState {
             let wanted = self.has(Event::AfterPut);
             let puts = if wanted { work.step.puts() } else { Vec::new() };
             let had_command = command.is_some();
-            let mut compound = work.step.compound();
-            compound.then = command.map(Box::new);
+            let mut transaction = work.step.transaction();
+            transaction.then = command.map(Box::new);
             drop(work);
             // Where no client waits for it, none is told if it has to wait.
-            let nobodys = compound.then.is_none()
-                && compound
+            let nobodys = transaction.then.is_none()
+                && transaction
                     .effects
                     .iter()
                     .all(|effect| effect.message().is_none());
             if nobodys {
-                self.work().caller.party = NOBODY;
+                self.work().caller.client_id = NOBODY;
             }
-            let decided = self.plain(Command::Compound(Box::new(compound)));
+            let decided = self.plain(Command::Transaction(Box::new(transaction)));
             self.work().caller = who.caller;
             let (ids, decided) = match decided {
-                Decided::Now(Outcome::Refused(Refusal::Conflict), _) => {
+                Decided::Now(Outcome::Refused(CommandError::Conflict), _) => {
                     self.uncount();
                     continue;
                 }
-                Decided::Now(Outcome::Compound { ids, then }, name) => {
+                Decided::Now(Outcome::Transaction { ids, then }, name) => {
                     (ids, then.map(|then| Decided::Now(*then, name)))
                 }
                 Decided::Now(refused @ Outcome::Refused(_), name) => {
                     // Nothing was done: no message that was asked for either.
                     self.uncount();
-                    if !had_command && let Outcome::Refused(refusal) = refused {
-                        let text = format!("the server refused its request: {}", refusal.text());
+                    if !had_command && let Outcome::Refused(command_error) = refused {
+                        let text =
+                            format!("the server refused its request: {}", command_error.text());
                         return Err(Missed::Failed(event, self.blamed(text)));
                     }
                     (Vec::new(), Some(Decided::Now(refused, name)))
@@ -303,18 +304,18 @@ impl HookState {
         }
     }
 
-    /// `on_error`: another text for a refusal.
-    fn worded(&mut self, who: &Who, refusal: Refusal, name: Name) -> Decided {
+    /// `on_error`: another text for an error.
+    fn worded(&mut self, who: &Who, command_error: CommandError, name: Name) -> Decided {
         let result = self.in_step(who, Event::Error, |state| {
-            let returned = state.call(Event::Error, (refusal.text(), &state.conn))?;
+            let returned = state.call(Event::Error, (command_error.text(), &state.conn))?;
             Ok((returned.map(|returned| returned.0), None))
         });
         match result {
             Ok((Some(mlua::Value::String(text)), ..)) => Decided::Denied(line(&text)),
-            Ok(_) => Decided::Now(Outcome::Refused(refusal), name),
+            Ok(_) => Decided::Now(Outcome::Refused(command_error), name),
             Err(missed) => {
                 self.missed(missed);
-                Decided::Now(Outcome::Refused(refusal), name)
+                Decided::Now(Outcome::Refused(command_error), name)
             }
         }
     }

@@ -5,8 +5,8 @@
 //! that lease. So a message is never lost between the two steps.
 
 use quintet_types::{
-    Command, Effect, Handed, How, Message, Name, Outcome, Party, Put, Refusal, State, Take, Wait,
-    When,
+    ClientId, Command, CommandError, Effect, Handed, How, Message, Name, Outcome, Put, State, Take,
+    Wait, When,
 };
 
 use crate::error::HookError;
@@ -30,7 +30,7 @@ impl HookState {
         }
         match self.plain(Command::Take(waiting.asked())) {
             Decided::Later => {
-                self.waits(who.caller.party, false, waiting);
+                self.waits(who.caller.client_id, false, waiting);
                 Decided::Later
             }
             Decided::Now(outcome, name) => self.handed(who, &waiting, outcome, name),
@@ -46,7 +46,7 @@ impl HookState {
         };
         let decided = self.plain(Command::Rewatch(Box::new(waiting.asked())));
         // One that was served, though it was not told yet, is not begun anew.
-        if let Some(known) = self.waiting.get_mut(&(who.caller.party, true)) {
+        if let Some(known) = self.waiting.get_mut(&(who.caller.client_id, true)) {
             *known = waiting;
         }
         decided
@@ -56,7 +56,7 @@ impl HookState {
     /// a take it decides of all its queues.
     pub(crate) fn submit_watch_queue(&mut self, who: &Who, queue: Name, on: bool) -> Decided {
         let before = self.has(Event::BeforeTake);
-        let known = self.waiting.get_mut(&(who.caller.party, true));
+        let known = self.waiting.get_mut(&(who.caller.client_id, true));
         let Some(known) = known else {
             return self.plain(Command::WatchQueue { queue, on });
         };
@@ -81,7 +81,7 @@ impl HookState {
         }
         // The hook sent it elsewhere.
         if let Decided::Now(outcome @ Outcome::Empty, _) = &mut decided {
-            *outcome = Outcome::Refused(Refusal::NotFound);
+            *outcome = Outcome::Refused(CommandError::NotFound);
         }
         decided
     }
@@ -113,30 +113,30 @@ impl HookState {
         let decided = self.plain(Command::Watch(Some(Box::new(waiting.asked()))));
         if !matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
             // What it brings comes later, whatever was answered.
-            self.waits(who.caller.party, true, waiting);
+            self.waits(who.caller.client_id, true, waiting);
         }
         decided
     }
 
-    fn waits(&mut self, party: Party, standing: bool, waiting: Waiting) {
+    fn waits(&mut self, client_id: ClientId, standing: bool, waiting: Waiting) {
         // What is to be decided anew when it changes, or when it is served.
         let changes = standing && self.has(Event::BeforeTake);
         if changes || self.has(Event::AfterTake) || self.has(Event::Empty) {
-            self.waiting.insert((party, standing), waiting);
+            self.waiting.insert((client_id, standing), waiting);
         }
     }
 
     /// True if what a waiting or standing take brings has to go through
     /// [`HookState::arrived`].
-    pub fn awaits(&self, party: Party, standing: bool) -> bool {
-        self.waiting.contains_key(&(party, standing))
+    pub fn awaits(&self, client_id: ClientId, standing: bool) -> bool {
+        self.waiting.contains_key(&(client_id, standing))
     }
 
     /// Handles messages for a waiting or standing take: runs `after_take` or `empty` and returns
     /// the reply. A standing take whose messages a hook has all sent elsewhere answers `Empty`, and
     /// stands again.
     pub fn arrived(&mut self, who: &Who, standing: bool, outcome: Outcome, name: Name) -> Decided {
-        let Some(waiting) = self.waiting.remove(&(who.caller.party, standing)) else {
+        let Some(waiting) = self.waiting.remove(&(who.caller.client_id, standing)) else {
             return Decided::Now(outcome, name);
         };
         self.enter(who);
@@ -154,10 +154,10 @@ impl HookState {
         self.waiting = old.waiting;
     }
 
-    /// The party is gone, or does not wait any more.
-    pub fn forget(&mut self, party: Party) {
-        self.waiting.remove(&(party, false));
-        self.waiting.remove(&(party, true));
+    /// The client is gone, or does not wait any more.
+    pub fn forget(&mut self, client_id: ClientId) {
+        self.waiting.remove(&(client_id, false));
+        self.waiting.remove(&(client_id, true));
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "others as they are")]
@@ -212,7 +212,7 @@ impl HookState {
                     TakenVerdict::Back(ms) => Some(Effect::Settle {
                         id,
                         how: How::Release {
-                            rank: None,
+                            priority: None,
                             due: if ms == 0 { When::Now } else { When::In(ms) },
                             back_to: None,
                         },
@@ -236,7 +236,7 @@ impl HookState {
                 if let Some(text) = text {
                     if leased {
                         let back = How::Release {
-                            rank: None,
+                            priority: None,
                             due: When::Now,
                             back_to: None,
                         };
@@ -327,7 +327,8 @@ impl HookState {
     }
 }
 
-/// The reply to a taker. One that asked for removal sees messages as they were before their lease.
+/// The reply to a consumer. One that asked for removal sees messages as they were before their
+/// lease.
 fn told(mut messages: Handed, name: Name, leased: bool) -> Decided {
     if messages.is_empty() {
         return Decided::Now(Outcome::Empty, Name::default());

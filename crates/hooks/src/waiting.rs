@@ -1,6 +1,6 @@
 //! A take that waits.
 
-use quintet_types::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Name, Take};
+use quintet_types::{BackTo, LeaseOwner, LeaseRequest, LeaseTime, Name, Take};
 use smallvec::SmallVec;
 
 /// A take whose message has not come.
@@ -19,10 +19,10 @@ impl Waiting {
     pub(crate) fn asked(&self) -> Take {
         let mut take = self.take.clone();
         if self.leased {
-            take.lease = Some(LeaseAsk {
+            take.lease = Some(LeaseRequest {
                 owner: LeaseOwner::Connection,
                 time: LeaseTime::Fixed(0),
-                back_to: BackTo::Place,
+                back_to: BackTo::Position,
                 held_max: take.refuse_if_held,
             });
         }

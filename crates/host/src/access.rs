@@ -1,30 +1,30 @@
 //! Commands to the shards: which they go to, and what came of them.
 
-mod compound;
 mod permit;
 mod several;
 mod step;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::sync::atomic::Ordering;
 
 use quintet_engine::Across;
 use quintet_types::{
-    Answer, Caller, Command, Hold, Message, Name, Outcome, Party, Put, Refusal, ShardStats,
+    Answer, Caller, ClientId, Command, CommandError, Hold, Message, Name, Outcome, Put, ShardStats,
     StatsReply, Subject,
 };
 
 pub(crate) use step::Inside;
 pub use step::{Access, Trail};
 
-use super::{Core, Need, Shard};
+use super::{Core, Required, Shard};
 
 /// The result of a command.
 pub enum Decided {
     /// The outcome, the queue its first message came from, what its reply
     /// waits for.
-    Now(Outcome, Name, Need),
+    Now(Outcome, Name, Required),
     /// A delivery will follow.
     Later,
 }
@@ -52,13 +52,13 @@ impl Access<'_> {
         if !self.core.is_available() && is_logged && !leaves(&command) {
             self.core.unavailable.fetch_add(1, Ordering::Relaxed);
             // It rests on nothing in the log, and waits for nothing.
-            let refused = Outcome::Refused(Refusal::Unavailable);
-            return Decided::Now(refused, Name::default(), Need::default());
+            let refused = Outcome::Refused(CommandError::Unavailable);
+            return Decided::Now(refused, Name::default(), Required::default());
         }
         if !is_logged && self.core.is_shared() {
             // In a cluster other replies wait until what they rest on is acknowledged.
             return match self.decide_any(caller, command) {
-                Decided::Now(outcome, name, _) => Decided::Now(outcome, name, Need::default()),
+                Decided::Now(outcome, name, _) => Decided::Now(outcome, name, Required::default()),
                 Decided::Later => Decided::Later,
             };
         }
@@ -75,18 +75,18 @@ impl Access<'_> {
 
     #[inline(always)]
     fn decide(&mut self, caller: Caller, command: Command) -> Decided {
-        match self.route(caller.party, &command) {
+        match self.route(caller.client_id, &command) {
             Route::One(shard) => self.ask(shard, caller, command),
             Route::All => self.ask_all(caller, &command),
             Route::InTurn(first) => self.ask_in_turn(first, caller, &command),
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
-            Route::Member(home, into) => self.put_member(home, into, caller, command),
+            Route::Member(segment_ref, into) => self.put_member(segment_ref, into, caller, command),
             Route::Together => {
                 if let Command::PutMany(puts) = command {
                     self.put_many(caller, puts)
-                } else if let Command::Compound(compound) = command {
-                    self.ask_compound(caller, *compound)
+                } else if let Command::Transaction(transaction) = command {
+                    self.ask_transaction(caller, *transaction)
                 } else {
                     self.ask(0, caller, command)
                 }
@@ -95,11 +95,11 @@ impl Access<'_> {
     }
 
     /// The connection is gone: ends its waits and the leases bound to it.
-    pub fn disconnect(&mut self, party: Party) {
+    pub fn disconnect(&mut self, client_id: ClientId) {
         for shard in 0..self.core.shards.len() {
             self.step(shard, |at| {
                 at.engine
-                    .disconnect(at.now, party, at.journal, at.deliveries);
+                    .disconnect(at.now, client_id, at.journal, at.deliveries);
             });
         }
     }
@@ -118,9 +118,9 @@ impl Access<'_> {
     }
 
     /// Gives up the places in line of a wait that one of its shards has ended.
-    pub fn leave_lines(&mut self, party: Party) {
+    pub fn leave_lines(&mut self, client_id: ClientId) {
         for shard in 0..self.core.shards.len() {
-            self.step(shard, |at| at.engine.leave_lines(party));
+            self.step(shard, |at| at.engine.leave_lines(client_id));
         }
     }
 
@@ -139,19 +139,20 @@ impl Access<'_> {
         decided_in(core, self.shard(shard), answer)
     }
 
-    fn refused(&mut self, shard: usize, refusal: Refusal) -> Decided {
-        let need = self.need(shard, hold_of(refusal));
-        Decided::Now(Outcome::Refused(refusal), Name::default(), need)
+    fn refused(&mut self, shard: usize, command_error: CommandError) -> Decided {
+        let required = self.required(shard, hold_of(command_error));
+        Decided::Now(Outcome::Refused(command_error), Name::default(), required)
     }
 
     /// Asks every shard and joins the answers. What has a limit asks the next
     /// shard for what is left of it.
     fn ask_all(&mut self, caller: Caller, command: &Command) -> Decided {
-        let mut joined: Option<(Outcome, Need)> = None;
+        let mut joined: Option<(Outcome, Required)> = None;
         let mut command = command.clone();
         for shard in 0..self.core.shards.len() {
             // None of the commands that go to all shards waits.
-            let Decided::Now(outcome, _, need) = self.ask(shard, caller, command.clone()) else {
+            let Decided::Now(outcome, _, required) = self.ask(shard, caller, command.clone())
+            else {
                 continue;
             };
             if let (Command::SettleHeld { max, .. }, Outcome::Count(count)) =
@@ -160,24 +161,24 @@ impl Access<'_> {
                 *max = max.saturating_sub(u32::try_from(*count).unwrap_or(u32::MAX));
             }
             joined = Some(match joined {
-                None => (outcome, need),
-                Some((before, earlier)) => (join(before, outcome), earlier.and(need)),
+                None => (outcome, required),
+                Some((before, earlier)) => (join(before, outcome), earlier.and(required)),
             });
         }
-        let (outcome, need) = joined.unwrap_or((Outcome::Done, Need::default()));
-        Decided::Now(outcome, Name::default(), need)
+        let (outcome, required) = joined.unwrap_or((Outcome::Done, Required::default()));
+        Decided::Now(outcome, Name::default(), required)
     }
 
     /// Asks the shards one after the other, `first` before the others, until one has what the
     /// command is about.
     fn ask_in_turn(&mut self, first: usize, caller: Caller, command: &Command) -> Decided {
-        let (none, name) = (Outcome::Refused(Refusal::NotFound), Name::default());
-        let mut missed = Need::default();
+        let (none, name) = (Outcome::Refused(CommandError::NotFound), Name::default());
+        let mut missed = Required::default();
         let others = (0..self.core.shards.len()).filter(|&shard| shard != first);
         for shard in std::iter::once(first).chain(others) {
             match self.ask(shard, caller, command.clone()) {
-                Decided::Now(Outcome::Refused(Refusal::NotFound), _, need) => {
-                    missed = missed.and(need);
+                Decided::Now(Outcome::Refused(CommandError::NotFound), _, required) => {
+                    missed = missed.and(required);
                 }
                 decided @ (Decided::Now(..) | Decided::Later) => return decided,
             }
@@ -185,7 +186,7 @@ impl Access<'_> {
         Decided::Now(none, name, missed)
     }
 
-    fn route(&self, party: Party, command: &Command) -> Route {
+    fn route(&self, client_id: ClientId, command: &Command) -> Route {
         let shards = self.core.shards.len();
         if shards == 1 {
             return Route::One(0);
@@ -196,11 +197,11 @@ impl Access<'_> {
             into => Route::Between(from, into, to.clone()),
         };
         let across = if let Command::Take(take) = command {
-            Across::new(party, take, shards)
+            Across::new(client_id, take, shards)
         } else if let Command::Watch(Some(take)) = command {
-            Some(Across::watch(party, (**take).clone(), shards))
+            Some(Across::watch(client_id, (**take).clone(), shards))
         } else if let Command::Rewatch(take) = command {
-            Some(Across::rewatch(party, (**take).clone(), shards))
+            Some(Across::rewatch(client_id, (**take).clone(), shards))
         } else {
             None
         };
@@ -210,10 +211,10 @@ impl Access<'_> {
         if let Command::Put(put) = command
             && let Some(batch) = put.batch()
         {
-            let (home, into) = (self.core.shard_of_id(batch.as_id()), of(&put.queue));
-            return match home == into {
+            let (segment_ref, into) = (self.core.shard_of_id(batch.as_id()), of(&put.queue));
+            return match segment_ref == into {
                 true => Route::One(into),
-                false => Route::Member(home, into),
+                false => Route::Member(segment_ref, into),
             };
         }
         match command.about().subject {
@@ -224,9 +225,9 @@ impl Access<'_> {
             Subject::Queue(name) | Subject::Table(name) => Route::One(of(name)),
             Subject::Queues(names) => Route::One(names.first().map_or(0, of)),
             Subject::Puts(puts) => {
-                let homes = puts.iter().filter_map(Put::batch);
-                let homes = homes.map(|batch| self.core.shard_of_id(batch.as_id()));
-                let mut about = puts.iter().map(|put| of(&put.queue)).chain(homes);
+                let segment_refs = puts.iter().filter_map(Put::batch);
+                let segment_refs = segment_refs.map(|batch| self.core.shard_of_id(batch.as_id()));
+                let mut about = puts.iter().map(|put| of(&put.queue)).chain(segment_refs);
                 match about.next() {
                     None => Route::One(0),
                     Some(first) if about.all(|shard| shard == first) => Route::One(first),
@@ -251,8 +252,8 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     let Answer::Now(outcome, hold) = answer else {
         return Decided::Later;
     };
-    let hold = if let Outcome::Refused(refusal) = outcome {
-        hold_of(refusal)
+    let hold = if let Outcome::Refused(command_error) = outcome {
+        hold_of(command_error)
     } else {
         core.hold(hold)
     };
@@ -263,8 +264,8 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
         }
         None => Name::default(),
     };
-    let need = core.need(shard, hold);
-    Decided::Now(outcome, name, need)
+    let required = core.required(shard, hold);
+    Decided::Now(outcome, name, required)
 }
 
 /// True for what only takes its caller out of lines.
@@ -274,8 +275,11 @@ fn leaves(command: &Command) -> bool {
 
 /// The condition for sending an error. "No room" rests on nothing in the log, and could never be
 /// sent if it waited for the log.
-fn hold_of(refusal: Refusal) -> Hold {
-    match matches!(refusal, Refusal::NoSpace | Refusal::Draining) {
+fn hold_of(command_error: CommandError) -> Hold {
+    match matches!(
+        command_error,
+        CommandError::NoSpace | CommandError::Draining
+    ) {
         true => Hold::Turn,
         false => Hold::Durable,
     }

@@ -10,8 +10,8 @@ use quintet_log::{Log, LogError, Position, Shared};
 use quintet_policy::Sharing;
 use quintet_types::Hold;
 
-use super::tickets::Progress;
-use super::{Core, Need, Post, Shard, Signal, Work, locked};
+use super::commit_numbers::Progress;
+use super::{Core, Post, Required, Shard, Signal, Work, locked};
 
 /// So long nobody acknowledges before commands are refused: longer than the
 /// log's keepers take to agree on another leader.
@@ -69,9 +69,9 @@ impl Acked {
         Some(acked)
     }
 
-    /// The frames of the batch `ticket` end at `end`, and are on their way.
-    pub(crate) fn sent(&self, end: Position, ticket: u64) {
-        locked(&self.sent).push_back((end, ticket));
+    /// The frames of the batch `commit_number` end at `end`, and are on their way.
+    pub(crate) fn sent(&self, end: Position, commit_number: u64) {
+        locked(&self.sent).push_back((end, commit_number));
         // The acknowledgement may have come before.
         self.settle();
     }
@@ -86,8 +86,8 @@ impl Acked {
                 newest = sent.pop_front();
             }
         }
-        if let Some((_, ticket)) = newest {
-            self.progress.set_durable(ticket);
+        if let Some((_, commit_number)) = newest {
+            self.progress.set_durable(commit_number);
         }
         if !self.available.load(Ordering::Relaxed) && self.log.waits().is_none_or(is_soon) {
             tracing::info!("appends are acknowledged again: commands are accepted");
@@ -137,7 +137,7 @@ impl Core {
     /// For a log that others could come to own, each time nothing was appended
     /// to it for a while: says that its owner lives, and looks whether anybody
     /// acknowledges.
-    pub fn beat(&self) {
+    pub fn heartbeat(&self) {
         let Some(acked) = &self.acked else {
             return;
         };
@@ -153,7 +153,7 @@ impl Core {
         if self.has_failed() || !acked.log.has_room() {
             return;
         }
-        let done = locked(&self.committer).beat(self);
+        let done = locked(&self.committer).heartbeat(self);
         match done {
             // When it is full others notice by what they append.
             Ok(()) | Err(LogError::NoSpace { .. }) => {}
@@ -178,25 +178,27 @@ impl Core {
     }
 
     /// The condition for sending a reply that was decided in this shard now.
-    pub(crate) fn need(&self, shard: &mut Shard, hold: Hold) -> Need {
-        let need = shard.need(hold, &self.progress, self.waits_for_disk());
+    pub(crate) fn required(&self, shard: &mut Shard, hold: Hold) -> Required {
+        let required = shard.required(hold, &self.progress, self.waits_for_disk());
         match &self.acked {
-            Some(acked) if acked.reads_by_log.load(Ordering::Relaxed) => self.by_log(acked, need),
-            _ => need,
+            Some(acked) if acked.reads_by_log.load(Ordering::Relaxed) => {
+                self.by_log(acked, required)
+            }
+            _ => required,
         }
     }
 
     /// The same, behind a frame that is appended after this.
-    fn by_log(&self, acked: &Acked, need: Need) -> Need {
+    fn by_log(&self, acked: &Acked, required: Required) -> Required {
         // A batch is taken with all shards locked, so it was not yet.
         let open = self.progress.open();
-        if need.durable < open && !acked.asked.swap(true, Ordering::Relaxed) {
+        if required.durable < open && !acked.asked.swap(true, Ordering::Relaxed) {
             self.log_work.raise();
         }
-        Need {
+        Required {
             written: open,
             durable: open,
-            ..need
+            ..required
         }
     }
 

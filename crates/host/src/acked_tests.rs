@@ -11,14 +11,14 @@ use quintet_log::{LogStore as _, Options, Storage};
 use quintet_sim::cluster::{Faults, Link, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
 use quintet_types::{
-    BackTo, Body, Caller, Command, Delivery, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Party, Put,
-    Refusal, Settings, Take,
+    BackTo, Body, Caller, ClientId, Command, CommandError, Delivery, LeaseOwner, LeaseRequest,
+    LeaseTime, Outcome, Put, Settings, Take,
 };
 
 use crate::commit::Ending;
 use crate::{
-    Access, Core, Decided, Farewell, Layout, Need, Panics, Post, Room, Sharing, SyncPolicy, Trail,
-    locked, open,
+    Access, Core, Decided, Handoff, Layout, Panics, Post, Required, Room, Sharing, SyncPolicy,
+    Trail, locked, open,
 };
 
 /// Counts how often replies may have become free.
@@ -26,7 +26,7 @@ use crate::{
 struct Rung(AtomicU64);
 
 impl Post for Rung {
-    fn post(&self, _: Delivery, _: Need) {}
+    fn post(&self, _: Delivery, _: Required) {}
     fn tell_written(&self) {}
     fn wake(&self) {}
 
@@ -185,27 +185,27 @@ impl Fixture {
     }
 
     /// Decides a command; returns its outcome and the condition for its reply. Its facts are sent.
-    fn ask(&self, command: Command) -> (Outcome, Need) {
+    fn ask(&self, command: Command) -> (Outcome, Required) {
         let decided = self.decide(command);
         locked(&self.core.committer).commit(&self.core, Ending::IfFull);
         decided
     }
 
-    fn decide(&self, command: Command) -> (Outcome, Need) {
+    fn decide(&self, command: Command) -> (Outcome, Required) {
         let caller = Caller {
-            party: Party(1),
+            client_id: ClientId(1),
             ..Caller::default()
         };
         let mut trail = Trail::default();
         let now = self.core.clock.now();
         let decided = Access::new(&self.core, now, &mut trail).submit(caller, command);
-        let Decided::Now(outcome, _, need) = decided else {
+        let Decided::Now(outcome, _, required) = decided else {
             panic!("nothing here waits");
         };
-        (outcome, need)
+        (outcome, required)
     }
 
-    fn put(&self) -> (Outcome, Need) {
+    fn put(&self) -> (Outcome, Required) {
         self.ask(Command::Put(Put {
             queue: "q".into(),
             body: Body::new(b"x"),
@@ -213,10 +213,10 @@ impl Fixture {
         }))
     }
 
-    fn lease(&self, queue: &str) -> (Outcome, Need) {
+    fn lease(&self, queue: &str) -> (Outcome, Required) {
         self.ask(Command::Take(Take {
             queues: std::iter::once(queue.into()).collect(),
-            lease: Some(LeaseAsk {
+            lease: Some(LeaseRequest {
                 owner: LeaseOwner::Connection,
                 time: LeaseTime::OwnTtr,
                 back_to: BackTo::default(),
@@ -226,8 +226,8 @@ impl Fixture {
         }))
     }
 
-    fn may_leave(&self, need: Need) -> bool {
-        self.core.reached().satisfies(need)
+    fn may_leave(&self, required: Required) -> bool {
+        self.core.completed().satisfies(required)
     }
 
     /// As the log thread does.
@@ -250,13 +250,13 @@ fn every_reply_waits_for_its_acknowledgement_also_a_lease_and_that_there_is_noth
     // It rests on what is not acknowledged yet.
     let (empty, nothing) = host.lease("q");
     assert_eq!(empty, Outcome::Empty);
-    for need in [put, lease, nothing] {
-        assert!(!host.may_leave(need), "{need:?}");
+    for required in [put, lease, nothing] {
+        assert!(!host.may_leave(required), "{required:?}");
     }
     let before = host.rung.0.load(Ordering::SeqCst);
     host.pass(10);
-    for need in [put, lease, nothing] {
-        assert!(host.may_leave(need), "{need:?}");
+    for required in [put, lease, nothing] {
+        assert!(host.may_leave(required), "{required:?}");
     }
     assert!(host.rung.0.load(Ordering::SeqCst) > before);
     // The log thread, which may wait for room, as well.
@@ -267,25 +267,28 @@ fn every_reply_waits_for_its_acknowledgement_also_a_lease_and_that_there_is_noth
 #[test]
 fn without_a_lease_nothing_leaves_until_something_is_acknowledged_again() {
     let host = Fixture::new();
-    let (_, need) = host.put();
+    let (_, required) = host.put();
     host.pass(10);
-    assert!(host.may_leave(need));
+    assert!(host.may_leave(required));
     // Durable or not: another may own the log by now.
     host.pass(2_000);
-    assert!(!host.may_leave(need));
-    assert!(host.may_leave(Need::default()), "what rests on nothing may");
+    assert!(!host.may_leave(required));
+    assert!(
+        host.may_leave(Required::default()),
+        "what rests on nothing may"
+    );
     let before = host.rung.0.load(Ordering::SeqCst);
-    host.core.beat();
-    assert!(!host.may_leave(need));
+    host.core.heartbeat();
+    assert!(!host.may_leave(required));
     host.pass(10);
-    assert!(host.may_leave(need));
+    assert!(host.may_leave(required));
     let rung = host.rung.0.load(Ordering::SeqCst);
     assert!(rung > before, "who held it back is told");
     // The lease counts from when the beat was sent, not from its acknowledgement.
     host.pass(1_985);
-    assert!(host.may_leave(need));
+    assert!(host.may_leave(required));
     host.pass(10);
-    assert!(!host.may_leave(need));
+    assert!(!host.may_leave(required));
 }
 
 #[test]
@@ -295,15 +298,15 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
     let (_, held) = host.put();
     for _ in 0..19 {
         host.pass(500);
-        host.core.beat();
+        host.core.heartbeat();
     }
     assert!(host.core.is_available(), "an election takes so long");
     host.pass(1_000);
-    host.core.beat();
-    let (refused, need) = host.put();
-    assert_eq!(refused, Outcome::Refused(Refusal::Unavailable));
+    host.core.heartbeat();
+    let (refused, required) = host.put();
+    assert_eq!(refused, Outcome::Refused(CommandError::Unavailable));
     assert_eq!(host.core.unavailable(), 1);
-    assert!(host.may_leave(need), "that it is so can be said");
+    assert!(host.may_leave(required), "that it is so can be said");
     assert!(!host.may_leave(held));
     // A queue that is only referred to leaves nothing in the log.
     let referred = host.ask(Command::Refer {
@@ -317,7 +320,7 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
     host.link.cut(false, false);
     host.pass(2_000);
     assert!(host.core.is_available());
-    host.core.beat();
+    host.core.heartbeat();
     host.pass(10);
     assert!(host.may_leave(held));
     let (outcome, _) = host.put();
@@ -325,31 +328,31 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
 }
 
 #[test]
-fn behind_a_farewell_nothing_is_kept_or_answered() {
+fn behind_a_handoff_nothing_is_kept_or_answered() {
     let host = Fixture::new();
     let (_, before) = host.put();
     host.pass(10);
     assert!(host.may_leave(before));
     // Nobody acknowledges while no time passes.
-    let said = host.core.farewell("two", Duration::ZERO);
-    assert_eq!(said, Farewell::Unknown);
+    let said = host.core.handoff("two", Duration::ZERO);
+    assert_eq!(said, Handoff::Unknown);
     assert!(!host.may_leave(before), "another may own the log by now");
     let (_, behind) = host.put();
     let (_, empty) = host.lease("empty");
-    host.core.beat();
+    host.core.heartbeat();
     host.pass(10);
-    for need in [before, behind, empty] {
-        assert!(!host.may_leave(need), "{need:?}");
+    for required in [before, behind, empty] {
+        assert!(!host.may_leave(required), "{required:?}");
     }
-    assert_eq!(host.core.farewell("", Duration::ZERO), Farewell::Unsaid);
+    assert_eq!(host.core.handoff("", Duration::ZERO), Handoff::Unsaid);
 }
 
 #[test]
-fn a_farewell_is_waited_for_and_no_longer_than_told() {
+fn a_handoff_is_waited_for_and_no_longer_than_told() {
     let host = Fixture::new();
     host.link.cut(true, true);
     let within = Duration::from_millis(20);
-    assert_eq!(host.core.farewell("", within), Farewell::Unknown);
+    assert_eq!(host.core.handoff("", within), Handoff::Unknown);
 }
 
 /// The answers of an owner about a queue when its machine goes on that stood still, clock and all,
@@ -445,10 +448,10 @@ fn clients_are_read_no_further_while_too_much_waits_and_replies_are_given_up_in_
     );
     for _ in 0..20 {
         host.pass(500);
-        host.core.beat();
+        host.core.heartbeat();
     }
     host.pass(500);
-    host.core.beat();
+    host.core.heartbeat();
     assert!(!host.core.is_available());
     assert!(host.core.gives_up(wait) && !host.core.gives_up(wait - Duration::from_millis(1)));
     host.link.cut(false, false);
@@ -468,14 +471,14 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     host.runs.set_capacity(0);
     let body = vec![7; 64 << 10];
     for number in 0..200_u8 {
-        let (put, need) = host.ask(Command::Put(Put {
+        let (put, required) = host.ask(Command::Put(Put {
             queue: "q".into(),
             body: Body::new(&body),
             ..Put::default()
         }));
         assert!(matches!(put, Outcome::Put { .. }), "{number}: {put:?}");
         host.pass(10);
-        assert!(host.may_leave(need), "{number}");
+        assert!(host.may_leave(required), "{number}");
     }
     // Segments in which nothing lives go; no run can be stored.
     while shorten() {}
@@ -485,10 +488,10 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     host.core.see_to_overgrown(&mut told, 2 * LOG);
     assert!(matches!(host.put().0, Outcome::Put { .. }));
     host.core.see_to_overgrown(&mut told, LOG);
-    let (refused, need) = host.put();
-    assert_eq!(refused, Outcome::Refused(Refusal::NoSpace));
+    let (refused, required) = host.put();
+    assert_eq!(refused, Outcome::Refused(CommandError::NoSpace));
     host.pass(10);
-    assert!(host.may_leave(need));
+    assert!(host.may_leave(required));
     let (taken, _) = host.ask(Command::Take(Take {
         queues: std::iter::once("q".into()).collect(),
         ..Take::default()

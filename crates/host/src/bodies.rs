@@ -62,7 +62,11 @@ impl Bodies {
     pub(crate) fn with_chunks_through(&self, through: u32) -> Vec<LargeBody> {
         let mut known = locked(&self.known);
         known.bodies.retain(|_, body| body.handles() > 1);
-        let old = |body: &LargeBody| body.places().iter().any(|place| place.segment <= through);
+        let old = |body: &LargeBody| {
+            body.places()
+                .iter()
+                .any(|position| position.segment <= through)
+        };
         known
             .bodies
             .values()
@@ -111,11 +115,11 @@ impl Core {
             Ok(placed) => {
                 // Under the committer's lock, so that a retirement that copies
                 // this body's chunks does not miss it.
-                let place = chunk_place(placed, len);
-                if body.home() == NOT_YET {
-                    body.set_places(vec![place], place.segment);
+                let position = chunk_place(placed, len);
+                if body.segment_ref() == NOT_YET {
+                    body.set_places(vec![position], position.segment);
                 } else {
-                    body.push_place(place);
+                    body.push_position(position);
                 }
                 Ok(())
             }
@@ -135,7 +139,7 @@ mod tests {
         let kept = bodies.create(5);
         drop(bodies.create(7));
         assert_eq!(kept.id() >> 32, 3);
-        kept.push_place(ChunkPlace {
+        kept.push_position(ChunkPlace {
             segment: 1,
             offset: 0,
             frame_len: 9,

@@ -5,8 +5,8 @@ use std::path::Path;
 use quintet_engine::{Side, carry};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Stamp};
 use quintet_types::{
-    Answer, BackTo, Body, Caller, Command, DeadLetter, LeaseAsk, LeaseOwner, LeaseTime, Ms, Name,
-    Outcome, Overrides, Party, Pattern, Peek, Put, Settings, Take, shard_of_queue,
+    Answer, BackTo, Body, Caller, ClientId, Command, DeadLetter, LeaseOwner, LeaseRequest,
+    LeaseTime, Ms, Name, Outcome, Overrides, Pattern, Peek, Put, Settings, Take, shard_of_queue,
 };
 
 use super::Shard;
@@ -55,7 +55,7 @@ fn write(opened: &mut Opened, now: Ms) {
 
 fn ask(shard: &mut Shard, now: Ms, command: Command) -> Outcome {
     let caller = Caller {
-        party: Party(1),
+        client_id: ClientId(1),
         ..Caller::default()
     };
     let Shard { engine, batch, .. } = shard;
@@ -83,10 +83,10 @@ fn what_is_sent_survives_crashes_until_it_is_carried() {
     ask(&mut opened.shards[0], now, Command::Put(put));
     let take = Take {
         queues: std::iter::once(Name::from(WORK)).collect(),
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::OwnTtr,
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..Take::default()

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use quintet_engine::Space;
 use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
-use quintet_types::Home;
+use quintet_types::SegmentRef;
 use smallvec::SmallVec;
 
 use super::shard::{Batch, Shard, fill};
@@ -20,7 +20,7 @@ pub(crate) struct Committer {
     frame: FrameBuf,
     /// The shards' batches as taken; swapped, so that their memory is reused.
     taken: Vec<Batch>,
-    /// The ticket whose facts were taken and not yet written (disk full).
+    /// The commit number whose facts were taken and not yet written (disk full).
     pending: Option<u64>,
     /// The frame is filled with the last of it.
     last: bool,
@@ -91,7 +91,7 @@ impl Committer {
         if self.pending.is_none() && !self.take(core, ending) {
             return Committed::Nothing;
         }
-        let Some(ticket) = self.pending else {
+        let Some(commit_number) = self.pending else {
             return Committed::Nothing;
         };
         loop {
@@ -106,7 +106,7 @@ impl Committer {
             };
             if self.frame.count == 0 {
                 // Only replies wait for it.
-                match self.log.beat(stamp) {
+                match self.log.heartbeat(stamp) {
                     Ok(()) => break,
                     Err(LogError::NoSpace { .. }) => {
                         core.set_stuck(true);
@@ -137,9 +137,9 @@ impl Committer {
         if std::mem::take(&mut self.rotate) {
             self.begin_segment(core);
         }
-        core.progress.set_written(ticket);
+        core.progress.set_written(commit_number);
         if let Some(acked) = &core.acked {
-            acked.sent(self.log.end(), ticket);
+            acked.sent(self.log.end(), commit_number);
         }
         Committed::Written
     }
@@ -153,19 +153,19 @@ impl Committer {
         let asked = core.acked.as_ref().is_some_and(|acked| acked.take_asked());
         if !asked && shards.iter().all(|shard| shard.batch.is_empty()) {
             if ending == Ending::Now && !self.fresh && self.may_end(core, &mut shards) {
-                let home = self.home_after();
-                begin_segment(core, &mut shards, home);
+                let segment_ref = self.segment_ref_after();
+                begin_segment(core, &mut shards, segment_ref);
                 self.begin_segment(core);
             }
             return false;
         }
-        let ticket = core.progress.take();
+        let commit_number = core.progress.take();
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
             let Shard { engine, batch, .. } = &mut **shard;
             batch.observers = std::mem::take(&mut taken.observers);
             batch.observers.retain_mut(|observer| {
-                observer.batch_over(engine, ticket);
+                observer.batch_over(engine, commit_number);
                 !observer.is_done()
             });
             self.own += (taken.records.len() - taken.snapshot) as u64 + 16;
@@ -174,7 +174,9 @@ impl Committer {
             core.runs.watch(shard.engine.memory_bytes());
             let last_id = shard.engine.last_id().0;
             if core.waits_for_disk() {
-                shard.ring.push(ticket, last_id, core.progress.durable());
+                shard
+                    .ring
+                    .push(commit_number, last_id, core.progress.durable());
             }
         }
         self.own += FRAME_HEADER_BYTES as u64;
@@ -184,11 +186,11 @@ impl Committer {
         {
             // What is decided from here on lands in the next segment, and the
             // state as it is now, between the two batches, goes before it.
-            let home = self.home_after();
-            begin_segment(core, &mut shards, home);
+            let segment_ref = self.segment_ref_after();
+            begin_segment(core, &mut shards, segment_ref);
             self.rotate = true;
         }
-        self.pending = Some(ticket);
+        self.pending = Some(commit_number);
         true
     }
 
@@ -247,8 +249,8 @@ impl Committer {
     }
 
     /// The segment after the one the next frame lands in.
-    fn home_after(&self) -> Home {
-        Home(self.log.segment().0 + 1 + u32::from(self.fresh))
+    fn segment_ref_after(&self) -> SegmentRef {
+        SegmentRef(self.log.segment().0 + 1 + u32::from(self.fresh))
     }
 
     fn begin_segment(&mut self, core: &Core) {
@@ -265,20 +267,20 @@ impl Committer {
     }
 
     /// Says that the log's owner lives.
-    pub(crate) fn beat(&mut self, core: &Core) -> Result<(), LogError> {
-        self.log.beat(Stamp {
+    pub(crate) fn heartbeat(&mut self, core: &Core) -> Result<(), LogError> {
+        self.log.heartbeat(Stamp {
             epoch: self.epoch,
             time_ms: core.clock.now().0,
         })
     }
 
     /// Says that its owner goes.
-    pub(crate) fn farewell(&mut self, core: &Core, to: &str) -> Result<(), LogError> {
+    pub(crate) fn handoff(&mut self, core: &Core, to: &str) -> Result<(), LogError> {
         let stamp = Stamp {
             epoch: self.epoch,
             time_ms: core.clock.now().0,
         };
-        self.log.farewell(stamp, to)
+        self.log.handoff(stamp, to)
     }
 
     /// Writes a body's chunk between two batches; `copy`: it is in the log
@@ -327,9 +329,9 @@ impl Committer {
     }
 }
 
-/// Puts the shards' state at the front of the segment `home`. If that may be
+/// Puts the shards' state at the front of the segment `segment_ref`. If that may be
 /// the last one the disk has room for, it takes no puts.
-fn begin_segment(core: &Core, shards: &mut [Locked<'_>], home: Home) {
+fn begin_segment(core: &Core, shards: &mut [Locked<'_>], segment_ref: SegmentRef) {
     let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
     core.room.snapshot.store(snapshot.sum(), Ordering::Relaxed);
     let tight = core.room.is_tight();
@@ -338,7 +340,7 @@ fn begin_segment(core: &Core, shards: &mut [Locked<'_>], home: Home) {
     }
     for shard in shards {
         shard.work = Work::Segment;
-        shard.begin_segment(home);
+        shard.begin_segment(segment_ref);
         if tight {
             shard.engine.set_space(Space::NoPuts);
         }
@@ -346,25 +348,25 @@ fn begin_segment(core: &Core, shards: &mut [Locked<'_>], home: Home) {
 }
 
 impl Core {
-    /// Sees to it that the batch `ticket` gets written: at once, or, if replies
+    /// Sees to it that the batch `commit_number` gets written: at once, or, if replies
     /// wait for the disk anyway, by the log thread.
-    pub fn write(&self, ticket: u64) {
-        if self.progress.written() >= ticket {
+    pub fn write(&self, commit_number: u64) {
+        if self.progress.written() >= commit_number {
             return;
         }
         if self.waits_for_disk() {
             self.log_work.raise();
             return;
         }
-        self.write_here(ticket);
+        self.write_here(commit_number);
     }
 
-    /// Writes the batch `ticket`, if nobody has yet. On a full disk the log
+    /// Writes the batch `commit_number`, if nobody has yet. On a full disk the log
     /// thread, where there is one, tries again.
-    pub fn write_here(&self, ticket: u64) {
+    pub fn write_here(&self, commit_number: u64) {
         let mut committer = locked(&self.committer);
         // Whoever had the lock before may have written it.
-        if self.progress.written() >= ticket {
+        if self.progress.written() >= commit_number {
             return;
         }
         let committed = committer.commit(self, Ending::IfFull);

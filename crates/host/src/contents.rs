@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use quintet_engine::{Engine, Fact};
 use quintet_log::run::{Run, RunName, RunNumber};
 use quintet_log::{Disk, Epoch, Finding, LocalLog, Options, ReplayFrame, Storage};
-use quintet_types::{Body, Home, Message, Ms, Name, QueueId, Removal, RunId, Settings};
+use quintet_types::{Body, Message, Ms, Name, QueueId, Removal, RunId, SegmentRef, Settings};
 
 use super::Shard;
 use super::recover::{Replay, begin_epoch, shards_of};
@@ -235,7 +235,7 @@ fn bodies_in(engine: &Engine, runs: &BTreeSet<(usize, RunId)>) -> Vec<Orphan> {
     });
     messages
         .filter(|orphan| match &orphan.message().body {
-            Body::Large(body) => Home(body.home())
+            Body::Large(body) => SegmentRef(body.segment_ref())
                 .run()
                 .is_some_and(|run| runs.contains(&(engine.shard(), run))),
             Body::Small(_) => false,

@@ -2,7 +2,7 @@
 
 use quintet_types::Delivery;
 
-use super::{Core, Need, PartyKey, Shard, Trail, locked};
+use super::{ClientKey, Core, Required, Shard, Trail, locked};
 
 impl Core {
     /// Says what the deliveries of a step wait for, and passes on what the
@@ -10,13 +10,13 @@ impl Core {
     pub(super) fn collect(&self, shard: &mut Shard, trail: &mut Trail) {
         let deliveries = trail.scratch.drain(..).map(|delivery| {
             self.reserved.note(&delivery.outcome);
-            let need = self.need(shard, self.hold(delivery.hold));
-            (delivery, need)
+            let required = self.required(shard, self.hold(delivery.hold));
+            (delivery, required)
         });
         trail.mail.extend(deliveries);
         self.forward_wants(shard);
-        if shard.engine.has_intents() {
-            locked(&self.intents).extend(shard.engine.take_intents());
+        if shard.engine.has_pending_decisions() {
+            locked(&self.pending_decisions).extend(shard.engine.take_pending_decisions());
             self.hooks_work.raise();
         }
     }
@@ -25,16 +25,16 @@ impl Core {
     /// others are told. No shard is locked.
     pub fn see_to(&self, trail: Trail) {
         self.write(trail.recorded);
-        for (delivery, need) in trail.mail {
-            self.hand(delivery, need);
+        for (delivery, required) in trail.mail {
+            self.hand(delivery, required);
         }
     }
 
     /// Leaves an outcome with whoever waited for it.
-    pub fn hand(&self, delivery: Delivery, need: Need) {
-        match self.mail.get(PartyKey::of(delivery.to).thread) {
-            Some(to) => to.post(delivery, need),
-            None => self.looks.hand(delivery, need),
+    pub fn hand(&self, delivery: Delivery, required: Required) {
+        match self.mail.get(ClientKey::of(delivery.to).thread) {
+            Some(to) => to.post(delivery, required),
+            None => self.looks.hand(delivery, required),
         }
     }
 }

@@ -9,14 +9,14 @@ use std::time::Instant;
 use quintet_engine::Fact;
 use quintet_sim::disk::SimDisk;
 use quintet_types::{
-    BackTo, Body, By, Caller, Command, DeadLetter, Expiry, Intents, LeaseAsk, LeaseOwner,
-    LeaseTime, Ms, Name, Outcome, Overrides, Party, Pattern, Put, Settings, Take, Wait,
+    BackTo, Body, By, Caller, ClientId, Command, DeadLetter, Expiry, LeaseOwner, LeaseRequest,
+    LeaseTime, Ms, Name, Outcome, Overrides, Pattern, PendingDecisions, Put, Settings, Take, Wait,
     shard_of_queue,
 };
 
 use super::clock::{ByHand, Clock};
 use super::keep::tests::{PATIENCE, ask, open_shards};
-use super::{Core, Decided, PartyKey, Work, locked};
+use super::{ClientKey, Core, Decided, Work, locked};
 
 /// In shard 0, and where its messages go: in shard 1.
 const WORK: &str = "a";
@@ -59,19 +59,19 @@ fn take(queue: &str) -> Take {
 }
 
 /// Somebody with a connection, whose mail is kept.
-fn party(slot: u32) -> Party {
-    PartyKey {
+fn client_id(slot: u32) -> ClientId {
+    ClientKey {
         thread: 0,
         slot,
         generation: 1,
     }
-    .party()
+    .client_id()
 }
 
 /// Somebody waits for what comes to the other shard's queue.
 fn wait_elsewhere(core: &Core) {
     let caller = Caller {
-        party: party(2),
+        client_id: client_id(2),
         ..Caller::default()
     };
     let waits = Take {
@@ -120,17 +120,17 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
         ..Overrides::default()
     };
     let core = open(&settings(rule));
-    core.want_intents(Intents {
-        party: party(3),
+    core.want_pending_decisions(PendingDecisions {
+        client_id: client_id(3),
         dead_letter: true,
-        ..Intents::default()
+        ..PendingDecisions::default()
     });
     stored(&core, put("tried"));
     let leased = Take {
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::OwnTtr,
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..take(WORK)
@@ -139,15 +139,18 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
         ask(&core, Command::Take(leased)),
         Outcome::Messages(_)
     ));
-    // The party that `ask` asks for.
-    core.visit(|access| access.disconnect(Party(1)));
-    assert_eq!(std::mem::take(&mut *locked(&core.intents)).len(), 1);
+    // The client that `ask` asks for.
+    core.visit(|access| access.disconnect(ClientId(1)));
+    assert_eq!(
+        std::mem::take(&mut *locked(&core.pending_decisions)).len(),
+        1
+    );
     wait_elsewhere(&core);
     assert_seen_to(&core);
     assert_eq!(brought(&core), [b""; 0]);
 
     // The hook is removed.
-    core.want_intents(Intents::default());
+    core.want_pending_decisions(PendingDecisions::default());
     assert_seen_to(&core);
     assert_eq!(brought(&core), [b"tried"]);
 }
@@ -164,10 +167,10 @@ fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
     let core = open(&settings(rule));
     stored(&core, put("tried"));
     let leased = Take {
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::Fixed(0),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..take(WORK)
@@ -176,7 +179,7 @@ fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
     assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}");
     core.timer_turn(&mut core.clock.ahead());
     assert!(core.timer.next() > core.clock.now(), "nothing is due");
-    core.visit(|access| access.disconnect(Party(1)));
+    core.visit(|access| access.disconnect(ClientId(1)));
     let next = core.shards[0].lock(Work::Server).engine.next_deadline();
     assert!(next < Ms::NEVER, "the queue is dropped some time");
     assert_seen_to(&core);

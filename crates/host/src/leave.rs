@@ -9,9 +9,9 @@ use quintet_log::LogError;
 use super::commit::{Committed, Ending};
 use super::{Core, Signal, locked};
 
-/// How a farewell went.
+/// How a handoff went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Farewell {
+pub enum Handoff {
     /// It stands in the log, behind everything that was decided.
     Stands,
     /// Nobody has acknowledged it so far, and maybe not what was decided before: what of that was
@@ -22,13 +22,13 @@ pub enum Farewell {
 }
 
 impl Core {
-    /// Writes what was decided and behind it the farewell, which wishes the node `to` to take over;
+    /// Writes what was decided and behind it the handoff, which wishes the node `to` to take over;
     /// empty: whoever can. What is decided from here on is kept nowhere and answered to nobody, as
-    /// with an owner that is deposed. Returns when the farewell stands, after `within` at most.
+    /// with an owner that is deposed. Returns when the handoff stands, after `within` at most.
     ///
     /// # Panics
     /// If nobody else could own the log.
-    pub fn farewell(&self, to: &str, within: Duration) -> Farewell {
+    pub fn handoff(&self, to: &str, within: Duration) -> Handoff {
         let acked = self.acked.as_ref().expect("others could own the log");
         let by = Instant::now() + within;
         let told = Arc::new(Signal::default());
@@ -40,26 +40,26 @@ impl Core {
                 match committer.commit(self, Ending::Never) {
                     Committed::Nothing => break,
                     Committed::Written => {}
-                    Committed::Full | Committed::Failed => return Farewell::Unsaid,
+                    Committed::Full | Committed::Failed => return Handoff::Unsaid,
                 }
             }
             self.failed.store(true, Ordering::SeqCst);
-            match committer.farewell(self, to) {
+            match committer.handoff(self, to) {
                 Ok(()) => committer.log.end(),
                 Err(error) => {
                     tracing::warn!("cannot say farewell: {error}");
-                    return Farewell::Unsaid;
+                    return Handoff::Unsaid;
                 }
             }
         };
         while !acked.has(end) {
             let left = by.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Farewell::Unknown;
+                return Handoff::Unknown;
             }
             told.wait_for(left);
         }
-        Farewell::Stands
+        Handoff::Stands
     }
 
     /// Makes what is on this machine's disk of the log a log that can be opened by itself. After

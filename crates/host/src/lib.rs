@@ -4,7 +4,7 @@
 //! and an opened data directory.
 //!
 //! [`Access`] is the way into the shards. What it decides is durable when what
-//! its [`Need`] names is [`Reached`].
+//! its [`Required`] names is [`Completed`].
 //!
 //! Order of locks: the committer before shards, shards in the order of their
 //! numbers, mailboxes last. No lock is held while the disk works.
@@ -18,8 +18,10 @@ mod acked_tests;
 mod bodies;
 #[cfg(test)]
 mod carry_tests;
+mod client_id;
 mod clock;
 mod commit;
+mod commit_numbers;
 mod contents;
 mod deadline;
 mod deliver;
@@ -37,7 +39,6 @@ mod looks;
 mod observe;
 #[cfg(test)]
 mod owner_tests;
-mod party;
 mod post;
 mod recover;
 #[cfg(test)]
@@ -51,7 +52,6 @@ mod shard;
 mod signal;
 mod sync;
 mod system;
-mod tickets;
 mod timer;
 #[cfg(test)]
 mod waits_tests;
@@ -65,7 +65,8 @@ use std::time::Duration;
 use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 use quintet_types::{
-    ColdStats, Ending, Hold, Intent, Intents, LargeBody, MessageId, Party, PartyStats, Settings,
+    ClientId, ClientStats, ColdStats, Ending, Hold, LargeBody, MessageId, PendingDecision,
+    PendingDecisions, Settings,
 };
 
 use access::Inside;
@@ -73,18 +74,20 @@ pub use access::{Access, Decided, Trail};
 use acked::Acked;
 pub(crate) use bodies::Bodies;
 pub use bodies::{ChunkError, begin_chunk};
+pub use client_id::{ClientKey, SLOTS_MAX};
 pub use clock::Clock;
 pub(crate) use commit::Committer;
+pub(crate) use commit_numbers::Progress;
+pub use commit_numbers::{Completed, Required};
 pub use contents::{Contents, Lost, give_up_runs};
 pub(crate) use deadline::Timer;
 pub use histogram::{AMOUNTS, Distribution, Histogram, Point, Spread, TIMES};
 pub use holders::{Holder, Work};
 pub use keep::BodySource;
 pub(crate) use keep::{Budget, Runs};
-pub use leave::Farewell;
+pub use leave::Handoff;
 pub(crate) use looks::Looks;
 pub use observe::{Observer, Settled};
-pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;
 pub use quintet_policy::{Sharing, SyncPolicy, smallest};
 pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};
@@ -94,8 +97,6 @@ pub(crate) use shard::{Locked, Shard, ShardLock};
 pub use signal::Signal;
 pub(crate) use sync::SyncTime;
 pub use system::{random, wall_ms};
-pub(crate) use tickets::Progress;
-pub use tickets::{Need, Reached};
 
 /// Primitives with which threads wait, in `deadline` and `signal`: `schedules` compiles both with
 /// Shuttle's.
@@ -141,7 +142,7 @@ pub struct Core {
     /// Sync points are waited for one at a time, in order.
     pub(crate) sync_turn: Mutex<()>,
     pub(crate) sync_time: SyncTime,
-    /// Of each thread that has parties, by the number in their keys.
+    /// Of each thread that has clients, by the number in their keys.
     pub(crate) mail: Vec<Arc<dyn Post>>,
     /// Numbers of the log for statistics.
     pub counts: Counts,
@@ -156,7 +157,7 @@ pub struct Core {
     /// Commands refused while nobody acknowledged.
     pub(crate) unavailable: AtomicU64,
     /// Events that hooks are to decide, for the hooks thread.
-    pub(crate) intents: Mutex<Vec<Intent>>,
+    pub(crate) pending_decisions: Mutex<Vec<PendingDecision>>,
     /// Wakes that thread.
     pub hooks_work: Signal,
 }
@@ -236,7 +237,7 @@ impl Counts {
 
 impl Core {
     /// Around what was opened. `mail`: a mailbox for each thread that has
-    /// parties.
+    /// clients.
     pub fn new(
         opened: Opened,
         policy: SyncPolicy,
@@ -276,7 +277,7 @@ impl Core {
             permits_asked: AtomicBool::new(false),
             not_permitted: AtomicU64::new(0),
             unavailable: AtomicU64::new(0),
-            intents: Mutex::default(),
+            pending_decisions: Mutex::default(),
             hooks_work: Signal::default(),
         }
     }
@@ -288,12 +289,12 @@ impl Core {
 
     /// How far the batches have come, and whether what was decided before this
     /// was asked may be answered.
-    pub fn reached(&self) -> Reached {
-        let reached = self.progress.reached();
+    pub fn completed(&self) -> Completed {
+        let completed = self.progress.completed();
         match &self.acked {
-            None => reached,
+            None => completed,
             // Asked last: what is durable may have become so long ago.
-            Some(acked) => reached.under_lease(acked.has_lease()),
+            Some(acked) => completed.under_lease(acked.has_lease()),
         }
     }
 
@@ -335,9 +336,9 @@ impl Core {
         (oldest.0, newest.0)
     }
 
-    /// A party for one of the host's own, which is nobody's connection.
-    pub fn own_party(&self) -> Party {
-        self.looks.party()
+    /// A client for one of the host's own, which is nobody's connection.
+    pub fn own_client(&self) -> ClientId {
+        self.looks.client_id()
     }
 
     /// A new large body of `len` bytes, without chunks.
@@ -362,8 +363,8 @@ impl Core {
     }
 
     /// The events that wait for hooks to decide, each returned once.
-    pub fn take_intents(&self) -> Vec<Intent> {
-        std::mem::take(&mut *locked(&self.intents))
+    pub fn take_pending_decisions(&self) -> Vec<PendingDecision> {
+        std::mem::take(&mut *locked(&self.pending_decisions))
     }
 
     /// Wakes all threads that were told to stop.
@@ -385,7 +386,7 @@ impl Core {
     }
 
     /// Says whether what is decided can be kept. While it cannot, commands are
-    /// refused before they are decided ([`Refusal::Unavailable`]), and whoever
+    /// refused before they are decided ([`CommandError::Unavailable`]), and whoever
     /// waits goes on waiting; what was decided before stays so.
     pub fn set_available(&self, available: bool) {
         self.available.store(available, Ordering::Relaxed);
@@ -432,12 +433,12 @@ impl Core {
     }
 
     /// The shards' numbers of these clients, in their order. It is short for some hundred of them.
-    pub fn parties(&self, parties: &[Party]) -> Vec<PartyStats> {
-        let mut all = vec![PartyStats::default(); parties.len()];
+    pub fn client_ids(&self, client_ids: &[ClientId]) -> Vec<ClientStats> {
+        let mut all = vec![ClientStats::default(); client_ids.len()];
         for shard in 0..self.shards.len() {
             let shard = self.lock(shard, Work::Server);
-            for (sum, party) in all.iter_mut().zip(parties) {
-                let here = shard.engine.party_stats(*party);
+            for (sum, client_id) in all.iter_mut().zip(client_ids) {
+                let here = shard.engine.client_stats(*client_id);
                 sum.leases += here.leases;
                 sum.waits_on.extend(here.waits_on);
             }
@@ -470,10 +471,10 @@ impl Core {
     }
 
     /// From now on this is what hooks decide.
-    pub fn want_intents(&self, intents: Intents) {
+    pub fn want_pending_decisions(&self, pending_decisions: PendingDecisions) {
         self.in_each(|at| {
             at.engine
-                .set_intents(at.now, intents, at.journal, at.deliveries);
+                .set_pending_decisions(at.now, pending_decisions, at.journal, at.deliveries);
         });
     }
 

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use quintet_types::{Caller, Command, Delivery, Name, Outcome, Party, Refusal};
+use quintet_types::{Caller, ClientId, Command, CommandError, Delivery, Name, Outcome};
 
-use super::{Core, Decided, Need, PartyKey, SLOTS_MAX, locked};
+use super::{ClientKey, Core, Decided, Required, SLOTS_MAX, locked};
 
-/// The number that stands for an I/O thread in these parties.
+/// The number that stands for an I/O thread in these clients.
 const THREAD: usize = 255;
 
-type Told = SyncSender<(Outcome, Name, Need)>;
+type Told = SyncSender<(Outcome, Name, Required)>;
 
 /// Commands that wait for a run to be read.
 #[derive(Default)]
@@ -24,30 +24,30 @@ pub(crate) struct Looks {
 
 #[derive(Default)]
 struct Waiting {
-    told: HashMap<Party, Told>,
+    told: HashMap<ClientId, Told>,
     /// The server stops: nobody waits any more.
     ended: bool,
 }
 
 impl Looks {
-    /// A new party, which is nobody's connection.
-    pub(crate) fn party(&self) -> Party {
+    /// A new client, which is nobody's connection.
+    pub(crate) fn client_id(&self) -> ClientId {
         let last = self.last.fetch_add(1, Ordering::Relaxed);
-        PartyKey {
+        ClientKey {
             thread: THREAD,
             slot: last % SLOTS_MAX,
             generation: 1 + last / SLOTS_MAX,
         }
-        .party()
+        .client_id()
     }
 
     /// Leaves an outcome with whoever looks, if it is for one of them.
-    pub(super) fn hand(&self, delivery: Delivery, need: Need) {
-        if PartyKey::of(delivery.to).thread == THREAD
+    pub(super) fn hand(&self, delivery: Delivery, required: Required) {
+        if ClientKey::of(delivery.to).thread == THREAD
             && let Some(told) = locked(&self.waiting).told.remove(&delivery.to)
         {
             // It waits for nothing else, and has room for one.
-            let _heard = told.try_send((delivery.outcome, delivery.queue, need));
+            let _heard = told.try_send((delivery.outcome, delivery.queue, required));
         }
     }
 }
@@ -55,13 +55,13 @@ impl Looks {
 impl Core {
     /// Answers a command that only looks, and what a reply that tells of it
     /// waits for. Keeps the thread while a run is being read.
-    pub fn look(&self, command: Command) -> (Outcome, Name, Need) {
-        let party = self.looks.party();
-        let caller = Caller::server(party);
+    pub fn look(&self, command: Command) -> (Outcome, Name, Required) {
+        let client_id = self.looks.client_id();
+        let caller = Caller::server(client_id);
         let (tell, told) = sync_channel(1);
         let stopping = || {
-            let refused = Outcome::Refused(Refusal::Draining);
-            (refused, Name::default(), Need::default())
+            let refused = Outcome::Refused(CommandError::Draining);
+            (refused, Name::default(), Required::default())
         };
         // Before it is asked: it may be told at once.
         {
@@ -69,13 +69,13 @@ impl Core {
             if waiting.ended {
                 return stopping();
             }
-            waiting.told.insert(party, tell);
+            waiting.told.insert(client_id, tell);
         }
         let answer = match self.visit(|access| access.submit(caller, command)) {
-            Decided::Now(outcome, name, need) => Some((outcome, name, need)),
+            Decided::Now(outcome, name, required) => Some((outcome, name, required)),
             Decided::Later => told.recv().ok(),
         };
-        locked(&self.looks.waiting).told.remove(&party);
+        locked(&self.looks.waiting).told.remove(&client_id);
         answer.unwrap_or_else(stopping)
     }
 

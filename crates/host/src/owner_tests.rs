@@ -41,8 +41,8 @@ fn after_a_failure_nothing_more_is_written_or_reached() {
         let owner = Box::new(told.clone());
         let core = open_owned(&disk, &Settings::default(), 1, owner);
         assert!(core.write_now() && core.sync());
-        let before = core.progress.reached();
-        let ticket = put(&core);
+        let before = core.progress.completed();
+        let commit_number = put(&core);
         disk.fault_at(disk.operations() + 1 + step, Fault::Io);
         let done = core.write_now() && core.sync();
         assert!(!done, "step {step}");
@@ -54,9 +54,9 @@ fn after_a_failure_nothing_more_is_written_or_reached() {
         assert!(!core.write_now() && !core.sync_here(0) && !core.finish());
         assert_eq!(disk.operations(), operations);
         assert_eq!(told.0.load(Ordering::SeqCst), 1);
-        assert!(core.durable() < ticket);
+        assert!(core.durable() < commit_number);
         if step == 0 {
-            assert_eq!(core.progress.reached(), before);
+            assert_eq!(core.progress.completed(), before);
         }
     }
 }

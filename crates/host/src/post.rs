@@ -2,13 +2,13 @@
 
 use quintet_types::Delivery;
 
-use super::Need;
+use super::Required;
 
-/// A thread with parties, as others reach it. Its number is in their
-/// [`crate::PartyKey`]s.
+/// A thread with clients, as others reach it. Its number is in their
+/// [`crate::ClientKey`]s.
 pub trait Post: Send + Sync {
     /// Leaves an outcome for a take that waited, and what it waits for.
-    fn post(&self, delivery: Delivery, need: Need);
+    fn post(&self, delivery: Delivery, required: Required);
 
     /// A batch was written: wakes the thread if it holds replies for that.
     fn tell_written(&self);
@@ -21,7 +21,7 @@ pub trait Post: Send + Sync {
 
     /// Takes what was left, where a test keeps it.
     #[cfg(test)]
-    fn take(&self) -> Vec<(Delivery, Need)> {
+    fn take(&self) -> Vec<(Delivery, Required)> {
         Vec::new()
     }
 }

@@ -14,7 +14,7 @@ use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalStore, Log, LogStore, Options, Recovery, ReplayFrame,
     Spares, Stamp, Storage,
 };
-use quintet_types::{ChunkPlace, Home, LargeBody, Ms, RunId, Settings, WallAhead};
+use quintet_types::{ChunkPlace, LargeBody, Ms, RunId, SegmentRef, Settings, WallAhead};
 
 use super::bodies::Bodies;
 use super::clock::STEP_MS;
@@ -123,11 +123,11 @@ pub fn open(
     take_seat(replay, log, recovery, None, runs, layout)
 }
 
-/// Makes what a log led to a host that decides, and appends the beginning of a
-/// new epoch, synced: from here on the log is this process's to write.
-/// `runs` is where run files are: of a log that others could come to own, a place that they reach as
-/// well. `lead`: where the owner's time is less the monotonic clock (`CLOCK_BOOTTIME`), ms, as far as
-/// this process has followed it; else the wall clock says what time it is.
+/// Makes what a log led to a host that decides, and appends the beginning of a new epoch, synced:
+/// from here on the log is this process's to write. `runs` is where run files are: of a log that
+/// others could come to own, a place that they reach as well. `lead`: where the owner's time is
+/// less the monotonic clock (`CLOCK_BOOTTIME`), ms, as far as this process has followed it; else
+/// the wall clock says what time it is.
 ///
 /// # Errors
 /// The log cannot be written, or a run it needs not be opened.
@@ -159,9 +159,9 @@ pub(crate) fn take_seat_at(
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();
     let mut shards: Vec<Shard> = replay.engines.into_iter().map(Shard::new).collect();
-    let home = begin_epoch(&mut *log, &mut shards, epoch, clock.now(), &|_| Vec::new())?;
+    let segment_ref = begin_epoch(&mut *log, &mut shards, epoch, clock.now(), &|_| Vec::new())?;
     for shard in &mut shards {
-        shard.engine.set_home(home);
+        shard.engine.set_segment_ref(segment_ref);
         shard.engine.set_wall_ahead(clock.ahead());
         let last_id = shard.engine.last_id().0;
         shard.ring.settle(last_id);
@@ -317,7 +317,7 @@ pub(super) fn begin_epoch(
     epoch: Epoch,
     now: Ms,
     more: &dyn Fn(&Engine) -> Vec<Fact>,
-) -> Result<Home> {
+) -> Result<SegmentRef> {
     let mut batches = Vec::new();
     for shard in shards {
         let Shard { engine, batch, .. } = shard;
@@ -347,7 +347,7 @@ pub(super) fn begin_epoch(
     let point = log.sync_point();
     point.wait().context("cannot sync the log")?;
     log.synced(point);
-    Ok(Home(placed.segment.0))
+    Ok(SegmentRef(placed.segment.0))
 }
 
 impl Replay {
@@ -421,7 +421,7 @@ impl Replay {
         if frame.first_in_segment {
             self.snapshots.fill(before.then_some(0));
         }
-        self.engines.iter_mut().for_each(Engine::reap_replayed);
+        self.engines.iter_mut().for_each(Engine::collect_replayed);
         match frame.kind {
             FrameKind::Facts => {
                 let (epoch, now) = (frame.epoch.0, Ms(frame.time_ms));
@@ -429,7 +429,7 @@ impl Replay {
                     engine.replays_epoch(epoch);
                     engine.replays_time(now);
                 });
-                self.facts(frame.payload, Home(frame.segment.0))
+                self.facts(frame.payload, SegmentRef(frame.segment.0))
             }
             FrameKind::Body => self.chunk(frame),
             FrameKind::Reign => Ok(()),
@@ -450,7 +450,7 @@ impl Replay {
         self.contradiction.take()
     }
 
-    fn facts(&mut self, mut payload: &[u8], home: Home) -> Result<(), String> {
+    fn facts(&mut self, mut payload: &[u8], segment_ref: SegmentRef) -> Result<(), String> {
         let (bodies, snapshots) = (&mut self.bodies, &mut self.snapshots);
         while !payload.is_empty() {
             let (shard, mut records) =
@@ -466,8 +466,12 @@ impl Replay {
                     let found = bodies.entry(id).or_default();
                     // Its message lives where its oldest chunk does, or a
                     // retirement would pass it by.
-                    let oldest = found.places.iter().flatten().map(|place| place.segment);
-                    let oldest = oldest.min().unwrap_or(home.0);
+                    let oldest = found
+                        .places
+                        .iter()
+                        .flatten()
+                        .map(|position| position.segment);
+                    let oldest = oldest.min().unwrap_or(segment_ref.0);
                     found
                         .body
                         .get_or_insert_with(|| LargeBody::new(id, len, oldest))
@@ -487,7 +491,7 @@ impl Replay {
                     }
                     self.contradiction = self.contradiction.take().or(more);
                 }
-                engine.replay(fact, home);
+                engine.replay(fact, segment_ref);
             }
         }
         Ok(())
@@ -523,15 +527,19 @@ impl Replay {
                 continue;
             };
             let places: Vec<ChunkPlace> = found.places.into_iter().map_while(|at| at).collect();
-            let stored: u64 = places.iter().map(|place| u64::from(place.len)).sum();
+            let stored: u64 = places.iter().map(|position| u64::from(position.len)).sum();
             if stored != body.len() {
                 tracing::error!(
                     "of a body of {} bytes the log has {stored}: its message cannot be sent",
                     body.len()
                 );
             }
-            let home = places.iter().map(|place| place.segment).min().unwrap_or(0);
-            body.set_places(places, home);
+            let segment_ref = places
+                .iter()
+                .map(|position| position.segment)
+                .min()
+                .unwrap_or(0);
+            body.set_places(places, segment_ref);
             bodies.insert(id, body);
         }
         bodies

@@ -1,9 +1,9 @@
 //! Replay, frame by frame: what a snapshot's counters say of the frames before it.
 
 use quintet_engine::format::put_group;
-use quintet_engine::{Block, Fact, Mark, MarkId};
+use quintet_engine::{Block, DedupeId, DedupeKind, Fact};
 use quintet_log::{Epoch, FrameKind, Position, ReplayFrame, SegmentNumber};
-use quintet_types::{Lane, MessageId, Ms, QueueId, QueueTotals, RunId, Scope, Settings};
+use quintet_types::{MessageId, Ms, QueueId, QueueTotals, RunId, Scope, Settings, StateIndex};
 
 use crate::Replay;
 
@@ -90,7 +90,7 @@ fn a_snapshot_that_counts_otherwise_is_told_of_and_believed() {
 
 /// A snapshot's words for a block of a run with so many living messages.
 fn named(live: u32) -> Fact {
-    let mut block = Block::new(0, 0, QueueId(1), Lane::Ready);
+    let mut block = Block::new(0, 0, QueueId(1), StateIndex::Ready);
     (block.count, block.live) = (live, live);
     Fact::RunImage {
         run: RunId(7),
@@ -137,8 +137,8 @@ fn who_follows_forgets_what_is_over() {
         },
         Fact::Remembered {
             queue: QueueId(1),
-            kind: Mark::Dedupe,
-            mark: MarkId::Hash([1, 2]),
+            kind: DedupeKind::Dedupe,
+            dedupe_record: DedupeId::Hash([1, 2]),
             id: MessageId(9),
             until: Ms(1_000),
             scope: Scope::Window,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quintet_engine::Space;
 use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
-use quintet_types::{ChunkPlace, Home, LargeBody};
+use quintet_types::{ChunkPlace, LargeBody, SegmentRef};
 
 use super::bodies::chunk_place;
 use super::commit::{Committed, Ending};
@@ -20,8 +20,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const FULL: Duration = Duration::from_millis(100);
 /// How long the log may be longer than it should, though not twice as long.
 const GRACE: Duration = Duration::from_secs(1);
-/// A log that others keep is so many times as long as it should be at most: what lives in its oldest
-/// segments cannot leave, as where runs are kept there is no room, or it takes too long.
+/// A log that others keep is so many times as long as it should be at most: what lives in its
+/// oldest segments cannot leave, as where runs are kept there is no room, or it takes too long.
 const OVERGROWN: u64 = 8;
 /// Bytes of a segment from which on also a few messages in it are worth a run.
 const WORTH: u64 = 256 << 10;
@@ -200,7 +200,7 @@ impl Core {
             return false;
         }
         // What is put and taken at once dies by itself: large bodies need not
-        // be moved away under their takers' noses.
+        // be moved away under their consumers' noses.
         let since = over.get_or_insert_with(Instant::now).elapsed();
         if since < GRACE && total <= 2 * log_bytes {
             return false;
@@ -215,7 +215,7 @@ impl Core {
         // were copied enough; the few that are reserved, and what a run cannot
         // hold, go to the end of the log.
         let spills = self.lives_much_in(number) || !copies && oldest.bytes >= WORTH;
-        if spills && !self.spill_home(Home(number), stop) {
+        if spills && !self.spill_segment_ref(SegmentRef(number), stop) {
             return false;
         }
         if !copies && self.lives_in(number) {
@@ -243,7 +243,7 @@ impl Core {
                 shard
                     .lock_last(Work::Retire)
                     .engine
-                    .homes_live(Home(segment))
+                    .segment_refs_live(SegmentRef(segment))
             })
             .sum();
         messages > FEW || !self.bodies.with_chunks_through(segment).is_empty()
@@ -255,7 +255,7 @@ impl Core {
             shard
                 .lock_last(Work::Retire)
                 .engine
-                .homes_live(Home(segment))
+                .segment_refs_live(SegmentRef(segment))
                 > 0
         }) || !self.bodies.with_chunks_through(segment).is_empty()
     }
@@ -277,7 +277,7 @@ impl Core {
                 let mut guard = shard.lock_last(Work::Retire);
                 let super::Shard { engine, batch, .. } = &mut *guard;
                 let before = batch.records.len();
-                let copied = engine.copy_out(Home(segment), cursor, SLOTS, batch);
+                let copied = engine.copy_out(SegmentRef(segment), cursor, SLOTS, batch);
                 batch.copied += batch.records.len() - before;
                 from = copied.next;
                 drop(guard);
@@ -300,11 +300,11 @@ impl Core {
     fn copy_bodies(&self, segment: u32, stop: &AtomicBool) -> bool {
         let mut frame = FrameBuf::new(FrameKind::Body);
         for body in self.bodies.with_chunks_through(segment) {
-            for (index, place) in body.places().into_iter().enumerate() {
-                if place.segment <= segment {
+            for (index, position) in body.places().into_iter().enumerate() {
+                if position.segment <= segment {
                     if stop.load(Ordering::SeqCst)
                         || !self.may_copy()
-                        || !self.copy_chunk(&body, index, place, &mut frame)
+                        || !self.copy_chunk(&body, index, position, &mut frame)
                     {
                         return false;
                     }
@@ -319,13 +319,13 @@ impl Core {
         &self,
         body: &LargeBody,
         index: usize,
-        place: ChunkPlace,
+        position: ChunkPlace,
         frame: &mut FrameBuf,
     ) -> bool {
-        let at = SegmentNumber(place.segment);
+        let at = SegmentNumber(position.segment);
         let payload = match self
             .reader
-            .read_frame_payload(at, place.offset, place.frame_len)
+            .read_frame_payload(at, position.offset, position.frame_len)
         {
             Ok(payload) => payload,
             Err(error) => {
@@ -343,9 +343,13 @@ impl Core {
         };
         // An upload may have added places since; both happen under this lock.
         let mut places = body.places();
-        places[index] = chunk_place(placed, place.len as usize);
-        let home = places.iter().map(|place| place.segment).min().unwrap_or(0);
-        body.set_places(places, home);
+        places[index] = chunk_place(placed, position.len as usize);
+        let segment_ref = places
+            .iter()
+            .map(|position| position.segment)
+            .min()
+            .unwrap_or(0);
+        body.set_places(places, segment_ref);
         true
     }
 

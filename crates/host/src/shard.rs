@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use quintet_engine::format::put_group;
 use quintet_engine::{Engine, Fact, Journal};
-use quintet_types::{Hold, Home, Name};
+use quintet_types::{Hold, Name, SegmentRef};
 
+use super::commit_numbers::{Progress, Required, Ring};
 use super::holders::{Holders, Work};
 use super::locked;
 use super::observe::Observer;
-use super::tickets::{Need, Progress, Ring};
 
 /// Facts of one shard, encoded, not yet with the log.
 #[derive(Default)]
@@ -241,26 +241,31 @@ impl Shard {
 
     /// The condition for sending a reply decided now. `waits_for_disk`: durable means synced; else
     /// it means written.
-    pub(crate) fn need(&mut self, hold: Hold, progress: &Progress, waits_for_disk: bool) -> Need {
+    pub(crate) fn required(
+        &mut self,
+        hold: Hold,
+        progress: &Progress,
+        waits_for_disk: bool,
+    ) -> Required {
         let open = progress.open();
         let last = if self.batch.is_empty() {
             open - 1
         } else {
             open
         };
-        let need = match hold {
-            Hold::Turn => Need {
+        let required = match hold {
+            Hold::Turn => Required {
                 lease: true,
-                ..Need::default()
+                ..Required::default()
             },
-            Hold::Durable => Need {
+            Hold::Durable => Required {
                 written: last,
                 durable: last,
                 lease: true,
             },
             Hold::Written(id) => {
-                let durable = self.ring.ticket_of(id, last, progress.durable());
-                Need {
+                let durable = self.ring.commit_number_of(id, last, progress.durable());
+                Required {
                     written: last,
                     durable,
                     lease: true,
@@ -268,17 +273,20 @@ impl Shard {
             }
         };
         if waits_for_disk {
-            need
+            required
         } else {
-            Need { durable: 0, ..need }
+            Required {
+                durable: 0,
+                ..required
+            }
         }
     }
 
     /// Puts the shard's snapshot at the front of the open batch, which is the
-    /// first of the segment `home`.
-    pub(crate) fn begin_segment(&mut self, home: Home) {
+    /// first of the segment `segment_ref`.
+    pub(crate) fn begin_segment(&mut self, segment_ref: SegmentRef) {
         let Self { engine, batch, .. } = self;
-        engine.set_home(home);
+        engine.set_segment_ref(segment_ref);
         batch.begin(engine);
     }
 }

@@ -60,7 +60,7 @@ impl Core {
         if self.has_failed() {
             return false;
         }
-        let (point, ticket, bytes) = {
+        let (point, commit_number, bytes) = {
             let mut committer = locked(&self.committer);
             let bytes = std::mem::take(&mut committer.unsynced);
             (committer.log.sync_point(), self.progress.written(), bytes)
@@ -78,7 +78,7 @@ impl Core {
         }
         locked(&self.committer).log.synced(point);
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
-        self.progress.set_durable(ticket);
+        self.progress.set_durable(commit_number);
         true
     }
 

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use quintet_sim::disk::SimDisk;
 use quintet_types::{
-    Body, Caller, Command, Delivery, MessageId, Outcome, Peek, Put, Refusal, Settings,
+    Body, Caller, Command, CommandError, Delivery, MessageId, Outcome, Peek, Put, Settings,
 };
 
 use super::keep::tests::{PATIENCE, ask, open_shards};
-use super::{Core, Decided, FrameBuf, FrameKind, Need, PartyKey, Post, SyncPolicy, Trail, locked};
+use super::{
+    ClientKey, Core, Decided, FrameBuf, FrameKind, Post, Required, SyncPolicy, Trail, locked,
+};
 
 /// Counts what a thread that holds replies is told, and keeps its mail.
 #[derive(Default)]
@@ -22,7 +24,7 @@ struct Rung {
 }
 
 impl Post for Rung {
-    fn post(&self, delivery: Delivery, _: Need) {
+    fn post(&self, delivery: Delivery, _: Required) {
         locked(&self.mail).push(delivery);
     }
 
@@ -47,13 +49,13 @@ fn core(policy: SyncPolicy) -> (Core, Arc<Rung>) {
 }
 
 fn caller() -> Caller {
-    let key = PartyKey {
+    let key = ClientKey {
         thread: 0,
         slot: 1,
         generation: 1,
     };
     Caller {
-        party: key.party(),
+        client_id: key.client_id(),
         ..Caller::default()
     }
 }
@@ -226,13 +228,13 @@ fn a_look_at_a_run_ends_with_what_was_read_and_with_the_server() {
         let outcome = told.recv_timeout(PATIENCE).expect("the look ends");
         match stops {
             true => {
-                assert_eq!(outcome, Outcome::Refused(Refusal::Draining));
+                assert_eq!(outcome, Outcome::Refused(CommandError::Draining));
                 // One that begins later has nobody to wait for either.
                 let (tell, told) = std::sync::mpsc::channel();
                 let looks = Arc::clone(&core);
                 std::thread::spawn(move || tell.send(looks.look(Command::Peek(Peek::Id(id))).0));
                 let outcome = told.recv_timeout(PATIENCE).expect("the later look ends");
-                assert_eq!(outcome, Outcome::Refused(Refusal::Draining));
+                assert_eq!(outcome, Outcome::Refused(CommandError::Draining));
             }
             false => assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}"),
         }

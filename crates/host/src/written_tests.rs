@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use quintet_sim::Random;
 use quintet_sim::disk::{Keep, SimDisk};
 use quintet_types::{
-    BackTo, Body, Command, Compound, Effect, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome,
-    Overrides, Pattern, Put, Settings, Take,
+    BackTo, Body, Command, Effect, LeaseOwner, LeaseRequest, LeaseTime, Name, Outcome, Overrides,
+    Pattern, Put, Settings, Take, Transaction,
 };
 
 use super::keep::tests::{SEGMENT, ask, open_with};
@@ -42,10 +42,10 @@ fn step(core: &Core, random: &mut Random, lens: &[usize]) {
         6..=7 => Command::Take(take),
         // Those stay in memory, so in the log.
         8..=10 => Command::Take(Take {
-            lease: Some(LeaseAsk {
+            lease: Some(LeaseRequest {
                 owner: LeaseOwner::Time,
                 time: LeaseTime::Fixed(1 << 40),
-                back_to: BackTo::Place,
+                back_to: BackTo::Position,
                 held_max: 0,
             }),
             ..take
@@ -58,14 +58,14 @@ fn step(core: &Core, random: &mut Random, lens: &[usize]) {
             })),
             must_exist: false,
         },
-        12..=13 => Command::Compound(Box::new(Compound {
+        12..=13 => Command::Transaction(Box::new(Transaction {
             effects: vec![Effect::Set {
                 table: queue.clone(),
                 key: random.below(4).to_le_bytes().into(),
                 value: Some(vec![7; random.index(2000)].into()),
                 ttl_ms: None,
             }],
-            ..Compound::default()
+            ..Transaction::default()
         })),
         14 => Command::Drop(queue),
         _ => Command::FlushAll,

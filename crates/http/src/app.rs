@@ -63,7 +63,7 @@ impl App {
     ///
     /// # Errors
     /// It is over a limit, too slow or no form.
-    pub async fn form(&self, request: Request) -> Result<Given, Problem> {
+    pub async fn form(&self, request: Request) -> Result<RequestBody, Problem> {
         let limits = &self.settings.limits;
         let mut form = Form::default();
         form.add_urlencoded(request.uri().query().unwrap_or_default().as_bytes(), limits)?;
@@ -78,7 +78,7 @@ impl App {
                 (None, share)
             }
         };
-        Ok(Given {
+        Ok(RequestBody {
             form,
             json,
             _share: share,
@@ -122,7 +122,7 @@ impl App {
 }
 
 /// Content of a request.
-pub struct Given {
+pub struct RequestBody {
     pub form: Form,
     pub json: Option<bytes::Bytes>,
     /// Its share of the memory for connections.

@@ -10,13 +10,13 @@ use std::task::Waker;
 use std::time::Instant;
 
 use hyper::{Method, Uri};
-use quintet_door::Did;
-use quintet_types::{Party, Principal};
+use quintet_client::Did;
+use quintet_types::{ClientId, Principal};
 use tokio::sync::{Notify, watch};
 
+use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
-use crate::takers::{Taker, Takers, WORKER_MAX};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -31,8 +31,8 @@ pub struct Clients {
     crowded: AtomicU64,
     /// The minute in which the log last said so, from 1.
     crowded_told: AtomicU64,
-    /// The takers of the newest requests.
-    pub takers: Takers,
+    /// The consumers of the newest requests.
+    pub consumers: Consumers,
 }
 
 /// Those that are there.
@@ -67,7 +67,7 @@ pub struct ClientNow {
     /// The present request, without its query: `GET /q`.
     pub asks: Option<String>,
     /// The client in the shards that waits for it.
-    pub party: Option<Party>,
+    pub client_id: Option<ClientId>,
 }
 
 /// One connection.
@@ -82,7 +82,7 @@ pub struct Client {
     active: AtomicU64,
     /// Bytes of a reply that wait for its client.
     unread: AtomicU64,
-    party: AtomicU64,
+    client_id: AtomicU64,
     last: Mutex<Last>,
     cut: Notify,
     /// True once the client has ended its side of the connection, or reset it, while a request
@@ -134,7 +134,7 @@ impl Default for Clients {
             stops: watch::Sender::new(false),
             crowded: AtomicU64::new(0),
             crowded_told: AtomicU64::new(0),
-            takers: Takers::default(),
+            consumers: Consumers::default(),
         }
     }
 }
@@ -150,22 +150,22 @@ fn ms_since(began: Instant) -> u64 {
 }
 
 impl Clients {
-    /// A request of another protocol took messages, under leases that name this party. `agent` is its
-    /// `User-Agent`.
+    /// A request of another protocol took messages, under leases that name this client. `agent` is
+    /// its `User-Agent`.
     pub fn took(
         &self,
-        party: Party,
+        client_id: ClientId,
         protocol: &'static str,
         user: Option<&str>,
         agent: Option<&str>,
     ) {
         let agent = agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len()));
-        let taker = Taker {
+        let consumer = Consumer {
             protocol,
             user: user.map(Arc::from),
             worker: agent.map(Box::from),
         };
-        self.takers.note(party, taker);
+        self.consumers.note(client_id, consumer);
     }
 
     /// Those that are there, the oldest first.
@@ -256,7 +256,7 @@ impl Clients {
             started: self.started,
             active: AtomicU64::new(ms_since(self.started)),
             unread: AtomicU64::new(0),
-            party: AtomicU64::new(0),
+            client_id: AtomicU64::new(0),
             last: Mutex::default(),
             cut: Notify::new(),
             ended: watch::Sender::new(false),
@@ -384,9 +384,9 @@ impl Client {
     }
 
     /// Sets the client that asks the shards for it now.
-    pub fn waits_as(&self, party: Option<Party>) {
-        let party = party.map_or(0, |party| party.0);
-        self.party.store(party, Ordering::Relaxed);
+    pub fn waits_as(&self, client_id: Option<ClientId>) {
+        let client_id = client_id.map_or(0, |client_id| client_id.0);
+        self.client_id.store(client_id, Ordering::Relaxed);
     }
 
     /// Bytes came, or went.
@@ -409,7 +409,7 @@ impl Client {
         let asked = last.asked.as_ref();
         let asked = asked.filter(|_| last.busy);
         let who = last.who.as_ref();
-        let party = self.party.load(Ordering::Relaxed);
+        let client_id = self.client_id.load(Ordering::Relaxed);
         ClientNow {
             id: self.id,
             protocol: self.protocol,
@@ -420,7 +420,7 @@ impl Client {
             idle_ms: ms_since(self.started).saturating_sub(self.active.load(Ordering::Relaxed)),
             unread_bytes: self.unread.load(Ordering::Relaxed),
             asks: asked.map(|(method, uri)| format!("{method} {}", uri.path())),
-            party: (party > 0).then_some(Party(party)),
+            client_id: (client_id > 0).then_some(ClientId(client_id)),
         }
     }
 }
@@ -477,19 +477,19 @@ mod tests {
         let told = clients.list();
         assert_eq!((told[0].id, told[1].id, told.len()), (1, 2, 2));
         assert_eq!((told[0].peer, told[0].tls), (peer, true));
-        assert_eq!((&told[0].asks, told[0].party), (&None, None));
+        assert_eq!((&told[0].asks, told[0].client_id), (&None, None));
         let client = first.client();
         let uri = Uri::from_static("/q/a?secret=1");
         client.asks(&Method::GET, &uri);
-        client.waits_as(Some(Party(7)));
+        client.waits_as(Some(ClientId(7)));
         client.set_unread(9);
         let told = clients.list().swap_remove(0);
         assert_eq!(told.asks.as_deref(), Some("GET /q/a"));
-        assert_eq!((told.party, told.unread_bytes), (Some(Party(7)), 9));
+        assert_eq!((told.client_id, told.unread_bytes), (Some(ClientId(7)), 9));
         client.waits_as(None);
         client.asks_no_more();
         let told = clients.list().swap_remove(0);
-        assert_eq!((told.asks, told.party), (None, None));
+        assert_eq!((told.asks, told.client_id), (None, None));
         drop(first);
         assert!(!clients.close(1) && clients.close(2));
         second.is_closed().await;

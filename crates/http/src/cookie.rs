@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// The cookie's name.
 pub(crate) const NAME: &str = "quintet_session";
-/// The same where it goes over TLS alone and for the whole site: browsers take one of such a name from
-/// this host only, never from another one of its domain.
+/// The same where it goes over TLS alone and for the whole site: browsers take one of such a name
+/// from this host only, never from another one of its domain.
 pub(crate) const HOST_NAME: &str = "__Host-quintet_session";
 /// Bytes of a token: nobody guesses one.
 pub(crate) const TOKEN: usize = 32;

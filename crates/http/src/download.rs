@@ -8,18 +8,18 @@ use axum::response::Response;
 use hyper::header::{
     CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
 };
-use quintet_door::Door;
+use quintet_client::ClientApi;
 use quintet_types::MessageId;
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
 /// The reply that streams bodies one behind the other.
-pub fn joined(door: Arc<dyn Door>, bodies: Vec<quintet_types::Body>) -> Response {
+pub fn joined(client_api: Arc<dyn ClientApi>, bodies: Vec<quintet_types::Body>) -> Response {
     let len: u64 = bodies.iter().map(quintet_types::Body::len).sum();
     let bodies = VecDeque::from(bodies);
     let stream = futures_util::stream::unfold((bodies, 0), move |(mut bodies, from)| {
-        let door = Arc::clone(&door);
+        let client_api = Arc::clone(&client_api);
         async move {
             let body = bodies.front()?.clone();
             if let (quintet_types::Body::Small(bytes), 0) = (&body, from) {
@@ -29,7 +29,7 @@ pub fn joined(door: Arc<dyn Door>, bodies: Vec<quintet_types::Body>) -> Response
             let len = body.len();
             let read = tokio::task::spawn_blocking(move || {
                 let mut piece = vec![0; PIECE];
-                let read = door.read(&body, from, &mut piece)?;
+                let read = client_api.read(&body, from, &mut piece)?;
                 if read == 0 {
                     return Err(std::io::ErrorKind::UnexpectedEof.into());
                 }
@@ -66,8 +66,12 @@ pub fn joined(door: Arc<dyn Door>, bodies: Vec<quintet_types::Body>) -> Response
 }
 
 /// The reply that streams a message's body. A browser keeps it and never shows it.
-pub fn response(door: Arc<dyn Door>, id: MessageId, body: quintet_types::Body) -> Response {
-    let mut response = joined(door, vec![body]);
+pub fn response(
+    client_api: Arc<dyn ClientApi>,
+    id: MessageId,
+    body: quintet_types::Body,
+) -> Response {
+    let mut response = joined(client_api, vec![body]);
     let name = format!("attachment; filename=\"message-{}.bin\"", id.0);
     if let Ok(name) = HeaderValue::from_str(&name) {
         response.headers_mut().insert(CONTENT_DISPOSITION, name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use quintet_door::{Did, Share};
+use quintet_client::{Did, Share};
 use quintet_types::{Name, Principal, Verb};
 
 use crate::reply::Problem;

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use crate::authorization::Authorization;
 use crate::gate::{Answer, Gate, Shown, Tell};
-use crate::visitor::Visitor;
+use crate::requester::Requester;
 
 /// A name and its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -125,10 +125,10 @@ impl Guard {
         peer: Option<IpAddr>,
         headers: &HeaderMap,
         certified: Option<&str>,
-    ) -> Result<Visitor, Denied> {
+    ) -> Result<Requester, Denied> {
         let Some(gate) = self.gate.as_ref().filter(|gate| gate.is_used()) else {
             return match self.logged_in(headers) {
-                true => Ok(Visitor::default()),
+                true => Ok(Requester::default()),
                 false => Err(Denied::Login),
             };
         };
@@ -144,7 +144,7 @@ impl Guard {
         };
         gate.log_in(peer, shown, tell);
         match told.await {
-            Ok(Answer::In(principal, proof)) => Ok(Visitor {
+            Ok(Answer::In(principal, proof)) => Ok(Requester {
                 known: Some((principal, Arc::clone(gate))),
                 proof,
                 session: None,

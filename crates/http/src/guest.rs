@@ -1,34 +1,34 @@
-//! The party that asks the shards on behalf of a connection.
+//! The client that asks the shards on behalf of a connection.
 
 use std::sync::Arc;
 
-use quintet_door::Door;
-use quintet_types::Party;
+use quintet_client::ClientApi;
+use quintet_types::ClientId;
 
-/// A party that leaves when this is dropped: of a connection ([`crate::Client::own`]), or of a
+/// A client that leaves when this is dropped: of a connection ([`crate::Client::own`]), or of a
 /// request that has none.
 pub struct Guest {
-    door: Arc<dyn Door>,
-    party: Party,
+    client_api: Arc<dyn ClientApi>,
+    client_id: ClientId,
 }
 
 impl Guest {
-    /// A new party, without a standing take.
-    pub fn new(door: &Arc<dyn Door>) -> Self {
+    /// A new client, without a standing take.
+    pub fn new(client_api: &Arc<dyn ClientApi>) -> Self {
         Self {
-            door: Arc::clone(door),
-            party: door.enter_here(Box::new(|_, _| {})),
+            client_api: Arc::clone(client_api),
+            client_id: client_api.enter_here(Box::new(|_, _| {})),
         }
     }
 
     /// Its number.
-    pub fn party(&self) -> Party {
-        self.party
+    pub fn client_id(&self) -> ClientId {
+        self.client_id
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.door.leave(self.party);
+        self.client_api.leave(self.client_id);
     }
 }

@@ -11,14 +11,14 @@ use hyper::Request;
 use hyper::body::{Body as HyperBody, Frame, Incoming, SizeHint};
 
 use crate::clients::Client;
-use crate::places::{Apart, Seat, Waits};
+use crate::slots::{Apart, ConnectionSlot, Waits};
 
 /// Breaks off when the client ends its side of the connection, and when the server stops while
 /// more of the body is waited for.
 struct Heard {
     body: Incoming,
     client: Arc<Client>,
-    seat: Option<Arc<Seat>>,
+    connection_slot: Option<Arc<ConnectionSlot>>,
     /// Its connection's place is another's while it waits.
     apart: Option<Apart>,
     /// Made when the body has to be waited for.
@@ -28,12 +28,12 @@ struct Heard {
 /// A request whose body breaks off so, if it came by a connection.
 pub fn heard(request: Request<Incoming>) -> Request<Body> {
     let client = request.extensions().get::<Arc<Client>>().cloned();
-    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     request.map(|body| match client {
         Some(client) if !body.is_end_stream() => Body::new(Heard {
             body,
             client,
-            seat,
+            connection_slot,
             apart: None,
             let_go: None,
         }),
@@ -59,8 +59,8 @@ impl HyperBody for Heard {
         }
         let client = &this.client;
         client.waits_for_body(true);
-        if let (None, Some(seat)) = (&this.apart, &this.seat) {
-            this.apart = seat.waits(Waits::Body);
+        if let (None, Some(connection_slot)) = (&this.apart, &this.connection_slot) {
+            this.apart = connection_slot.waits(Waits::Body);
             if this.apart.is_none() {
                 client.refuse_body();
                 return Poll::Ready(Some(Err(io::ErrorKind::QuotaExceeded.into())));

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
-use quintet_door::Share;
+use quintet_client::Share;
 
 use crate::payer::FREE_BYTES;
 use crate::reply::Problem;
@@ -49,7 +49,7 @@ impl hyper::body::Body for Held {
 }
 
 /// Counts a reply that is in memory as a whole, if it is long; one that there
-/// is no room for becomes a refusal. What is read from files while it is sent
+/// is no room for becomes an error. What is read from files while it is sent
 /// has no size beforehand and passes.
 pub async fn count(response: Response, settings: &Settings) -> Response {
     let Some(memory) = &settings.memory else {

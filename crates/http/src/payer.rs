@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quintet_door::Share;
+use quintet_client::Share;
 use quintet_types::Principal;
 
 use crate::gate::{Full, Gate};

@@ -10,7 +10,7 @@ use hyper::header::{
     REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, StatusCode};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ impl Problem {
             Problem::TooMany(why, _) => (StatusCode::TOO_MANY_REQUESTS, (*why).to_owned()),
             Problem::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                Refusal::Unavailable.text().to_owned(),
+                CommandError::Unavailable.text().to_owned(),
             ),
             Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body ended early".to_owned()),
             Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),

@@ -28,10 +28,10 @@ use tokio::time::timeout;
 
 use crate::gate::{Counted, Known};
 use crate::paced::Paced;
-use crate::places::{Busy, OfAddress, Place, Places, Seat};
 use crate::reply::{self, Problem};
 use crate::secure;
 use crate::settings::Settings;
+use crate::slots::{Busy, ConnectionSlot, OfAddress, SlotPermit, Slots};
 use crate::undo::Leaving;
 
 /// Threads that wait for the shards and the disk, of each thread that serves;
@@ -42,7 +42,7 @@ const WORKERS_MAX: usize = 64;
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a client that is turned away may take to hear it.
-const REFUSAL_TIME: Duration = Duration::from_secs(1);
+const COMMAND_ERROR_TIME: Duration = Duration::from_secs(1);
 
 /// Why an address gets no more connections.
 const CROWDS: &str =
@@ -107,10 +107,10 @@ impl Site {
     ///
     /// # Errors
     /// Why it has to go.
-    fn arrive(&self, peer: Option<IpAddr>, places: &Arc<Places>) -> Result<Counted, &'static str> {
+    fn arrive(&self, peer: Option<IpAddr>, slots: &Arc<Slots>) -> Result<Counted, &'static str> {
         let settings = self.settings();
         let of_address = peer.filter(|peer| !settings.is_trusted(*peer)).map(|peer| {
-            places.admit(peer).ok_or_else(|| {
+            slots.admit(peer).ok_or_else(|| {
                 if settings.clients.crowds() {
                     tracing::warn!(%peer, protocol = self.serve.protocol(), "{CROWDS}: refused");
                 }
@@ -354,19 +354,19 @@ impl Load {
         mut from: From,
         site: Arc<Site>,
         watcher: Watcher,
-        seat: Arc<Seat>,
+        connection_slot: Arc<ConnectionSlot>,
     ) {
         from.load = Some(Arc::clone(&self.connections));
         let Some(runtime) = &self.runtime else {
-            return serve_stream(stream, from, site, watcher, seat);
+            return serve_stream(stream, from, site, watcher, connection_slot);
         };
         let taken = stream.into_std();
         runtime.spawn(async move {
             match taken.and_then(Stream::of) {
-                Ok(stream) => serve_stream(stream, from, site, watcher, seat),
+                Ok(stream) => serve_stream(stream, from, site, watcher, connection_slot),
                 Err(error) => {
                     tracing::warn!("http: a connection cannot be served: {error}");
-                    seat.leave();
+                    connection_slot.leave();
                 }
             }
         });
@@ -479,10 +479,10 @@ async fn accept(
     loads: Arc<[Load]>,
 ) {
     let limits = &site.settings().limits;
-    let places = Places::new(limits.connections_max, limits.apart_max);
+    let slots = Slots::new(limits.connections_max, limits.apart_max);
     loop {
-        let place = places.seat().await;
-        let (stream, mut from) = match places.watched(listeners.accept()).await {
+        let place = slots.connection_slot().await;
+        let (stream, mut from) = match slots.watched(listeners.accept()).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of files, mostly: those who hold them need time to end.
@@ -492,7 +492,7 @@ async fn accept(
             }
         };
         if let Stream::Tcp(_) = &stream {
-            match site.arrive(from.address(), &places) {
+            match site.arrive(from.address(), &slots) {
                 Ok(counted) => from.counted = Some(Box::new((from.counted, counted))),
                 Err(why) => {
                     let clear = site.settings().tls.is_none() || from.came == Came::Linked;
@@ -503,11 +503,17 @@ async fn accept(
                 }
             }
         }
-        let seat = Seat::new(&places, place);
+        let connection_slot = ConnectionSlot::new(&slots, place);
         let Some(load) = Load::least(&loads) else {
             continue;
         };
-        load.take(stream, from, Arc::clone(&site), graceful.watcher(), seat);
+        load.take(
+            stream,
+            from,
+            Arc::clone(&site),
+            graceful.watcher(),
+            connection_slot,
+        );
     }
 }
 
@@ -577,7 +583,7 @@ impl From {
 }
 
 /// Tells a client of which there are too many so, and closes.
-async fn refuse(mut stream: TcpStream, why: &'static str, _place: Place) {
+async fn refuse(mut stream: TcpStream, why: &'static str, _place: SlotPermit) {
     let text = format!(
         "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
          Retry-After: 1\r\nConnection: close\r\n\r\n429 - {why}",
@@ -590,7 +596,7 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: Place) {
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
     // Whoever does not listen is not waited for.
-    let _told = timeout(REFUSAL_TIME, told).await;
+    let _told = timeout(COMMAND_ERROR_TIME, told).await;
 }
 
 /// There is no place for a request.
@@ -604,14 +610,22 @@ fn full() -> Response {
 }
 
 /// Serves a connection by the runtime of this thread.
-fn serve_stream(stream: Stream, from: From, site: Arc<Site>, watcher: Watcher, seat: Arc<Seat>) {
+fn serve_stream(
+    stream: Stream,
+    from: From,
+    site: Arc<Site>,
+    watcher: Watcher,
+    connection_slot: Arc<ConnectionSlot>,
+) {
     match (stream, &site.settings().tls) {
         (Stream::Tcp(stream), Some(tls)) if from.came == Came::Direct => {
             let tls = tls.clone();
-            tokio::spawn(begin(stream, from, site, tls, watcher, seat));
+            tokio::spawn(begin(stream, from, site, tls, watcher, connection_slot));
         }
-        (Stream::Tcp(stream), _) => connection(stream, from, &site, watcher, seat, None),
-        (Stream::Unix(stream), _) => connection(stream, from, &site, watcher, seat, None),
+        (Stream::Tcp(stream), _) => connection(stream, from, &site, watcher, connection_slot, None),
+        (Stream::Unix(stream), _) => {
+            connection(stream, from, &site, watcher, connection_slot, None)
+        }
     }
 }
 
@@ -622,26 +636,26 @@ async fn begin(
     site: Arc<Site>,
     tls: Secure,
     watcher: Watcher,
-    seat: Arc<Seat>,
+    connection_slot: Arc<ConnectionSlot>,
 ) {
     let shaken = tokio::select! {
         shaken = timeout(tls.shared.handshake_time(), secure::handshake(stream, &tls)) => {
             shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         }
-        () = seat.makes_way() => Err(io::ErrorKind::TimedOut.into()),
+        () = connection_slot.makes_way() => Err(io::ErrorKind::TimedOut.into()),
         () = site.settings().clients.is_stopped() => Err(io::ErrorKind::TimedOut.into()),
     };
     match shaken {
         Ok(stream) => {
             from.identity = identity(stream.get_ref().1.peer_certificates());
             let opened = tls.shared.open_until_dropped();
-            connection(stream, from, &site, watcher, seat, Some(opened));
+            connection(stream, from, &site, watcher, connection_slot, Some(opened));
         }
         Err(error) => {
             tls.shared
                 .failed(site.serve.protocol(), None, from.peer, &error);
             site.failed(from.address());
-            seat.leave();
+            connection_slot.leave();
         }
     }
 }
@@ -678,7 +692,7 @@ fn connection<S>(
     mut from: From,
     site: &Arc<Site>,
     watcher: Watcher,
-    seat: Arc<Seat>,
+    connection_slot: Arc<ConnectionSlot>,
     opened: Option<Opened>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -692,7 +706,7 @@ fn connection<S>(
             .come(site.serve.protocol(), &settings.address, from.peer, secret);
     let client = Arc::clone(present.client());
     // Nobody else has set it.
-    let _new = seat.client.set(Arc::clone(&client));
+    let _new = connection_slot.client.set(Arc::clone(&client));
     let limits = &settings.limits;
     let header_bytes_max = limits.header_bytes_max;
     let site = Arc::clone(site);
@@ -705,7 +719,7 @@ fn connection<S>(
         Arc::clone(&client),
     )
     .answering(!site.serve.gives_up());
-    let asking = Arc::clone(&seat);
+    let asking = Arc::clone(&connection_slot);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
@@ -728,7 +742,7 @@ fn connection<S>(
                 asking.is_busy();
                 client.asks(request.method(), request.uri());
                 request.extensions_mut().insert(Arc::clone(&client));
-                let seat = Arc::clone(&asking);
+                let connection_slot = Arc::clone(&asking);
                 // For a stream, which gives its place away.
                 request.extensions_mut().insert(Arc::clone(&asking));
                 let always = serve.tells_health(request.uri().path());
@@ -742,14 +756,14 @@ fn connection<S>(
                             response.headers_mut().insert(CONNECTION, close);
                             response
                         }
-                        None if always || seat.takes_place(timeout).await => {
+                        None if always || connection_slot.takes_place(timeout).await => {
                             serve.answer(peer, request).await
                         }
                         None => full(),
                     };
                     let leaving = response.extensions_mut().remove::<Leaving>();
                     let undo = leaving.and_then(|leaving| leaving.take());
-                    let response = response.map(|body| Busy::new(body, seat, undo));
+                    let response = response.map(|body| Busy::new(body, connection_slot, undo));
                     Ok::<_, std::convert::Infallible>(response)
                 }
             }),
@@ -764,15 +778,15 @@ fn connection<S>(
                     tracing::debug!("http: connection ended: {error}");
                 }
             }
-            () = seat.makes_way() => {
+            () = connection_slot.makes_way() => {
                 tracing::debug!("http: a silent connection makes way");
             }
-            () = seat.ends_with(&clients) => {}
+            () = connection_slot.ends_with(&clients) => {}
             () = present.is_closed() => {
                 tracing::debug!("http: a connection is closed by an operator");
             }
         }
-        seat.leave();
+        connection_slot.leave();
     });
 }
 

@@ -35,8 +35,8 @@ fn connections_of_one_address_are_limited_unless_it_brings_those_of_many() {
         tls_told: AtomicBool::new(false),
     };
     let limits = &site.settings().limits;
-    let places = Places::new(limits.connections_max, limits.apart_max);
-    let come = |peer: Option<[u8; 4]>| site.arrive(peer.map(IpAddr::from), &places);
+    let slots = Slots::new(limits.connections_max, limits.apart_max);
+    let come = |peer: Option<[u8; 4]>| site.arrive(peer.map(IpAddr::from), &slots);
     let mut there: Vec<_> = (0..6).map(|_| come(Some([192, 0, 2, 1]))).collect();
     assert!(there.iter().all(Result::is_ok));
     for refused in 1..3 {

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::cookie::{HOST_NAME, NAME, Session, Token};
 use crate::gate::{Answer, Gate, Shown, Tell};
-use crate::visitor::Visitor;
+use crate::requester::Requester;
 
 /// Sessions of one listener.
 pub struct Sessions {
@@ -127,14 +127,18 @@ impl Sessions {
     }
 }
 
-/// The visitor of a request that shows a session and no other login.
-pub fn visitor(sessions: &Sessions, gate: &Arc<dyn Gate>, headers: &HeaderMap) -> Option<Visitor> {
+/// The requester of a request that shows a session and no other login.
+pub fn requester(
+    sessions: &Sessions,
+    gate: &Arc<dyn Gate>,
+    headers: &HeaderMap,
+) -> Option<Requester> {
     if headers.contains_key(hyper::header::AUTHORIZATION) {
         return None;
     }
     let token = Token::of(headers)?;
     let (who, proof) = sessions.find(&**gate, token, Instant::now())?;
-    Some(Visitor {
+    Some(Requester {
         known: Some((who, Arc::clone(gate))),
         proof,
         session: Some(token),

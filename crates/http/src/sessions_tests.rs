@@ -29,7 +29,7 @@ impl Gate for Everybody {
         _: Option<IpAddr>,
         _: Option<Principal>,
         _: u64,
-    ) -> Result<Vec<quintet_door::Share>, crate::gate::Full> {
+    ) -> Result<Vec<quintet_client::Share>, crate::gate::Full> {
         Ok(Vec::new())
     }
 
@@ -45,7 +45,7 @@ impl Gate for Everybody {
     fn may_read_metrics(&self, _: Principal) -> bool {
         true
     }
-    fn note(&self, _: Principal, _: Option<IpAddr>, _: &str, _: u16, _: quintet_door::Did) {}
+    fn note(&self, _: Principal, _: Option<IpAddr>, _: &str, _: u16, _: quintet_client::Did) {}
     fn name_of(&self, _: Principal) -> Option<Arc<str>> {
         None
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use quintet_door::ByteBudget;
+use quintet_client::ByteBudget;
 use quintet_tls::Secure;
 
 use crate::clients::Clients;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quintet_door::Door;
+use quintet_client::ClientApi;
 use quintet_types::{Caller, Handed, Message};
 use tokio::sync::mpsc;
 
@@ -13,12 +13,12 @@ pub struct Losses(mpsc::UnboundedSender<(Caller, Vec<Message>)>);
 
 impl Losses {
     /// Starts the thread, which ends with the last clone.
-    pub fn new(protocol: &str, door: Arc<dyn Door>) -> Self {
+    pub fn new(protocol: &str, client_api: Arc<dyn ClientApi>) -> Self {
         let (to, mut losses) = mpsc::unbounded_channel::<(Caller, Vec<Message>)>();
         let restoring = std::thread::Builder::new().name(format!("{protocol}-restore"));
         let started = restoring.spawn(move || {
             while let Some((caller, messages)) = losses.blocking_recv() {
-                door.restore(caller.party, messages);
+                client_api.restore(caller.client_id, messages);
             }
         });
         if let Err(error) = started {

@@ -86,8 +86,8 @@ pub(crate) fn is_unavailable(bytes: &[u8]) -> bool {
     bytes.len() <= SHORT && refused().is_some_and(|refused| refused.code == 503)
 }
 
-/// Whether a reply to a question for the stream says that somebody leads, be it that there is no such
-/// stream.
+/// Whether a reply to a question for the stream says that somebody leads, be it that there is no
+/// such stream.
 pub(crate) fn is_led(bytes: &[u8]) -> bool {
     match info(bytes) {
         Some(Ok(info)) => info.is_led(),

@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use crate::{api, line::Line};
 
-/// The reply to a question, which has this header. `None`: there was none in time, or nobody to give it.
+/// The reply to a question, which has this header. `None`: there was none in time, or nobody to
+/// give it.
 pub(crate) async fn ask(
     line: &Line,
     subject: String,

@@ -1,7 +1,7 @@
 //! Reading an object by direct reads, which any replica answers.
 //!
-//! The library reads by a consumer, which was silent for 18 to 39 s after its leader was killed, and
-//! once for longer than a minute: far beyond what the servers need for another leader.
+//! The library reads by a consumer, which was silent for 18 to 39 s after its leader was killed,
+//! and once for longer than a minute: far beyond what the servers need for another leader.
 
 use std::{
     io,
@@ -38,9 +38,9 @@ pub(crate) struct Place<'a> {
 /// Writes an object to a file, from its beginning; false: there is none.
 ///
 /// # Errors
-/// `InvalidData`: what came is not what was stored, or pieces are missing; asked again it may be, as
-/// the object may have gone meanwhile. Others: nobody answered, or the file cannot be written. The
-/// file may hold anything.
+/// `InvalidData`: what came is not what was stored, or pieces are missing; asked again it may be,
+/// as the object may have gone meanwhile. Others: nobody answered, or the file cannot be written.
+/// The file may hold anything.
 pub(crate) async fn fetch(place: Place<'_>, to: &dyn StorageFile) -> io::Result<bool> {
     let Some(info) = described(&place).await? else {
         return Ok(false);

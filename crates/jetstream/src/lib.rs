@@ -1,8 +1,8 @@
 //! The stream of a replicated log, kept by NATS JetStream. All that is NATS is here.
 //!
 //! `api` has the bytes of questions and answers, `follow` what is done with entries that come in
-//! any order; both are pure. `connect` and `line` have the connections, `client` and `tail` what goes over
-//! them.
+//! any order; both are pure. `connect` and `line` have the connections, `client` and `tail` what
+//! goes over them.
 
 mod api;
 mod ask;

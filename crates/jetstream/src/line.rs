@@ -2,10 +2,11 @@
 //! does.
 //!
 //! A server that its peers cannot reach keeps its clients' connections and answers none of their
-//! questions, or as the leader that it was, for ten seconds more, what others have long overruled. Were the owner's appends, or the questions by which a standby knows the owner's
-//! silence, bound to it for as long as it lives, nobody would own a log whose servers have long had
-//! another leader. Nor may a server be left on suspicion: while servers elect, for up to ten seconds,
-//! none answers, and who goes from one to the next is with the one they cannot reach when they have
+//! questions, or as the leader that it was, for ten seconds more, what others have long overruled.
+//! Were the owner's appends, or the questions by which a standby knows the owner's silence, bound
+//! to it for as long as it lives, nobody would own a log whose servers have long had another
+//! leader. Nor may a server be left on suspicion: while servers elect, for up to ten seconds, none
+//! answers, and who goes from one to the next is with the one they cannot reach when they have
 //! elected.
 
 use std::{

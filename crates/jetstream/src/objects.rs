@@ -138,8 +138,8 @@ impl Objects {
         }
     }
 
-    /// Keeps the content of a file under a name that nothing else has: `under`, a slash, and what is
-    /// answered, 32 hexadecimal digits. Replicated when this returns.
+    /// Keeps the content of a file under a name that nothing else has: `under`, a slash, and what
+    /// is answered, 32 hexadecimal digits. Replicated when this returns.
     ///
     /// # Errors
     /// It is not kept, or nobody knows.

@@ -66,7 +66,7 @@ fn one(
     let body = vec![b'x'; payload];
     let started = Instant::now();
     let mut writer = RunWriter::create(storage.clone(), name, RunOptions::default())?;
-    writer.lane(b"lane")?;
+    writer.state_index(b"lane")?;
     for index in 0..entries {
         let id = id_of(index);
         let key = keyed.then(|| id.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -23,8 +23,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Size of a segment's file at most, bytes: 64 MiB unless told, at least 8 KiB. Larger segments
-    /// rotate less often; smaller ones give disk space back sooner. A new log that has spares begins
-    /// with smaller files, which [`Spares::grow`] makes longer.
+    /// rotate less often; smaller ones give disk space back sooner. A new log that has spares
+    /// begins with smaller files, which [`Spares::grow`] makes longer.
     pub segment_bytes: u64,
     /// Spare segments to keep, 2 unless told: one for the next rotation, one in reserve for a full
     /// disk.

@@ -51,8 +51,9 @@ pub trait StorageFile: Send + Sync {
     }
     /// Cuts the file, or grows it by zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes the file `len` bytes long, what is new being zeros that have their room on the disk, as
-    /// far as the file system promises such a thing. `Unsupported`: it cannot, write them instead.
+    /// Makes the file `len` bytes long, what is new being zeros that have their room on the disk,
+    /// as far as the file system promises such a thing. `Unsupported`: it cannot, write them
+    /// instead.
     fn allocate(&self, len: u64) -> io::Result<()>;
     /// Returns when all earlier writes and the length are durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;

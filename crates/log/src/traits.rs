@@ -143,7 +143,7 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// As [`Log::append`].
-    fn beat(&mut self, _stamp: Stamp) -> Result<(), LogError> {
+    fn heartbeat(&mut self, _stamp: Stamp) -> Result<(), LogError> {
         Ok(())
     }
 
@@ -153,7 +153,7 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// As [`Log::append`].
-    fn farewell(&mut self, _stamp: Stamp, _to: &str) -> Result<(), LogError> {
+    fn handoff(&mut self, _stamp: Stamp, _to: &str) -> Result<(), LogError> {
         Ok(())
     }
 

@@ -4,11 +4,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
-use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Core, Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
 use quintet_nodes::mirror::Mirrors;
 use quintet_process::Order;
+use quintet_proxy::{Hint, Owners, watch};
 use quintet_types::Settings;
 
 use super::copies::Copies;
@@ -152,9 +152,9 @@ impl Duty for Work {
         self.told.look();
     }
 
-    fn beat(&mut self) {
+    fn heartbeat(&mut self) {
         if let Some(core) = self.told.core.get().and_then(Weak::upgrade) {
-            core.beat();
+            core.heartbeat();
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use quintet_host::{Core, Farewell, locked};
+use quintet_host::{Core, Handoff, locked};
 use quintet_log::LogError;
 use quintet_process::{End, again};
 
@@ -24,8 +24,8 @@ pub trait Threads {
     /// all by then.
     fn end_io(&mut self, by: Instant) -> bool;
 
-    /// The rest ends as well, after the I/O threads, so that who comes in through the door is
-    /// answered. True: all have ended by then.
+    /// The rest ends as well, after the I/O threads, so that who comes in through the
+    /// proxy_listener is answered. True: all have ended by then.
     fn end(&mut self, by: Instant) -> bool;
 }
 
@@ -40,9 +40,9 @@ pub(super) fn end_if_stopping(why: &LogError) {
 }
 
 impl Node {
-    /// Has another node own the queues, as soon as this one, which owns them, has said farewell.
-    pub(super) fn hand_over_to(&self, heir: &str) {
-        *locked(&self.heir) = Some(heir.to_owned());
+    /// Has another node own the queues, as soon as this one, which owns them, has said handoff.
+    pub(super) fn hand_over_to(&self, successor: &str) {
+        *locked(&self.successor) = Some(successor.to_owned());
         self.told.order_hand_over();
     }
 
@@ -58,20 +58,22 @@ impl Node {
         end: End,
     ) -> Result<()> {
         STOPPING.store(end == End::Stop, Ordering::SeqCst);
-        let heir = locked(&self.heir).take();
-        let heir = heir.or_else(|| self.best_heir()).unwrap_or_default();
+        let successor = locked(&self.successor).take();
+        let successor = successor
+            .or_else(|| self.best_successor())
+            .unwrap_or_default();
         let began = Instant::now();
-        self.doors.serve_no_more();
+        self.proxy_listeners.serve_no_more();
         threads.end_io(began + OWED);
-        let said = core.farewell(&heir, self.handover_wait);
+        let said = core.handoff(&successor, self.handover_wait);
         let took = began.elapsed().as_millis();
-        let to = match heir.as_str() {
+        let to = match successor.as_str() {
             "" => "whoever can take over",
-            heir => heir,
+            successor => successor,
         };
         match said {
-            Farewell::Stands => tracing::info!("said farewell to {to} after {took} ms"),
-            Farewell::Unknown | Farewell::Unsaid => {
+            Handoff::Stands => tracing::info!("said farewell to {to} after {took} ms"),
+            Handoff::Unknown | Handoff::Unsaid => {
                 tracing::error!(
                     "could not say farewell within {took} ms, so nobody knows that this node \
                      owns the queues no longer: another takes over after the usual silence"
@@ -85,8 +87,8 @@ impl Node {
         }
         // What they still do nobody waits for: a purge without a quorum never ends.
         threads.end(Instant::now() + self.handover_wait);
-        self.doors.close();
-        if said != Farewell::Stands {
+        self.proxy_listeners.close();
+        if said != Handoff::Stands {
             bail!(
                 "JetStream did not acknowledge within {} ms what was decided last: of that, what \
                  was answered to nobody may be lost (cluster.handover_wait)",

@@ -4,12 +4,12 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod copies;
-mod doors;
 mod duty;
 mod lags;
 mod leave;
 mod numbers;
 mod orders;
+mod proxy_listeners;
 mod runs;
 mod seen;
 mod teller;
@@ -22,27 +22,27 @@ use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use quintet_client::{Arrivals, AuditLog};
 use quintet_cluster::{
     Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
 };
 use quintet_config::Config;
-use quintet_door::{Arrivals, AuditLog};
-use quintet_front::{Intake, Owners, watch};
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
 use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
 use quintet_process::{Order, again};
+use quintet_proxy::{Intake, Owners, watch};
 
 use copies::Copies;
-use doors::Doors;
 use duty::{Told, Work};
+use proxy_listeners::ProxyListeners;
 use runs::Runs;
 use teller::Teller;
 
-pub use doors::socket;
 pub use leave::Threads;
-pub use quintet_front::Door;
+pub use proxy_listeners::socket;
+pub use quintet_proxy::ProxyListener;
 
 /// Pause between two tries to reach the servers.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -57,7 +57,7 @@ const ELECTION: Duration = Duration::from_secs(12);
 /// How long things take.
 fn timing(cluster: &quintet_config::Cluster) -> Timing {
     Timing {
-        beat: Duration::from_millis(cluster.beat_ms),
+        heartbeat: Duration::from_millis(cluster.heartbeat_ms),
         lease: Duration::from_millis(cluster.lease_ms),
         takeover_after: Duration::from_millis(cluster.takeover_after_ms),
     }
@@ -68,12 +68,12 @@ pub struct Node {
     member: Arc<Member<Work>>,
     told: Arc<Told>,
     world: Arc<World>,
-    doors: Doors,
+    proxy_listeners: ProxyListeners,
     files: Arc<Files>,
     /// The thread that speaks for it.
     teller: OnceLock<Weak<Teller>>,
     /// The node that is to own next, if somebody has named one.
-    heir: Mutex<Option<String>>,
+    successor: Mutex<Option<String>>,
     drained: AtomicBool,
     /// Nodes that are, as far as this one knows.
     drained_nodes: AtomicU64,
@@ -81,17 +81,17 @@ pub struct Node {
     seen: Mutex<Option<ClusterReport>>,
     /// Has it looked after at once.
     nudges: Mutex<Sender<()>>,
-    /// A farewell waits so long for its acknowledgement.
+    /// A handoff waits so long for its acknowledgement.
     handover_wait: Duration,
 }
 
 /// A log this node has claimed, with what it led to.
-pub struct Seat {
+pub struct Ownership {
     owned: Owned<Replay>,
     pub node: Arc<Node>,
 }
 
-impl Seat {
+impl Ownership {
     /// Begins the epoch: from here on this process decides.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Node {
     /// These shards decide from now on: they are what beats, and `intake` takes the clients that
     /// other nodes bring.
     pub fn serves(&self, core: &Arc<Core>, intake: Arc<dyn Intake>) {
-        self.doors.serve_by(intake);
+        self.proxy_listeners.serve_by(intake);
         self.told.serves(core);
         self.nudge();
         if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(core)) {
@@ -191,8 +191,8 @@ impl Node {
     }
 
     /// The node that should own after this one, if one could at once.
-    fn best_heir(&self) -> Option<String> {
-        self.teller.get()?.upgrade()?.best_heir()
+    fn best_successor(&self) -> Option<String> {
+        self.teller.get()?.upgrade()?.best_successor()
     }
 }
 
@@ -235,25 +235,25 @@ fn say(line: &str) {
     }
 }
 
-/// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
-/// brought to the owner, so many at once, and counted by `arrivals`. `reload`: whatever a node that
-/// only follows reads again. `None`: it was told to stop before.
+/// Follows the cluster's log until this node owns it; until then clients that come to
+/// `proxy_listeners` are brought to the owner, so many at once, and counted by `arrivals`.
+/// `reload`: whatever a node that only follows reads again. `None`: it was told to stop before.
 ///
 /// # Errors
 /// What is missing or wrong, all of it in one text; or the log cannot be followed.
 pub fn follow(
     config: &Config,
-    doors: Vec<Door>,
+    proxy_listeners: Vec<ProxyListener>,
     connections: u64,
     arrivals: Arc<dyn Arrivals>,
     audit: Arc<dyn AuditLog>,
     reload: &dyn Fn(),
     (orders, inbox): (&Sender<Order>, &Receiver<Order>),
-) -> Result<Option<Seat>> {
+) -> Result<Option<Ownership>> {
     checks::before(config)?;
     let cluster = &config.cluster;
-    let tls = doors::tls(cluster)?;
-    let link = doors::open_link(config)?;
+    let tls = proxy_listeners::tls(cluster)?;
+    let link = proxy_listeners::open_link(config)?;
     let servers = checks::servers(cluster)?;
     let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, 0));
     let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
@@ -340,17 +340,17 @@ pub fn follow(
         member,
         told,
         world,
-        doors: Doors::default(),
+        proxy_listeners: ProxyListeners::default(),
         files: Arc::new(Files(attached)),
         teller: OnceLock::new(),
-        heir: Mutex::default(),
+        successor: Mutex::default(),
         drained: AtomicBool::new(drained),
         drained_nodes: AtomicU64::new(u64::from(drained)),
         seen: Mutex::default(),
         nudges: Mutex::new(nudges),
         handover_wait: Duration::from_millis(cluster.handover_wait_ms),
     });
-    let settings = doors::settings(registered, tls, connections);
+    let settings = proxy_listeners::settings(registered, tls, connections);
     let teller = Arc::new(Teller {
         node: Arc::clone(&node),
         stream,
@@ -363,7 +363,8 @@ pub fn follow(
     node.teller.get_or_init(|| Arc::downgrade(&teller));
     let owners = node.told.owners.subscribe();
     let speaks = Arc::<Teller>::clone(&teller);
-    node.doors.open(doors, link, settings, owners, speaks)?;
+    node.proxy_listeners
+        .open(proxy_listeners, link, settings, owners, speaks)?;
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
     wait(&node, inbox, reload)
@@ -386,7 +387,7 @@ fn cannot_follow(error: LogError) -> anyhow::Error {
 
 /// Waits until this node owns, or is told to stop; `reload`: what a node that
 /// only follows reads again.
-fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<Option<Seat>> {
+fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<Option<Ownership>> {
     while let Ok(order) = inbox.recv() {
         match order {
             Order::Stop => return Ok(None),
@@ -397,7 +398,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
                 }
                 if let Some(owned) = owned {
                     let node = Arc::clone(node);
-                    return Ok(Some(Seat { owned, node }));
+                    return Ok(Some(Ownership { owned, node }));
                 }
             }
             // It owns no longer, or not yet.

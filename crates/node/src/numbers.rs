@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quintet_door::{ClusterNumbers, NodeNumbers};
+use quintet_client::{ClusterNumbers, NodeNumbers};
 use quintet_host::locked;
 use quintet_nodes::stores::BucketCopy;
 
@@ -79,7 +79,7 @@ fn of_node(heard: &Heard) -> NodeNumbers {
         runs_missing: behind.map(|_| report.runs_missing),
         divergences: Some(report.divergences),
         clock_off_ms: report.clock_ahead_ms.map(i64::unsigned_abs),
-        spliced: Some(report.spliced),
+        tunneled: Some(report.tunneled),
     }
 }
 

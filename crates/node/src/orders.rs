@@ -5,13 +5,13 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use quintet_cluster::Role;
-use quintet_front::ask_node;
-use quintet_front::line::Question;
 use quintet_nodes::registry::{self, Listed};
+use quintet_proxy::ask_node;
+use quintet_proxy::line::Question;
 
 use super::teller::{Teller, line};
 use quintet_nodes::{
-    DRAIN, Fault, Heard, Heir, MOVE, NodeReport, REPORT, REPORT_OF, Reply, STALE_MS, UNDRAIN,
+    DRAIN, Fault, Heard, MOVE, NodeReport, REPORT, REPORT_OF, Reply, STALE_MS, Successor, UNDRAIN,
 };
 
 /// To the owner: that node is to own.
@@ -20,9 +20,9 @@ const HAND_OVER: &str = "hand-over";
 const LOOK: &str = "look";
 
 /// Time that a leaving owner waits for the other nodes' reports.
-const HEIRS_WAIT: Duration = Duration::from_secs(1);
+const SUCCESSORS_WAIT: Duration = Duration::from_secs(1);
 
-type Refusal = (Fault, String);
+type CommandError = (Fault, String);
 
 impl Teller {
     /// Does what is asked, and says how it went.
@@ -68,7 +68,7 @@ impl Teller {
         line(&done.unwrap_or_else(|(fault, why)| Reply::Refused { fault, why }))
     }
 
-    fn listed(&self) -> Result<Vec<Listed>, Refusal> {
+    fn listed(&self) -> Result<Vec<Listed>, CommandError> {
         registry::nodes(&self.stream, &self.cluster).map_err(|error| {
             (
                 Fault::NoQuorum,
@@ -78,7 +78,7 @@ impl Teller {
     }
 
     /// The owner, that gets acknowledgements.
-    fn owner<'a>(&self, heard: &'a [Heard]) -> Result<(&'a Heard, &'a NodeReport), Refusal> {
+    fn owner<'a>(&self, heard: &'a [Heard]) -> Result<(&'a Heard, &'a NodeReport), CommandError> {
         let owners = heard.iter().filter_map(|heard| {
             let report = heard.report.as_ref()?;
             report.is_owner().then_some((heard, report))
@@ -100,7 +100,7 @@ impl Teller {
         Ok((heard, report))
     }
 
-    fn move_to(&self, to: &str) -> Result<Reply, Refusal> {
+    fn move_to(&self, to: &str) -> Result<Reply, CommandError> {
         let listed = self.listed()?;
         let heard = self.nodes_of(listed.clone());
         let target = listed
@@ -128,7 +128,7 @@ impl Teller {
         Ok(Reply::Moving {
             from: owner.node.clone(),
             epoch: report.epoch,
-            to: Heir {
+            to: Successor {
                 node: to.to_owned(),
                 address: target.address.clone(),
             },
@@ -136,7 +136,7 @@ impl Teller {
     }
 
     /// This node owns, and lets another.
-    fn hand_over(&self, to: &str) -> Result<Reply, Refusal> {
+    fn hand_over(&self, to: &str) -> Result<Reply, CommandError> {
         if self.node.status().role != Role::Owner || !self.node.serves_now() {
             let why = format!("{} does not own the queues now", self.cluster.node());
             return Err((Fault::NoOwner, why));
@@ -149,15 +149,15 @@ impl Teller {
         Ok(Reply::Done)
     }
 
-    fn drain(&self, node: &str) -> Result<Reply, Refusal> {
+    fn drain(&self, node: &str) -> Result<Reply, CommandError> {
         let listed = self.listed()?;
         let target = listed.iter().find(|one| one.node == node);
         let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
         let heard = self.nodes_of(listed.clone());
         let owner = self.owner(&heard)?;
         let owns = owner.0.node == node;
-        let heir = best(&heard, &listed, node);
-        if owns && heir.is_none() {
+        let successor = best(&heard, &listed, node);
+        if owns && successor.is_none() {
             let why = format!(
                 "{node} owns the queues and no other node could: start one, or wait until \
                  `quintet cluster status` says that one has caught up"
@@ -165,17 +165,17 @@ impl Teller {
             return Err((Fault::NoStandby, why));
         }
         self.write_drained(node, true)?;
-        let reached = heard
+        let completed = heard
             .iter()
             .find(|one| one.node == node && one.report.is_some());
-        if let Some(there) = reached {
+        if let Some(there) = completed {
             self.tell(there, &[LOOK])?;
         }
         // The leader of the stream moves off its machine as well.
         if !owns {
             self.tell(owner.0, &[LOOK])?;
         }
-        Ok(match (owns, heir) {
+        Ok(match (owns, successor) {
             (true, Some(to)) => Reply::Moving {
                 from: node.to_owned(),
                 epoch: owner.1.epoch,
@@ -188,7 +188,7 @@ impl Teller {
         })
     }
 
-    fn undrain(&self, node: &str) -> Result<Reply, Refusal> {
+    fn undrain(&self, node: &str) -> Result<Reply, CommandError> {
         let listed = self.listed()?;
         let target = listed.iter().find(|one| one.node == node);
         let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
@@ -209,7 +209,7 @@ impl Teller {
         })
     }
 
-    fn write_drained(&self, node: &str, drained: bool) -> Result<(), Refusal> {
+    fn write_drained(&self, node: &str, drained: bool) -> Result<(), CommandError> {
         registry::drain(&self.stream, &self.cluster, node, drained).map_err(|error| {
             let why = format!("the cluster's registry could not be written: {error}");
             (Fault::NoQuorum, why)
@@ -217,7 +217,7 @@ impl Teller {
     }
 
     /// Has another node, or this one, do something.
-    fn tell(&self, node: &Heard, words: &[&str]) -> Result<(), Refusal> {
+    fn tell(&self, node: &Heard, words: &[&str]) -> Result<(), CommandError> {
         let reply = if node.node == self.cluster.node() {
             self.obey(words)
         } else {
@@ -236,7 +236,7 @@ impl Teller {
     }
 
     /// The node that should own after this one, if one says soon that it could at once.
-    pub(super) fn best_heir(self: &Arc<Self>) -> Option<String> {
+    pub(super) fn best_successor(self: &Arc<Self>) -> Option<String> {
         let (told, heard) = channel();
         let teller = Arc::clone(self);
         // Without a quorum the registry does not answer, and a node that is gone never does.
@@ -255,7 +255,7 @@ impl Teller {
             });
             asked.for_each(drop);
         });
-        let by = Instant::now() + HEIRS_WAIT;
+        let by = Instant::now() + SUCCESSORS_WAIT;
         let mut ready = Vec::new();
         // It ends when all have answered as well: nobody holds the other side any more.
         while let Ok((one, drained)) =
@@ -265,12 +265,12 @@ impl Teller {
                 ready.push(one);
             }
         }
-        best(&ready, &[], &self.cluster.node()).map(|heir| heir.node)
+        best(&ready, &[], &self.cluster.node()).map(|successor| successor.node)
     }
 }
 
 /// Of those that could serve at once and are not drained, the one that is furthest; not `but`.
-fn best(heard: &[Heard], listed: &[Listed], but: &str) -> Option<Heir> {
+fn best(heard: &[Heard], listed: &[Listed], but: &str) -> Option<Successor> {
     let drained = |name: &str| listed.iter().any(|one| one.node == name && one.drained);
     let ready = heard.iter().filter_map(|one| {
         let report = one
@@ -280,7 +280,7 @@ fn best(heard: &[Heard], listed: &[Listed], but: &str) -> Option<Heir> {
         (one.node != but && !drained(&one.node)).then_some((report.entry, one))
     });
     let (_, best) = ready.max_by_key(|(entry, one)| (*entry, std::cmp::Reverse(&one.node)))?;
-    Some(Heir {
+    Some(Successor {
         node: best.node.clone(),
         address: best.address.clone(),
     })

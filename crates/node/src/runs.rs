@@ -144,18 +144,18 @@ impl Runs {
     pub(super) fn clear_for(&self, core: &Weak<Core>) -> Result<()> {
         let (runs, core) = (Arc::downgrade(&self.cached), Weak::clone(core));
         let body = move || {
-            let mut swept: Option<Instant> = None;
+            let mut bulk_done: Option<Instant> = None;
             loop {
                 std::thread::sleep(CLEAR);
                 let (Some(runs), Some(core)) = (runs.upgrade(), core.upgrade()) else {
                     return;
                 };
-                let due = swept.is_none_or(|swept| swept.elapsed() > SWEEP);
+                let due = bulk_done.is_none_or(|bulk_done| bulk_done.elapsed() > SWEEP);
                 if !due && !runs.has_removed() {
                     continue;
                 }
                 match runs.clear(&|run| core.is_left_over(run)) {
-                    Ok(()) => swept = Some(Instant::now()),
+                    Ok(()) => bulk_done = Some(Instant::now()),
                     Err(error) => tracing::debug!("cannot clear runs away: {error}"),
                 }
             }
@@ -213,7 +213,7 @@ mod tests {
     use quintet_log::{
         Disk, Epoch, FrameKind, Position, ReplayFrame, SegmentNumber, Storage, StorageFile,
     };
-    use quintet_types::{Lane, Ms, QueueId, RunId, Settings};
+    use quintet_types::{Ms, QueueId, RunId, Settings, StateIndex};
 
     use super::{RUNS, Runs};
 
@@ -257,7 +257,7 @@ mod tests {
             parent: None,
             created: Ms(5),
         };
-        let mut block = Block::new(0, 0, QueueId(1), Lane::Ready);
+        let mut block = Block::new(0, 0, QueueId(1), StateIndex::Ready);
         (block.count, block.live) = (live, live);
         let run = Fact::RunImage {
             run: RunId(7),
@@ -288,7 +288,7 @@ mod tests {
     fn write(folder: &Path, entries: u64) {
         let storage: Arc<dyn Storage> = Arc::new(Disk::new(folder));
         let mut run = RunWriter::create(storage, NAME, RunOptions::default()).expect("created");
-        run.lane(b"lane").expect("a lane");
+        run.state_index(b"lane").expect("a lane");
         for id in 0..entries {
             run.push(id, None, b"payload").expect("an entry");
         }

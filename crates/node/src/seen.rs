@@ -1,6 +1,6 @@
 //! The cluster for those who look at it through this server: the console.
 
-use quintet_door::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
+use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 use quintet_nodes::{ClusterReport, DRAIN, GroupReport, Heard, MOVE, Reply, UNDRAIN};
 
 use super::Node;

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use quintet_client::{Arrivals, AuditLog};
 use quintet_cluster::entry::Entry;
 use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
 use quintet_config::Cluster;
-use quintet_door::{Arrivals, AuditLog};
-use quintet_front::line::Question;
-use quintet_front::{Held, Hint, Node as Asked, Settings, ask_node};
 use quintet_jetstream::JetStream;
 use quintet_nodes::{
     ClusterReport, GroupReport, Heard, NodeReport, REPORT, Replica, StreamReport, registry, stores,
 };
+use quintet_proxy::line::Question;
+use quintet_proxy::{Held, Hint, Node as Asked, Settings, ask_node};
 use serde::Serialize;
 
 use super::Node;
@@ -48,7 +48,7 @@ impl Teller {
         let (unacked_entries, unacked_bytes) = acks.map(Acks::unacked).unwrap_or_default();
         let (appended, acknowledged) = acks.map(Acks::totals).unwrap_or_default();
         let on_way = acks.map(Acks::on_way).unwrap_or_default();
-        let (spliced, waiting) = self.node.doors.counts();
+        let (tunneled, waiting) = self.node.proxy_listeners.counts();
         NodeReport {
             node: self.cluster.node(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -85,7 +85,7 @@ impl Teller {
             damage: status.damage,
             distrusted: status.distrusted,
             resolves: acks.map(Acks::resolves).unwrap_or_default(),
-            spliced,
+            tunneled,
             waiting,
         }
     }

@@ -70,9 +70,9 @@ impl Teller {
                 store.address
             );
         }
-        if drained && let Some(heir) = self.node.best_heir() {
-            tracing::info!("this node is drained: {heir} is to own the queues");
-            self.node.hand_over_to(&heir);
+        if drained && let Some(successor) = self.node.best_successor() {
+            tracing::info!("this node is drained: {successor} is to own the queues");
+            self.node.hand_over_to(&successor);
             return Ok(());
         }
         self.place_leader(&nodes, &report)

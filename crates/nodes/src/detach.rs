@@ -18,10 +18,10 @@ pub fn doubt(found: &Found) -> Option<String> {
     if let Some(cut) = &found.cut {
         return Some(format!("the mirror of the log is damaged, {cut}"));
     }
-    match found.farewell.as_deref() {
+    match found.handoff.as_deref() {
         Some("") => None,
-        Some(heir) => Some(format!(
-            "this node handed the queues over to {heir} when it stopped: later changes are there"
+        Some(successor) => Some(format!(
+            "this node handed the queues over to {successor} when it stopped: later changes are there"
         )),
         None => Some(
             "this node is not the last owner of the queues, or did not stop cleanly: stop the \
@@ -31,8 +31,8 @@ pub fn doubt(found: &Found) -> Option<String> {
     }
 }
 
-/// Makes the mirror, with its runs, the data directory `to`, which must not be there and on the same
-/// file system.
+/// Makes the mirror, with its runs, the data directory `to`, which must not be there and on the
+/// same file system.
 ///
 /// # Errors
 /// It cannot; `to` is not there then, and it may be tried again; or it is there and

@@ -1,4 +1,5 @@
-//! Attachments of scripts in a cluster: kept by JetStream, so that whichever node owns next has them.
+//! Attachments of scripts in a cluster: kept by JetStream, so that whichever node owns next has
+//! them.
 
 use std::io;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A new log for a cluster, filled from a directory: a single server becomes a cluster, or a cluster
-//! that lost its stream goes on with what a node has.
+//! A new log for a cluster, filled from a directory: a single server becomes a cluster, or a
+//! cluster that lost its stream goes on with what a node has.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -105,8 +105,9 @@ pub fn fill(
     })
 }
 
-/// Stores the runs of the server in `data`, which may be serving, so that [`fill`] finds them there.
-/// Nodes use the cluster only when that is done. `told` hears how many of how many bytes are through.
+/// Stores the runs of the server in `data`, which may be serving, so that [`fill`] finds them
+/// there. Nodes use the cluster only when that is done. `told` hears how many of how many bytes are
+/// through.
 ///
 /// # Errors
 /// It must not be, and why; or it could not be finished, and may be tried again.
@@ -210,7 +211,8 @@ fn bring_runs(source: &Source, found: &Found, to: &Objects, told: Told<'_>) -> R
     Ok(ahead)
 }
 
-/// Stores the attachments that lie under the folder of scripts, whatever was there; answers how many.
+/// Stores the attachments that lie under the folder of scripts, whatever was there; answers how
+/// many.
 fn bring_attachments(root: &Path, to: &Objects) -> Result<usize> {
     let mut count = 0;
     quintet_scripts::each_attachment(root, &mut |name, path| {
@@ -266,7 +268,7 @@ fn append_all(source: &Source, found: &Found, mut log: StreamLog, told: Told<'_>
     }
     if let Some(stamp) = stamp {
         // Whoever starts first may own it at once.
-        log.farewell(stamp, "")?;
+        log.handoff(stamp, "")?;
     }
     sync(&mut log)?;
     Ok(log.acks().last().0)

@@ -17,7 +17,7 @@ pub mod stores;
 pub use detach::{detach, doubt, finish, is_unfinished};
 pub use files::Files;
 pub use fill::{Ahead, Filled, ahead, fill};
-pub use order::{DRAIN, Fault, Heir, MOVE, REPORT, REPORT_OF, Reply, UNDRAIN};
+pub use order::{DRAIN, Fault, MOVE, REPORT, REPORT_OF, Reply, Successor, UNDRAIN};
 pub use registry::Fill;
 pub use report::{
     ClusterReport, GroupReport, Heard, NodeReport, Replica, STALE_MS, StreamReport, Verdict,

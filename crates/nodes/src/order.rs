@@ -61,7 +61,11 @@ pub enum Reply {
     /// It is so already.
     Done,
     /// The owner, in this epoch, lets another node own: this one, if it is known.
-    Moving { from: String, epoch: u64, to: Heir },
+    Moving {
+        from: String,
+        epoch: u64,
+        to: Successor,
+    },
     /// It is in the registry, and this node is to find it there.
     Told { node: String, address: String },
     /// It was not done.
@@ -70,7 +74,7 @@ pub enum Reply {
 
 /// A node that is to own, and where it is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Heir {
+pub struct Successor {
     pub node: String,
     pub address: String,
 }

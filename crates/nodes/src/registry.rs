@@ -22,7 +22,7 @@ const GONE: Duration = Duration::from_secs(30);
 /// One that was not for so long is listed no more.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Bytes of a node's name, at most: what a claim or a farewell has room for.
+/// Bytes of a node's name, at most: what a claim or a handoff has room for.
 const NAME_MAX: usize = 255;
 
 /// Settings that all nodes share.
@@ -56,7 +56,7 @@ struct Group {
 impl Group {
     /// # Errors
     /// The stream `name` is not this log.
-    fn is(&self, name: &str, info: &Info) -> Result<(), Refusal> {
+    fn is(&self, name: &str, info: &Info) -> Result<(), CommandError> {
         if self.id.is_empty() {
             // Readers check that entries are of this cluster; without entries only this is known.
             if info.created == self.created || info.ends().last > Seq(0) {
@@ -130,7 +130,7 @@ impl Ourselves {
     }
 
     /// Whether another process is registered under this node's name, and lives.
-    fn twin(&self, cluster: &Cluster, entry: &Entry) -> Option<Refusal> {
+    fn twin(&self, cluster: &Cluster, entry: &Entry) -> Option<CommandError> {
         let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
         (entry.home != self.home && age < GONE).then(|| {
             format!(
@@ -153,16 +153,21 @@ impl Twins {
     /// Whether the one with this entry is gone, as far as this is known.
     ///
     /// # Errors
-    /// It lives: `refusal`.
-    fn is_gone(&mut self, now: Instant, entry: &Entry, refusal: Refusal) -> Result<bool, Refusal> {
+    /// It lives: `command_error`.
+    fn is_gone(
+        &mut self,
+        now: Instant,
+        entry: &Entry,
+        command_error: CommandError,
+    ) -> Result<bool, CommandError> {
         match self.0 {
             Some((_, writer, at_ms)) if (writer, at_ms) != (entry.writer, entry.at_ms) => {
-                Err(refusal)
+                Err(command_error)
             }
             Some((since, ..)) => Ok(now.saturating_duration_since(since) >= GONE),
             None => {
                 tracing::warn!(
-                    "{refusal}. It may be this node with its previous directory: the start waits \
+                    "{command_error}. It may be this node with its previous directory: the start waits \
                      until it has been silent for {} s",
                     GONE.as_secs()
                 );
@@ -174,7 +179,7 @@ impl Twins {
 }
 
 /// Why this node is not part of the cluster, in words for the operator.
-type Refusal = String;
+type CommandError = String;
 
 fn bucket_name(cluster: &Cluster) -> String {
     format!("quintet-{}", cluster.name)
@@ -194,7 +199,7 @@ fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain fields are JSON")
 }
 
-fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, Refusal> {
+fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, CommandError> {
     serde_json::from_slice(bytes)
         .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
 }
@@ -209,12 +214,12 @@ pub fn join(
     shards: u64,
     ourselves: &Ourselves,
     twins: &mut Twins,
-) -> Result<Result<Option<ClusterId>, Refusal>, Error> {
+) -> Result<Result<Option<ClusterId>, CommandError>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let id = match agree(&bucket, cluster, shards, ourselves.writer)? {
         Ok(id) => id,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(command_error) => return Ok(Err(command_error)),
     };
     let key = format!("node.{}", cluster.node());
     let there = bucket.get(&key)?;
@@ -222,18 +227,18 @@ pub fn join(
     if let Some(there) = there {
         let entry: Entry = match read(&key, &there.bytes) {
             Ok(entry) => entry,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(command_error) => return Ok(Err(command_error)),
         };
-        if let Some(refusal) = ourselves.twin(cluster, &entry) {
-            match twins.is_gone(Instant::now(), &entry, refusal) {
+        if let Some(command_error) = ourselves.twin(cluster, &entry) {
+            match twins.is_gone(Instant::now(), &entry, command_error) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Ok(None)),
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(command_error) => return Ok(Err(command_error)),
             }
         }
     }
-    if let Err(refusal) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
-        return Ok(Err(refusal));
+    if let Err(command_error) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
+        return Ok(Err(command_error));
     }
     let entry = json(&ourselves.entry(cluster));
     match bucket.put_behind(&key, revision, entry.into())? {
@@ -249,7 +254,7 @@ fn agree(
     cluster: &Cluster,
     shards: u64,
     writer: Writer,
-) -> Result<Result<ClusterId, Refusal>, Error> {
+) -> Result<Result<ClusterId, CommandError>, Error> {
     let ours = Made {
         id: writer.0,
         made_ms: now_ms(),
@@ -266,13 +271,13 @@ fn agree(
     };
     let made: Made = match read("cluster", &there.bytes) {
         Ok(made) => made,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(command_error) => return Ok(Err(command_error)),
     };
     Ok(fits(&cluster.name, &made, &ours).map(|()| ClusterId(made.id)))
 }
 
 /// Whether a node may be one of a cluster that was made so.
-fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Refusal> {
+fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), CommandError> {
     for (what, is, wanted) in [
         ("groups", made.groups, ours.groups),
         ("shards", made.shards, ours.shards),
@@ -316,12 +321,12 @@ pub fn begin_fill(
     shards: u64,
     writer: Writer,
     how: Fill,
-) -> Result<Result<Begun, Refusal>, Error> {
+) -> Result<Result<Begun, CommandError>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let agreed = match agree(&bucket, cluster, shards, writer)? {
         Ok(id) => id,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(command_error) => return Ok(Err(command_error)),
     };
     let force = how == Fill::Again(true);
     let live = nodes(stream, cluster)?
@@ -414,7 +419,7 @@ fn log_of(
     replicas: usize,
     bucket: &Bucket<'_>,
     writer: Writer,
-) -> Result<Result<(), Refusal>, Error> {
+) -> Result<Result<(), CommandError>, Error> {
     let name = &stream.names().stream;
     if bucket.get("group.0")?.is_none() {
         let group = match stream.info()? {
@@ -442,7 +447,7 @@ fn log_of(
     };
     let mut group: Group = match read("group.0", &there.bytes) {
         Ok(group) => group,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(command_error) => return Ok(Err(command_error)),
     };
     if group.filling {
         return Ok(Err(format!(
@@ -468,8 +473,8 @@ fn log_of(
             faults.join("\n  ")
         )));
     }
-    if let Err(refusal) = group.is(name, &info) {
-        return Ok(Err(refusal));
+    if let Err(command_error) = group.is(name, &info) {
+        return Ok(Err(command_error));
     }
     if group.making {
         (group.making, group.created) = (false, info.created);
@@ -512,7 +517,7 @@ fn renew_once(
     stream: &JetStream,
     cluster: &Cluster,
     ourselves: &Ourselves,
-) -> Result<Option<Refusal>, Error> {
+) -> Result<Option<CommandError>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let key = format!("node.{}", cluster.node());
@@ -586,7 +591,7 @@ pub fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>, Error
         };
         let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
         let node = key.strip_prefix("node.").unwrap_or(&key).to_owned();
-        // A farewell could not name it: no node wrote that.
+        // A handoff could not name it: no node wrote that.
         if age < FORGOTTEN && is_name(&node) {
             nodes.push(Listed {
                 drained: drained_in(&bucket, &node)?,
@@ -632,20 +637,29 @@ mod tests {
             near: String::new(),
             at_ms,
         };
-        let refusal = || "it lives".to_owned();
+        let command_error = || "it lives".to_owned();
         let began = Instant::now();
         let mut twins = Twins::default();
-        assert_eq!(twins.is_gone(began, &entry(5), refusal()), Ok(false));
+        assert_eq!(twins.is_gone(began, &entry(5), command_error()), Ok(false));
         let soon = began + GONE / 2;
-        assert_eq!(twins.is_gone(soon, &entry(5), refusal()), Ok(false));
+        assert_eq!(twins.is_gone(soon, &entry(5), command_error()), Ok(false));
         // Its clock may be ahead: only time that passes here counts.
-        assert_eq!(twins.is_gone(began + GONE, &entry(5), refusal()), Ok(true));
-        assert_eq!(twins.is_gone(soon, &entry(6), refusal()), Err(refusal()));
+        assert_eq!(
+            twins.is_gone(began + GONE, &entry(5), command_error()),
+            Ok(true)
+        );
+        assert_eq!(
+            twins.is_gone(soon, &entry(6), command_error()),
+            Err(command_error())
+        );
         let restarted = Entry {
             writer: 8,
             ..entry(5)
         };
-        assert_eq!(twins.is_gone(soon, &restarted, refusal()), Err(refusal()));
+        assert_eq!(
+            twins.is_gone(soon, &restarted, command_error()),
+            Err(command_error())
+        );
     }
 
     /// The time at which a stream was made changes when two nodes make it at once, and may when a
@@ -711,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_farewell_has_room_for_is_nobodys() {
+    fn a_name_that_no_handoff_has_room_for_is_nobodys() {
         assert!(is_name("a") && is_name(&"x".repeat(255)));
         assert!(!is_name("") && !is_name(&"x".repeat(256)));
     }

@@ -54,7 +54,7 @@ pub struct NodeReport {
     pub on_way: u64,
     /// Of an owner: times it had to ask what became of an entry.
     pub resolves: u64,
-    /// Changes of owner it has seen happen: behind silence, and behind a farewell.
+    /// Changes of owner it has seen happen: behind silence, and behind a handoff.
     pub takeovers: u64,
     pub handovers: u64,
     /// Times that what it had read was not what the stream has.
@@ -66,7 +66,7 @@ pub struct NodeReport {
     /// The NATS servers whose copies it found damaged and that have not led with a whole one since.
     pub distrusted: Vec<String>,
     /// Clients spliced to the owner, and waiting for one.
-    pub spliced: u64,
+    pub tunneled: u64,
     pub waiting: u64,
 }
 
@@ -488,10 +488,10 @@ impl NodeReport {
         if self.runs_missing > 0 {
             more(format!("{} runs to fetch", self.runs_missing));
         }
-        if self.spliced + self.waiting > 0 {
+        if self.tunneled + self.waiting > 0 {
             more(format!(
                 "{} clients proxied, {} waiting",
-                self.spliced, self.waiting
+                self.tunneled, self.waiting
             ));
         }
         text

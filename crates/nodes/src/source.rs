@@ -47,8 +47,8 @@ pub struct Found {
     pub last_ms: u64,
     /// Why reading ended before the end, if it did.
     pub cut: Option<String>,
-    /// The last frame is an owner's farewell, to that node.
-    pub farewell: Option<String>,
+    /// The last frame is an owner's handoff, to that node.
+    pub handoff: Option<String>,
     /// Runs that hold messages.
     pub needed: Vec<RunName>,
     /// Those of them that are not there.
@@ -140,10 +140,10 @@ impl Source {
             found.frames += 1;
             found.bytes += (frame.payload.len() + FRAME_HEADER_BYTES) as u64;
             found.last_ms = found.last_ms.max(frame.time_ms);
-            found.farewell = match frame.kind {
+            found.handoff = match frame.kind {
                 FrameKind::Reign => match Reign::read(frame.payload) {
-                    Ok(Reign::Farewell(to)) => Some(to),
-                    Ok(Reign::Beat | Reign::Again(..) | Reign::Claim(..)) | Err(_) => None,
+                    Ok(Reign::Handoff(to)) => Some(to),
+                    Ok(Reign::Heartbeat | Reign::Again(..) | Reign::Claim(..)) | Err(_) => None,
                 },
                 FrameKind::Facts | FrameKind::Body | FrameKind::Lost => None,
             };

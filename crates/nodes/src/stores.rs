@@ -1,5 +1,5 @@
-//! Each NATS server's own copies of the log and of the buckets, asked of its monitoring address: what
-//! JetStream calls current may lack entries that its store has lost.
+//! Each NATS server's own copies of the log and of the buckets, asked of its monitoring address:
+//! what JetStream calls current may lack entries that its store has lost.
 
 use std::time::Duration;
 
@@ -151,9 +151,9 @@ fn ask_all(addresses: &[String]) -> Vec<Result<Told>> {
     })
 }
 
-/// The copies of `stream` on the servers with these monitoring addresses, which also keep `buckets`.
-/// `begins`: the entry that
-/// the log begins with, as all up to another say; asked after the servers were.
+/// The copies of `stream` on the servers with these monitoring addresses, which also keep
+/// `buckets`. `begins`: the entry that the log begins with, as all up to another say; asked after
+/// the servers were.
 pub fn look(
     addresses: &[String],
     stream: &str,

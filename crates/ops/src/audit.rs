@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use quintet_client::{AuditLine, AuditLog, Did};
 use quintet_control::audit::{Act, FILE, older, read};
-use quintet_door::{AuditLine, AuditLog, Did};
 use quintet_host::{locked, wall_ms};
 
 /// Bytes of the file before it becomes the older one, which is then lost.
@@ -186,9 +186,9 @@ fn is_step_of(act: &Act, of: &Act) -> bool {
 /// # Errors
 /// As of [`read`].
 pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
-    let acts = read(data, 0)?;
-    let older = acts.len().saturating_sub(most);
-    let lines = acts.into_iter().skip(older).map(|act| AuditLine {
+    let operations = read(data, 0)?;
+    let older = operations.len().saturating_sub(most);
+    let lines = operations.into_iter().skip(older).map(|act| AuditLine {
         result: act.told(),
         at_ms: act.at_ms,
         who: act.who,
@@ -215,20 +215,20 @@ mod tests {
             .open(dir.path().join(FILE))
             .expect("open");
         file.write_all(b"{\"at_ms\": 1, \"who\"").expect("written");
-        let acts = read(dir.path(), 0).expect("read");
-        assert_eq!(acts.len(), 2);
+        let operations = read(dir.path(), 0).expect("read");
+        assert_eq!(operations.len(), 2);
         assert!(
-            acts[1].line().contains(" - 192.0.2.7 login - wrong"),
+            operations[1].line().contains(" - 192.0.2.7 login - wrong"),
             "{}",
-            acts[1].line()
+            operations[1].line()
         );
         assert_eq!(read(dir.path(), u64::MAX).expect("read"), []);
         // It takes no other with it.
         drop(audit);
         Audit::new(dir.path()).note("bob", None, "stop", "", "ok");
-        let acts = read(dir.path(), 0).expect("read");
-        assert_eq!(acts.last().map(|act| &*act.who), Some("bob"));
-        assert_eq!(acts.len(), 3);
+        let operations = read(dir.path(), 0).expect("read");
+        assert_eq!(operations.last().map(|act| &*act.who), Some("bob"));
+        assert_eq!(operations.len(), 3);
     }
 
     #[test]
@@ -249,9 +249,9 @@ mod tests {
         step(false, "bob");
         step(true, "bob");
         audit.tell_all_steps();
-        let acts = read(dir.path(), 0).expect("read");
+        let operations = read(dir.path(), 0).expect("read");
         let told = |act: &Act| format!("{} {}", act.who, act.told());
-        let told: Vec<String> = acts.iter().map(told).collect();
+        let told: Vec<String> = operations.iter().map(told).collect();
         let expected = [
             "ann ok, 2 messages",
             "ann ok, 6 messages (3 steps more)",
@@ -274,10 +274,10 @@ mod tests {
         let size = |path: PathBuf| fs::metadata(path).expect("there").len();
         let path = dir.path().join(FILE);
         assert!(size(path.clone()) <= BYTES_MAX && size(older(&path)) <= BYTES_MAX);
-        let acts = read(dir.path(), 0).expect("read");
-        let newest = acts.last().expect("some").who.clone();
+        let operations = read(dir.path(), 0).expect("read");
+        let newest = operations.last().expect("some").who.clone();
         assert_eq!(newest, (lines - 1).to_string());
-        assert!(acts.len() as u64 >= lines / 3);
+        assert!(operations.len() as u64 >= lines / 3);
     }
 
     /// The older file's name is a folder's, which a rename cannot replace.
@@ -294,7 +294,12 @@ mod tests {
         let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
         (0..lines).for_each(note);
         fs::remove_dir_all(older(&path)).expect("removed");
-        let noted = |acts: Vec<Act>| acts.into_iter().map(|act| act.who).collect::<Vec<_>>();
+        let noted = |operations: Vec<Act>| {
+            operations
+                .into_iter()
+                .map(|act| act.who)
+                .collect::<Vec<_>>()
+        };
         let all = |lines: u64| {
             (0..lines)
                 .map(|number| number.to_string())

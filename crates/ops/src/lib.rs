@@ -1,5 +1,6 @@
 //! Numbers, histories, spans and the audit of a running server, the events of followed queues, and
-//! `[[cron]]`: all of it works on the shards and the door, and knows neither sockets nor nodes.
+//! `[[cron]]`: all of it works on the shards and the client API, and knows neither sockets nor
+//! nodes.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quintet_door::{ClusterNumbers, Exposition};
+use quintet_client::{ClusterNumbers, Exposition};
 use quintet_hooks::EventStats;
 use quintet_host::{Core, Holder, Point, Spread};
 use quintet_otlp::Counts;
@@ -212,7 +212,7 @@ metrics! {
         = |r| r.edge.logins.busy;
     Counter "limit_refusals_total" ("limit_refusals_{}_{}")
         "Refused or closed because of a [[limit]]."
-        =; ["limit", "of"] |r| r.edge.limit_refusals.clone();
+        =; ["limit", "of"] |r| r.edge.limit_command_errors.clone();
     Counter "limit_delays_total" ("limit_delays_{}")
         "Times a connection was made to wait because of requests_per_second."
         =; ["of"] |r| r.edge.limit_delays.clone();
@@ -356,7 +356,7 @@ metrics! {
         "1 if this NATS server's copy of the log lacks entries, as the owner saw it lately, else 0."
         =; ["server"] cluster::copies;
     Gauge "cluster_spliced_connections" ("cluster_node_{}_spliced") "Clients a node passes on to the owner."
-        =; ["node"] |r| of_each(r, |n| n.spliced);
+        =; ["node"] |r| of_each(r, |n| n.tunneled);
     Counter "cluster_takeovers_total" ("cluster_takeovers")
         "Changes of owner behind silence, since this node first stood by."
         =; [] |r| of_node(r, |n| n.takeovers);
@@ -389,7 +389,7 @@ metrics! {
 
     Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
         = |r| r.shard.gauges.ready;
-    Gauge "messages_urgent" ("urgent") "Of them, those with a rank below 1024."
+    Gauge "messages_urgent" ("urgent") "Of them, those with a priority below 1024."
         = |r| r.shard.gauges.urgent;
     Gauge "messages_held_back" ("held_back") "Messages held back."
         = |r| r.shard.gauges.held_back;
@@ -519,7 +519,7 @@ metrics! {
     Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by protocol."
         =; ["protocol", "command"] |r| r.edge.commands.clone();
     Counter "refusals_total" ("{}_refusals_{}") "Commands refused, by protocol and reason."
-        =; ["protocol", "reason"] |r| r.edge.refusals.clone();
+        =; ["protocol", "reason"] |r| r.edge.command_errors.clone();
     Histogram "reply_seconds" ("{}_{}_{}_us")
         "From requests being there to be read to their replies leaving, waits for messages not counted."
         =; ["protocol", "family"] |r| r.edge.latencies.clone();

@@ -13,8 +13,8 @@ pub const LOST: &str = "the disk is full: what was decided last and not answered
 /// How often is looked whether anything can be written.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A stop waits for parts that ask through the door, and these for answers, which may not leave
-/// before what they say is written. Where it cannot be, the server ends without them after
+/// A stop waits for parts that ask through the client API, and these for answers, which may not
+/// leave before what they say is written. Where it cannot be, the server ends without them after
 /// `given`.
 ///
 /// # Errors

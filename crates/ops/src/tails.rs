@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use memchr::memmem;
-use quintet_door::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
+use quintet_client::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
 use quintet_engine::{Engine, Fact};
 use quintet_host::{Core, Observer, locked};
 use quintet_types::{Body, Message, MessageId, Ms, Name, QueueId, Removal, Return, Transfer};
@@ -68,7 +68,7 @@ impl Inner {
 }
 
 impl Tails {
-    /// As [`quintet_door::Door::follow`].
+    /// As [`quintet_client::ClientApi::follow`].
     pub fn follow(
         &self,
         core: &Core,
@@ -322,8 +322,8 @@ fn event(fact: &Fact) -> Option<Happened> {
             let what = match (why, failed) {
                 (Return::Timeout, _) => "timed_out",
                 (Return::Lost, _) => "connection_lost",
-                (Return::Released | Return::Withheld, Some(_)) => "failed",
-                (Return::Released | Return::Withheld, None) => "released",
+                (Return::Released | Return::Pending, Some(_)) => "failed",
+                (Return::Released | Return::Pending, None) => "released",
             };
             happened(at.id, what, failed.as_deref().unwrap_or_default())
         }

@@ -28,7 +28,7 @@ const RESTS: [Duration; 3] = [
     Duration::from_secs(4),
 ];
 /// How long the server's stop waits for what is left.
-const FAREWELL: Duration = Duration::from_secs(2);
+const HANDOFF: Duration = Duration::from_secs(2);
 
 /// Where spans go.
 #[derive(Clone, Debug, Default)]
@@ -148,7 +148,7 @@ impl Exporter {
     pub fn stop(self) {
         self.stops.store(true, Ordering::Relaxed);
         // What a collector does not take in this time is lost.
-        let _in_time = self.ended.recv_timeout(FAREWELL);
+        let _in_time = self.ended.recv_timeout(HANDOFF);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent};
+use quintet_client::trace::{TRACEPARENT, TRACESTATE, is_traceparent};
 use quintet_engine::{Engine, Fact};
 use quintet_host::Observer;
 use quintet_types::{At, Message, MessageId, QueueId, Removal, Return, Transfer};
@@ -257,8 +257,8 @@ fn of_return(why: Return, failed: Option<&[u8]>) -> Error {
     match (why, failed) {
         (Return::Timeout, text) => error("timeout", text.unwrap_or_default()),
         (Return::Lost, text) => error("connection_lost", text.unwrap_or_default()),
-        (Return::Released | Return::Withheld, Some(text)) => error("failed", text),
-        (Return::Released | Return::Withheld, None) => None,
+        (Return::Released | Return::Pending, Some(text)) => error("failed", text),
+        (Return::Released | Return::Pending, None) => None,
     }
 }
 
@@ -286,7 +286,7 @@ impl Observer for Follower {
                 at, why, failed, ..
             } => self.turns(at.id, false, of_return(*why, failed.as_deref())),
             Fact::Buried { at, reason, .. } => self.turns(at.id, false, error("buried", reason)),
-            Fact::Withheld { at, .. } => self.turns(at.id, false, None),
+            Fact::Pending { at, .. } => self.turns(at.id, false, None),
             Fact::Removed { at, why } => {
                 self.goes(at.id, *why != Removal::Retention, of_removal(*why));
             }
@@ -409,7 +409,7 @@ mod tests {
         let id = tried.put("work", "01");
         tried.world.take(1, reserve("work"));
         let release = How::Release {
-            rank: None,
+            priority: None,
             due: When::default(),
             back_to: None,
         };
@@ -502,7 +502,13 @@ mod tests {
         tried.world.ask(1, Command::Flush { queue, reserved });
         assert_eq!(tried.told(), ["run held 1 flushed "]);
         let reason = (*b"bad").into();
-        tried.settle(id, How::Bury { rank: None, reason });
+        tried.settle(
+            id,
+            How::Bury {
+                priority: None,
+                reason,
+            },
+        );
         assert_eq!(tried.told(), ["run work 1 buried bad"]);
         let to = "other".into();
         tried.world.ask(1, Command::Move { id, to });

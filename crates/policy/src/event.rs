@@ -20,7 +20,7 @@ pub enum Event {
     AfterPut,
     /// A take is to be decided.
     BeforeTake,
-    /// A message is to be handed to its taker.
+    /// A message is to be handed to its consumer.
     AfterTake,
     /// A lease is to be ended by its holder.
     Settle,

@@ -1,6 +1,6 @@
 //! Orders to the main thread.
 
-use quintet_door::TellReload;
+use quintet_client::TellReload;
 use quintet_types::Principal;
 
 /// An order to the main thread.

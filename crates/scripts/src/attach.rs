@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::files::{new_file, store};
 use crate::kept::attribute;
 use crate::messages::done;
-use quintet_door::FOLDER;
+use quintet_client::FOLDER;
 
 use crate::paths::{self, check_file_name};
 use crate::record::{hex, set};

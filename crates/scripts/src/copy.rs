@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use quintet_door::BodyBytes;
+use quintet_client::BodyBytes;
 use quintet_types::{AttrChange, Body, By, Command, Edit, Message, Name};
 
 use crate::admin::Admin;
@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::kept::attribute;
 use crate::messages::{PutAs, done};
 use crate::new::NewMessage;
-use quintet_door::FOLDER;
+use quintet_client::FOLDER;
 
 use crate::paths::{self, own_dir};
 use crate::record::{self, attr_text};
@@ -142,8 +142,8 @@ impl Rq {
         if message.body.as_small().is_some() {
             return Ok(message.body.clone());
         }
-        let mut bytes = BodyBytes::new(&*self.door, message.body.clone());
-        self.door
+        let mut bytes = BodyBytes::new(&*self.client_api, message.body.clone());
+        self.client_api
             .store(&Name::from(to), message.body.len(), &mut bytes)
             .map_err(|error| Fault::Failed(error.to_string()))
     }
@@ -168,7 +168,7 @@ impl Rq {
         }
         let mut new = self.like(from, message);
         new.dest = remote.then(|| dest.to_owned());
-        let now = self.door.wall().0;
+        let now = self.client_api.wall().0;
         new.due_ms = Some(now.saturating_add(due_s.saturating_mul(1000)));
         self.copy(from, message, to, &new)
             .map_err(|failure| format!("dup failed - {failure}"))

@@ -6,7 +6,7 @@
 //! ends by itself when the message is kicked and fails anew, or moves to
 //! another queue.
 
-use quintet_types::{Command, Edit, ListState, Ms, Name, Outcome, Peek, QueueStats, Refusal};
+use quintet_types::{Command, CommandError, Edit, ListState, Ms, Name, Outcome, Peek, QueueStats};
 
 use crate::acknowledged::{AsOf, COUNTS_MAX, Count};
 use crate::admin::Admin;
@@ -28,7 +28,7 @@ impl Rq {
     /// does the rest.
     ///
     /// # Errors
-    /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's refusal.
+    /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's error.
     pub fn ack_errs(&self, queue: &str) -> Result<u64, Fault> {
         self.must_have(queue)?;
         if self.look_at_admin(queue) == Admin::Down {
@@ -36,7 +36,7 @@ impl Rq {
         }
         let _turn = lock(&self.errack.turn);
         // What fails from now on, nobody has seen; it comes last.
-        let seen = self.door.now();
+        let seen = self.client_api.now();
         let there = self.stats(queue).map_or(0, |stats| stats.gauges.buried);
         let mut number = 0;
         let mut whole = false;
@@ -67,7 +67,7 @@ impl Rq {
         (seen, there): (Ms, u64),
         number: &mut u64,
     ) -> Result<bool, Fault> {
-        let guest = Guest::new(&self.door, Box::new(|_, _| {}));
+        let guest = Guest::new(&self.client_api, Box::new(|_, _| {}));
         let mut failed = None;
         let mut shown = 0;
         let walk = self.walk(queue, ListState::Buried, &mut |page| {
@@ -86,7 +86,7 @@ impl Rq {
             }
             for outcome in guest.outcomes() {
                 // Deleted or kicked meanwhile.
-                if outcome == Outcome::Refused(Refusal::NotFound) {
+                if outcome == Outcome::Refused(CommandError::NotFound) {
                     continue;
                 }
                 match done(outcome) {

@@ -1,6 +1,6 @@
 //! Why something asked of RQ was not done.
 
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 
 /// The normal "no" of the RQ protocol. Its text is RQ's own, as it stands behind
 /// `fail ` on the command line and in `["fail", text]` over HTTP.
@@ -30,23 +30,23 @@ pub enum Fault {
     WrongState(String),
     /// The engine's "no".
     #[error("{}", .0.text())]
-    Refused(Refusal),
+    Refused(CommandError),
     /// Anything else: a broken disk, a request that makes no sense.
     #[error("{0}")]
     Failed(String),
 }
 
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Self {
-        if refusal == Refusal::NotFound {
+impl From<CommandError> for Fault {
+    fn from(command_error: CommandError) -> Self {
+        if command_error == CommandError::NotFound {
             return Fault::MessageNotFound;
         }
-        if refusal == Refusal::QueueNotFound {
+        if command_error == CommandError::QueueNotFound {
             return Fault::QueueNotFound;
         }
-        match refusal == Refusal::QueueDown {
+        match command_error == CommandError::QueueDown {
             true => Fault::Down,
-            false => Fault::Refused(refusal),
+            false => Fault::Refused(command_error),
         }
     }
 }

@@ -4,26 +4,26 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
-use quintet_door::{Door, ask};
+use quintet_client::{ClientApi, ask};
 use quintet_types::{
-    BackTo, Caller, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Outcome, Party,
-    Refusal,
+    BackTo, Caller, ClientId, Command, CommandError, LeaseOwner, LeaseRequest, LeaseTime, Message,
+    MessageId, Outcome,
 };
 
-/// A party that leaves when it is dropped, and with it all it has not settled
+/// A client that leaves when it is dropped, and with it all it has not settled
 /// goes back.
 pub(crate) struct Guest {
-    door: Arc<dyn Door>,
-    party: Party,
+    client_api: Arc<dyn ClientApi>,
+    client_id: ClientId,
     /// Commands without an outcome yet.
     said: RefCell<Vec<Receiver<Outcome>>>,
 }
 
 impl Guest {
-    pub(crate) fn new(door: &Arc<dyn Door>, arrive: quintet_door::Arrive) -> Self {
+    pub(crate) fn new(client_api: &Arc<dyn ClientApi>, arrive: quintet_client::Arrive) -> Self {
         Self {
-            door: Arc::clone(door),
-            party: door.enter(arrive),
+            client_api: Arc::clone(client_api),
+            client_id: client_api.enter(arrive),
             said: RefCell::default(),
         }
     }
@@ -31,34 +31,34 @@ impl Guest {
     /// Says something without waiting for its outcome.
     pub(crate) fn say(&self, command: Command) {
         let (tell, told) = mpsc::sync_channel(1);
-        let caller = Caller::server(self.party);
+        let caller = Caller::server(self.client_id);
         let reply = Box::new(move |outcome, _| {
             // Nobody listens any more only if the run is over.
             let _gone = tell.send(outcome);
         });
-        self.door.submit(caller, command, reply);
+        self.client_api.submit(caller, command, reply);
         self.said.borrow_mut().push(told);
     }
 
     /// Waits for the outcomes of all it said, in order.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
         let said = self.said.take();
-        let dropped = Outcome::Refused(Refusal::Unknown);
+        let dropped = Outcome::Refused(CommandError::Unknown);
         said.into_iter()
             .map(|told| told.recv().unwrap_or_else(|_| dropped.clone()))
             .collect()
     }
 
     pub(crate) fn ask(&self, command: Command) -> Outcome {
-        ask(&*self.door, self.party, command)
+        ask(&*self.client_api, self.client_id, command)
     }
 
     /// Reserves a message for as long as this guest stays.
     pub(crate) fn reserve(&self, id: MessageId) -> Option<Message> {
-        let lease = LeaseAsk {
+        let lease = LeaseRequest {
             owner: LeaseOwner::Process,
             time: LeaseTime::Fixed(0),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         };
         let Outcome::Messages(mut messages) = self.ask(Command::ReserveId { id, lease }) else {
@@ -70,6 +70,6 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.door.leave(self.party);
+        self.client_api.leave(self.client_id);
     }
 }

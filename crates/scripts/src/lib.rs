@@ -1,12 +1,12 @@
 //! Queue scripts: the RQ protocol, without its sockets.
 //!
-//! A queue with a script is an ordinary queue whose taker is built in: for
+//! A queue with a script is an ordinary queue whose consumer is built in: for
 //! each message a process runs, which says over a pipe what becomes of it.
 //! [`Rq`] has all that RQ's HTTP API, socket and command line ask for.
 //! Sources: `seeds/rq-queue-script.txt` and `protocols/rq.md` of the project's
 //! brief; for users, `docs/scripts.md`.
 //!
-//! Knows of the engine only what a [`quintet_door::Door`] shows.
+//! Knows of the engine only what a [`quintet_client::ClientApi`] shows.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
@@ -16,6 +16,7 @@ mod attach;
 mod blobs;
 mod child;
 mod config;
+mod consumer;
 mod copy;
 mod cron;
 mod errack;
@@ -47,7 +48,6 @@ mod script;
 mod service;
 pub mod socket;
 mod sweep;
-mod taker;
 mod timers;
 mod unread;
 mod verdict;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use quintet_door::Door;
+use quintet_client::ClientApi;
 
 use crate::acknowledged::Errack;
 use crate::admin::Admin;
@@ -37,7 +37,7 @@ impl Rq {
     /// If the root folder cannot be made or read, another service has it, what
     /// runs in it does not end, or it has rules for `rq_router` in Ruby alone.
     pub fn start(
-        door: Arc<dyn Door>,
+        client_api: Arc<dyn ClientApi>,
         options: Options,
         queues: Vec<QueueConfig>,
     ) -> Result<Arc<Self>, Fault> {
@@ -45,7 +45,7 @@ impl Rq {
         let root_lock = paths.lock()?;
         crate::group::end_leftovers(&paths.records(), options.limits.grace)?;
         let rq = Arc::new(Self {
-            door,
+            client_api,
             // The standard library's hash keys are random.
             life: format!("{:016x}", RandomState::new().hash_one(0)),
             options,
@@ -172,10 +172,10 @@ impl Rq {
         }
         write_pid(&self.paths.queue_pid(&name));
         let (rq, its) = (Arc::clone(self), Arc::clone(&queue));
-        let taker = std::thread::Builder::new()
+        let consumer = std::thread::Builder::new()
             .name(format!("rq {name}"))
-            .spawn(move || crate::taker::take(&rq, &its));
-        match taker {
+            .spawn(move || crate::consumer::take(&rq, &its));
+        match consumer {
             Ok(thread) => lock(&self.threads).push(thread),
             Err(error) => {
                 tracing::error!(queue = name, %error, "cannot start a thread for the queue");

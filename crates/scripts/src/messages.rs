@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::path::PathBuf;
 
-use quintet_door::{BodyBytes, Visit, ask_named};
+use quintet_client::{BodyBytes, Visit, ask_named};
 use quintet_types::{
     At, Attr, Body, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put, PutMore,
     State, When,
@@ -90,7 +90,7 @@ impl Rq {
     /// the first that waits, if one does.
     ///
     /// # Errors
-    /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's refusal, or a
+    /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's error, or a
     /// parameter that cannot be handed to a script.
     pub fn create(&self, queue: &str, new: NewMessage, method: Method) -> Result<String, Fault> {
         self.must_have(queue)?;
@@ -134,13 +134,13 @@ impl Rq {
             (Some(body), _) => body,
             (None, text) if text.len() <= WHOLE_BYTES_MAX => Body::new(text.as_bytes()),
             (None, text) => self
-                .door
+                .client_api
                 .store(&name, text.len() as u64, &mut text.as_bytes())
                 .map_err(|error| Fault::Failed(error.to_string()))?,
         };
-        let due = new.due_ms.map(|ms| self.door.at_wall(Ms(ms)));
+        let due = new.due_ms.map(|ms| self.client_api.at_wall(Ms(ms)));
         self.add_attrs(new, due, &mut attrs)?;
-        let visit = Visit::new(&*self.door);
+        let visit = Visit::new(&*self.client_api);
         let outcome = visit.ask(Command::Put(Put {
             queue: name,
             body,
@@ -167,7 +167,7 @@ impl Rq {
                     id,
                     ..At::default()
                 };
-                Message::new(at, self.door.now(), Body::default())
+                Message::new(at, self.client_api.now(), Body::default())
             }),
         )
     }
@@ -224,9 +224,9 @@ impl Rq {
     pub(crate) fn find(&self, queue: &str, id: &str) -> Result<Found, Fault> {
         let (created, number) =
             parse_short(crate::ids::last_part(id)).ok_or(Fault::MessageNotFound)?;
-        let visit = Visit::new(&*self.door);
+        let visit = Visit::new(&*self.client_api);
         let peek = Command::Peek(Peek::Id(number));
-        let (outcome, name) = ask_named(&*self.door, visit.party(), peek);
+        let (outcome, name) = ask_named(&*self.client_api, visit.client_id(), peek);
         let message = first(outcome).ok_or(Fault::MessageNotFound)?;
         if message.created != created || name.as_bytes() != queue.as_bytes() {
             return Err(Fault::MessageNotFound);
@@ -285,7 +285,7 @@ impl Rq {
             return None;
         }
         let mut bytes = Vec::with_capacity(usize::try_from(len).ok()?);
-        let read = BodyBytes::new(&*self.door, message.body.clone())
+        let read = BodyBytes::new(&*self.client_api, message.body.clone())
             .take(bytes_max)
             .read_to_end(&mut bytes);
         // A message that just died has no text any more.
@@ -546,7 +546,7 @@ impl Rq {
         let waiting = self.page(queue, ListState::Ready, None, self.options.limits.window);
         let earliest = waiting.iter().map(|message| record::due(message).0).min();
         let due = earliest.map_or(u64::MAX, |ms| ms.saturating_sub(1));
-        let due = due.min(self.door.now().0);
+        let due = due.min(self.client_api.now().0);
         let edit = Edit {
             due: Some(When::Now),
             attrs: vec![set("due", &due.to_string())],
@@ -586,8 +586,8 @@ impl Rq {
 
 /// The result of a command without a value.
 pub(crate) fn done(outcome: Outcome) -> Result<(), Fault> {
-    if let Outcome::Refused(refusal) = outcome {
-        return Err(refusal.into());
+    if let Outcome::Refused(command_error) = outcome {
+        return Err(command_error.into());
     }
     if let Outcome::Denied(text) = outcome {
         return Err(Fault::Denied(text.into()));
@@ -608,7 +608,12 @@ fn is_where_it_was(now: &Message, then: &Message) -> bool {
     let moves = |message: &Message| {
         let extra = message.extra.as_ref();
         (
-            (message.queue, message.state, message.rank, message.place()),
+            (
+                message.queue,
+                message.state,
+                message.priority,
+                message.position(),
+            ),
             (message.reserves, message.due()),
             extra.map(|extra| (extra.buries, extra.kicks, extra.releases)),
         )

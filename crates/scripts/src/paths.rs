@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
-use quintet_door::FOLDER;
+use quintet_client::FOLDER;
 use quintet_types::Message;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! A queue with a script: what its taker and its runs share.
+//! A queue with a script: what its consumer and its runs share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -36,7 +36,7 @@ struct Work {
     kicked: bool,
     /// No more runs are started; those there are finish.
     retired: bool,
-    /// Its taker has left and stands in no line any more.
+    /// Its consumer has left and stands in no line any more.
     left: bool,
 }
 
@@ -87,7 +87,7 @@ impl Running {
     }
 }
 
-/// The data that the taker decides by.
+/// The data that the consumer decides by.
 pub(crate) struct Look {
     pub(crate) config: Arc<QueueConfig>,
     pub(crate) running: usize,
@@ -170,7 +170,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Something happened: the taker looks again.
+    /// Something happened: the consumer looks again.
     pub(crate) fn kick(&self) {
         lock(&self.work).kicked = true;
         self.changed.notify_all();
@@ -221,13 +221,13 @@ impl Queue {
         })
     }
 
-    /// Its taker has left, or there is none.
+    /// Its consumer has left, or there is none.
     pub(crate) fn note_left(&self) {
         lock(&self.work).left = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the taker of a retired queue has left.
+    /// Waits until the consumer of a retired queue has left.
     pub(crate) fn await_left(&self) {
         self.await_work(|work| work.left);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quintet_door::BodyBytes;
+use quintet_client::BodyBytes;
 use quintet_types::{By, Command, Edit, Ended, How, Message, Outcome, Peek, When};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
@@ -47,14 +47,14 @@ pub(crate) struct ScriptRun {
 }
 
 /// A run's place in its queue, given back also if its thread panics.
-struct Seat {
+struct ConnectionSlot {
     rq: Arc<Rq>,
     queue: Arc<Queue>,
     id: u64,
     along: Vec<u64>,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.rq.children.fetch_sub(1, Ordering::SeqCst);
         self.queue.end(self.id, &self.along);
@@ -76,7 +76,7 @@ enum Over {
 impl ScriptRun {
     /// Runs the script and settles the message.
     pub(crate) fn go(self) {
-        let seat = Seat {
+        let connection_slot = ConnectionSlot {
             rq: Arc::clone(&self.rq),
             queue: Arc::clone(&self.queue),
             id: self.message.id.0,
@@ -107,12 +107,16 @@ impl ScriptRun {
             return;
         }
         // The next may start while the disk writes how this one ended.
-        drop(seat);
+        drop(connection_slot);
         for outcome in run.guest.outcomes() {
-            if let Outcome::Refused(refusal) = outcome {
+            if let Outcome::Refused(command_error) = outcome {
                 // Deleted or dropped under the script: nothing is left to
                 // settle.
-                tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
+                tracing::debug!(
+                    queue = run.queue.name,
+                    "not settled: {}",
+                    command_error.text()
+                );
             } else if let Outcome::Denied(text) = outcome {
                 // It stays in `run` until the server starts anew.
                 tracing::warn!(
@@ -229,7 +233,7 @@ impl ScriptRun {
         };
         let heard = self.guest.ask(look);
         if let Outcome::Refused(_) = heard {
-            let end = self.rq.door.end_of(id)?;
+            let end = self.rq.client_api.end_of(id)?;
             return (end.why == Ended::Cancelled).then_some(Duration::ZERO);
         }
         if heard != Outcome::Cancelled {
@@ -239,7 +243,7 @@ impl ScriptRun {
             return None;
         };
         let until = messages.first()?.cancelled()?.until;
-        Some(Duration::from_millis(until.since(self.rq.door.now())))
+        Some(Duration::from_millis(until.since(self.rq.client_api.now())))
     }
 
     /// The engine removes the message as soon as its lease ends.
@@ -247,8 +251,15 @@ impl ScriptRun {
         self.tell_hooks("cancelled", "cancelled");
         self.queue
             .note_end("cancelled", self.message.id.0, short_id(&self.message));
-        let (rank, due, back_to) = (None, When::Now, None);
-        self.settle_one(&self.message, How::Release { rank, due, back_to });
+        let (priority, due, back_to) = (None, When::Now, None);
+        self.settle_one(
+            &self.message,
+            How::Release {
+                priority,
+                due,
+                back_to,
+            },
+        );
         self.release_along();
     }
 
@@ -306,7 +317,7 @@ impl ScriptRun {
         paths::make_folder(&folder)?;
         let new = folder.join(".body.new");
         let mut file = std::fs::File::create(&new)?;
-        let mut body = BodyBytes::new(&*self.rq.door, self.message.body.clone());
+        let mut body = BodyBytes::new(&*self.rq.client_api, self.message.body.clone());
         io::copy(&mut body, &mut file)?;
         // An attachment of this name is the sender's own.
         match std::fs::hard_link(&new, folder.join("body")) {
@@ -347,8 +358,8 @@ impl ScriptRun {
         let (state, how, status) = match verdict {
             Verdict::Again { due_s, status } => return self.release(due_s, &status),
             Verdict::Err(status) => {
-                let (rank, reason) = (None, status.as_bytes().into());
-                ("err", How::Bury { rank, reason }, status)
+                let (priority, reason) = (None, status.as_bytes().into());
+                ("err", How::Bury { priority, reason }, status)
             }
             Verdict::Done(status) => ("done", archive(false, &status), status),
             Verdict::Relayed(status) => ("relayed", archive(true, &status), status),
@@ -383,10 +394,10 @@ impl ScriptRun {
     /// Back into the queue.
     fn release(&self, due_s: u64, status: &str) {
         let ms = due_s.saturating_mul(1000);
-        let due = self.rq.door.now().0.saturating_add(ms);
+        let due = self.rq.client_api.now().0.saturating_add(ms);
         self.edit(status, &[("due", due.to_string())]);
         let how = How::Release {
-            rank: None,
+            priority: None,
             due: When::In(ms),
             back_to: None,
         };
@@ -402,7 +413,7 @@ impl ScriptRun {
             };
             self.guest.say(Command::Edit(message.id, Box::new(edit)));
             let how = How::Release {
-                rank: None,
+                priority: None,
                 due: When::At(record::due(message)),
                 back_to: None,
             };

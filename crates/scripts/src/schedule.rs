@@ -29,7 +29,7 @@ impl Schedules {
     pub(crate) fn look(&mut self, rq: &Rq) {
         // A calendar is about the wall clock. Times it jumps over do not come;
         // when it is set back by little, times that were do not come again.
-        let now = rq.door.wall();
+        let now = rq.client_api.wall();
         for queue in rq.all_scripted() {
             let config = queue.config();
             if config.schedule.is_empty() || rq.admin_files(&queue.name) != Admin::Up {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
+use quintet_client::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_types::Message;
 
 use crate::config::QueueConfig;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use quintet_door::{Door, Visit};
+use quintet_client::{ClientApi, Visit};
 use quintet_types::{
     Command, ListState, Message, Name, Outcome, Overrides, Peek, QueueGauges, QueueStats, StatsOf,
     StatsReply,
@@ -29,7 +29,7 @@ use crate::socket::Sockets;
 /// and the command line ask. Shared by all threads. Ask it to
 /// [`Rq::stop`] before it goes; else its threads go on.
 pub struct Rq {
-    pub(crate) door: Arc<dyn Door>,
+    pub(crate) client_api: Arc<dyn ClientApi>,
     pub(crate) options: Options,
     pub(crate) paths: Paths,
     pub(crate) started: Instant,
@@ -135,7 +135,7 @@ impl Rq {
     }
 
     pub(crate) fn ask(&self, command: Command) -> Outcome {
-        Visit::new(&*self.door).ask(command)
+        Visit::new(&*self.client_api).ask(command)
     }
 
     pub(crate) fn wake_keeper(&self) {
@@ -155,12 +155,12 @@ impl Rq {
             overrides: Some(Box::new(overrides)),
             must_exist: false,
         });
-        if let Outcome::Refused(refusal) = outcome {
+        if let Outcome::Refused(command_error) = outcome {
             tracing::warn!(
                 queue = name,
                 down,
                 "the state was not stored: {}",
-                refusal.text()
+                command_error.text()
             );
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use quintet_door::{Visit, ask_named};
+use quintet_client::{Visit, ask_named};
 use quintet_types::{By, Command, Message, Outcome, Peek};
 
 use crate::copy::COPYING;
@@ -23,7 +23,7 @@ impl Rq {
     /// one began and did not commit. `first`: right after the start.
     pub(crate) fn sweep(&self, first: bool) {
         let queues = self.queues();
-        let now = self.door.now();
+        let now = self.client_api.now();
         for queue in &queues {
             let mut cut_short = Vec::new();
             self.each(queue, "prep", |message| {
@@ -107,9 +107,9 @@ impl Rq {
         let Some((created, number)) = parse_short(id) else {
             return true;
         };
-        let visit = Visit::new(&*self.door);
+        let visit = Visit::new(&*self.client_api);
         let peek = Command::Peek(Peek::Id(number));
-        match ask_named(&*self.door, visit.party(), peek) {
+        match ask_named(&*self.client_api, visit.client_id(), peek) {
             (Outcome::Messages(messages), name) => messages.first().is_some_and(|message| {
                 let at = String::from_utf8_lossy(name.as_bytes());
                 let own: &Message = message;
@@ -117,7 +117,7 @@ impl Rq {
                     && (at == queue || self.paths.dir(&at, own) == own_dir(queue, own))
             }),
             // Not there; anything but a clear answer keeps the folder.
-            (Outcome::Refused(quintet_types::Refusal::NotFound), _) => false,
+            (Outcome::Refused(quintet_types::CommandError::NotFound), _) => false,
             _ => true,
         }
     }

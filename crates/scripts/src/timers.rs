@@ -41,7 +41,7 @@ impl Timers {
     /// Takes in what was linked, changed or removed.
     pub(crate) fn scan(&mut self, rq: &Rq) {
         let folder = rq.paths.timers();
-        let mut first = rq.door.now();
+        let mut first = rq.client_api.now();
         let mut there = Vec::new();
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else {
@@ -79,7 +79,7 @@ impl Timers {
 
     /// Puts the messages whose time has come.
     pub(crate) fn look(&mut self, rq: &Rq) {
-        let now = rq.door.now();
+        let now = rq.client_api.now();
         for (name, timer) in &mut self.all {
             if timer.next > now {
                 continue;

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use quintet_client::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen, NodeOrder};
 use quintet_config::Config;
-use quintet_door::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen, NodeOrder};
 use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_process::Bound;
@@ -19,10 +19,10 @@ use quintet_tls::Secure;
 pub(crate) struct Node(Infallible);
 
 /// A log that a node has claimed: there is none.
-pub(crate) struct Seat(Infallible);
+pub(crate) struct Ownership(Infallible);
 
 /// A listener as other nodes know it: there is none.
-pub(crate) struct Door {
+pub(crate) struct ProxyListener {
     pub(crate) protocol: String,
     pub(crate) nth: u16,
     pub(crate) socket: Infallible,
@@ -53,20 +53,20 @@ pub(crate) trait Threads {
 /// Always.
 pub(crate) fn follow(
     _: &Config,
-    _: Vec<Door>,
+    _: Vec<ProxyListener>,
     _: u64,
     _: Arc<dyn Arrivals>,
     _: Arc<dyn AuditLog>,
     _: &dyn Fn(),
     _: (&Sender<Order>, &Receiver<Order>),
-) -> Result<Option<Seat>> {
+) -> Result<Option<Ownership>> {
     bail!(
         "[cluster] is configured, and this binary was built without the feature \"cluster\": take \
          one that has it, or leave cluster.nats empty"
     )
 }
 
-impl Seat {
+impl Ownership {
     pub(crate) fn take(self, _: &Layout) -> Result<(Opened, Arc<Node>)> {
         match self.0 {}
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use quintet_client::ClientApi;
 use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
-use quintet_door::Door;
 use quintet_edge::{Dispatchers, Edge, HttpGate};
 use quintet_http::{Elsewhere, Limits, Logins, Serve, Settings, User};
 use quintet_process::{Bound, bind};
@@ -144,7 +144,7 @@ pub(crate) fn serve(
     edge: &Edge,
     threads: usize,
     rq: &Arc<Rq>,
-    door: &Arc<dyn Door>,
+    client_api: &Arc<dyn ClientApi>,
     logins: &Logins,
     dispatchers: &Dispatchers,
 ) -> Result<Running> {
@@ -154,7 +154,7 @@ pub(crate) fn serve(
         settings.gate = Some(HttpGate::of_listener(&edge.security, one.user, users));
         settings.logins = Some(logins.clone());
         share(&mut settings, &bound, edge, &edge.http);
-        let site: Arc<dyn Serve> = Site::new(settings, Arc::clone(rq), Arc::clone(door));
+        let site: Arc<dyn Serve> = Site::new(settings, Arc::clone(rq), Arc::clone(client_api));
         (bound, site)
     });
     Running::start(NAME, threads, sites.collect(), dispatchers)

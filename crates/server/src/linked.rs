@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use quintet_edge::{Edge, LinksByProtocol};
-use quintet_front::line::Splice;
-use quintet_front::{Client, Intake, Stream};
 use quintet_http::{Connected, Linked, Links};
+use quintet_proxy::line::Tunnel;
+use quintet_proxy::{Client, Intake, Stream};
 use quintet_tls::Identity;
 
 /// Hands links' clients to the I/O threads and to HTTP.
@@ -28,45 +28,45 @@ impl Linking {
     }
 
     /// The way in, if it is a protocol over HTTP.
-    fn links(&self, splice: &Splice) -> Option<&Links> {
+    fn links(&self, tunnel: &Tunnel) -> Option<&Links> {
         let mut protocols = self.http.iter();
-        let (_, links) = protocols.find(|(protocol, _)| *protocol == splice.protocol)?;
+        let (_, links) = protocols.find(|(protocol, _)| *protocol == tunnel.protocol)?;
         Some(links)
     }
 
     /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
-    fn listener(&self, splice: &Splice) -> Option<usize> {
+    fn listener(&self, tunnel: &Tunnel) -> Option<usize> {
         let listeners = self.edge.listeners.iter().enumerate();
-        let mut speak = listeners.filter(|(_, listener)| listener.protocol == splice.protocol);
-        speak.nth(usize::from(splice.nth)).map(|(number, _)| number)
+        let mut speak = listeners.filter(|(_, listener)| listener.protocol == tunnel.protocol);
+        speak.nth(usize::from(tunnel.nth)).map(|(number, _)| number)
     }
 }
 
 impl Intake for Linking {
-    fn admits(&self, splice: &Splice) -> Result<bool, String> {
-        let serves = match self.links(splice) {
-            Some(links) => links.serves(usize::from(splice.nth)),
-            None => self.listener(splice).map(|_| true),
+    fn admits(&self, tunnel: &Tunnel) -> Result<bool, String> {
+        let serves = match self.links(tunnel) {
+            Some(links) => links.serves(usize::from(tunnel.nth)),
+            None => self.listener(tunnel).map(|_| true),
         };
         serves.ok_or_else(|| {
             format!(
                 "the node that owns the queues has no listener {} for {}: all nodes of a cluster \
                  need the same listeners, in the same order",
-                splice.nth + 1,
-                splice.protocol
+                tunnel.nth + 1,
+                tunnel.protocol
             )
         })
     }
 
     fn take(&self, client: Client) {
-        let Client { stream, splice } = client;
-        if let Some(links) = self.links(&splice) {
+        let Client { stream, tunnel } = client;
+        if let Some(links) = self.links(&tunnel) {
             let stream = match stream {
                 Stream::Tcp(stream) => Connected::Tcp(stream),
                 Stream::Unix(stream) => Connected::Unix(stream),
             };
-            let identity = identity(&splice).filter(|_| self.certified);
-            let peer = splice.peer;
+            let identity = identity(&tunnel).filter(|_| self.certified);
+            let peer = tunnel.peer;
             let linked = Linked {
                 stream,
                 peer,
@@ -74,23 +74,23 @@ impl Intake for Linking {
                 known: None,
                 counted: None,
             };
-            links.take(usize::from(splice.nth), linked);
+            links.take(usize::from(tunnel.nth), linked);
             return;
         }
-        let Some(listener) = self.listener(&splice) else {
+        let Some(listener) = self.listener(&tunnel) else {
             return;
         };
         // Over a link that nobody certifies, anybody could say so.
-        let identity = identity(&splice).filter(|_| self.certified);
+        let identity = identity(&tunnel).filter(|_| self.certified);
         let stream = match stream {
             Stream::Tcp(stream) => stream.into(),
             Stream::Unix(stream) => stream.into(),
         };
-        self.edge.bring(stream, splice.peer, listener, identity);
+        self.edge.bring(stream, tunnel.peer, listener, identity);
     }
 }
 
 /// The client's identity by the certificate it has shown to the node it came through.
-fn identity(splice: &Splice) -> Option<Arc<Identity>> {
-    Identity::from_text(&splice.principal).map(Arc::new)
+fn identity(tunnel: &Tunnel) -> Option<Arc<Identity>> {
+    Identity::from_text(&tunnel.principal).map(Arc::new)
 }

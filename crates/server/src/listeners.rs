@@ -7,7 +7,7 @@ use quintet_process::{Bound, again, bind, restrict};
 use quintet_tls::Secure;
 use quintet_wire::{Options, PROTOCOLS, Protocol};
 
-use crate::cluster::{self, Door};
+use crate::cluster::{self, ProxyListener};
 use crate::{http, sqs};
 
 /// The open listeners.
@@ -23,7 +23,7 @@ pub(crate) struct Opened {
     /// All but the control socket, as configured.
     pub(crate) addresses: Vec<(&'static str, Address)>,
     /// In a cluster, all of them once more.
-    pub(crate) doors: Vec<Door>,
+    pub(crate) proxy_listeners: Vec<ProxyListener>,
 }
 
 /// Opens all listeners.
@@ -124,8 +124,11 @@ impl Opened {
     ) -> Result<()> {
         if is_on {
             again::keep(address.to_string(), bound.duplicate()?);
-            let same = self.doors.iter().filter(|door| door.protocol == protocol);
-            self.doors.push(Door {
+            let same = self
+                .proxy_listeners
+                .iter()
+                .filter(|proxy_listener| proxy_listener.protocol == protocol);
+            self.proxy_listeners.push(ProxyListener {
                 protocol: protocol.to_owned(),
                 nth: u16::try_from(same.count()).unwrap_or(u16::MAX),
                 socket: cluster::socket(bound)?,

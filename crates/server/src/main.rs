@@ -6,10 +6,10 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
+mod client_api;
 #[cfg(not(feature = "cluster"))]
 #[path = "alone.rs"]
 mod cluster;
-mod door;
 mod http;
 #[cfg(feature = "cluster")]
 mod linked;

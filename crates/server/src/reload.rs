@@ -1,7 +1,7 @@
 //! The configuration is read again while the server runs.
 
+use quintet_client::TellReload;
 use quintet_config::load;
-use quintet_door::TellReload;
 use quintet_host::locked;
 use quintet_ops::cron::forgotten;
 use quintet_process::fit;
@@ -31,7 +31,7 @@ impl Server {
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
         let jobs = config.cron_jobs().map_err(|wrong| wrong.to_string())?;
         self.security
-            .trust
+            .auth
             .reload(&config, self.operations.given.config.as_deref(), by)?;
         self.security.quotas.reload(limits);
         self.security.enforce();

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use quintet_client::ClientApi;
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
-use quintet_door::Door;
 use quintet_edge::{Dispatchers, Edge, LinksByProtocol, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
@@ -30,7 +30,7 @@ const BUILT_IN_QUEUES: [(&str, u32); 2] = [("relay", 10), ("webhook", 10)];
 
 /// Scripts and HTTP, as far as they run.
 pub(crate) struct Scripts {
-    door: Arc<dyn Door>,
+    client_api: Arc<dyn ClientApi>,
     rq: Option<Arc<Rq>>,
     http: Option<Running>,
     sqs: Option<Running>,
@@ -54,7 +54,7 @@ impl Scripts {
     pub(crate) fn start(
         edge: &Edge,
         config: &Arc<Mutex<Config>>,
-        door: Arc<dyn Door>,
+        client_api: Arc<dyn ClientApi>,
         blobs: Option<Arc<dyn Blobs>>,
         mut open: Vec<http::Open>,
         sqs: Vec<sqs::Open>,
@@ -63,7 +63,7 @@ impl Scripts {
         let mut options = options(&locked(config), &open);
         options.blobs = blobs;
         let mut scripts = Self {
-            door,
+            client_api,
             rq: None,
             http: None,
             sqs: None,
@@ -72,7 +72,13 @@ impl Scripts {
         let mut shown = Shown::default();
         sqs.iter().for_each(|open| open.tell(&mut shown));
         if !sqs.is_empty() {
-            scripts.sqs = Some(sqs::serve(sqs, edge, config, &scripts.door, dispatchers)?);
+            scripts.sqs = Some(sqs::serve(
+                sqs,
+                edge,
+                config,
+                &scripts.client_api,
+                dispatchers,
+            )?);
         }
         let config = locked(config).clone();
         if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
@@ -81,11 +87,11 @@ impl Scripts {
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
             let logins = logins(&edge.security);
-            let door = &scripts.door;
+            let client_api = &scripts.client_api;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
             open.iter_mut().for_each(|one| one.knows(&elsewhere));
             let threads = config.http_threads();
-            let running = http::serve(open, edge, threads, &rq, door, &logins, dispatchers)?;
+            let running = http::serve(open, edge, threads, &rq, client_api, &logins, dispatchers)?;
             scripts.http = Some(running);
         }
         Ok(scripts)
@@ -93,7 +99,7 @@ impl Scripts {
 
     fn start_rq(&mut self, queues: Vec<QueueConfig>) -> Result<Arc<Rq>> {
         let root = self.options.root.display();
-        let rq = Rq::start(Arc::clone(&self.door), self.options.clone(), queues)
+        let rq = Rq::start(Arc::clone(&self.client_api), self.options.clone(), queues)
             .with_context(|| format!("cannot start scripts in {root}"))?;
         self.rq = Some(Arc::clone(&rq));
         Ok(rq)

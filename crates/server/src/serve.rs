@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use mio::Poll;
-use quintet_config::{Config, Given, Places, RESERVE, load};
+use quintet_config::{CommandLine, Config, Places, RESERVE, load};
 use quintet_edge::{
-    Control, Dispatchers, Edge, Hooks, HttpGate, IoThread, LinksByProtocol, Listening, Mailbox,
-    Quotas, Security, Tls, Trust, Watch,
+    Auth, Control, Dispatchers, Edge, Hooks, HttpGate, IoThread, LinksByProtocol, Listening,
+    Mailbox, Quotas, Security, Tls, Watch,
 };
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_http::{Serve, Settings, Socket, Web};
@@ -22,8 +22,8 @@ use quintet_otlp::Counts;
 use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_file_limit};
 use quintet_web::Site;
 
-use crate::cluster::{self, Seat, StepsDown, Threads};
-use crate::door::ServerDoor;
+use crate::client_api::ServerApi;
+use crate::cluster::{self, Ownership, StepsDown, Threads};
 use crate::listeners::{Opened, open_listeners};
 use crate::running::task_of;
 use crate::scripts::Scripts;
@@ -36,7 +36,7 @@ const STREAMS_MAX: usize = 16;
 
 /// Reads the configuration again for a node that owns nothing: what addresses
 /// may use, as clients come in here too.
-fn reload_limits(given: &Given, quotas: &Quotas) {
+fn reload_limits(given: &CommandLine, quotas: &Quotas) {
     let read = load(given).map_err(|error| format!("{error:#}"));
     match read.and_then(|config| config.limit_table().map_err(|wrong| wrong.join("; "))) {
         Ok(limits) => {
@@ -51,7 +51,7 @@ fn reload_limits(given: &Given, quotas: &Quotas) {
 ///
 /// # Errors
 /// It could not start; nothing was answered to anyone.
-pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
+pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     let level = logging::start(&config.log_level, &config.log_format)?;
     let watched = watchdog::start()?;
     if config.cluster.is_on() {
@@ -59,7 +59,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         again::reserve(config.listen.len() + 2)?;
     }
     scripts::check(&config)?;
-    let trust = Trust::new(&config, given.config.as_deref())?;
+    let auth = Auth::new(&config, given.config.as_deref())?;
     let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
     raise_file_limit();
     let _lock = DirLock::acquire(&config.data)?;
@@ -69,7 +69,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     let (orders, inbox) = channel();
     let stops = quintet_process::signals::listen(orders.clone())?;
 
-    let is_open = !trust.is_used();
+    let is_open = !auth.is_used();
     let tls = Tls::load(&config)?;
     let _watch = Watch::start(&tls)?;
     // Ports first: a port in use should not cost a replay.
@@ -79,7 +79,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         http,
         sqs,
         addresses,
-        doors,
+        proxy_listeners,
     } = open_listeners(&config, places, &tls)?;
     again::all_claimed()?;
     let console = console(&config, &addresses, &tls);
@@ -88,25 +88,40 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         announce()?;
     }
     let audit = Arc::new(Audit::new(&config.data));
-    let seat = match config.cluster.is_on() {
+    let ownership = match config.cluster.is_on() {
         true => {
             let connections = places.connections;
             let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
             let reload = || reload_limits(&given, &quotas);
             let ours = (&orders, &inbox);
-            match cluster::follow(&config, doors, connections, arrivals, log, &reload, ours)? {
-                Some(seat) => Some(seat),
+            match cluster::follow(
+                &config,
+                proxy_listeners,
+                connections,
+                arrivals,
+                log,
+                &reload,
+                ours,
+            )? {
+                Some(ownership) => Some(ownership),
                 // Told to stop before it owned anything.
                 None => return Ok(()),
             }
         }
         false => None,
     };
-    let place = (places, trust, quotas, audit);
+    let place = (places, auth, quotas, audit);
     let spans = Arc::default();
     let traced = Tracing::start(&config, &spans)?;
-    let (server, polls, spares) =
-        open(config, given, listening, orders, place, seat, (tls, spans))?;
+    let (server, polls, spares) = open(
+        config,
+        given,
+        listening,
+        orders,
+        place,
+        ownership,
+        (tls, spans),
+    )?;
     if let Some(traced) = &traced {
         traced.follow(&server.core);
     }
@@ -133,9 +148,17 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
     };
     let config = &server.operations.config;
     let blobs = server.node.as_ref().map(|node| node.blobs());
-    let door = Arc::new(ServerDoor(Arc::clone(&server)));
+    let client_api = Arc::new(ServerApi(Arc::clone(&server)));
     let dispatchers = &server.dispatchers;
-    let mut scripts = Scripts::start(&server.edge, config, door, blobs, http, sqs, dispatchers)?;
+    let mut scripts = Scripts::start(
+        &server.edge,
+        config,
+        client_api,
+        blobs,
+        http,
+        sqs,
+        dispatchers,
+    )?;
     drop(starting);
     // Nobody else sets it.
     let _first = watched.set(Arc::downgrade(&server.edge));
@@ -164,7 +187,7 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
         stuck::watch_stop(&server.core, grace.saturating_add(scripts))?;
     }
     end_waits(&server);
-    // They ask through the door, so it closes after them.
+    // They ask through the client API, so it closes after them.
     if !control.stop(grace) | !scripts.stop(grace) {
         tracing::error!("the thread of http had ended before its time");
     }
@@ -180,11 +203,11 @@ pub(crate) fn run(mut config: Config, given: Given) -> Result<()> {
 /// Opens the data directory and puts the shared parts together.
 fn open(
     config: Config,
-    given: Given,
+    given: CommandLine,
     listeners: Vec<Listening>,
     orders: Sender<Order>,
-    (places, trust, quotas, audit): (Places, Trust, Arc<Quotas>, Arc<Audit>),
-    seat: Option<Seat>,
+    (places, auth, quotas, audit): (Places, Auth, Arc<Quotas>, Arc<Audit>),
+    ownership: Option<Ownership>,
     (tls, spans): (Arc<Tls>, Arc<Counts>),
 ) -> Result<(Arc<Server>, Polls, Option<quintet_log::Spares>)> {
     let settings = config.engine_settings();
@@ -199,13 +222,13 @@ fn open(
         memory: config.memory,
     };
     let began = Instant::now();
-    let (opened, node) = match seat {
+    let (opened, node) = match ownership {
         None => (
             quintet_host::open_dir(&config.data, &layout, &settings)?,
             None,
         ),
-        Some(seat) => {
-            let (opened, node) = seat.take(&layout)?;
+        Some(ownership) => {
+            let (opened, node) = ownership.take(&layout)?;
             (opened, Some(node))
         }
     };
@@ -245,7 +268,7 @@ fn open(
     let security = Arc::new(Security {
         core: Arc::clone(&core),
         hooks: Arc::clone(&hooks),
-        trust,
+        auth,
         quotas,
         audit: Arc::<Audit>::clone(&audit),
     });
@@ -301,8 +324,8 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
         },
         ..Settings::default()
     };
-    let door = Arc::new(ServerDoor(Arc::clone(server)));
-    let site: Arc<dyn Serve> = Site::of_api(settings, door);
+    let client_api = Arc::new(ServerApi(Arc::clone(server)));
+    let site: Arc<dyn Serve> = Site::of_api(settings, client_api);
     let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], || {
         task_of(&server.dispatchers)
     });
@@ -314,7 +337,7 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
 
 /// The service for the clients that other nodes bring.
 #[cfg(feature = "cluster")]
-fn intake(server: &Server, http: LinksByProtocol) -> Arc<dyn quintet_front::Intake> {
+fn intake(server: &Server, http: LinksByProtocol) -> Arc<dyn quintet_proxy::Intake> {
     let certified = !locked(&server.operations.config).cluster.link_insecure;
     let edge = Arc::clone(&server.edge);
     Arc::new(crate::linked::Linking::new(edge, certified, http))
@@ -353,7 +376,7 @@ fn start_helpers(
     start("timer", Box::new(|server, _| server.core.run_timer()))?;
     start(
         "keeper",
-        Box::new(|server, stop| server.core.run_keeper(stop)),
+        Box::new(|server, stop| server.core.run_compactor(stop)),
     )?;
     start(
         "hooks",
@@ -365,8 +388,8 @@ fn start_helpers(
     start(
         "cron",
         Box::new(|server, stop| {
-            let door = ServerDoor(Arc::clone(server));
-            server.operations.crons.run(&door, stop);
+            let client_api = ServerApi(Arc::clone(server));
+            server.operations.crons.run(&client_api, stop);
         }),
     )?;
     start(
@@ -374,7 +397,7 @@ fn start_helpers(
         Box::new(|server, stop| {
             let surroundings = Surroundings {
                 core: &server.core,
-                door: &ServerDoor(Arc::clone(server)),
+                client_api: &ServerApi(Arc::clone(server)),
                 config: &server.operations.config,
                 audit: &server.operations.audit,
             };

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Result;
-use quintet_config::{Config, Given};
-use quintet_door::TellReload;
+use quintet_client::TellReload;
+use quintet_config::{CommandLine, Config};
 use quintet_edge::{Dispatchers, Edge, Security};
 use quintet_host::Core;
 use quintet_ops::Tails;
@@ -26,7 +26,7 @@ pub(crate) struct Server {
     pub(crate) core: Arc<Core>,
     pub(crate) edge: Arc<Edge>,
     pub(crate) security: Arc<Security>,
-    /// Those who come in through the door.
+    /// Those who come in through the client API.
     pub(crate) dispatchers: Arc<Dispatchers>,
     pub(crate) operations: Operations,
     /// The node of a cluster, if the server is one.
@@ -37,7 +37,7 @@ pub(crate) struct Server {
 pub(crate) struct Operations {
     pub(crate) config: Arc<Mutex<Config>>,
     /// The command line, for reading the file again.
-    pub(crate) given: Given,
+    pub(crate) given: CommandLine,
     pub(crate) started: Instant,
     /// Random number of this process.
     pub(crate) instance: u64,
@@ -58,7 +58,7 @@ impl Operations {
     /// A mistake in a table of `[[cron]]`.
     pub(crate) fn new(
         config: Config,
-        given: Given,
+        given: CommandLine,
         audit: Arc<Audit>,
         spans: Arc<Counts>,
         orders: Sender<Order>,

@@ -8,8 +8,8 @@ use quintet_edge::Tls;
 use quintet_process::again;
 
 /// Leaves out the default listeners whose ports other programs have, with a warning for each. If
-/// all are taken all stay, so that opening the first one fails. The data directory is locked before:
-/// an earlier server of this directory has closed its listeners when it gives up the lock.
+/// all are taken all stay, so that opening the first one fails. The data directory is locked
+/// before: an earlier server of this directory has closed its listeners when it gives up the lock.
 pub(crate) fn leave_out_taken(config: &mut Config) {
     // Nodes of a cluster open the same listeners, as they bring clients to each other's.
     if config.cluster.is_on() {
@@ -108,14 +108,14 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quintet_config::{Given, load};
+    use quintet_config::{CommandLine, load};
     use quintet_process::bind;
 
     #[test]
     fn a_default_listener_whose_port_is_taken_is_left_out_and_a_named_one_stays() {
         let others = TcpListener::bind("127.0.0.1:0").expect("a port");
         let taken = Address::Tcp(others.local_addr().expect("its port"));
-        let mut config = load(&Given::default()).expect("the defaults");
+        let mut config = load(&CommandLine::default()).expect("the defaults");
         for listen in &mut config.listen {
             listen.address = Address::local(0);
         }

@@ -4,16 +4,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use quintet_client::{ClientApi, Visit};
 use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Address, Config, Listen, Places};
-use quintet_door::{Door, Visit};
 use quintet_edge::{Dispatchers, Edge, HttpGate};
 use quintet_host::locked;
 use quintet_http::{Limits, Serve, Settings, User};
 use quintet_process::{Bound, bind};
 use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
 use quintet_tls::Secure;
-use quintet_types::{Command, Compound, Effect, Guard, Name, Outcome, Refusal, TableAsk};
+use quintet_types::{
+    Command, CommandError, Effect, Guard, Name, Outcome, TableRequest, Transaction,
+};
 use ring::rand::SecureRandom as _;
 
 use crate::http::users;
@@ -132,16 +134,17 @@ pub(crate) fn serve(
     open: Vec<Open>,
     edge: &Edge,
     config: &Arc<Mutex<Config>>,
-    door: &Arc<dyn Door>,
+    client_api: &Arc<dyn ClientApi>,
     dispatchers: &Dispatchers,
 ) -> Result<Running> {
-    let secrets = secrets(&**door)?;
+    let secrets = secrets(&**client_api)?;
     let sites = open.into_iter().map(|one| {
         let (bound, mut settings) = (one.bound, one.settings);
         settings.gate = Some(HttpGate::of_listener(&edge.security, one.user, one.users));
         share(&mut settings, &bound, edge, &edge.sqs);
-        let (file, door) = (file_settings(config), Arc::clone(door));
-        let site: Arc<dyn Serve> = Sqs::new(settings, one.options, secrets.clone(), file, door);
+        let (file, client_api) = (file_settings(config), Arc::clone(client_api));
+        let site: Arc<dyn Serve> =
+            Sqs::new(settings, one.options, secrets.clone(), file, client_api);
         (bound, site)
     });
     let sites = sites.collect();
@@ -158,18 +161,18 @@ fn file_settings(config: &Arc<Mutex<Config>>) -> FileSettings {
 }
 
 /// Secrets of handles and ids: the same for as long as the log, in a backup too and on every node.
-fn secrets(door: &dyn Door) -> Result<Secrets> {
-    let visit = Visit::new(door);
+fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
+    let visit = Visit::new(client_api);
     let table = Name::new(TABLE);
     let get = || {
-        Command::Table(TableAsk::Get {
+        Command::Table(TableRequest::Get {
             table: table.clone(),
             key: SECRETS.into(),
         })
     };
     let kept = |outcome: Outcome| {
-        if let Outcome::Refused(refusal) = outcome {
-            bail!("sqs: {}", refusal.text());
+        if let Outcome::Refused(command_error) = outcome {
+            bail!("sqs: {}", command_error.text());
         }
         let Outcome::Entries(entries) = outcome else {
             bail!("sqs: the tables do not answer");
@@ -184,7 +187,7 @@ fn secrets(door: &dyn Door) -> Result<Secrets> {
     ring::rand::SystemRandom::new()
         .fill(&mut bytes)
         .map_err(|_| anyhow!("sqs: the system gives no random numbers"))?;
-    let set = Compound {
+    let set = Transaction {
         guards: vec![Guard::Table {
             table: table.clone(),
             key: SECRETS.into(),
@@ -198,11 +201,11 @@ fn secrets(door: &dyn Door) -> Result<Secrets> {
         }],
         then: None,
     };
-    let Outcome::Refused(refusal) = visit.ask(Command::Compound(Box::new(set))) else {
+    let Outcome::Refused(command_error) = visit.ask(Command::Transaction(Box::new(set))) else {
         return Ok(Secrets::new(&bytes));
     };
-    if refusal != Refusal::Conflict {
-        bail!("sqs: cannot keep its secrets: {}", refusal.text());
+    if command_error != CommandError::Conflict {
+        bail!("sqs: cannot keep its secrets: {}", command_error.text());
     }
     // Somebody else was first.
     match kept(visit.ask(get()))? {

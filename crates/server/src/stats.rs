@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use quintet_client::Exposition;
 use quintet_config::{Secrets, print};
-use quintet_door::Exposition;
 use quintet_edge::{Edge, Listening, Operator, TellText};
 use quintet_host::{Decided, locked};
 use quintet_ops::metrics::{
@@ -12,39 +12,47 @@ use quintet_ops::metrics::{
 };
 use quintet_process::Order;
 use quintet_types::{
-    Caller, Command, Name, Outcome, Party, Principal, Refusal, ShardStats, StatsOf, StatsReply,
+    Caller, ClientId, Command, CommandError, Name, Outcome, Principal, ShardStats, StatsOf,
+    StatsReply,
 };
-use quintet_wire::{Foreign, Given, HostAsk, ServerStats};
+use quintet_wire::{Foreign, HostRequest, ServerResponse, ServerStats};
 use serde_json::{Map, Value};
 
 use crate::server::Server;
 
 impl Operator for Server {
-    fn answer(&self, ask: HostAsk, listening: &Listening, principal: Principal) -> Given {
-        let anybodys = matches!(ask, HostAsk::Foreign(_) | HostAsk::Noted(..));
-        if !anybodys && !self.security.trust.may_server(principal) {
-            let refused = Outcome::Refused(Refusal::NotPermitted);
-            return Given::Engine(refused, Name::default());
+    fn answer(
+        &self,
+        ask: HostRequest,
+        listening: &Listening,
+        principal: Principal,
+    ) -> ServerResponse {
+        let anybodys = matches!(ask, HostRequest::Foreign(_) | HostRequest::Noted(..));
+        if !anybodys && !self.security.auth.may_server(principal) {
+            let refused = Outcome::Refused(CommandError::NotPermitted);
+            return ServerResponse::Engine(refused, Name::default());
         }
         match ask {
-            HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
-            HostAsk::Foreign(foreign) => {
+            HostRequest::Stats => ServerResponse::Server(Box::new(self.stats(listening.tally))),
+            HostRequest::Foreign(foreign) => {
                 if foreign == Foreign::Tls {
                     self.edge.spoke_tls.fetch_add(1, Ordering::Relaxed);
                 }
                 listening.tell_foreign(foreign);
-                Given::Own
+                ServerResponse::Own
             }
-            HostAsk::Listener | HostAsk::Noted(..) => Given::Host(Ok(String::new())),
+            HostRequest::Listener | HostRequest::Noted(..) => {
+                ServerResponse::Host(Ok(String::new()))
+            }
             // Asked of another thread, unless it was refused.
-            HostAsk::Reload => Given::Host(Err(String::new())),
-            HostAsk::Config => {
-                Given::Host(Ok(print(&locked(&self.operations.config), Secrets::Hidden)))
+            HostRequest::Reload => ServerResponse::Host(Err(String::new())),
+            HostRequest::Config => {
+                ServerResponse::Host(Ok(print(&locked(&self.operations.config), Secrets::Hidden)))
             }
-            HostAsk::Shutdown if self.edge.limits.allow_shutdown.load(Ordering::Relaxed) => {
-                Given::Host(self.operations.order(Order::Stop))
+            HostRequest::Shutdown if self.edge.limits.allow_shutdown.load(Ordering::Relaxed) => {
+                ServerResponse::Host(self.operations.order(Order::Stop))
             }
-            HostAsk::Shutdown => Given::Host(Err(
+            HostRequest::Shutdown => ServerResponse::Host(Err(
                 "shutdown is not allowed: set allow_shutdown = true".to_owned(),
             )),
         }
@@ -99,7 +107,7 @@ impl Server {
         let ask = Command::Stats(StatsOf::Shard);
         let asked = self
             .core
-            .visit(|access| access.submit(Caller::server(Party::default()), ask));
+            .visit(|access| access.submit(Caller::server(ClientId::default()), ask));
         if let Decided::Now(Outcome::Stats(reply), ..) = asked
             && let StatsReply::Shard(shard) = *reply
         {
@@ -180,7 +188,7 @@ fn number(value: f64) -> Value {
 fn numbers(edge: &Edge) -> EdgeNumbers {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let now = edge.core.clock.now();
-    let (tls, http, logins) = (&edge.tls.shared, &edge.http, &edge.security.trust.counts);
+    let (tls, http, logins) = (&edge.tls.shared, &edge.http, &edge.security.auth.counts);
     let failures = tls.failures();
     EdgeNumbers {
         open: edge.guests.open(),
@@ -207,7 +215,7 @@ fn numbers(edge: &Edge) -> EdgeNumbers {
             busy: of(&logins.busy),
         },
         not_permitted: of(&logins.forbidden),
-        limit_refusals: edge.security.quotas.refusals(),
+        limit_command_errors: edge.security.quotas.command_errors(),
         limit_delays: edge.security.quotas.delays(),
         http_open: http.clients.count(),
         http_crowded: http.clients.crowded(),
@@ -217,7 +225,7 @@ fn numbers(edge: &Edge) -> EdgeNumbers {
             slow: http.streams.slow(),
         },
         commands: edge.commands(),
-        refusals: edge.refusals(),
+        command_errors: edge.command_errors(),
         latencies: edge.latencies(),
         http_replies: http.statuses(),
         sqs_replies: edge.sqs.statuses(),

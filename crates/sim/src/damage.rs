@@ -45,11 +45,11 @@ pub fn sound_len() -> usize {
 /// # Panics
 /// If they do not.
 pub fn survive(input: &[u8]) {
-    let Some((place, bytes)) = input.split_first_chunk() else {
+    let Some((position, bytes)) = input.split_first_chunk() else {
         return;
     };
     let mut content = SOUND.content(FILE).expect("the first segment");
-    let from = usize::from(u16::from_le_bytes(*place)) % content.len();
+    let from = usize::from(u16::from_le_bytes(*position)) % content.len();
     let len = bytes.len().min(content.len() - from);
     content[from..from + len].copy_from_slice(&bytes[..len]);
     let disk = SOUND.fork();

@@ -1,10 +1,10 @@
 //! A simulated world for tests: a disk that loses things, chance from a seed, and suites that every
 //! implementation of a contract must pass. Nothing depends on this but tests.
 
+pub mod client_api;
 pub mod cluster;
 pub mod damage;
 pub mod disk;
-pub mod door;
 pub mod facts;
 pub mod history;
 pub mod log_tests;

@@ -69,10 +69,11 @@ impl World {
         self.engine.tick(self.now, facts, deliveries);
     }
 
-    /// Ends what a party has.
-    pub fn disconnect(&mut self, party: Party) {
+    /// Ends what a client has.
+    pub fn disconnect(&mut self, client_id: ClientId) {
         let (facts, deliveries) = (&mut self.facts, &mut self.deliveries);
-        self.engine.disconnect(self.now, party, facts, deliveries);
+        self.engine
+            .disconnect(self.now, client_id, facts, deliveries);
     }
 
     /// An engine like this one at its beginning.
@@ -82,9 +83,9 @@ impl World {
     }
 
     /// Asks, and looks at the indexes; `None`: the take waits.
-    pub fn ask(&mut self, party: u64, command: Command) -> Option<Outcome> {
+    pub fn ask(&mut self, client_id: u64, command: Command) -> Option<Outcome> {
         let caller = Caller {
-            party: Party(party),
+            client_id: ClientId(client_id),
             principal: Principal(0),
         };
         let answer = self.submit(caller, command);
@@ -121,8 +122,8 @@ impl World {
     }
 
     /// Takes; answers it as [`text`].
-    pub fn take(&mut self, party: u64, take: Take) -> String {
-        match self.ask(party, Command::Take(take)) {
+    pub fn take(&mut self, client_id: u64, take: Take) -> String {
+        match self.ask(client_id, Command::Take(take)) {
             Some(outcome) => text(&outcome),
             None => "waits".into(),
         }
@@ -143,13 +144,13 @@ impl World {
     }
 
     /// A connection ends.
-    pub fn hang_up(&mut self, party: u64) {
-        self.disconnect(Party(party));
+    pub fn hang_up(&mut self, client_id: u64) {
+        self.disconnect(ClientId(client_id));
         self.verify();
     }
 
     /// The state that the facts lead to, as bytes in this segment of a log.
-    pub fn replayed(&self, home: Home) -> Engine {
+    pub fn replayed(&self, segment_ref: SegmentRef) -> Engine {
         let mut bytes = Vec::new();
         for fact in &self.facts {
             fact.encode(&mut bytes);
@@ -159,7 +160,7 @@ impl World {
         while !rest.is_empty() {
             let large = &mut |id, len| LargeBody::new(id, len, 0);
             let fact = Fact::decode(&mut rest, large).expect("encoded by us");
-            engine.replay(fact, home);
+            engine.replay(fact, segment_ref);
         }
         engine.verify().expect("indexes agree");
         engine
@@ -167,7 +168,7 @@ impl World {
 
     /// Forgets everything but the facts, and starts again.
     pub fn restart(&mut self) {
-        let mut engine = self.replayed(Home(0));
+        let mut engine = self.replayed(SegmentRef(0));
         engine.begin_epoch(self.now, engine.epoch() + 1, [7; 16], &mut self.facts);
         self.engine = engine;
         self.deliveries.clear();
@@ -192,7 +193,7 @@ pub fn text(outcome: &Outcome) -> String {
             .join("+"),
         Outcome::Empty => "empty".into(),
         Outcome::DeadlineSoon => "soon".into(),
-        Outcome::Refused(refusal) => refusal.text().into(),
+        Outcome::Refused(command_error) => command_error.text().into(),
         other => format!("{other:?}"),
     }
 }
@@ -215,7 +216,7 @@ pub fn waiting(queue: &str) -> Take {
 
 /// A lease of one at a time, given back to the head.
 pub fn open(queue: &str) -> Take {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::OwnTtr,
         back_to: BackTo::Head,
@@ -229,10 +230,10 @@ pub fn open(queue: &str) -> Take {
 
 /// A lease as beanstalkd gives them.
 pub fn reserve(queue: &str) -> Take {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::TtrOrDefault,
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     Take {
@@ -241,11 +242,11 @@ pub fn reserve(queue: &str) -> Take {
     }
 }
 
-/// A put with this rank.
-pub fn ranked(queue: &str, rank: u32, body: &str) -> Put {
+/// A put with this priority.
+pub fn ranked(queue: &str, priority: u32, body: &str) -> Put {
     Put {
         queue: queue.into(),
-        rank: Some(rank),
+        priority: Some(priority),
         body: Body::new(body.as_bytes()),
         ..Put::default()
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use quintet_door::Door;
+use quintet_client::ClientApi;
 use quintet_http::Losses;
 use quintet_types::{
-    Body, Caller, Command, Name, Outcome, QueueSetup, QueueStats, Refusal, StatsOf, StatsReply,
+    Body, Caller, Command, CommandError, Name, Outcome, QueueSetup, QueueStats, StatsOf, StatsReply,
 };
 use tokio::sync::oneshot;
 
@@ -14,7 +14,7 @@ use crate::fault::{Fault, Shape};
 /// The way to the shards for one request.
 #[derive(Clone)]
 pub(crate) struct Asker {
-    pub(crate) door: Arc<dyn Door>,
+    pub(crate) client_api: Arc<dyn ClientApi>,
     pub(crate) caller: Caller,
     pub(crate) lost: Losses,
 }
@@ -27,7 +27,7 @@ impl Coming {
     pub(crate) async fn outcome(&mut self) -> Outcome {
         // What was decided and never acknowledged is told by the reply being dropped.
         let told = (&mut self.0).await;
-        told.unwrap_or(Outcome::Refused(Refusal::Unknown))
+        told.unwrap_or(Outcome::Refused(CommandError::Unknown))
             .of_command()
     }
 }
@@ -36,7 +36,7 @@ impl Asker {
     /// The same without the rights of whoever asks: for what the server looks up.
     pub(crate) fn as_server(&self) -> Self {
         Self {
-            caller: Caller::server(self.caller.party),
+            caller: Caller::server(self.caller.client_id),
             ..self.clone()
         }
     }
@@ -47,7 +47,7 @@ impl Asker {
         let (tell, told) = oneshot::channel();
         let (lost, caller) = (self.lost.clone(), self.caller);
         let leases = matches!(command, Command::Take(_));
-        self.door.submit(
+        self.client_api.submit(
             self.caller,
             command,
             Box::new(move |outcome, _| {
@@ -111,11 +111,11 @@ impl Asker {
         match body {
             Body::Small(bytes) => Ok(Arc::clone(bytes)),
             Body::Large(large) => {
-                let (door, body) = (Arc::clone(&self.door), Body::Large(large.clone()));
+                let (client_api, body) = (Arc::clone(&self.client_api), Body::Large(large.clone()));
                 let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
                 let read = tokio::task::spawn_blocking(move || {
                     let mut bytes = vec![0; len];
-                    door.read(&body, 0, &mut bytes).map(|read| {
+                    client_api.read(&body, 0, &mut bytes).map(|read| {
                         bytes.truncate(read);
                         bytes
                     })
@@ -138,15 +138,17 @@ impl Asker {
         if body.len() <= SMALL {
             return Ok(Body::new(body.as_bytes()));
         }
-        let (door, queue) = (Arc::clone(&self.door), queue.clone());
+        let (client_api, queue) = (Arc::clone(&self.client_api), queue.clone());
         let stored = tokio::task::spawn_blocking(move || {
             let len = body.len() as u64;
-            door.store(&queue, len, &mut body.as_bytes())
+            client_api.store(&queue, len, &mut body.as_bytes())
         });
         match stored.await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(quintet_door::StoreError::Refused(refusal))) => Err(refusal.into()),
-            Ok(Err(quintet_door::StoreError::Source(error))) => {
+            Ok(Err(quintet_client::StoreError::Refused(command_error))) => {
+                Err(command_error.into())
+            }
+            Ok(Err(quintet_client::StoreError::Source(error))) => {
                 Err(Fault::internal(error.to_string()))
             }
             Err(_) => Err(unexpected()),
@@ -163,7 +165,7 @@ const SMALL: usize = 64 << 10;
 /// It is one.
 pub(crate) fn said(outcome: Outcome) -> Result<Outcome, Fault> {
     match outcome {
-        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Refused(command_error) => Err(command_error.into()),
         Outcome::Denied(text) => Err(Fault::new(Shape::AccessDenied, String::from(text))),
         outcome => Ok(outcome),
     }

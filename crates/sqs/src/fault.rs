@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use quintet_types::{Class, Refusal};
+use quintet_types::{Class, CommandError};
 
 macro_rules! shapes {
     ($($(#[$doc:meta])* $shape:ident $name:literal $code:literal $status:literal;)*) => {
-        /// The kinds of refusals there are.
+        /// The kinds of errors there are.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Shape { $($(#[$doc])* $shape,)* }
 
@@ -104,7 +104,7 @@ pub struct Fault {
 const NO_QUEUE: &str = "The specified queue does not exist.";
 
 impl Fault {
-    /// A refusal of this kind.
+    /// An error of this kind.
     pub fn new(shape: Shape, text: impl Into<Cow<'static, str>>) -> Self {
         Self {
             shape,
@@ -212,19 +212,20 @@ impl Fault {
     }
 }
 
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Self {
-        let text = refusal.text();
-        match refusal {
-            Refusal::QueueNotFound => Self::no_queue(),
-            Refusal::HeldLimit => Self::new(Shape::OverLimit, text),
+impl From<CommandError> for Fault {
+    fn from(command_error: CommandError) -> Self {
+        let text = command_error.text();
+        match command_error {
+            CommandError::QueueNotFound => Self::no_queue(),
+            CommandError::HeldLimit => Self::new(Shape::OverLimit, text),
             // Worth a second try.
-            Refusal::NoSpace | Refusal::NoMemory | Refusal::DedupeFull | Refusal::Conflict => {
-                Self::new(Shape::RequestThrottled, text)
-            }
+            CommandError::NoSpace
+            | CommandError::NoMemory
+            | CommandError::DedupeFull
+            | CommandError::Conflict => Self::new(Shape::RequestThrottled, text),
             // Said of an attribute or a tag.
-            Refusal::Locked | Refusal::TagsFull => Self::parameter(text),
-            _ => match refusal.class() {
+            CommandError::Locked | CommandError::TagsFull => Self::parameter(text),
+            _ => match command_error.class() {
                 Class::Full => Self::new(Shape::OverLimit, text),
                 Class::Unavailable => Self::new(Shape::RequestThrottled, text),
                 Class::Unknown => Self::internal(text),

@@ -153,7 +153,7 @@ macro_rules! actions {
             ///
             /// # Errors
             /// There is no such action, or it is given what it cannot take.
-            pub(crate) fn of(name: &str, given: Given<'_>) -> Result<Self, Fault> {
+            pub(crate) fn of(name: &str, given: InputValue<'_>) -> Result<Self, Fault> {
                 match name {
                     "AddPermission" => {
                         let accounts = given.read::<Accounts>()?.ids.kept;
@@ -194,16 +194,16 @@ actions! {
 
 /// Input of an action, in the form of its protocol.
 #[derive(Clone, Copy)]
-pub(crate) enum Given<'a> {
+pub(crate) enum InputValue<'a> {
     Json(&'a [u8]),
     Form(&'a serde_json::Value),
 }
 
-impl Given<'_> {
+impl InputValue<'_> {
     fn read<T: DeserializeOwned>(self) -> Result<T, Fault> {
         match self {
-            Given::Json(bytes) => serde_json::from_slice(bytes).map_err(Fault::unreadable),
-            Given::Form(form) => T::deserialize(form).map_err(Fault::unreadable),
+            InputValue::Json(bytes) => serde_json::from_slice(bytes).map_err(Fault::unreadable),
+            InputValue::Form(form) => T::deserialize(form).map_err(Fault::unreadable),
         }
     }
 }

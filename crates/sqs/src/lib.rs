@@ -2,7 +2,7 @@
 //! Query, for SDKs that are told this server as their endpoint.
 //!
 //! What comes is read into an [`Action`], checked, asked of the shards through
-//! the door, and answered in the words of the protocol it came in. Sockets,
+//! the client API, and answered in the words of the protocol it came in. Sockets,
 //! TLS and limits are those of `quintet-web`. Source: the service's model of
 //! 2012-11-05, and `docs/protocols/sqs.md` for what differs on purpose.
 

@@ -15,10 +15,10 @@ use chrono::{DateTime, Utc};
 use hyper::body::{Body as HyperBody, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
-use quintet_door::{Did, Door};
+use quintet_client::{ClientApi, Did};
 use quintet_http::{
-    Answer, Answering, Client, Denied, Errand, Guard, Guest, Losses, Payer, Problem, Replied, Seat,
-    Serve, Settings, Shown, Undo, heard, pace, whole,
+    Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Losses, Payer,
+    Problem, Replied, Serve, Settings, Shown, Undo, heard, pace, whole,
 };
 use quintet_types::{Caller, Name, Principal, QueueSettings};
 use tokio::sync::{oneshot, watch};
@@ -77,7 +77,7 @@ pub struct Sqs {
     pub(crate) limits: Limits,
     pub(crate) secrets: Secrets,
     pub(crate) file: FileSettings,
-    pub(crate) door: Arc<dyn Door>,
+    pub(crate) client_api: Arc<dyn ClientApi>,
     pub(crate) once: Arc<Once>,
     pub(crate) recent: Recent,
     /// Held by whoever changes what moves there are, or takes a step of one.
@@ -152,7 +152,7 @@ pub(crate) struct Visit {
     pub(crate) agent: Option<String>,
     pub(crate) stops: watch::Receiver<bool>,
     /// The place its connection has, which is another's while it waits.
-    pub(crate) seat: Option<Arc<Seat>>,
+    pub(crate) connection_slot: Option<Arc<ConnectionSlot>>,
 }
 
 /// Result of an action: its reply, how long it waited for messages, and the undoing if the reply
@@ -213,7 +213,7 @@ impl Sqs {
         options: Options,
         secrets: Secrets,
         file: FileSettings,
-        door: Arc<dyn Door>,
+        client_api: Arc<dyn ClientApi>,
     ) -> Arc<Self> {
         let guard = Guard {
             users: Vec::new(),
@@ -223,7 +223,7 @@ impl Sqs {
             hosts: settings.hosts.clone(),
             short_hosts: true,
         };
-        let lost = Losses::new("sqs", Arc::clone(&door));
+        let lost = Losses::new("sqs", Arc::clone(&client_api));
         let place = Place {
             account: options.account.clone(),
             region: options.region.clone(),
@@ -233,7 +233,7 @@ impl Sqs {
             open: options.open,
             message_bytes_max: options.message_bytes_max,
         };
-        let now = door.wall().0;
+        let now = client_api.wall().0;
         Arc::new(Self {
             settings,
             guard,
@@ -243,9 +243,9 @@ impl Sqs {
             file,
             once: Arc::new(Once::new(options.retry_window)),
             recent: Recent::default(),
-            epoch: door.epoch(),
+            epoch: client_api.epoch(),
             moves: tokio::sync::Mutex::default(),
-            door,
+            client_api,
             lost,
             stops: watch::Sender::new(false),
             ids: Ids {
@@ -366,17 +366,17 @@ impl Sqs {
             once::call(&[invocation.as_bytes(), &who, path, query, target, &bytes])
         });
         drop(bytes);
-        let own = client.and_then(|client| client.own(|| Guest::new(&self.door)));
+        let own = client.and_then(|client| client.own(|| Guest::new(&self.client_api)));
         // Kept until the request is answered, where there is no connection to keep it.
-        let guest = own.is_none().then(|| Guest::new(&self.door));
+        let guest = own.is_none().then(|| Guest::new(&self.client_api));
         let Some(guest) = own.or(guest.as_ref()) else {
             return refuse(unexpected());
         };
         let visit = Visit {
             asker: Asker {
-                door: Arc::clone(&self.door),
+                client_api: Arc::clone(&self.client_api),
                 caller: Caller {
-                    party: guest.party(),
+                    client_id: guest.client_id(),
                     principal,
                 },
                 lost: self.lost.clone(),
@@ -391,7 +391,7 @@ impl Sqs {
             call,
             agent: text(&parts.headers, &hyper::header::USER_AGENT).map(str::to_owned),
             stops: self.stops.subscribe(),
-            seat: parts.extensions.get::<Arc<Seat>>().cloned(),
+            connection_slot: parts.extensions.get::<Arc<ConnectionSlot>>().cloned(),
         };
         let action = match asked.action {
             Ok(action) => action,
@@ -402,7 +402,7 @@ impl Sqs {
         // What is read next goes where these lie, rather than into memory of its own.
         drop(parts);
         if let Some(client) = client {
-            client.waits_as(Some(guest.party()));
+            client.waits_as(Some(guest.client_id()));
         }
         let done = self.perform(&visit, action).await;
         if let Some(client) = client {
@@ -447,7 +447,7 @@ impl Sqs {
         let keys = &self.options.keys;
         let signed = match keys.is_empty() {
             true => None,
-            false => Some(sign::check(came, keys, utc(self.door.wall().0))?),
+            false => Some(sign::check(came, keys, utc(self.client_api.wall().0))?),
         };
         let key = signed.map(|(id, _)| id.to_owned());
         let Some(gate) = self.guard.gate.as_ref().filter(|gate| gate.is_used()) else {
@@ -555,8 +555,8 @@ impl Sqs {
     /// The way to the shards for what goes on without a request.
     pub(crate) fn asker(&self, guest: &Guest) -> Asker {
         Asker {
-            door: Arc::clone(&self.door),
-            caller: Caller::server(guest.party()),
+            client_api: Arc::clone(&self.client_api),
+            caller: Caller::server(guest.client_id()),
             lost: self.lost.clone(),
         }
     }

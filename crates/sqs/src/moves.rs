@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    Command, Filter, ListState, Message, Name, Outcome, Overrides, Refusal, Sweep, SweepAct, Tags,
-    Verb,
+    BulkAction, BulkOp, Command, CommandError, Filter, ListState, Message, Name, Outcome,
+    Overrides, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -196,7 +196,7 @@ impl Sqs {
             rate,
             moved: 0,
             all,
-            started_ms: self.door.wall().0,
+            started_ms: self.client_api.wall().0,
             failure: None,
         };
         let handle = self.task_handle(&task, &source);
@@ -226,7 +226,7 @@ impl Sqs {
         };
         match names.iter().all(may) {
             true => Ok(()),
-            false => Err(Refusal::NotPermitted.into()),
+            false => Err(CommandError::NotPermitted.into()),
         }
     }
 
@@ -300,7 +300,7 @@ impl Sqs {
     /// Goes on with the moves that ran when the server stopped.
     pub(crate) fn resume_moves(self: Arc<Self>) {
         tokio::spawn(async move {
-            let guest = Guest::new(&self.door);
+            let guest = Guest::new(&self.client_api);
             let asker = self.asker(&guest);
             let Ok(names) = listed(&asker, Listed::default()).await else {
                 return;
@@ -320,7 +320,7 @@ impl Sqs {
 
     /// Moves until all are moved, somebody cancels it, or the server stops.
     async fn run_move(self: Arc<Self>, source: String, mut task: Task) {
-        let guest = Guest::new(&self.door);
+        let guest = Guest::new(&self.client_api);
         let asker = self.asker(&guest);
         let queue = Name::new(source.as_bytes());
         let mut stops = self.stopping();
@@ -420,24 +420,26 @@ async fn move_into(
     moved: &mut u64,
 ) -> Result<(), Fault> {
     let mut left = max;
-    let mut sweep = Sweep {
+    let mut bulk_op = BulkOp {
         queue: queue.clone(),
         state: ListState::Ready,
         filter,
-        act: SweepAct::RedriveInto(to),
+        act: BulkAction::RedriveInto(to),
         after: None,
         max: 0,
     };
     while left > 0 {
-        sweep.max = u32::try_from(left).unwrap_or(u32::MAX);
-        let Outcome::Swept(swept) = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?
+        bulk_op.max = u32::try_from(left).unwrap_or(u32::MAX);
+        let Outcome::BulkDone(bulk_done) = asker
+            .ask(Command::BulkOp(Box::new(bulk_op.clone())))
+            .await?
         else {
             return Err(unexpected());
         };
-        *moved += swept.matched;
-        left = left.saturating_sub(swept.matched);
-        sweep.after = swept.next;
-        if swept.next.is_none() {
+        *moved += bulk_done.matched;
+        left = left.saturating_sub(bulk_done.matched);
+        bulk_op.after = bulk_done.next;
+        if bulk_done.next.is_none() {
             break;
         }
     }
@@ -446,31 +448,33 @@ async fn move_into(
 
 /// The queues that so many of the oldest dead letters came from, and how many of these each.
 async fn sources(asker: &Asker, from: &Name, max: u64) -> Result<BTreeMap<Name, u64>, Fault> {
-    let mut sweep = Sweep {
+    let mut bulk_op = BulkOp {
         queue: from.clone(),
         state: ListState::Ready,
         filter: Filter {
             dead: true,
             ..Filter::default()
         },
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after: None,
         max: 0,
     };
     let mut sources = BTreeMap::new();
     let mut left = max;
     while left > 0 {
-        sweep.max = u32::try_from(left).unwrap_or(u32::MAX);
-        let Outcome::Swept(swept) = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?
+        bulk_op.max = u32::try_from(left).unwrap_or(u32::MAX);
+        let Outcome::BulkDone(bulk_done) = asker
+            .ask(Command::BulkOp(Box::new(bulk_op.clone())))
+            .await?
         else {
             return Err(unexpected());
         };
-        left = left.saturating_sub(swept.matched);
-        for source in swept.messages.iter().filter_map(Message::came_from) {
+        left = left.saturating_sub(bulk_done.matched);
+        for source in bulk_done.messages.iter().filter_map(Message::came_from) {
             *sources.entry(source).or_default() += 1;
         }
-        sweep.after = swept.next;
-        if swept.next.is_none() {
+        bulk_op.after = bulk_done.next;
+        if bulk_done.next.is_none() {
             break;
         }
     }

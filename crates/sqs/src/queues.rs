@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_types::{
-    Command, Edit, Filter, ListState, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal,
-    StatsOf, StatsReply, Sweep, SweepAct, Tags, WallAhead, When,
+    BulkAction, BulkOp, Command, CommandError, Edit, Filter, ListState, Name, Outcome, Overrides,
+    QueueSetup, QueueStats, StatsOf, StatsReply, Tags, WallAhead, When,
 };
 
 use crate::ask::{Asker, said, unexpected};
@@ -42,7 +42,7 @@ pub(crate) struct There {
 impl Sqs {
     /// A queue as its attributes show it.
     pub(crate) fn seen<'a>(&'a self, name: &'a str, of: &'a There) -> Seen<'a> {
-        let ahead = WallAhead::between(self.door.now(), self.door.wall());
+        let ahead = WallAhead::between(self.client_api.now(), self.client_api.wall());
         let created_s = ahead.wall_at(of.stats.created).0 / 1000;
         let changed = of.setup.settings.tags.get(CHANGED);
         let changed = changed.and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
@@ -87,7 +87,7 @@ impl Sqs {
             overrides: Box::new(overrides),
         };
         match asker.begin(create).outcome().await {
-            Outcome::Refused(Refusal::QueueExists) => Ok(false),
+            Outcome::Refused(CommandError::QueueExists) => Ok(false),
             outcome => said(outcome).map(|_| true),
         }
     }
@@ -336,7 +336,7 @@ impl Sqs {
         let there = &setup.settings.tags;
         let mut changes = queue::changes(&attributes, fifo, Some(there), self.limits)?;
         self.check_target(visit, name, &changes).await?;
-        let now = self.door.wall().0.to_string();
+        let now = self.client_api.wall().0.to_string();
         changes.tags.set(CHANGED, Some(now.as_bytes()));
         let delay_ms = changes.settings.default_delay_ms;
         self.configure(visit, name, changes.settings, changes.tags)
@@ -360,20 +360,22 @@ impl Sqs {
         // One that is ready stays so where the delay gets shorter.
         let ready = (delay_ms > before_ms).then_some(ListState::Ready);
         for state in [ListState::Delayed].into_iter().chain(ready) {
-            let mut sweep = Sweep {
+            let mut bulk_op = BulkOp {
                 queue: queue.clone(),
                 state,
                 filter: Filter::default(),
-                act: SweepAct::Show,
+                act: BulkAction::Show,
                 after: None,
                 max: STEP,
             };
             loop {
-                let shown = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?;
-                let Outcome::Swept(shown) = shown else {
+                let shown = asker
+                    .ask(Command::BulkOp(Box::new(bulk_op.clone())))
+                    .await?;
+                let Outcome::BulkDone(shown) = shown else {
                     return Err(unexpected());
                 };
-                let now = self.door.now();
+                let now = self.client_api.now();
                 let edits = shown.messages.iter().filter_map(|message| {
                     let of_queue = match message.extra.as_ref().and_then(|extra| extra.due) {
                         // The clock's grain was added.
@@ -393,11 +395,11 @@ impl Sqs {
                 for mut edit in edits.collect::<Vec<_>>() {
                     match edit.outcome().await {
                         // It was received or purged meanwhile.
-                        Outcome::Refused(Refusal::NotFound) => {}
+                        Outcome::Refused(CommandError::NotFound) => {}
                         outcome => said(outcome).map(drop)?,
                     }
                 }
-                sweep.after = shown.next;
+                bulk_op.after = shown.next;
                 if shown.next.is_none() {
                     break;
                 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BackTo, Command, End, Handed, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Take,
-    Wait, WallAhead,
+    BackTo, Command, End, Handed, LeaseOwner, LeaseRequest, LeaseTime, Message, Name, Outcome,
+    Take, Wait, WallAhead,
 };
 
 use crate::ask::{said, unexpected};
@@ -134,10 +134,10 @@ impl Sqs {
             queues: [queue.clone()].into_iter().collect(),
             must_exist: true,
             end: End::Oldest,
-            lease: Some(LeaseAsk {
+            lease: Some(LeaseRequest {
                 owner: LeaseOwner::Time,
                 time: asked.time,
-                back_to: BackTo::Place,
+                back_to: BackTo::Position,
                 held_max: 0,
             }),
             messages_max: asked.max,
@@ -179,9 +179,9 @@ impl Sqs {
         // Armed before anything can fail, or the client go.
         let undo = Undo::new(&visit.asker.lost, visit.asker.caller, messages);
         if !undo.messages().is_empty() {
-            let (party, agent) = (visit.asker.caller.party, visit.agent.as_deref());
+            let (client_id, agent) = (visit.asker.caller.client_id, visit.agent.as_deref());
             let clients = &self.settings.clients;
-            clients.took(party, "sqs", visit.key.as_deref(), agent);
+            clients.took(client_id, "sqs", visit.key.as_deref(), agent);
         }
         let mut received = Vec::with_capacity(undo.messages().len());
         for message in undo.messages() {
@@ -197,8 +197,8 @@ impl Sqs {
     /// Takes, and comes back empty when the server stops.
     async fn take(&self, visit: &Visit, take: Take) -> Result<Handed, Fault> {
         let waits = take.wait != Wait::No;
-        let _apart = match visit.seat.as_ref().filter(|_| waits) {
-            Some(seat) => Some(seat.waits(Waits::Poll).ok_or_else(|| {
+        let _apart = match visit.connection_slot.as_ref().filter(|_| waits) {
+            Some(connection_slot) => Some(connection_slot.waits(Waits::Poll).ok_or_else(|| {
                 let text = "As many polls wait as may (max_connections).";
                 Fault::new(Shape::RequestThrottled, text)
             })?),
@@ -247,7 +247,7 @@ impl Sqs {
         });
         let lease = Lease {
             id: message.id.0,
-            place: message.place(),
+            place: message.position(),
             number: message.reserves,
             epoch: self.epoch,
         };
@@ -269,7 +269,7 @@ impl Sqs {
         }
         let every = asked.system.iter().any(|name| name == "All");
         let wants = |wanted: &str| every || asked.system.iter().any(|name| name == wanted);
-        let ahead = WallAhead::between(self.door.now(), self.door.wall());
+        let ahead = WallAhead::between(self.client_api.now(), self.client_api.wall());
         let attr = |name: &[u8]| {
             attr(message, name).and_then(|value| String::from_utf8(value.to_vec()).ok())
         };
@@ -304,7 +304,7 @@ impl Sqs {
                 "SentTimestamp",
                 Some(ahead.wall_at(message.created).0.to_string()),
             ),
-            ("SequenceNumber", fifo.then(|| sequence(message.place()))),
+            ("SequenceNumber", fifo.then(|| sequence(message.position()))),
         ];
         debug_assert!(all.iter().any(|(name, _)| *name == TRACE_NAME));
         all.into_iter()
@@ -318,7 +318,7 @@ impl Sqs {
         let first = message.extra.as_ref().map(|extra| extra.first_leased);
         first
             .filter(|first| first.0 > 0)
-            .unwrap_or_else(|| self.door.now())
+            .unwrap_or_else(|| self.client_api.now())
     }
 }
 

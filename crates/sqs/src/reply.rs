@@ -116,7 +116,7 @@ pub(crate) fn write(format: WireFormat, action: &str, request: &str, reply: &Rep
     }
 }
 
-/// Writes a refusal.
+/// Writes an error.
 pub(crate) fn refuse(format: WireFormat, request: &str, fault: &Fault) -> Written {
     let who = match fault.shape.is_sender() {
         true => "Sender",
@@ -571,7 +571,7 @@ mod tests {
 
     /// Cases 1 to 4.
     #[test]
-    fn replies_and_refusals_are_byte_exact() {
+    fn replies_and_command_errors_are_byte_exact() {
         let url = "http://H/000000000000/q".to_owned();
         let queue = Reply::Queue(url);
         assert_eq!(json(&queue), "{\"QueueUrl\":\"http://H/000000000000/q\"}");

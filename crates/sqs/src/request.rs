@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::fault::{Fault, Shape};
 use crate::form::Form;
-use crate::input::{Action, Given};
+use crate::input::{Action, InputValue};
 use crate::names;
 
 /// The protocols.
@@ -141,7 +141,7 @@ fn json(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
     if first != Some(&b'{') {
         return Err(Fault::unreadable("The body is no JSON object."));
     }
-    Action::of(name, Given::Json(body))
+    Action::of(name, InputValue::Json(body))
 }
 
 fn query(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
@@ -152,7 +152,7 @@ fn query(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
         .get("Action")
         .ok_or_else(|| Fault::missing("Action"))?
         .to_owned();
-    Action::of(&name, Given::Form(&form.members()))
+    Action::of(&name, InputValue::Form(&form.members()))
 }
 
 /// The queue that an action names.

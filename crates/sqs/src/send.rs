@@ -344,9 +344,9 @@ async fn put_all(asker: &Asker, mut puts: Vec<Put>, in_batch: bool) -> Result<St
     Ok(stored.into())
 }
 
-/// A refusal in the words of the queue: how long a message may be there.
+/// An error in the words of the queue: how long a message may be there.
 async fn of_queue(asker: &Asker, queue: &Name, fault: Fault, in_batch: bool) -> Fault {
-    if fault.text != quintet_types::Refusal::MessageTooLarge.text() {
+    if fault.text != quintet_types::CommandError::MessageTooLarge.text() {
         return fault;
     }
     match asker.as_server().setup(queue).await {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_types::{By, Command, How, LeaseRef, MessageId, Name, Outcome, Refusal, When};
+use quintet_types::{By, Command, CommandError, How, LeaseRef, MessageId, Name, Outcome, When};
 
 use crate::ask::{Coming, said};
 use crate::batch;
@@ -35,7 +35,7 @@ impl Sqs {
 
     fn by(lease: &Lease, queue: &str) -> By {
         By::Lease(LeaseRef {
-            place: lease.place,
+            position: lease.place,
             number: lease.number,
             epoch: lease.epoch,
             // A message of a FIFO queue is the next one's once the lease is over.
@@ -101,7 +101,7 @@ impl Sqs {
                 id,
                 by,
                 how: How::Release {
-                    rank: None,
+                    priority: None,
                     due: When::Now,
                     back_to: None,
                 },
@@ -249,15 +249,15 @@ impl Begun {
     async fn end(mut self, handle: &str) -> Ended {
         match self.coming.outcome().await {
             // To be seen at once, as it is.
-            Outcome::Refused(Refusal::LeaseOver) if !self.fifo => Ended::Done,
-            Outcome::Refused(Refusal::LeaseOver) => Ended::Not(Fault::value(
+            Outcome::Refused(CommandError::LeaseOver) if !self.fifo => Ended::Done,
+            Outcome::Refused(CommandError::LeaseOver) => Ended::Not(Fault::value(
                 handle,
                 "ReceiptHandle",
                 "The receipt handle has expired.",
             )),
             // Deleted, purged or moved before: so it may be repeated.
-            Outcome::Refused(Refusal::NotFound) if !self.changes => Ended::Gone,
-            Outcome::Refused(Refusal::NotFound) => Ended::Not(Fault::value(
+            Outcome::Refused(CommandError::NotFound) if !self.changes => Ended::Gone,
+            Outcome::Refused(CommandError::NotFound) => Ended::Not(Fault::value(
                 handle,
                 "ReceiptHandle",
                 "Message does not exist or is not available for visibility timeout change.",

@@ -43,7 +43,7 @@ impl Xml {
         self
     }
 
-    /// The element of refusals that AWS always leaves empty.
+    /// The element of errors that AWS always leaves empty.
     pub(crate) fn put_detail(&mut self) -> &mut Self {
         self.put(&["<Detail/>"])
     }

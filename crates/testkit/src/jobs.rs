@@ -112,7 +112,12 @@ impl JobClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub(crate) fn put(&mut self, queue: &str, body: &str, rank: Option<u32>) -> io::Result<bool> {
+    pub(crate) fn put(
+        &mut self,
+        queue: &str,
+        body: &str,
+        priority: Option<u32>,
+    ) -> io::Result<bool> {
         match self.protocol {
             Protocol::Sqs => {
                 let message = json!({ "MessageBody": body });
@@ -125,7 +130,7 @@ impl JobClient {
                 self.faktory("PUSH", &job)
             }
             _ => {
-                let put = json!({ "messages": [{ "body": body, "rank": rank }] });
+                let put = json!({ "messages": [{ "body": body, "priority": priority }] });
                 let what = format!("POST /api/v1/queues/{queue}/messages");
                 Ok(self.api(&what, &put)?.is_some())
             }

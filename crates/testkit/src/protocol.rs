@@ -167,7 +167,8 @@ impl QueueClient {
         }
     }
 
-    /// Puts a message, by HTTP for RQ's script; answers its id, which is 0 where the protocol tells none. None: refused.
+    /// Puts a message, by HTTP for RQ's script; answers its id, which is 0 where the protocol tells
+    /// none. None: refused.
     ///
     /// # Errors
     /// No reply that is one.
@@ -468,7 +469,7 @@ impl QueueClient {
         self.taken()
     }
 
-    /// Whether the reply to the last take said that there is nothing, and was no refusal; known of
+    /// Whether the reply to the last take said that there is nothing, and was no error; known of
     /// memcache, beanstalk, jobqueue, SQS, Faktory and the API.
     pub fn told_empty(&self) -> bool {
         self.told_empty

@@ -35,8 +35,8 @@ pub struct Settings {
     pub protocols: Vec<Vec<u8>>,
 }
 
-/// A listener's certificate, key and authorities, as they were read last. Connections keep what they
-/// began with.
+/// A listener's certificate, key and authorities, as they were read last. Connections keep what
+/// they began with.
 #[derive(Debug)]
 pub struct Acceptor(Mutex<Current>);
 

@@ -1,8 +1,8 @@
 //! One side of a connection, without its socket: whoever has that lets bytes through.
 //!
 //! What a connection holds between two calls is what is not whole: the beginning of a record that
-//! came, and records that the socket did not take. Everything else is in a [`Scratch`], one for each
-//! thread. Plain text is handed on as it is decrypted, so none is left behind here.
+//! came, and records that the socket did not take. Everything else is in a [`Scratch`], one for
+//! each thread. Plain text is handed on as it is decrypted, so none is left behind here.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -351,8 +351,9 @@ impl<C: Side> Channel<C> {
         }
     }
 
-    /// Makes records of what is next. Answers their bytes in the scratch, and how much of `plain` is
-    /// in them. `None`: something of TLS's own is first, and pending, or the handshake is not over.
+    /// Makes records of what is next. Answers their bytes in the scratch, and how much of `plain`
+    /// is in them. `None`: something of TLS's own is first, and pending, or the handshake is not
+    /// over.
     fn encrypt(
         &mut self,
         plain: &[u8],

@@ -38,8 +38,8 @@ impl Error {
     }
 }
 
-/// Why a connection has come to an end that is not its peer's goodbye. An [`std::io::Error`] of kind
-/// `InvalidData` carries it.
+/// Why a connection has come to an end that is not its peer's goodbye. An [`std::io::Error`] of
+/// kind `InvalidData` carries it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
     /// Its first byte is none of TLS.

@@ -58,7 +58,7 @@ impl Event {
 coded! {
     /// How far a batch is with one of its events.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-    pub enum Said, "said" {
+    pub enum CallbackState, "said" {
         /// It has not happened, or its callback found no room yet.
         #[default]
         No = 0,
@@ -69,13 +69,13 @@ coded! {
     }
 }
 
-impl Said {
+impl CallbackState {
     /// As protocols, hooks and the API call it.
     pub const fn word(self) -> &'static str {
         match self {
-            Said::No => "no",
-            Said::Put => "put",
-            Said::Done => "done",
+            CallbackState::No => "no",
+            CallbackState::Put => "put",
+            CallbackState::Done => "done",
         }
     }
 }
@@ -87,7 +87,7 @@ pub struct Callback {
     pub queue: Name,
     pub body: Arc<[u8]>,
     /// `None`: the queue's default.
-    pub rank: Option<u32>,
+    pub priority: Option<u32>,
     /// Time to run, ms; `None`: the queue's default.
     pub ttr_ms: Option<u64>,
     /// Its own name ([`crate::PutMore::name`]).
@@ -147,9 +147,9 @@ pub struct Progress {
     /// Members may be added, and nothing is said yet.
     pub open: bool,
     /// All have run.
-    pub complete: Said,
+    pub complete: CallbackState,
     /// All have succeeded.
-    pub success: Said,
+    pub success: CallbackState,
     /// Children whose members have not all run.
     pub children_running: u64,
     /// Children whose members have not all succeeded.
@@ -164,24 +164,24 @@ impl Progress {
         if self.open {
             return None;
         }
-        if self.complete == Said::No {
+        if self.complete == CallbackState::No {
             let ran = self.pending <= self.failed && self.children_running == 0;
             return ran.then_some(Event::Complete);
         }
         // One callback after the other: the second waits until the first is done.
         let all = self.pending == 0 && self.children_pending == 0;
-        let is_next = self.complete == Said::Done && self.success == Said::No;
+        let is_next = self.complete == CallbackState::Done && self.success == CallbackState::No;
         (all && is_next).then_some(Event::Success)
     }
 
     /// True if members may join: while it is open, and when callbacks were put, which are not put
     /// again for those who come then.
     pub fn takes_members(&self) -> bool {
-        self.open || self.complete != Said::No
+        self.open || self.complete != CallbackState::No
     }
 
     /// How far it is with this event.
-    pub fn said(&mut self, event: Event) -> &mut Said {
+    pub fn said(&mut self, event: Event) -> &mut CallbackState {
         match event {
             Event::Complete => &mut self.complete,
             Event::Success => &mut self.success,
@@ -262,18 +262,18 @@ impl Tally {
         add(&mut progress.total, self.total);
         add(&mut progress.pending, self.pending);
         add(&mut progress.failed, self.failed);
-        if self.complete_done && progress.complete == Said::Put {
-            progress.complete = Said::Done;
+        if self.complete_done && progress.complete == CallbackState::Put {
+            progress.complete = CallbackState::Done;
         }
-        if self.success_done && progress.success == Said::Put {
-            progress.success = Said::Done;
+        if self.success_done && progress.success == CallbackState::Put {
+            progress.success = CallbackState::Done;
         }
     }
 }
 
 /// Requests about batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BatchAsk {
+pub enum BatchRequest {
     /// Makes one; members may be added until it is committed. Answers
     /// [`crate::Outcome::Batch`], as all but `List` do.
     New(Box<NewBatch>),
@@ -305,17 +305,17 @@ pub enum BatchAsk {
     },
 }
 
-impl BatchAsk {
+impl BatchRequest {
     /// The batch it is about.
     pub fn batch(&self) -> Option<BatchId> {
         match self {
-            BatchAsk::New(new) => new.parent,
-            BatchAsk::Number { parent, .. } => *parent,
-            BatchAsk::Open(id)
-            | BatchAsk::Commit(id)
-            | BatchAsk::Show(id)
-            | BatchAsk::Forget(id) => Some(*id),
-            BatchAsk::List { .. } => None,
+            BatchRequest::New(new) => new.parent,
+            BatchRequest::Number { parent, .. } => *parent,
+            BatchRequest::Open(id)
+            | BatchRequest::Commit(id)
+            | BatchRequest::Show(id)
+            | BatchRequest::Forget(id) => Some(*id),
+            BatchRequest::List { .. } => None,
         }
     }
 }

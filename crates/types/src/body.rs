@@ -88,26 +88,26 @@ pub struct LargeBody(Arc<Large>);
 struct Large {
     id: u64,
     len: u64,
-    home: AtomicU32,
+    segment_ref: AtomicU32,
     places: Mutex<Vec<ChunkPlace>>,
 }
 
 impl LargeBody {
     /// A body of `len` bytes whose chunks carry `id` in the log, from segment
-    /// `home` on.
-    pub fn new(id: u64, len: u64, home: u32) -> Self {
+    /// `segment_ref` on.
+    pub fn new(id: u64, len: u64, segment_ref: u32) -> Self {
         let places = Mutex::new(Vec::new());
         Self(Arc::new(Large {
             id,
             len,
-            home: AtomicU32::new(home),
+            segment_ref: AtomicU32::new(segment_ref),
             places,
         }))
     }
 
     /// The oldest segment that holds a chunk of it.
-    pub fn home(&self) -> u32 {
-        self.0.home.load(Ordering::Acquire)
+    pub fn segment_ref(&self) -> u32 {
+        self.0.segment_ref.load(Ordering::Acquire)
     }
 
     /// Identity in the log: rises, never reused.
@@ -135,18 +135,18 @@ impl LargeBody {
     }
 
     /// Adds the next chunk.
-    pub fn push_place(&self, place: ChunkPlace) {
+    pub fn push_position(&self, position: ChunkPlace) {
         self.0
             .places
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(place);
+            .push(position);
     }
 
     /// Replaces all places, after the chunks were copied to newer segments, of
-    /// which `home` is the oldest.
-    pub fn set_places(&self, places: Vec<ChunkPlace>, home: u32) {
-        self.0.home.store(home, Ordering::Release);
+    /// which `segment_ref` is the oldest.
+    pub fn set_places(&self, places: Vec<ChunkPlace>, segment_ref: u32) {
+        self.0.segment_ref.store(segment_ref, Ordering::Release);
         *self.0.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
     }
 

@@ -1,9 +1,9 @@
-//! The caller of a command: its party and its principal.
+//! The caller of a command: its client and its principal.
 
 /// A connection, a child process or another part of the server that can hold
 /// leases and wait. Unique while the process lives; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Party(pub u64);
+pub struct ClientId(pub u64);
 
 /// On whose behalf a command runs. A number stands for one user while the
 /// process lives, and is never given to another.
@@ -24,16 +24,16 @@ impl Principal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Caller {
     /// Holds the leases and waits.
-    pub party: Party,
+    pub client_id: ClientId,
     /// The principal whose rights count.
     pub principal: Principal,
 }
 
 impl Caller {
-    /// The server itself, as this party.
-    pub fn server(party: Party) -> Self {
+    /// The server itself, as this client.
+    pub fn server(client_id: ClientId) -> Self {
         Self {
-            party,
+            client_id,
             principal: Principal::SERVER,
         }
     }

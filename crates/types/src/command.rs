@@ -1,9 +1,9 @@
 //! The commands of a shard. All protocols share them: when a protocol needs something new, the
 //! command is extended for all of them.
 
-use crate::batch::BatchAsk;
+use crate::batch::BatchRequest;
 use crate::body::Body;
-use crate::caller::Party;
+use crate::caller::ClientId;
 use crate::id::MessageId;
 use crate::lease::{BackTo, Cancel};
 use crate::message::{Attachment, Attr, AttrChange, Extra, Message, State};
@@ -12,23 +12,24 @@ use crate::retry::Retry;
 use crate::settings::{Overrides, Pattern};
 use crate::tie::{BatchId, Tie};
 use crate::time::Ms;
-use crate::unique::{Dedupe, MARK_BYTES};
+use crate::unique::{DEDUPE_RECORD_BYTES, Dedupe};
 
 mod about;
-mod compound;
+mod bulk_op;
 mod named;
-mod sweep;
+mod transaction;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 pub use about::{About, Subject, Verb};
-pub use compound::{
-    Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,
-};
+pub use bulk_op::{BulkAction, BulkOp, Cursor, Filter};
 pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct};
-pub use sweep::{Cursor, Filter, Sweep, SweepAct};
+pub use transaction::{
+    Effect, Guard, PendingDecision, PendingDecisionKind, PendingDecisions, Seen, TableEntry,
+    TableRequest, Transaction,
+};
 
 /// The longest key that the one protocol with keys can name (pinpriq).
 const KEY_BYTES_MAX: usize = 65_535;
@@ -70,11 +71,11 @@ pub enum Expiry {
 pub struct Put {
     /// Target queue; made on first use.
     pub queue: Name,
-    /// Refused with [`crate::Refusal::QueueNotFound`] if there is no such queue.
+    /// Refused with [`crate::CommandError::QueueNotFound`] if there is no such queue.
     pub must_exist: bool,
     pub body: Body,
     /// `None`: the queue's default.
-    pub rank: Option<u32>,
+    pub priority: Option<u32>,
     /// Opaque client flags.
     pub flags: u32,
     /// Not taken before.
@@ -94,7 +95,7 @@ impl Put {
             queue,
             must_exist: false,
             body,
-            rank: None,
+            priority: None,
             flags: 0,
             due: When::default(),
             expires: Expiry::default(),
@@ -123,7 +124,7 @@ pub struct PutMore {
     /// True: prepared, not yet in the queue's order.
     pub prepared: bool,
     /// Grouping key, 65,535 bytes at most; a put with a longer one is refused
-    /// with [`crate::Refusal::MessageTooLarge`].
+    /// with [`crate::CommandError::MessageTooLarge`].
     pub key: Option<Arc<[u8]>>,
     /// Named values; sorted by the engine.
     pub attrs: Vec<Attr>,
@@ -135,22 +136,22 @@ pub struct PutMore {
     /// one's id and stores nothing.
     pub token: Option<Box<[u8]>>,
     /// A sum of the request that has the token. A put with a known token and another sum is
-    /// [`crate::Refusal::TokenUsed`]. 0: any request.
+    /// [`crate::CommandError::TokenUsed`]. 0: any request.
     pub token_sum: u64,
     /// The message's own name, by which whoever put it knows it: opaque, 1 to
-    /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::Refusal::BadMessageName`]), not
+    /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::CommandError::BadMessageName`]), not
     /// unique. A reserved message can be settled by it ([`Command::ByName`]), all of
     /// a queue found by it ([`Filter::name`]).
     pub name: Option<Arc<[u8]>>,
     /// How it is tried again when it fails; `None`: as its queue says.
     pub retry: Option<Retry>,
     /// The batch it is counted in, which has to be open
-    /// ([`crate::Refusal::BatchClosed`]); [`Tie::member`]. Copies in children
+    /// ([`crate::CommandError::BatchClosed`]); [`Tie::member`]. Copies in children
     /// of its queue are not counted.
     pub batch: Option<Tie>,
     /// Keeps the outcome under the message's name, also for [`crate::Settings::track_keep_ms`]
     /// after the last change ([`NamedAct::Track`]). One without a name is refused with
-    /// [`crate::Refusal::BadMessageName`]. Copies in children of its queue are not tracked.
+    /// [`crate::CommandError::BadMessageName`]. Copies in children of its queue are not tracked.
     pub tracked: bool,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
@@ -185,14 +186,14 @@ impl PutMore {
         let attrs: usize = attrs
             .map(|(name, value)| name.len() + value.len() + 64)
             .sum();
-        let marks = u64::from(self.dedupe.is_some()) + u64::from(self.token.is_some());
+        let dedupe_records = u64::from(self.dedupe.is_some()) + u64::from(self.token.is_some());
         let of = [
             len(self.key.as_ref().map(|key| key.len())),
             len(self.name.as_ref().map(|name| name.len())),
             attrs,
             size_of::<Extra>(),
         ];
-        of.iter().sum::<usize>() as u64 + marks * MARK_BYTES
+        of.iter().sum::<usize>() as u64 + dedupe_records * DEDUPE_RECORD_BYTES
     }
 }
 
@@ -222,20 +223,20 @@ pub struct Past {
     pub kicks: u32,
 }
 
-/// Which end of the best rank is taken.
+/// Which end of the best priority is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum End {
     /// First in, first out: all protocols but pinpriq.
     #[default]
     Oldest,
-    /// The newest of the best rank (pinpriq).
+    /// The newest of the best priority (pinpriq).
     Newest,
 }
 
 /// Which of several queues a take is served from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pick {
-    /// The one with the best message: by rank, then the oldest (or newest).
+    /// The one with the best message: by priority, then the oldest (or newest).
     #[default]
     Best,
     /// The first in the order they are named that has something. A take that
@@ -285,12 +286,12 @@ pub enum LeaseOwner {
 pub enum LeaseTime {
     /// The message's ttr if it was given one, else no deadline.
     OwnTtr,
-    /// The message's ttr, else the queue's default, which the taker is then
+    /// The message's ttr, else the queue's default, which the consumer is then
     /// shown as if it were the message's own. [`crate::AT_ONCE_MS`]: as [`LeaseTime::Over`].
     TtrOrDefault,
     /// So many ms; 0: no deadline.
     Fixed(u64),
-    /// The message's ttr, else so many ms (0: no deadline), which the taker is
+    /// The message's ttr, else so many ms (0: no deadline), which the consumer is
     /// then shown as if it were the message's own.
     TtrElse(u64),
     /// It is over in the step that gives it, as one that ran out: a look that counts.
@@ -299,7 +300,7 @@ pub enum LeaseTime {
 
 /// The lease a take asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LeaseAsk {
+pub struct LeaseRequest {
     /// The owner of the lease.
     pub owner: LeaseOwner,
     /// How long.
@@ -307,7 +308,7 @@ pub struct LeaseAsk {
     /// Where the message goes when the lease ends unsettled.
     pub back_to: BackTo,
     /// Leases the caller may hold in the same queue before this take is
-    /// refused ([`crate::Refusal::HeldLimit`]); 0: no limit.
+    /// refused ([`crate::CommandError::HeldLimit`]); 0: no limit.
     pub held_max: u32,
 }
 
@@ -316,18 +317,18 @@ pub struct LeaseAsk {
 pub struct Take {
     /// From these, as `pick` says. Absent queues are empty queues.
     pub queues: SmallVec<[Name; 1]>,
-    /// Refused with [`crate::Refusal::QueueNotFound`] if one of them does not exist, and so
+    /// Refused with [`crate::CommandError::QueueNotFound`] if one of them does not exist, and so
     /// answered when one is dropped while it waits. A queue that somebody only waits on or refers
     /// to does not exist. Of a standing take it says nothing.
     pub must_exist: bool,
     /// Which of them.
     pub pick: Pick,
-    /// Which end of the best rank.
+    /// Which end of the best priority.
     pub end: End,
     /// Pull companions of the same key too.
     pub group: Option<GroupLimit>,
     /// `None`: the message is removed.
-    pub lease: Option<LeaseAsk>,
+    pub lease: Option<LeaseRequest>,
     /// True: only look; nothing changes.
     pub look: bool,
     /// Behaviour when no message is there.
@@ -339,11 +340,11 @@ pub struct Take {
     pub messages_max: u32,
     /// Bodies longer than this are skipped and counted.
     pub body_max: Option<u64>,
-    /// Refused with [`crate::Refusal::HeldLimit`] if the caller holds this
+    /// Refused with [`crate::CommandError::HeldLimit`] if the caller holds this
     /// many leases in the queue; 0: no limit. For takes without lease and
     /// looks.
     pub refuse_if_held: u32,
-    /// True: both limits on held leases ([`LeaseAsk::held_max`] and
+    /// True: both limits on held leases ([`LeaseRequest::held_max`] and
     /// `refuse_if_held`) count the caller's leases in all queues (Darner).
     pub held_anywhere: bool,
     /// Answer `DeadlineSoon` when nothing is ready and a lease of the caller
@@ -356,7 +357,7 @@ pub struct Take {
     /// they get: who asks for several keeps them apart.
     pub token: Option<Box<[u8]>>,
     /// A sum of the request that has the token. A take with a known token and another sum is
-    /// [`crate::Refusal::TokenUsed`]. 0: any request.
+    /// [`crate::CommandError::TokenUsed`]. 0: any request.
     pub token_sum: u64,
 }
 
@@ -380,15 +381,15 @@ pub enum By {
 /// processes differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRef {
-    /// Where the message stood ([`Message::place`](crate::Message::place)). At another place it is
-    /// [`crate::Refusal::NotFound`].
-    pub place: i64,
+    /// Where the message stood ([`Message::position`](crate::Message::place)). At another place it
+    /// is [`crate::CommandError::NotFound`].
+    pub position: i64,
     /// How many leases it had had, this one included ([`crate::Message::reserves`]).
     pub number: u32,
     /// Of the process that gave it ([`crate::Engine::epoch`]).
     pub epoch: u64,
     /// True: also if it is over, and if somebody else holds the message by now, as long as it
-    /// waits or is reserved; else that is [`crate::Refusal::LeaseOver`].
+    /// waits or is reserved; else that is [`crate::CommandError::LeaseOver`].
     pub over: bool,
 }
 
@@ -412,11 +413,11 @@ pub enum How {
     },
     /// Back into the queue.
     Release {
-        /// New rank, if it changes.
-        rank: Option<u32>,
+        /// New priority, if it changes.
+        priority: Option<u32>,
         /// Not taken before.
         due: When,
-        /// Where in its rank; `None`: as the lease says.
+        /// Where in its priority; `None`: as the lease says.
         back_to: Option<BackTo>,
     },
     /// Back into the queue, as its try failed: it rests and is tried again, or not, as the queue's
@@ -429,8 +430,8 @@ pub enum How {
     },
     /// Set aside.
     Bury {
-        /// New rank, if it changes.
-        rank: Option<u32>,
+        /// New priority, if it changes.
+        priority: Option<u32>,
         /// Why, for the operator.
         reason: Box<[u8]>,
     },
@@ -448,7 +449,7 @@ impl How {
 pub enum Peek {
     /// This one, whatever its state.
     Id(MessageId),
-    /// The next one that a FIFO taker would get; ignores pause.
+    /// The next one that a FIFO consumer would get; ignores pause.
     Ready(Name),
     /// The delayed one that is due first.
     Delayed(Name),
@@ -482,8 +483,8 @@ pub enum ListState {
     Archived,
 }
 
-/// Changes to a stored message. Rank, due time and body only while it is not
-/// reserved: a taker must not find the order changed under its lease, and holds
+/// Changes to a stored message. Priority, due time and body only while it is not
+/// reserved: a consumer must not find the order changed under its lease, and holds
 /// the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
@@ -491,8 +492,8 @@ pub struct Edit {
     /// and one with all else of it takes its place, under an id of its own:
     /// the answer is that of a put.
     pub body: Option<Body>,
-    /// New rank.
-    pub rank: Option<u32>,
+    /// New priority.
+    pub priority: Option<u32>,
     /// New due time.
     pub due: Option<When>,
     /// New status text.
@@ -622,7 +623,7 @@ pub enum Command {
     ByName(Box<ByName>),
     /// Leases this very message if it is ready, delayed or buried; a pause
     /// does not stop it.
-    ReserveId { id: MessageId, lease: LeaseAsk },
+    ReserveId { id: MessageId, lease: LeaseRequest },
     /// Looks without taking.
     Peek(Peek),
     /// Removes a message in any state.
@@ -647,7 +648,7 @@ pub enum Command {
     },
     /// One buried or delayed message back to ready.
     KickId(MessageId),
-    /// Sends a dead letter back to the queue it came from, as [`SweepAct::Redrive`] does.
+    /// Sends a dead letter back to the queue it came from, as [`BulkAction::Redrive`] does.
     Redrive(MessageId),
     /// Moves a message that is not reserved to the tail of a queue, the same
     /// or another; whatever its state was, it is ready there. Limits are not
@@ -670,8 +671,8 @@ pub enum Command {
         max: u64,
     },
     /// Looks through a queue and does something to what fits. Answers
-    /// [`crate::Outcome::Swept`].
-    Sweep(Box<Sweep>),
+    /// [`crate::Outcome::BulkDone`].
+    BulkOp(Box<BulkOp>),
     /// Puts a prepared message into its queue's order.
     Commit(MessageId),
     /// Changes a stored message.
@@ -684,7 +685,7 @@ pub enum Command {
         for_ms: Option<u64>,
     },
     /// Makes a queue, with these settings of its own. Refused with
-    /// [`crate::Refusal::QueueExists`] if there is one of that name, which stays as it is.
+    /// [`crate::CommandError::QueueExists`] if there is one of that name, which stays as it is.
     Create {
         queue: Name,
         overrides: Box<Overrides>,
@@ -694,12 +695,12 @@ pub enum Command {
         queue: Name,
         /// The changes.
         overrides: Option<Box<Overrides>>,
-        /// Refused with [`crate::Refusal::QueueNotFound`] if there is no such queue, rather than
-        /// making it.
+        /// Refused with [`crate::CommandError::QueueNotFound`] if there is no such queue, rather
+        /// than making it.
         must_exist: bool,
     },
     /// Replaces a queue's own settings ([`crate::QueueSetup::own`]). Refused with
-    /// [`crate::Refusal::Conflict`] if they are not `from`. The queue must exist.
+    /// [`crate::CommandError::Conflict`] if they are not `from`. The queue must exist.
     Reconfigure {
         queue: Name,
         from: Box<Overrides>,
@@ -707,7 +708,7 @@ pub enum Command {
     },
     /// From now on `child` gets a copy of every put to `parent` (Kestrel
     /// fan-out). No effect if `child` has a parent; copies are not copied on. A
-    /// queue has 1,024 children at most ([`crate::Refusal::TooManyQueues`]).
+    /// queue has 1,024 children at most ([`crate::CommandError::TooManyQueues`]).
     /// A put whose queue only passes it on, and has nobody to, answers id 0. Answers
     /// [`crate::Outcome::Count`] of 1 if the child was not one before, else
     /// [`crate::Outcome::Done`].
@@ -745,7 +746,7 @@ pub enum Command {
     /// 4,096; the rest follows by itself. Answers how many.
     FlushExpired(Option<Name>),
     /// Asks whether a put with this dedupe id is still remembered in the queue.
-    /// Answers the first one's id, or [`crate::Refusal::NotFound`].
+    /// Answers the first one's id, or [`crate::CommandError::NotFound`].
     Remembered {
         queue: Name,
         /// [`Dedupe::id`].
@@ -758,11 +759,11 @@ pub enum Command {
     /// over. (A lease of a connection ends with it anyway.)
     Restore(Vec<Message>),
     /// Several things in one step.
-    Compound(Box<Compound>),
+    Transaction(Box<Transaction>),
     /// Asks the durable tables.
-    Table(TableAsk),
+    Table(TableRequest),
     /// Makes, changes or shows batches.
-    Batch(BatchAsk),
+    Batch(BatchRequest),
     /// Asks for numbers.
     Stats(StatsOf),
 }

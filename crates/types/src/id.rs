@@ -12,8 +12,8 @@ pub struct QueueId(pub u32);
 
 impl QueueId {
     /// The queue at this place in the table.
-    pub fn at(place: usize) -> Self {
-        QueueId(u32::try_from(place).expect("queues_max keeps their numbers below 2^32"))
+    pub fn at(position: usize) -> Self {
+        QueueId(u32::try_from(position).expect("queues_max keeps their numbers below 2^32"))
     }
 }
 

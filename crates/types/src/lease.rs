@@ -1,13 +1,13 @@
 //! Leases, and the reasons for which messages change their place.
 
-use crate::caller::Party;
+use crate::caller::ClientId;
 use crate::time::Ms;
 
 /// A lease on a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// The holder; nobody ([`Party`] 0) for a lease from before a restart.
-    pub party: Party,
+    /// The holder; nobody ([`ClientId`] 0) for a lease from before a restart.
+    pub client_id: ClientId,
     /// The end of the lease besides its holder and its time.
     pub bound: Bound,
     /// When it ends; `None`: it has no deadline.
@@ -92,7 +92,7 @@ coded! {
         /// The holder's connection or process is gone.
         Lost = 2,
         /// It was withheld, and nothing else became of it.
-        Withheld = 3,
+        Pending = 3,
     }
 }
 
@@ -129,10 +129,10 @@ coded! {
     /// Where a message goes when it comes back.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum BackTo, "lease" {
-        /// Its old place in its rank.
+        /// Its old place in its priority.
         #[default]
-        Place = 0,
-        /// The head of its rank (memcache abort).
+        Position = 0,
+        /// The head of its priority (memcache abort).
         Head = 1,
         /// The tail of its rank: behind all that is there when it comes back.
         /// Several that come back in one step keep their own order.

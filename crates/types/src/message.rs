@@ -12,15 +12,15 @@ use std::sync::Arc;
 /// Which part of the log holds a message's image: the number of the segment.
 /// The engine only counts messages by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Home(pub u32);
+pub struct SegmentRef(pub u32);
 
-impl Home {
+impl SegmentRef {
     /// Set in homes that are runs and not segments of the log.
     const RUN: u32 = 1 << 31;
 
     /// The home of messages that are in a run.
     pub fn of_run(run: RunId) -> Self {
-        Home(Self::RUN | run.0)
+        SegmentRef(Self::RUN | run.0)
     }
 
     /// The run, if it is one.
@@ -35,9 +35,9 @@ impl Home {
     }
 }
 
-/// Rank of messages put without one, unless the listener or queue says else
+/// Priority of messages put without one, unless the listener or queue says else
 /// (`protocols/union.md`, conflict 3).
-pub const RANK_DEFAULT: u32 = 1024;
+pub const PRIORITY_DEFAULT: u32 = 1024;
 
 coded! {
     /// Where a message is in its life. *Delayed* is not here: it is *ready* with a
@@ -49,7 +49,7 @@ coded! {
         /// Waiting to be taken, from its due time on.
         #[default]
         Ready = 1,
-        /// Held by a taker under a lease.
+        /// Held by a consumer under a lease.
         Reserved = 2,
         /// Set aside until somebody acts (RQ `err`, beanstalkd *buried*).
         Buried = 3,
@@ -70,8 +70,8 @@ coded! {
 pub struct Message {
     /// Identity.
     pub id: MessageId,
-    /// Order inside a rank; the id at birth unless something moved it.
-    pub place: i64,
+    /// Order inside a priority; the id at birth unless something moved it.
+    pub position: i64,
     /// When it was put.
     pub created: Ms,
     /// The bytes.
@@ -82,7 +82,7 @@ pub struct Message {
     /// `Some(0)`: given as "no deadline" (Go Job Queue).
     pub ttr_ms: Option<u64>,
     /// 0 is the most urgent.
-    pub rank: u32,
+    pub priority: u32,
     /// Number of the queue in its shard.
     pub queue: QueueId,
     /// Client's flags (memcache); opaque, 0 from other protocols.
@@ -90,10 +90,10 @@ pub struct Message {
     /// Leases so far.
     pub reserves: u32,
     /// Segment that holds this message's newest image.
-    pub home: Home,
-    /// Its queue's era when it last began to wait; engine's own (a flush
-    /// starts a new era and so forgets all that waits at once).
-    pub era: u32,
+    pub segment_ref: SegmentRef,
+    /// Its queue's generation when it last began to wait; engine's own (a flush
+    /// starts a new generation and so forgets all that waits at once).
+    pub generation: u32,
     /// Its entry in its run, if that is its home. Else the number under which
     /// it was chosen to leave memory, if nothing happened to it since, or 0.
     pub ordinal: u32,
@@ -227,17 +227,17 @@ impl Message {
     pub fn new(at: At, created: Ms, body: Body) -> Self {
         Self {
             id: at.id,
-            place: at.place,
+            position: at.position,
             created,
             body,
             extra: None,
             ttr_ms: None,
-            rank: at.rank,
+            priority: at.priority,
             queue: at.queue,
             flags: 0,
             reserves: 0,
-            home: Home(0),
-            era: 0,
+            segment_ref: SegmentRef(0),
+            generation: 0,
             ordinal: 0,
             state: State::Ready,
             selectable: true,
@@ -248,19 +248,19 @@ impl Message {
     /// Makes it what another engine might have decided, with nothing of where
     /// this one keeps it. For who plays an engine: the naive model and whoever
     /// makes up what a log may hold.
-    pub fn set_decided(&mut self, place: i64, doomed: bool) {
-        (self.place, self.doomed) = (place, doomed);
-        (self.home, self.era, self.ordinal) = (Home(0), 0, 0);
+    pub fn set_decided(&mut self, position: i64, doomed: bool) {
+        (self.position, self.doomed) = (position, doomed);
+        (self.segment_ref, self.generation, self.ordinal) = (SegmentRef(0), 0, 0);
     }
 
-    /// Order inside its rank; the id at birth unless something moved it.
-    pub fn place(&self) -> i64 {
-        self.place
+    /// Order inside its priority; the id at birth unless something moved it.
+    pub fn position(&self) -> i64 {
+        self.position
     }
 
     /// The segment of the log that holds its newest image, or the run it is in.
-    pub fn home(&self) -> Home {
-        self.home
+    pub fn segment_ref(&self) -> SegmentRef {
+        self.segment_ref
     }
 
     /// True: its queue was dropped while it was reserved, so it vanishes when
@@ -354,12 +354,16 @@ impl Message {
     /// The number under which it was chosen to leave memory; 0: it was not,
     /// or something happened to it since.
     pub fn pick(&self) -> u32 {
-        if self.home.is_run() { 0 } else { self.ordinal }
+        if self.segment_ref.is_run() {
+            0
+        } else {
+            self.ordinal
+        }
     }
 
     /// Something happens to it: it stays in memory.
     pub fn unpick(&mut self) {
-        if !self.home.is_run() {
+        if !self.segment_ref.is_run() {
             self.ordinal = 0;
         }
     }
@@ -388,9 +392,9 @@ impl Message {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct At {
     pub queue: QueueId,
-    pub rank: u32,
-    /// The place in the rank.
-    pub place: i64,
+    pub priority: u32,
+    /// The place in the priority.
+    pub position: i64,
     pub id: MessageId,
 }
 
@@ -399,8 +403,8 @@ impl Message {
     pub fn at(&self) -> At {
         At {
             queue: self.queue,
-            rank: self.rank,
-            place: self.place,
+            priority: self.priority,
+            position: self.position,
             id: self.id,
         }
     }

@@ -1,20 +1,20 @@
 //! Answers of a shard.
 
 use crate::batch::Batch;
-use crate::caller::Party;
+use crate::caller::ClientId;
 use crate::command::{Cursor, TableEntry};
+use crate::command_error::CommandError;
 use crate::id::MessageId;
 use crate::lease::Lease;
 use crate::message::Message;
 use crate::name::Name;
-use crate::refusal::Refusal;
 use crate::stats::StatsReply;
 use crate::tie::BatchId;
 use crate::track::Track;
 
 use smallvec::SmallVec;
 
-/// Messages handed to a taker, each with the name of the queue it came from.
+/// Messages handed to a consumer, each with the name of the queue it came from.
 pub type Handed = SmallVec<[Message; 1]>;
 
 /// Result of one call of [`crate::Command::DropQueues`].
@@ -30,14 +30,14 @@ pub struct Dropped {
     pub next: Option<(u8, u32)>,
 }
 
-/// Result of one slice of a [`crate::Command::Sweep`].
+/// Result of one slice of a [`crate::Command::BulkOp`].
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Swept {
+pub struct BulkDone {
     /// Messages that were looked at.
     pub looked: u64,
     /// Those of them that fit, and that it was done to.
     pub matched: u64,
-    /// Those that are shown ([`crate::SweepAct::Show`]), as they are stored.
+    /// Those that are shown ([`crate::BulkAction::Show`]), as they are stored.
     pub messages: Vec<Message>,
     /// The lease of each, where they are reserved.
     pub leases: Vec<Lease>,
@@ -68,8 +68,8 @@ pub enum Outcome {
     DeadlineSoon,
     /// So many.
     Count(u64),
-    /// All of a compound was done.
-    Compound {
+    /// All of a transaction was done.
+    Transaction {
         /// Ids of what its effects put, in order.
         ids: Vec<MessageId>,
         /// The outcome of the command it was about, if there was one.
@@ -85,38 +85,38 @@ pub enum Outcome {
     Tracked(Box<Track>),
     /// Result of [`crate::Command::DropQueues`].
     Dropped(Dropped),
-    /// Result of a slice of [`crate::Command::Sweep`].
-    Swept(Box<Swept>),
+    /// Result of a slice of [`crate::Command::BulkOp`].
+    BulkDone(Box<BulkDone>),
     /// Numbers.
     Stats(Box<StatsReply>),
     /// No.
-    Refused(Refusal),
+    Refused(CommandError),
     /// A hook's no, and why. The engine never says it.
     Denied(Box<str>),
 }
 
 impl Outcome {
-    /// The outcome of the command itself, if it was decided as part of a compound.
+    /// The outcome of the command itself, if it was decided as part of a transaction.
     pub fn of_command(self) -> Self {
-        if let Outcome::Compound { then, .. } = self {
+        if let Outcome::Transaction { then, .. } = self {
             then.map_or(Outcome::Done, |then| *then)
         } else {
             self
         }
     }
 
-    /// The first of the messages it hands out, also as part of a compound.
+    /// The first of the messages it hands out, also as part of a transaction.
     #[inline]
     pub fn first_handed(&self) -> Option<&Message> {
-        let command = if let Outcome::Compound { then, .. } = self {
+        let command = if let Outcome::Transaction { then, .. } = self {
             then.as_deref()?
         } else {
             self
         };
         if let Outcome::Messages(messages) = command {
             messages.first()
-        } else if let Outcome::Swept(swept) = command {
-            swept.messages.first()
+        } else if let Outcome::BulkDone(bulk_done) = command {
+            bulk_done.messages.first()
         } else {
             None
         }
@@ -148,12 +148,12 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Delivery {
     /// The client that waited.
-    pub to: Party,
-    /// True for the party's standing take ([`crate::Command::Watch`]).
+    pub to: ClientId,
+    /// True for the client's standing take ([`crate::Command::Watch`]).
     pub standing: bool,
     /// True if the take stood in line in other shards too. It still does,
     /// though nothing is served there any more: its places are to be given up
-    /// ([`crate::Engine::leave_lines`]) before the party waits again.
+    /// ([`crate::Engine::leave_lines`]) before the client waits again.
     pub claimed: bool,
     /// The outcome. For a standing take always messages; it is then cleared.
     pub outcome: Outcome,

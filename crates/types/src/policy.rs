@@ -12,9 +12,9 @@ impl QueueSettings {
     }
 
     /// How long a message rests after its so many-th failure, ms: the first delay, times the factor
-    /// for each failure before, `retry_delay_max_ms` at most; and up to `retry_jitter` percent of it
-    /// more, by a hash of the message's id and the number, so that those that failed together do not
-    /// come back together, and the same decision is made wherever it is made.
+    /// for each failure before, `retry_delay_max_ms` at most; and up to `retry_jitter` percent of
+    /// it more, by a hash of the message's id and the number, so that those that failed together do
+    /// not come back together, and the same decision is made wherever it is made.
     pub fn retry_after_ms(&self, id: MessageId, failures: u32) -> u64 {
         let most = self.retry_delay_max_ms;
         let mut delay = self.retry_delay_ms.min(most);

@@ -1,8 +1,8 @@
 //! Settings the engine decides by. They come from the configuration file and
 //! from facts; `decide` reads them, `apply` never does.
 
+use crate::command_error::CommandError;
 use crate::name::Name;
-use crate::refusal::Refusal;
 use crate::retry::RetryOn;
 use crate::tags::Tags;
 use crate::unique::{OnRepeat, Scope};
@@ -13,7 +13,7 @@ pub enum WhenFull {
     /// Refuse the put.
     #[default]
     Refuse,
-    /// Drop the oldest message of the least urgent rank; if none is ready, the
+    /// Drop the oldest message of the least urgent priority; if none is ready, the
     /// first held back, then the one that is due last.
     DropOldest,
 }
@@ -87,8 +87,8 @@ pub const AT_ONCE_MS: u64 = 1;
 /// Settings of one queue, resolved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueSettings {
-    /// Rank of a put that names none.
-    pub default_rank: u32,
+    /// Priority of a put that names none.
+    pub default_priority: u32,
     /// Time to run of a lease that needs one when the message has none, ms; [`AT_ONCE_MS`]: it is
     /// over in the step that gives it.
     pub default_ttr_ms: u64,
@@ -185,7 +185,7 @@ pub struct QueueSettings {
 impl Default for QueueSettings {
     fn default() -> Self {
         Self {
-            default_rank: crate::message::RANK_DEFAULT,
+            default_priority: crate::message::PRIORITY_DEFAULT,
             default_ttr_ms: 60_000,
             default_delay_ms: 0,
             messages_max: 0,
@@ -247,8 +247,8 @@ impl QueueSettings {
 /// Changes to a queue's settings: `Some` wins over what lies below.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Overrides {
-    /// See [`QueueSettings::default_rank`].
-    pub default_rank: Option<u32>,
+    /// See [`QueueSettings::default_priority`].
+    pub default_priority: Option<u32>,
     /// See [`QueueSettings::default_ttr_ms`].
     pub default_ttr_ms: Option<u64>,
     /// See [`QueueSettings::messages_max`].
@@ -335,7 +335,7 @@ pub struct Overrides {
 macro_rules! each_override {
     ($then:ident) => {
         $then! {
-            default_rank,
+            default_priority,
             default_ttr_ms,
             messages_max,
             bytes_max,
@@ -459,11 +459,11 @@ impl Overrides {
     /// Whether `newer` may take the place of these where `locked` are locked.
     ///
     /// # Errors
-    /// [`Refusal::Locked`].
-    pub fn may_become(&self, newer: &Overrides, locked: u64) -> Result<(), Refusal> {
+    /// [`CommandError::Locked`].
+    pub fn may_become(&self, newer: &Overrides, locked: u64) -> Result<(), CommandError> {
         match newer.newly_given(self) & locked {
             0 => Ok(()),
-            _ => Err(Refusal::Locked),
+            _ => Err(CommandError::Locked),
         }
     }
 
@@ -560,11 +560,11 @@ pub struct Settings {
     pub memory_max: u64,
     /// Deduplication records at most: what puts with a dedupe id or a token leave behind, and those
     /// of queues that compare bodies or keys. One more put with one is
-    /// [`crate::Refusal::DedupeFull`]. 0: no limit.
+    /// [`crate::CommandError::DedupeFull`]. 0: no limit.
     pub dedupe_max: u64,
-    /// Bytes the durable tables may take ([`crate::TableAsk`]).
+    /// Bytes the durable tables may take ([`crate::TableRequest`]).
     pub tables_bytes_max: u64,
-    /// Batches that are there at once at most ([`crate::BatchAsk::New`]).
+    /// Batches that are there at once at most ([`crate::BatchRequest::New`]).
     pub batches_max: u32,
     /// Bytes of a batch's description and callbacks at most.
     pub batch_bytes_max: u64,

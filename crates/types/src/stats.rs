@@ -1,9 +1,9 @@
 //! Numbers, for every protocol's statistics and for operators.
 
-use crate::lane::ColdStats;
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::settings::{Overrides, QueueSettings};
+use crate::state_index::ColdStats;
 use crate::time::Ms;
 
 macro_rules! counters {
@@ -86,7 +86,7 @@ counters! {
         looks,
         /// Takes that found nothing. Not durable.
         misses,
-        /// Bodies skipped because the taker's protocol cannot frame them. Not durable.
+        /// Bodies skipped because the consumer's protocol cannot frame them. Not durable.
         skipped,
         /// Puts refused because the queue was full. Not durable.
         refused_full,
@@ -116,7 +116,7 @@ counters! {
     QueueGauges {
         /// Ready now, held-back ones not counted.
         ready,
-        /// Ready with rank below 1024 (beanstalkd *urgent*).
+        /// Ready with priority below 1024 (beanstalkd *urgent*).
         urgent,
         /// Held back.
         held_back,
@@ -145,9 +145,9 @@ counters! {
         /// Standing looks: parts of the server that wait to be told that
         /// something is there, and take nothing.
         lookers,
-        /// Parties that refer to it as one they put into (beanstalkd *using*).
+        /// Clients that refer to it as one they put into (beanstalkd *using*).
         users,
-        /// Parties that refer to it as one they take from (beanstalkd
+        /// Clients that refer to it as one they take from (beanstalkd
         /// *watching*).
         watchers,
     }
@@ -344,9 +344,9 @@ impl MessageStats {
     }
 }
 
-/// Numbers of one party.
+/// Numbers of one client.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PartyStats {
+pub struct ClientStats {
     /// Leases it holds.
     pub leases: u64,
     /// Queues its takes wait for, 16 of them at most.

@@ -1,7 +1,7 @@
 //! Deduplication: the rule by which a put repeats an earlier one.
 
 /// The most bytes of memory that a deduplication record takes, if its id is a hash.
-pub const MARK_BYTES: u64 = 232;
+pub const DEDUPE_RECORD_BYTES: u64 = 232;
 
 /// The rule by which a put repeats an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]

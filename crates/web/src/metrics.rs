@@ -6,14 +6,14 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use quintet_door::{Door, Exposition};
+use quintet_client::{ClientApi, Exposition};
 
 use quintet_http::{App, Problem, reply::plain};
 
 /// Query of a request.
 pub(crate) struct Asked {
     exposition: Exposition,
-    /// See [`Door::metrics`].
+    /// See [`ClientApi::metrics`].
     names: Vec<String>,
 }
 
@@ -29,9 +29,10 @@ impl Asked {
     }
 
     /// Every number it asks for.
-    pub(crate) async fn answer(self, door: Arc<dyn Door>) -> Result<Response, Problem> {
+    pub(crate) async fn answer(self, client_api: Arc<dyn ClientApi>) -> Result<Response, Problem> {
         let Self { exposition, names } = self;
-        let written = tokio::task::spawn_blocking(move || door.metrics(exposition, &names, true));
+        let written =
+            tokio::task::spawn_blocking(move || client_api.metrics(exposition, &names, true));
         let written = written
             .await
             .map_err(|error| Problem::internal(format!("the request failed: {error}")))?

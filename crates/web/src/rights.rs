@@ -1,7 +1,7 @@
 //! Rights that an address needs, and which requests the audit writes down.
 
 use hyper::Method;
-use quintet_http::{Problem, Visitor, gate::not_permitted};
+use quintet_http::{Problem, Requester, gate::not_permitted};
 use quintet_types::Verb;
 
 /// The rights that a request needs.
@@ -42,19 +42,19 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     }
 }
 
-/// Refuses a request that its visitor may not make. What depends on more than the
+/// Refuses a request that its requester may not make. What depends on more than the
 /// address is looked at by its handler.
 ///
 /// # Errors
 /// 403.
-pub(crate) fn look_at(visitor: &Visitor, method: &Method, path: &str) -> Result<(), Problem> {
+pub(crate) fn look_at(requester: &Requester, method: &Method, path: &str) -> Result<(), Problem> {
     let may = match needs(method, path) {
         Needs::Nothing => true,
-        Needs::Server => visitor.may_server(),
-        Needs::Metrics => visitor.may_read_metrics(),
+        Needs::Server => requester.may_server(),
+        Needs::Metrics => requester.may_read_metrics(),
         Needs::Of(verbs, queue) => {
             let queue = percent_encoding::percent_decode_str(queue).decode_utf8_lossy();
-            verbs.iter().all(|verb| visitor.may(*verb, &queue))
+            verbs.iter().all(|verb| requester.may(*verb, &queue))
         }
     };
     match may {

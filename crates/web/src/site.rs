@@ -11,8 +11,8 @@ use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_api::Api;
+use quintet_client::{ClientApi, Did, Visit};
 use quintet_console as console;
-use quintet_door::{Did, Door, Visit};
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
 use quintet_types::{Command, Outcome, Principal};
@@ -20,7 +20,7 @@ use quintet_types::{Command, Outcome, Principal};
 use crate::{metrics, rights};
 use quintet_http::{
     Answering, App, Client, Denied, DoneTo, Errand, Guard, Known, OnlyCounted, Payer, Problem,
-    Replied, Serve, Settings, Visitor, gate, heard, held, paths, replies,
+    Replied, Requester, Serve, Settings, gate, heard, held, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -33,7 +33,7 @@ pub struct Site {
     app: Arc<App>,
     api: Arc<Api>,
     guard: Guard,
-    door: Arc<dyn Door>,
+    client_api: Arc<dyn ClientApi>,
     router: axum::Router,
     /// Nothing but the API, and what others ask a server about its health, is served.
     only_api: bool,
@@ -77,7 +77,7 @@ impl Serve for Site {
     fn turn_away(&self, problem: Problem, request: &hyper::Request<Incoming>) -> Response {
         let path = paths::inside(request.uri().path(), &self.settings().relative_root);
         match path.is_some_and(|path| path.starts_with(API)) {
-            true => quintet_api::refusal(problem),
+            true => quintet_api::command_error(problem),
             false => problem.into_response(),
         }
     }
@@ -93,16 +93,16 @@ impl Serve for Site {
 
 impl Site {
     /// A site with these settings.
-    pub fn new(settings: Settings, rq: Arc<Rq>, door: Arc<dyn Door>) -> Arc<Self> {
-        Self::with(settings, Some(rq), door)
+    pub fn new(settings: Settings, rq: Arc<Rq>, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
+        Self::with(settings, Some(rq), client_api)
     }
 
     /// The same, of the API alone.
-    pub fn of_api(settings: Settings, door: Arc<dyn Door>) -> Arc<Self> {
-        Self::with(settings, None, door)
+    pub fn of_api(settings: Settings, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
+        Self::with(settings, None, client_api)
     }
 
-    fn with(settings: Settings, rq: Option<Arc<Rq>>, door: Arc<dyn Door>) -> Arc<Self> {
+    fn with(settings: Settings, rq: Option<Arc<Rq>>, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
         let only_api = rq.is_none();
         let guard = Guard {
             users: settings.users.clone(),
@@ -113,7 +113,7 @@ impl Site {
             short_hosts: false,
         };
         let app = Arc::new(App::new(settings));
-        let api = Api::new(Arc::clone(&app), Arc::clone(&door));
+        let api = Api::new(Arc::clone(&app), Arc::clone(&client_api));
         let pages = rq.map_or_else(axum::Router::new, |rq| {
             quintet_rq::router(Arc::clone(&app), Arc::clone(&rq)).merge(console::router(
                 Arc::clone(&app),
@@ -126,7 +126,7 @@ impl Site {
             app,
             api,
             guard,
-            door,
+            client_api,
             router,
             only_api,
         })
@@ -153,7 +153,7 @@ impl Site {
         };
         let response = match routed {
             Ok(response) => response,
-            Err(problem) if of_api => quintet_api::refusal(problem),
+            Err(problem) if of_api => quintet_api::command_error(problem),
             Err(problem) => problem.into_response(),
         };
         if let Some(asked) = asked
@@ -202,7 +202,7 @@ impl Site {
             return Ok(self.health().await);
         }
         if path == "/readyz" {
-            return Ok(match self.door.unready() {
+            return Ok(match self.client_api.unready() {
                 None => self.readiness().await,
                 Some(why) => {
                     let text = format!("503 - {why}");
@@ -230,14 +230,14 @@ impl Site {
         if let (Some(gate), console::LOGIN) = (gate, path.as_str()) {
             return console::login(&self.app, &**gate, peer, request).await;
         }
-        let mut visitor = match self
-            .visitor(peer, request.headers(), request.extensions())
+        let mut requester = match self
+            .requester(peer, request.headers(), request.extensions())
             .await
         {
-            Ok(visitor) => visitor,
+            Ok(requester) => requester,
             // What pages look like is no secret, and the login is a page.
             Err(Denied::Login) if request.method().is_safe() && path.starts_with(ASSETS) => {
-                Visitor::default()
+                Requester::default()
             }
             Err(Denied::Login)
                 if gate.is_some()
@@ -249,21 +249,21 @@ impl Site {
             }
             Err(denied) => return self.deny(denied, &path),
         };
-        visitor.client = request.extensions().get::<Arc<Client>>().cloned();
-        if let Some(client) = &visitor.client {
-            client.is_of(visitor.known.as_ref(), visitor.proof);
-            if let Some(token) = visitor.session {
+        requester.client = request.extensions().get::<Arc<Client>>().cloned();
+        if let Some(client) = &requester.client {
+            client.is_of(requester.known.as_ref(), requester.proof);
+            if let Some(token) = requester.session {
                 client.is_in(self.app.sessions().of(token));
             }
         }
         // A login may end between its check and the note of it.
-        if !visitor.counts() {
+        if !requester.counts() {
             return self.deny(Denied::Login, &path);
         }
-        visitor.pace().await?;
-        let looked = rights::look_at(&visitor, request.method(), &path);
+        requester.pace().await?;
+        let looked = rights::look_at(&requester, request.method(), &path);
         // Where nobody logs in it is written down as well, for nobody in particular.
-        let known = visitor.known.clone();
+        let known = requester.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
         let noted = known.filter(|_| rights::is_administrative(request.method(), &path));
         if let (Err(_), Some((who, gate))) = (&looked, &noted) {
@@ -274,12 +274,12 @@ impl Site {
         looked?;
         if path == "/metrics" && request.method().is_safe() {
             let asked = metrics::Asked::of(&self.app, &request)?;
-            return asked.answer(Arc::clone(&self.door)).await;
+            return asked.answer(Arc::clone(&self.client_api)).await;
         }
         let act = noted.map(|noted| (noted, format!("{} {path}", request.method())));
-        payer.principal = visitor.known.as_ref().map(|(principal, _)| *principal);
+        payer.principal = requester.known.as_ref().map(|(principal, _)| *principal);
         request.extensions_mut().insert(payer);
-        request.extensions_mut().insert(visitor);
+        request.extensions_mut().insert(requester);
         if path != request.uri().path() {
             let target = match request.uri().query() {
                 Some(query) => format!("{path}?{query}"),
@@ -307,24 +307,24 @@ impl Site {
     }
 
     /// The visitor: by the session of a browser, or by the credentials of the request.
-    async fn visitor(
+    async fn requester(
         &self,
         peer: Option<IpAddr>,
         headers: &HeaderMap,
         known: &Extensions,
-    ) -> Result<Visitor, Denied> {
+    ) -> Result<Requester, Denied> {
         if let Some(Known { principal, gate }) = known.get::<Known>()
             && !headers.contains_key(AUTHORIZATION)
         {
-            return Ok(Visitor {
+            return Ok(Requester {
                 known: Some((*principal, Arc::clone(gate))),
-                ..Visitor::default()
+                ..Requester::default()
             });
         }
         let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
-        let session = gate.and_then(|gate| sessions::visitor(self.app.sessions(), gate, headers));
-        if let Some(visitor) = session {
-            return Ok(visitor);
+        let session = gate.and_then(|gate| sessions::requester(self.app.sessions(), gate, headers));
+        if let Some(requester) = session {
+            return Ok(requester);
         }
         let shows = known.get::<Arc<Identity>>();
         let shows = shows.map(|shown| shown.common_name.as_str());
@@ -348,7 +348,7 @@ impl Site {
                 let needed = Problem::said(StatusCode::UNAUTHORIZED, "a login is needed");
                 let of_api = path.starts_with(API);
                 let mut response = match of_api {
-                    true => quintet_api::refusal(needed),
+                    true => quintet_api::command_error(needed),
                     false => needed.into_response(),
                 };
                 let realm = match self.settings().realm.as_str() {
@@ -369,16 +369,20 @@ impl Site {
     /// The health of the server, and its state in its cluster.
     async fn readiness(&self) -> Response {
         let health = self.health().await;
-        match self.door.role().filter(|_| health.status().is_success()) {
+        match self
+            .client_api
+            .role()
+            .filter(|_| health.status().is_success())
+        {
             Some(role) => plain(StatusCode::OK, format!("ok, {role}")),
             None => health,
         }
     }
 
     async fn health(&self) -> Response {
-        let door = Arc::clone(&self.door);
+        let client_api = Arc::clone(&self.client_api);
         let asked = tokio::task::spawn_blocking(move || {
-            let visit = Visit::new(&*door);
+            let visit = Visit::new(&*client_api);
             !matches!(visit.ask(Command::StopWaiting), Outcome::Refused(_))
         });
         match tokio::time::timeout(HEALTH_WAIT, asked).await {

@@ -2,7 +2,7 @@
 //! requests: a short one is held in the input until it is whole, a long one
 //! goes to the log as it comes.
 
-use quintet_types::{Body, LargeBody, Name, Refusal};
+use quintet_types::{Body, CommandError, LargeBody, Name};
 
 use crate::session::{STREAM_OVER, Step};
 
@@ -20,11 +20,11 @@ enum Phase {
     /// On its way to the log.
     Streaming,
     /// In the log, or refused there.
-    Streamed(Result<LargeBody, Refusal>),
+    Streamed(Result<LargeBody, CommandError>),
 }
 
 /// Progress of a body that is being read.
-pub(crate) enum Found<H> {
+pub(crate) enum ParseResult<H> {
     /// Only a part; take this step first.
     Part(Coming<H>, Step),
     /// All of it.
@@ -35,7 +35,7 @@ pub(crate) enum Found<H> {
 pub(crate) struct Whole<H> {
     pub(crate) head: H,
     /// Why it was not stored, if it was not.
-    pub(crate) body: Result<Body, Refusal>,
+    pub(crate) body: Result<Body, CommandError>,
     /// Bytes of the input that are dealt with.
     pub(crate) used: usize,
     /// The bytes that must follow it did.
@@ -62,7 +62,7 @@ impl<H> Coming<H> {
         input: &[u8],
         end: &[u8],
         queue: impl FnOnce(&H) -> Name,
-    ) -> Found<H> {
+    ) -> ParseResult<H> {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "used where it is at most STREAM_OVER"
@@ -75,10 +75,10 @@ impl<H> Coming<H> {
                     len: self.len,
                     queue: queue(&self.head),
                 };
-                return Found::Part(self, step);
+                return ParseResult::Part(self, step);
             }
             Phase::Here { at } => (None, at + len),
-            Phase::Streaming => return Found::Part(self, Step::More),
+            Phase::Streaming => return ParseResult::Part(self, Step::More),
             Phase::Streamed(body) => (Some(body), 0),
         };
         let used = at + end.len();
@@ -87,9 +87,9 @@ impl<H> Coming<H> {
                 Some(body) => Phase::Streamed(body),
                 None => Phase::Here { at: at - len },
             };
-            return Found::Part(self, Step::More);
+            return ParseResult::Part(self, Step::More);
         };
-        Found::Whole(Whole {
+        ParseResult::Whole(Whole {
             head: self.head,
             body: match body {
                 Some(body) => body.map(Body::Large),
@@ -101,7 +101,7 @@ impl<H> Coming<H> {
     }
 
     /// The host has stored it, or not.
-    pub(crate) fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+    pub(crate) fn streamed(&mut self, body: Result<LargeBody, CommandError>) {
         if matches!(self.phase, Phase::Streaming) {
             self.phase = Phase::Streamed(body);
         }

@@ -33,10 +33,13 @@ pub use login::{Login, LoginRefused, Logins};
 pub use output::Output;
 pub use protocol::{Listener, OptionSpec, Options, Protocol, Value};
 pub use session::{
-    Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,
+    ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, STREAM_OVER, ServerResponse,
+    ServerStats, Session, Step,
 };
 pub use tally::Tally;
-pub use workers::{Joins, WORKER_SILENCE_MS, Worker, WorkerAsk, WorkerSeen, WorkerState, Workers};
+pub use workers::{
+    Joins, WORKER_SILENCE_MS, Worker, WorkerRequest, WorkerSeen, WorkerState, Workers,
+};
 
 /// Every protocol this build speaks, in the order they are shown.
 pub const PROTOCOLS: &[Protocol] = &[

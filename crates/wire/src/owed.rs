@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use quintet_types::Command;
 
-use crate::session::{Ask, Next, Step};
+use crate::session::{ClientRequest, Next, Step};
 
 /// Replies to come, that of the oldest request first. `R` is what a protocol
 /// remembers of a request to write its reply.
@@ -16,9 +16,9 @@ impl<R> Owed<R> {
     }
 
     /// Hands out a request, to which `used` bytes of the input belong.
-    pub(crate) fn ask(&mut self, used: usize, ask: Ask, reply: R) -> Step {
+    pub(crate) fn ask(&mut self, used: usize, ask: ClientRequest, reply: R) -> Step {
         self.0.push_back(reply);
-        Step::Ask { used, ask }
+        Step::ClientRequest { used, ask }
     }
 
     /// For a request that never came whole.

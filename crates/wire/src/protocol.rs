@@ -69,11 +69,11 @@ pub enum Value<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     specs: &'static [OptionSpec],
-    given: BTreeMap<String, Given>,
+    given: BTreeMap<String, ServerResponse>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Given {
+enum ServerResponse {
     Bool(bool),
     Number(u64),
     Text(String),
@@ -99,10 +99,10 @@ impl Options {
             .find(|spec| spec.name == name)
             .ok_or_else(|| format!("unknown option \"{name}\""))?;
         let given = match (spec.default, value) {
-            (Value::Bool(_), Value::Bool(b)) => Given::Bool(b),
-            (Value::Number(_), Value::Number(n)) => Given::Number(n),
-            (Value::Bytes(_), Value::Number(n) | Value::Bytes(n)) => Given::Number(n),
-            (Value::Text(_), Value::Text(t)) => Given::Text(t.to_owned()),
+            (Value::Bool(_), Value::Bool(b)) => ServerResponse::Bool(b),
+            (Value::Number(_), Value::Number(n)) => ServerResponse::Number(n),
+            (Value::Bytes(_), Value::Number(n) | Value::Bytes(n)) => ServerResponse::Number(n),
+            (Value::Text(_), Value::Text(t)) => ServerResponse::Text(t.to_owned()),
             (Value::Bool(_), _) => return Err(format!("{name} takes true or false")),
             (Value::Number(_), _) => return Err(format!("{name} takes a whole number")),
             (Value::Bytes(_), _) => {
@@ -119,7 +119,7 @@ impl Options {
     /// The value of an option of type text; `""` if there is no such option.
     pub fn text(&self, name: &str) -> &str {
         match (self.given.get(name), self.default(name)) {
-            (Some(Given::Text(text)), _) => text,
+            (Some(ServerResponse::Text(text)), _) => text,
             (_, Some(Value::Text(text))) => text,
             _ => "",
         }
@@ -128,7 +128,7 @@ impl Options {
     /// The value of an option of type number or bytes; 0 if there is none.
     pub fn number(&self, name: &str) -> u64 {
         match (self.given.get(name), self.default(name)) {
-            (Some(Given::Number(number)), _) => *number,
+            (Some(ServerResponse::Number(number)), _) => *number,
             (_, Some(Value::Number(number) | Value::Bytes(number))) => number,
             _ => 0,
         }
@@ -137,7 +137,7 @@ impl Options {
     /// The value of an option of type bool; false if there is none.
     pub fn flag(&self, name: &str) -> bool {
         match (self.given.get(name), self.default(name)) {
-            (Some(Given::Bool(flag)), _) => *flag,
+            (Some(ServerResponse::Bool(flag)), _) => *flag,
             (_, Some(Value::Bool(flag))) => flag,
             _ => false,
         }

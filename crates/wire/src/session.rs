@@ -9,7 +9,7 @@ use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
 use crate::output::Output;
 use crate::tally::Tally;
-use crate::workers::{Worker, WorkerAsk};
+use crate::workers::{Worker, WorkerRequest};
 
 /// One connection's protocol state. Pure: no socket, clock, lock or engine.
 ///
@@ -30,13 +30,13 @@ pub trait Session: Send {
 
     /// Writes the reply to the oldest unanswered request.
     ///
-    /// `outcome` is what the engine said; [`Given::Own`] for [`Ask::Own`] and
-    /// [`Ask::Close`], whose reply the session already knows.
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next;
+    /// `outcome` is what the engine said; [`ServerResponse::Own`] for [`ClientRequest::Own`] and
+    /// [`ClientRequest::Close`], whose reply the session already knows.
+    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next;
 
     /// Writes a delivery of the standing take ([`Command::Watch`]).
     /// Only protocols that watch need it.
-    fn deliver(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn deliver(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let _ = (given, env, output);
         Next::Done
     }
@@ -45,16 +45,16 @@ pub trait Session: Send {
     /// hook said to it, in the protocol's own forms; with no request unanswered
     /// (a connection that is refused) what has a form for it. Text comes
     /// without line breaks or other control characters, 400 bytes at most.
-    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next;
+    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next;
 
     /// True if a reply it has written tells its client no: bad input, or what
-    /// was refused. That there is nothing is no refusal.
+    /// was refused. That there is nothing is no error.
     fn says_no(&self, reply: &[u8]) -> bool;
 
     /// A large body announced by [`Step::Stream`] has been stored (`Ok`), or
     /// could not be (`Err`: its bytes were read and dropped). The next
     /// `decode` sees the bytes behind it.
-    fn streamed(&mut self, body: Result<LargeBody, quintet_types::Refusal>);
+    fn streamed(&mut self, body: Result<LargeBody, quintet_types::CommandError>);
 
     /// The client has closed its sending side and no complete request is left.
     /// Answers what becomes of a take that waits and of the connection.
@@ -93,7 +93,7 @@ pub struct Env<'a> {
 
 /// A hook's reply in place of the server's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Said<'a> {
+pub enum HookReply<'a> {
     Line(&'a str),
     /// A body.
     Message(&'a [u8]),
@@ -113,11 +113,11 @@ pub enum Step {
     /// need more than its limits allow answers with a fault instead.
     More,
     /// A request. `used` bytes of the input belong to it.
-    Ask {
+    ClientRequest {
         /// Bytes consumed.
         used: usize,
         /// The request.
-        ask: Ask,
+        ask: ClientRequest,
     },
     /// Bytes to drop that are part of no request (the body of a refused put,
     /// read and thrown away).
@@ -140,7 +140,7 @@ pub enum Step {
 
 /// One decoded request.
 #[derive(Debug)]
-pub enum Ask {
+pub enum ClientRequest {
     Engine(Command),
     /// Ask the engine; if it refuses, the connection closes after the reply
     /// and no later request of it is decided.
@@ -151,20 +151,20 @@ pub enum Ask {
     /// Ask the engine, and send the reply only when what it says has been
     /// synced to the disk, whatever the server's sync policy (Darner `/sync`).
     EngineSynced(Command),
-    Host(HostAsk),
+    Host(HostRequest),
     /// The client says who it is. Decode nothing more of the connection until
     /// it is answered: what follows is then its.
     Login(Login),
     /// The client has shown whether it knows the listener's password (true: it does). Answered with
-    /// [`Given::Login`]: who failed too often is not listened to for a while. Decode nothing more of
+    /// [`ServerResponse::Login`]: who failed too often is not listened to for a while. Decode nothing more of
     /// the connection until it is answered.
     Proof(bool),
-    /// Ask the table of workers ([`Given::Worker`]). Decode nothing more of the
+    /// Ask the table of workers ([`ServerResponse::Worker`]). Decode nothing more of the
     /// connection until it is answered.
-    Worker(WorkerAsk),
+    Worker(WorkerRequest),
     /// A line, without its end, whose command the protocol does not know. Decode
     /// nothing more of the connection until it is answered: with
-    /// [`Session::say`] if a hook knows it, else with [`Given::Own`].
+    /// [`Session::say`] if a hook knows it, else with [`ServerResponse::Own`].
     Unknown(Box<[u8]>),
     /// The session answers by itself when it is its turn.
     Own,
@@ -174,8 +174,8 @@ pub enum Ask {
 
 /// Requests of a session to the server around the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum HostAsk {
-    /// Numbers of the server ([`Given::Server`]).
+pub enum HostRequest {
+    /// Numbers of the server ([`ServerResponse::Server`]).
     Stats,
     /// Reload hooks and settings (Kestrel `reload`, as SIGHUP).
     Reload,
@@ -193,7 +193,7 @@ pub enum HostAsk {
     Noted(&'static str, Box<str>),
 }
 
-impl HostAsk {
+impl HostRequest {
     /// One word, for the audit.
     pub fn name(&self) -> &'static str {
         match self {
@@ -210,7 +210,7 @@ impl HostAsk {
 
 /// The input of a reply.
 #[derive(Debug)]
-pub enum Given {
+pub enum ServerResponse {
     /// The engine's outcome; the name is the queue the first message came
     /// from, if there is one (empty otherwise).
     Engine(Outcome, Name),
@@ -233,7 +233,7 @@ pub enum Next {
     Done,
     /// The request goes on with this command before later ones are looked at;
     /// `encode` is called again with its outcome (Kestrel `monitor`, pages of
-    /// numbers). Only after [`Ask::EngineAlone`] and [`HostAsk::Stats`].
+    /// numbers). Only after [`ClientRequest::EngineAlone`] and [`HostRequest::Stats`].
     Again(Box<Command>),
     /// The reply ends the connection.
     Close,
@@ -250,7 +250,7 @@ pub enum HalfClose {
     /// later take waits.
     Finish,
     /// The request that came in part gets a last reply, as after
-    /// [`Ask::Close`]. Only if no take waits.
+    /// [`ClientRequest::Close`]. Only if no take waits.
     LastWord,
 }
 

@@ -107,7 +107,7 @@ impl Worker {
 
 /// Requests of a session to the table of workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum WorkerAsk {
+pub enum WorkerRequest {
     /// A connection is this worker's.
     Join(Box<Joins>),
     /// A worker says how it is.
@@ -176,7 +176,7 @@ impl Known {
 pub struct Workers {
     known: BTreeMap<Box<str>, Known>,
     /// When those that are gone were last looked for.
-    swept: Ms,
+    bulk_done: Ms,
 }
 
 impl Workers {
@@ -187,19 +187,19 @@ impl Workers {
 
     /// Answers a session; `None`: nobody has said this name, or whoever did is gone; to who
     /// joins, that there are too many.
-    pub fn answer(&mut self, ask: WorkerAsk, now: Ms) -> Option<Arc<Worker>> {
-        if now.since(self.swept) >= SWEEP_MS {
+    pub fn answer(&mut self, ask: WorkerRequest, now: Ms) -> Option<Arc<Worker>> {
+        if now.since(self.bulk_done) >= SWEEP_MS {
             self.forget_gone(now);
         }
         match ask {
-            WorkerAsk::Join(joins) => {
+            WorkerRequest::Join(joins) => {
                 self.forget_if_gone(&joins.wid, now);
                 if self.known.len() >= WORKERS_MAX && !self.known.contains_key(&joins.wid) {
                     return None;
                 }
                 Some(self.join(*joins, now))
             }
-            WorkerAsk::Beat { wid, rss_kb, state } => {
+            WorkerRequest::Beat { wid, rss_kb, state } => {
                 self.forget_if_gone(&wid, now);
                 let known = self.known.get(&wid)?;
                 known.worker.beats(now, rss_kb, state);
@@ -228,7 +228,7 @@ impl Workers {
 
     /// Forgets those that were silent for too long.
     pub fn forget_gone(&mut self, now: Ms) {
-        self.swept = now;
+        self.bulk_done = now;
         self.known.retain(|_, known| !known.is_gone(now));
     }
 
@@ -288,12 +288,12 @@ mod tests {
             wid: wid.into(),
             ..Joins::default()
         };
-        let ask = WorkerAsk::Join(Box::new(joins));
+        let ask = WorkerRequest::Join(Box::new(joins));
         workers.answer(ask, Ms(now)).expect("it is known now")
     }
 
     fn beat(workers: &mut Workers, wid: &str, now: u64) -> Option<Arc<Worker>> {
-        let ask = WorkerAsk::Beat {
+        let ask = WorkerRequest::Beat {
             wid: wid.into(),
             rss_kb: None,
             state: None,
@@ -321,7 +321,7 @@ mod tests {
                 wid,
                 ..Joins::default()
             };
-            WorkerAsk::Join(Box::new(joins))
+            WorkerRequest::Join(Box::new(joins))
         };
         for wid in 0..WORKERS_MAX {
             assert!(workers.answer(ask(wid), Ms(0)).is_some());

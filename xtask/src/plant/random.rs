@@ -78,7 +78,7 @@ impl Changes {
         Ok(Defect {
             name: name.to_owned(),
             what: what.replace('|', "\\|"),
-            files: vec![(file, after.context("its place")?)],
+            files: vec![(file, after.context("its position")?)],
             tests,
             random: true,
         })

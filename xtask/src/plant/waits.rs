@@ -108,8 +108,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "what a look at a run has found is not handed on",
         edits: &[(
             "crates/host/src/looks.rs",
-            "            let _heard = told.try_send((delivery.outcome, delivery.queue, need));",
-            "            std::mem::forget((told, delivery.outcome, delivery.queue, need));",
+            "            let _heard = told.try_send((delivery.outcome, delivery.queue, required));",
+            "            std::mem::forget((told, delivery.outcome, delivery.queue, required));",
         )],
         tests: &[&["--lib", "waits_tests"]],
     },
@@ -164,16 +164,16 @@ pub(super) const WAITS: &[Planted] = &[
         tests: &[&["--lib", "acked_tests"]],
     },
     Planted {
-        name: "wait-desk",
+        name: "wait-dispatcher",
         what: "a dispatcher's task is not woken for the first decision of a turn, and its reply",
         edits: &[
             (
-                "crates/edge/src/desk.rs",
+                "crates/edge/src/dispatcher.rs",
                 "        if is_first {",
                 "        if is_first && self.thread == 0 {",
             ),
             (
-                "crates/edge/src/desk.rs",
+                "crates/edge/src/dispatcher.rs",
                 "        {\n            self.mailbox.wake();",
                 "            && self.thread == 0\n        {\n            self.mailbox.wake();",
             ),
@@ -195,8 +195,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "silent connections over HTTP keep their places",
         edits: &[(
             "crates/http/src/serve.rs",
-            "            () = seat.makes_way() => {\n",
-            "            () = seat.makes_way(), if false => {\n",
+            "            () = ownership.makes_way() => {\n",
+            "            () = ownership.makes_way(), if false => {\n",
         )],
         tests: &[&["--test=http", "silent_connections_make_way"]],
     },
@@ -205,8 +205,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "half of a request's head over HTTP waits at a stop",
         edits: &[(
             "crates/http/src/serve.rs",
-            "            () = seat.ends_with(&clients) => {}",
-            "            () = seat.ends_with(&clients), if false => {}",
+            "            () = ownership.ends_with(&clients) => {}",
+            "            () = ownership.ends_with(&clients), if false => {}",
         )],
         tests: &[&["--test=http", "a_stop_answers_everybody"]],
     },
@@ -244,7 +244,7 @@ pub(super) const WAITS: &[Planted] = &[
         name: "wait-receiver",
         what: "a webhook receiver that hangs has all workers",
         edits: &[(
-            "crates/scripts/src/taker.rs",
+            "crates/scripts/src/consumer.rs",
             "self.queue.running_to(&receiver) >= share.max(1) as usize)",
             "self.queue.running_to(&receiver) >= share.max(1) as usize + 1000)",
         )],
@@ -272,7 +272,7 @@ pub(super) const WAITS: &[Planted] = &[
     },
     Planted {
         name: "wait-room-stays",
-        what: "a stop leaves the limit of memory to the keeper",
+        what: "a stop leaves the limit of memory to the compactor",
         edits: &[(
             "crates/host/src/keep/spill.rs",
             "            at.engine.set_memory_room(0);\n            at.engine\n                .supply",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quintet_door::Rates;
+use quintet_client::Rates;
 use quintet_types::QueueStats;
 use serde::Serialize;
 use serde_json::json;

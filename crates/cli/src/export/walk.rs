@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use anyhow::{Context, Result};
 use quintet_control::{Head, Standing};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 
 use crate::api::{Api, part};
 use crate::client::Refused;
@@ -64,15 +64,15 @@ impl List {
     /// The cursor of the API behind a message of the list.
     fn behind(&self, head: &Head) -> String {
         let order = |ms: u64| (0, i64::try_from(ms).unwrap_or(i64::MAX));
-        let (rank, at) = match self.name {
-            "ready" => (head.rank.unwrap_or(0), head.place),
+        let (priority, at) = match self.name {
+            "ready" => (head.priority.unwrap_or(0), head.place),
             "delayed" => order(head.due_ms.unwrap_or(0)),
             "buried" => order(head.bury_order),
             "archived" => order(head.changed_ms),
             _ => (0, 0),
         };
         let held_back = self.name == "ready" && head.held_back;
-        format!("{}_{rank}_{at}_{}", u8::from(held_back), head.id)
+        format!("{}_{priority}_{at}_{}", u8::from(held_back), head.id)
     }
 
     /// The list a message of a file was in.
@@ -113,7 +113,7 @@ impl Walk {
             let after = cursor.map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
             let page = match self.api.open("GET", &format!("{path}{after}"), None) {
                 // It was dropped meanwhile.
-                Err(error) if Refused::is(&error, Refusal::QueueNotFound) => return Ok(()),
+                Err(error) if Refused::is(&error, CommandError::QueueNotFound) => return Ok(()),
                 page => page?,
             };
             let messages = page["messages"].as_array();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
 use quintet_control::Head;
-use quintet_types::{MessageId, Refusal};
+use quintet_types::{CommandError, MessageId};
 use serde_json::Value;
 
 use super::batch::{Batch, Group};
@@ -235,7 +235,7 @@ impl Importer<'_> {
             Ok(()) => self.client.receive(),
             // The server drops a message that does not come whole.
             Err(error) if error.is::<BadInput>() => return Err(error),
-            // A refusal may come before all was sent.
+            // An error may come before all was sent.
             Err(error) => match self.client.receive() {
                 Err(refused) if refused.is::<Refused>() => Err(refused),
                 Ok(_) | Err(_) => Err(error),
@@ -279,7 +279,7 @@ impl Importer<'_> {
         self.sent_bytes += bytes;
         self.sent.push_back(group);
         if sent.is_err() {
-            // A refusal closes the connection, and says why before: that is
+            // An error closes the connection, and says why before: that is
             // an error, or all of them are sent again.
             self.settle_all()?;
         }
@@ -367,7 +367,7 @@ impl Importer<'_> {
         let path = format!("/queues/{}/imports/{}", part(&batch.queue), batch.token());
         match self.client.get(&path) {
             Ok(_) => Ok(true),
-            Err(error) if Refused::is(&error, Refusal::NotFound) => Ok(false),
+            Err(error) if Refused::is(&error, CommandError::NotFound) => Ok(false),
             Err(error) => Err(refused(error, &batch.place)),
         }
     }
@@ -379,7 +379,7 @@ fn records(queue: &str) -> String {
 }
 
 fn is_duplicate(error: &anyhow::Error) -> bool {
-    Refused::is(error, Refusal::Duplicate(MessageId(0)))
+    Refused::is(error, CommandError::Duplicate(MessageId(0)))
 }
 
 fn refused(error: anyhow::Error, place: &str) -> anyhow::Error {

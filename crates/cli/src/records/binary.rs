@@ -371,7 +371,7 @@ mod tests {
                 let head = Head {
                     queue: queue.to_owned(),
                     id,
-                    rank: Some(1),
+                    priority: Some(1),
                     created_ms: Some(1),
                     bytes: len,
                     ..Head::default()

@@ -58,7 +58,7 @@ pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
     varint::put(out, state.unwrap_or(0) as u64);
     varint::put(
         out,
-        u64::from(head.rank.unwrap_or(quintet_types::RANK_DEFAULT)),
+        u64::from(head.priority.unwrap_or(quintet_types::PRIORITY_DEFAULT)),
     );
     varint::put(out, ((head.place << 1) ^ (head.place >> 63)) as u64);
     varint::put(out, head.created_ms.unwrap_or(0));
@@ -118,7 +118,7 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
     }
     let id = varint::take(from)?;
     let state = *STATES.get(usize::try_from(varint::take(from)?).ok()?)?;
-    let rank = u32::try_from(varint::take(from)?).ok()?;
+    let priority = u32::try_from(varint::take(from)?).ok()?;
     let place = varint::take(from)?;
     let created = varint::take(from)?;
     let mut number = |bit: u64| match bits & bit {
@@ -155,7 +155,7 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         queue: queue.to_owned(),
         id,
         state,
-        rank: Some(rank),
+        priority: Some(priority),
         place: (place >> 1) as i64 ^ -((place & 1) as i64),
         held_back: bits & has::HELD_BACK != 0,
         flags: u32::try_from(flags.unwrap_or(0)).ok()?,
@@ -193,14 +193,14 @@ mod tests {
     fn heads_come_back_and_cut_ones_do_not() {
         let plain = Head {
             queue: "q".to_owned(),
-            rank: Some(1024),
+            priority: Some(1024),
             created_ms: Some(7),
             ..Head::default()
         };
         let full = Head {
             id: u64::MAX,
             state: Standing::Relayed,
-            rank: Some(u32::MAX),
+            priority: Some(u32::MAX),
             place: i64::MIN,
             held_back: true,
             flags: 1,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
@@ -121,7 +121,7 @@ impl Server {
     fn look(&mut self) -> Result<Look> {
         let queues = self.api.queues()?;
         let connections = match self.api.list(CONNECTIONS) {
-            Err(error) if Refused::is(&error, Refusal::NotPermitted) => None,
+            Err(error) if Refused::is(&error, CommandError::NotPermitted) => None,
             told => Some(told?),
         };
         let at_ms = self.began.elapsed().as_millis();

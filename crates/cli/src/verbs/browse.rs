@@ -58,7 +58,9 @@ impl Browse {
             self.which.query()
         );
         let mut after = self.after.clone();
-        let columns = ["id", "age", "rank", "attempts", "bytes", "body", "error"];
+        let columns = [
+            "id", "age", "priority", "attempts", "bytes", "body", "error",
+        ];
         let mut rows = vec![columns.map(str::to_owned)];
         let mut left = self.count;
         while left > 0 {
@@ -102,8 +104,8 @@ impl Browse {
 }
 
 /// A row where no message has failed.
-fn without_error([id, age, rank, attempts, bytes, body, _]: [String; 7]) -> [String; 6] {
-    [id, age, rank, attempts, bytes, body]
+fn without_error([id, age, priority, attempts, bytes, body, _]: [String; 7]) -> [String; 6] {
+    [id, age, priority, attempts, bytes, body]
 }
 
 /// The last error of a message, also from before it became a dead letter; empty: there is none.
@@ -125,7 +127,7 @@ fn row(message: &Value, body: &[u8]) -> [String; 7] {
     [
         text("id"),
         age(quintet_host::wall_ms().saturating_sub(created)),
-        text("rank"),
+        text("priority"),
         text("reserves"),
         text("bytes"),
         preview(body),

@@ -4,7 +4,7 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 use serde_json::{Value, json};
 
 use super::super::Where;
@@ -74,7 +74,7 @@ impl ReleaseLeases {
         let is_end = id.starts_with('0') && id.bytes().all(|byte| byte.is_ascii_digit());
         if !is_end {
             let done = by_id(id);
-            let none = |error: &anyhow::Error| Refused::is(error, Refusal::NotFound);
+            let none = |error: &anyhow::Error| Refused::is(error, CommandError::NotFound);
             if !done.as_ref().is_err_and(none) {
                 return done.with_context(|| format!("message {id}"));
             }
@@ -168,7 +168,7 @@ impl Leases {
                 Ok(true)
             })?;
             if !found && self.queue.is_some() {
-                bail!("{}", Refusal::QueueNotFound.text());
+                bail!("{}", CommandError::QueueNotFound.text());
             }
         }
         if !self.json {
@@ -197,7 +197,7 @@ fn each_lease(
     let mut next = path.clone();
     loop {
         let page = match api.get(&next) {
-            Err(error) if Refused::is(&error, Refusal::QueueNotFound) => return Ok(false),
+            Err(error) if Refused::is(&error, CommandError::QueueNotFound) => return Ok(false),
             page => page?,
         };
         for lease in page["leases"].as_array().into_iter().flatten() {

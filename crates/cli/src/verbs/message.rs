@@ -93,9 +93,9 @@ pub(in super::super) struct Edit {
     at: Where,
     /// Id of the message.
     id: u64,
-    /// New rank; 0 is the most urgent.
+    /// New priority; 0 is the most urgent.
     #[arg(long)]
-    rank: Option<u32>,
+    priority: Option<u32>,
     /// Not taken before this time is over; 0: ready at once.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     delay: Option<u64>,
@@ -113,8 +113,8 @@ pub(in super::super) struct Edit {
 impl Edit {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let mut of = Map::new();
-        if let Some(rank) = self.rank {
-            of.insert("rank".into(), rank.into());
+        if let Some(priority) = self.priority {
+            of.insert("priority".into(), priority.into());
         }
         if let Some(delay) = self.delay {
             of.insert("delay_ms".into(), delay.into());

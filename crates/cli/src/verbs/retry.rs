@@ -4,7 +4,7 @@ use std::io::{Write as _, stderr};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 
 use super::super::Where;
 use super::super::api::{Api, part};
@@ -115,7 +115,7 @@ impl Retry {
         };
         let kicked = api.ask("POST", &format!("/messages/{id}/kick"), None);
         match kicked {
-            Err(error) if Refused::is(&error, Refusal::NotFound) => redrive_one(&mut api, id)?,
+            Err(error) if Refused::is(&error, CommandError::NotFound) => redrive_one(&mut api, id)?,
             kicked => drop(kicked?),
         }
         self.how.told(1, "retried")
@@ -191,7 +191,7 @@ impl Redrive {
 /// Moves a message to the queue it says it came from.
 fn redrive_one(api: &mut Api, id: u64) -> Result<()> {
     match api.ask("POST", &format!("/messages/{id}/redrive"), None) {
-        Err(error) if Refused::is(&error, Refusal::NotFound) => {
+        Err(error) if Refused::is(&error, CommandError::NotFound) => {
             // Whether it is there at all.
             api.get(&format!("/messages/{id}"))?;
             bail!("message {id} neither is buried nor knows a queue it came from")

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 use serde_json::Value;
 
 use super::super::Where;
@@ -45,7 +45,7 @@ impl Track {
             let path = format!("/queues/{}/tracks/{}", part(&self.queue), part(name));
             match api.get(&path) {
                 Ok(track) => all.push(track),
-                Err(error) if Refused::is(&error, Refusal::NotFound) => {}
+                Err(error) if Refused::is(&error, CommandError::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -98,7 +98,7 @@ const NAME: RunName = RunName {
 fn write(node: &Node) -> Result<Run, LogError> {
     let storage = Arc::clone(&node.runs) as Arc<dyn Storage>;
     let mut writer = RunWriter::create(storage, NAME, RunOptions::default())?;
-    writer.lane(b"lane")?;
+    writer.state_index(b"lane")?;
     for id in 1..=100 {
         writer.push(id, None, b"payload")?;
     }

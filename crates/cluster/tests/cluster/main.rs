@@ -2,9 +2,9 @@
 
 mod blobs;
 mod collision;
+mod command_errors;
 mod common;
 mod members;
-mod refusals;
 mod seats;
 mod stream_conformance;
 mod takeover;

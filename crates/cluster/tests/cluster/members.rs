@@ -49,7 +49,7 @@ struct App {
     /// Where each frame of its own ends.
     appended: VecDeque<(Frame, Position)>,
     log: Option<StreamLog>,
-    /// The log, once it has said farewell.
+    /// The log, once it has said handoff.
     left: Option<StreamLog>,
     acks: Option<Acks>,
     epoch: Epoch,
@@ -59,7 +59,7 @@ struct App {
     begun: usize,
     over: Option<LogError>,
     failed: Option<LogError>,
-    beats: usize,
+    heartbeats: usize,
     /// It has read a state that it could not serve.
     lacks: bool,
     /// The copies of the stream begin with different entries.
@@ -120,16 +120,16 @@ impl Duty for Work {
         app.log = Some(owned.log);
     }
 
-    fn beat(&mut self) {
+    fn heartbeat(&mut self) {
         let mut app = lock(&self.0);
-        app.beats += 1;
+        app.heartbeats += 1;
         let stamp = Stamp {
             epoch: app.epoch,
             time_ms: app.wall_ms(),
         };
         if let Some(log) = &mut app.log {
             // Why not is found out by who drives it.
-            log.beat(stamp).ok();
+            log.heartbeat(stamp).ok();
         }
     }
 
@@ -173,8 +173,8 @@ struct Seen {
     deposed: usize,
     again: usize,
     retired: usize,
-    farewells: usize,
-    beats: usize,
+    handoffs: usize,
+    heartbeats: usize,
 }
 
 struct Run {
@@ -330,7 +330,7 @@ impl Run {
         let old = std::mem::replace(&mut self.nodes[number], fresh);
         let app = lock(&old.app);
         self.seen.again += app.begun - 1;
-        self.seen.beats += app.beats;
+        self.seen.heartbeats += app.heartbeats;
     }
 
     fn append(&mut self, number: usize, many: u64) {
@@ -387,7 +387,7 @@ impl Run {
         }
     }
 
-    /// An owner says farewell, and appends nothing more.
+    /// An owner says handoff, and appends nothing more.
     fn leave(&mut self, number: usize, to: &str) {
         let mut app = lock(&self.nodes[number].app);
         let stamp = Stamp {
@@ -396,9 +396,9 @@ impl Run {
         };
         if let Some(mut log) = app.log.take() {
             // Why not is found out by who drives it.
-            log.farewell(stamp, to).ok();
+            log.handoff(stamp, to).ok();
             app.left = Some(log);
-            self.seen.farewells += 1;
+            self.seen.handoffs += 1;
         }
     }
 
@@ -548,12 +548,12 @@ fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
         total.deposed += seen.deposed;
         total.again += seen.again;
         total.retired += seen.retired;
-        total.farewells += seen.farewells;
-        total.beats += seen.beats;
+        total.handoffs += seen.handoffs;
+        total.heartbeats += seen.heartbeats;
     }
     eprintln!("{total:?}");
     assert!(total.deposed > 20 && total.again > 5, "{total:?}");
-    assert!(total.farewells > 50, "{total:?}");
+    assert!(total.handoffs > 50, "{total:?}");
 }
 
 #[test]
@@ -587,7 +587,7 @@ fn handed_over(run: &mut Run) -> (u64, Option<usize>) {
 }
 
 #[test]
-fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_come() {
+fn who_is_named_in_a_handoff_takes_over_at_once_and_others_soon_if_it_does_not_come() {
     for seed in seeds(20) {
         let mut run = Run::new(seed, Some(Faults::none()), Without::Nothing);
         run.pass(6_000);
@@ -597,9 +597,9 @@ fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_
         let (took, owner) = handed_over(&mut run);
         assert!(took < 500 && owner == Some(2), "{took} ms, {owner:?}");
         run.pass(1_000);
-        for heir in [1, 2] {
-            let tally = run.tally(heir);
-            assert_eq!((tally.takeovers, tally.handovers), (0, 1), "{heir}");
+        for successor in [1, 2] {
+            let tally = run.tally(successor);
+            assert_eq!((tally.takeovers, tally.handovers), (0, 1), "{successor}");
         }
         run.replace(0);
         run.pass(6_000);
@@ -621,9 +621,12 @@ fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_
             } else {
                 run.leave(owner, "node 9");
             }
-            let (took, heir) = handed_over(&mut run);
+            let (took, successor) = handed_over(&mut run);
             assert!((900..2_500).contains(&took), "{took} ms");
-            assert!(heir.is_some_and(|heir| heir != owner), "{heir:?}");
+            assert!(
+                successor.is_some_and(|successor| successor != owner),
+                "{successor:?}"
+            );
             run.nodes[named].process.resume();
             run.replace(owner);
             run.pass(6_000);
@@ -673,7 +676,7 @@ fn a_node_that_could_not_serve_claims_nothing_until_it_could() {
     run.pass(6_000);
     assert_eq!(run.owner(), Some(0), "the others wait longer");
     run.append(0, 5);
-    // The first that would take over, behind silence and behind farewells.
+    // The first that would take over, behind silence and behind handoffs.
     lock(&run.nodes[1].app).lacks = true;
     run.nodes[0].process.pause(FOREVER);
     let (took, owner) = handed_over(&mut run);
@@ -684,8 +687,11 @@ fn a_node_that_could_not_serve_claims_nothing_until_it_could() {
         let owner = run.owner().expect("an owner");
         run.append(owner, 5);
         run.leave(owner, to);
-        let (took, heir) = handed_over(&mut run);
-        assert!(heir.is_some_and(|heir| heir != 1), "{took} ms, {heir:?}");
+        let (took, successor) = handed_over(&mut run);
+        assert!(
+            successor.is_some_and(|successor| successor != 1),
+            "{took} ms, {successor:?}"
+        );
         run.replace(owner);
         run.pass(6_000);
     }
@@ -697,8 +703,8 @@ fn a_node_that_could_not_serve_claims_nothing_until_it_could() {
     run.pass(60_000);
     assert_eq!(run.owner(), Some(owner), "nobody has claimed");
     lock(&run.nodes[1].app).lacks = false;
-    let (took, heir) = handed_over(&mut run);
-    assert_eq!(heir, Some(1));
+    let (took, successor) = handed_over(&mut run);
+    assert_eq!(successor, Some(1));
     assert!(took < 3_000, "{took} ms");
     run.end();
 }

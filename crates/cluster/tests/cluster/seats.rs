@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use quintet_cluster::{Action, Claimed, Event, Heir, Seat, Seq, Timing};
+use quintet_cluster::{Action, Claimed, Event, Ownership, Seq, Successor, Timing};
 use quintet_log::Epoch;
 use quintet_sim::{Random, seeds};
 
@@ -15,14 +15,14 @@ const NODES: usize = 3;
 /// Something on its way to the leader, or back.
 #[derive(Clone, Copy, Debug)]
 enum Message {
-    Ask,
+    ClientRequest,
     Compare,
     /// Behind this entry; sent again as long as nobody answers.
     Claim(Seq),
     /// Sent at this time of the node's.
     Append(Duration),
     /// Of the owner of this epoch, to this node; to whoever can.
-    Farewell(u64, Option<usize>),
+    Handoff(u64, Option<usize>),
     Answer(Event),
 }
 
@@ -36,20 +36,20 @@ struct Entry {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Claim,
-    Beat,
-    Farewell(Option<usize>),
+    Heartbeat,
+    Handoff(Option<usize>),
 }
 
 /// A node's; the second and third wait longer.
-fn seat(node: usize) -> Seat {
-    Seat::new(Timing {
+fn ownership(node: usize) -> Ownership {
+    Ownership::new(Timing {
         takeover_after: Duration::from_secs(3 + node as u64),
         ..Timing::default()
     })
 }
 
 struct Node {
-    seat: Seat,
+    ownership: Ownership,
     /// Thousandths of true time that pass on its clock, and where that began.
     rate: u64,
     offset: u64,
@@ -76,7 +76,7 @@ impl World {
     fn new(seed: u64, skew: u64) -> Self {
         let mut random = Random::new(seed);
         let nodes = (0..NODES).map(|number| Node {
-            seat: seat(number),
+            ownership: ownership(number),
             rate: 1000 - skew + random.below(2 * skew + 1),
             offset: random.below(100_000),
             paused_until: 0,
@@ -109,10 +109,10 @@ impl World {
 
     fn act(&mut self, node: usize, action: Option<Action>) {
         match action {
-            Some(Action::Ask) => self.send(node, Message::Ask),
+            Some(Action::ClientRequest) => self.send(node, Message::ClientRequest),
             Some(Action::Compare(_)) => self.send(node, Message::Compare),
             Some(Action::Claim(behind)) => self.send(node, Message::Claim(behind)),
-            Some(Action::Own(_) | Action::Beat) => {
+            Some(Action::Own(_) | Action::Heartbeat) => {
                 let sent = Message::Append(self.clock(node));
                 self.send(node, sent);
             }
@@ -123,25 +123,25 @@ impl World {
 
     fn tell(&mut self, node: usize, event: Event) {
         let now = self.clock(node);
-        let action = self.nodes[node].seat.step(now, event);
+        let action = self.nodes[node].ownership.step(now, event);
         self.act(node, action);
         // Whoever is deposed begins again, as another process.
-        let seat = &mut self.nodes[node].seat;
-        if event == Event::Fenced && !seat.is_owner() {
-            *seat = self::seat(node);
+        let ownership = &mut self.nodes[node].ownership;
+        if event == Event::Fenced && !ownership.is_owner() {
+            *ownership = self::ownership(node);
             self.nodes[node].read = 0;
         }
     }
 
-    /// An owner says farewell and begins again, as another process: what is on its way to the old
+    /// An owner says handoff and begins again, as another process: what is on its way to the old
     /// one nobody hears.
     fn leave(&mut self, node: usize, to: Option<usize>) {
         let epoch = self.nodes[node].epoch;
-        self.send(node, Message::Farewell(epoch, to));
+        self.send(node, Message::Handoff(epoch, to));
         let left = &mut self.nodes[node];
         left.way
             .retain(|(_, message)| !matches!(message, Message::Answer(_)));
-        (left.seat, left.read, left.epoch) = (seat(node), 0, 0);
+        (left.ownership, left.read, left.epoch) = (ownership(node), 0, 0);
     }
 
     /// A message has arrived, at the leader or back.
@@ -157,8 +157,10 @@ impl World {
         let newest = self.log.iter().map(|entry| entry.epoch).max().unwrap_or(0);
         let mut append = |epoch, kind| self.log.push(Entry { epoch, kind });
         let answer = match message {
-            Message::Ask | Message::Compare if alone && self.random.chance(1, 2) => return,
-            Message::Ask => Event::Ends((!alone).then_some(Seq(last as u64))),
+            Message::ClientRequest | Message::Compare if alone && self.random.chance(1, 2) => {
+                return;
+            }
+            Message::ClientRequest => Event::Ends((!alone).then_some(Seq(last as u64))),
             Message::Compare => Event::Compared((!alone).then_some(true)),
             // Nobody knows: the same again, when the window's deadline has passed.
             Message::Claim(_) | Message::Append(_) if alone => {
@@ -172,14 +174,14 @@ impl World {
             Message::Claim(_) => Event::Claimed(Claimed::Taken),
             Message::Append(_) if self.nodes[node].epoch < newest => Event::Fenced,
             Message::Append(sent) => {
-                append(newest, Kind::Beat);
+                append(newest, Kind::Heartbeat);
                 Event::Acknowledged(sent)
             }
             // Nobody is left to send it again. Behind another claim it is refused, as the entry is
             // not at the place that was expected.
-            Message::Farewell(epoch, _) if alone || epoch < newest => return,
-            Message::Farewell(_, to) => {
-                append(newest, Kind::Farewell(to));
+            Message::Handoff(epoch, _) if alone || epoch < newest => return,
+            Message::Handoff(_, to) => {
+                append(newest, Kind::Handoff(to));
                 return;
             }
             Message::Answer(_) => return,
@@ -213,13 +215,13 @@ impl World {
                 one.read += 1;
                 let (read, entry) = (one.read, self.log[one.read - 1]);
                 self.tell(node, Event::Read(Seq(read as u64), Epoch(entry.epoch)));
-                if let Kind::Farewell(to) = entry.kind {
+                if let Kind::Handoff(to) = entry.kind {
                     self.tell(
                         node,
-                        Event::Farewell(match to {
-                            None => Heir::Anyone,
-                            Some(to) if to == node => Heir::Us,
-                            Some(_) => Heir::Other,
+                        Event::Handoff(match to {
+                            None => Successor::Anyone,
+                            Some(to) if to == node => Successor::Us,
+                            Some(_) => Successor::Other,
                         }),
                     );
                 }
@@ -232,13 +234,13 @@ impl World {
     /// Nobody answers without asking while somebody else owns.
     fn check(&self) {
         for (node, one) in self.nodes.iter().enumerate() {
-            let answers =
-                self.no_lease && one.seat.is_owner() || one.seat.has_lease(self.clock(node));
+            let answers = self.no_lease && one.ownership.is_owner()
+                || one.ownership.has_lease(self.clock(node));
             if one.dead || self.now < one.paused_until || !answers {
                 continue;
             }
             for other in &self.nodes {
-                let newer = other.epoch > one.epoch && other.seat.is_owner();
+                let newer = other.epoch > one.epoch && other.ownership.is_owner();
                 assert!(!newer, "two owners answer at {} ms", self.now);
             }
         }
@@ -257,7 +259,7 @@ impl World {
     }
 
     fn owner(&self) -> Option<usize> {
-        let owns = |node: &Node| !node.dead && node.seat.is_owner();
+        let owns = |node: &Node| !node.dead && node.ownership.is_owner();
         self.nodes.iter().position(owns)
     }
 
@@ -305,7 +307,7 @@ fn somebody_owns_soon_and_elections_of_the_stream_depose_nobody() {
             1,
             "seed {seed}: an election deposed an owner"
         );
-        assert!(world.nodes[owner].seat.has_lease(world.clock(owner)));
+        assert!(world.nodes[owner].ownership.has_lease(world.clock(owner)));
     }
 }
 
@@ -325,7 +327,7 @@ fn a_dead_owner_is_replaced() {
 }
 
 #[test]
-fn an_owner_that_says_farewell_is_replaced_before_its_silence_would_be() {
+fn an_owner_that_says_handoff_is_replaced_before_its_silence_would_be() {
     for seed in seeds(30) {
         for named in [true, false] {
             let mut world = World::new(seed, 0);
@@ -333,14 +335,14 @@ fn an_owner_that_says_farewell_is_replaced_before_its_silence_would_be() {
             let owner = world
                 .owner()
                 .unwrap_or_else(|| panic!("seed {seed}: no owner"));
-            let heir = (owner + 1) % NODES;
-            world.leave(owner, named.then_some(heir));
+            let successor = (owner + 1) % NODES;
+            world.leave(owner, named.then_some(successor));
             // What it has sent is on its way.
             world.nodes[owner].paused_until = u64::MAX;
             // Messages take up to 0.4 s, and three have to come; in silence it takes three more.
             world.run(2_400);
             assert_eq!(world.claims(), 2, "seed {seed}");
-            assert!(!named || world.owner() == Some(heir), "seed {seed}");
+            assert!(!named || world.owner() == Some(successor), "seed {seed}");
         }
     }
 }
@@ -362,7 +364,7 @@ fn no_two_answer_whatever_happens_and_afterwards_one_owns() {
         let mut world = any(seed, false);
         world.heal();
         world.run(15_000);
-        let owners = world.nodes.iter().filter(|node| node.seat.is_owner());
+        let owners = world.nodes.iter().filter(|node| node.ownership.is_owner());
         assert_eq!(owners.count(), 1, "seed {seed}");
         let before = world.claims();
         world.run(20_000);

@@ -140,7 +140,7 @@ impl Run {
                 let long = [300 << 10, 700 << 10, 10][self.random.index(3)];
                 let mut frame = body(long);
                 let done = match self.random.chance(1, 2) {
-                    true => node.log.beat(stamp),
+                    true => node.log.heartbeat(stamp),
                     false => node.log.append(end, stamp, &mut frame).map(|placed| {
                         let frame = (end, frame.payload().to_vec());
                         node.appended.push((frame, placed.end));

@@ -154,12 +154,12 @@ fn a_purge_of_version_1_that_comes_behind_the_next_owners_claim_damages_nothing(
         epoch: next.log.epoch(),
         time_ms: 6,
     };
-    assert!(next.log.acks().wants_beat() && node.log.acks().wants_beat());
+    assert!(next.log.acks().wants_heartbeat() && node.log.acks().wants_heartbeat());
     // One beat asks, and the next one says.
     for _ in 0..2 {
-        next.log.beat(stamp).expect("beat");
+        next.log.heartbeat(stamp).expect("beat");
     }
-    node.log.beat(stamp).ok();
+    node.log.heartbeat(stamp).ok();
     assert_eq!(beginning(&stream), Some((SegmentNumber(2), begin[0])));
     assert_eq!(next.log.acks().begins(), begin[0]);
     refuses_a_later_beginning(&stream, begin);

@@ -3,24 +3,24 @@
 use std::sync::{Arc, Mutex};
 
 use quintet_hooks::{Host, Level};
-use quintet_host::{Access, Core, Decided, Need, Trail, locked};
-use quintet_types::{Caller, Command, Ms, Name, Outcome, TableAsk};
+use quintet_host::{Access, Core, Decided, Required, Trail, locked};
+use quintet_types::{Caller, Command, Ms, Name, Outcome, TableRequest};
 
 /// Result of hooks' commands.
 #[derive(Default)]
 pub struct Did {
     /// The condition for a reply that reports it.
-    pub need: Need,
+    pub required: Required,
     /// Work that their steps have left.
     pub trail: Trail,
 }
 
 impl Did {
     /// Sees to it; answers what a reply that tells of it waits for.
-    pub fn see_to(mut self, core: &Core) -> Need {
-        self.trail.recorded = self.trail.recorded.max(self.need.written);
+    pub fn see_to(mut self, core: &Core) -> Required {
+        self.trail.recorded = self.trail.recorded.max(self.required.written);
         core.see_to(self.trail);
-        self.need
+        self.required
     }
 }
 
@@ -43,20 +43,20 @@ impl Host for Shards {
         let mut did = locked(&self.did);
         let did = &mut *did;
         if looks(&command) {
-            let (outcome, name, need) = self.core.look(command);
-            did.need = did.need.and(need);
+            let (outcome, name, required) = self.core.look(command);
+            did.required = did.required.and(required);
             return (Some(outcome), name);
         }
         // Tables are the hooks' own; what else comes is a client's command.
         let caller = match matches!(command, Command::Table(_)) {
-            true => Caller::server(caller.party),
+            true => Caller::server(caller.client_id),
             false => caller,
         };
         let now = self.core.clock.now();
         let decided = Access::new(&self.core, now, &mut did.trail).submit(caller, command);
         match decided {
-            Decided::Now(outcome, name, need) => {
-                did.need = did.need.and(need);
+            Decided::Now(outcome, name, required) => {
+                did.required = did.required.and(required);
                 (Some(outcome), name)
             }
             Decided::Later => (None, Name::default()),
@@ -79,6 +79,6 @@ fn looks(command: &Command) -> bool {
         command,
         Command::Peek(_)
             | Command::Stats(_)
-            | Command::Table(TableAsk::Get { .. } | TableAsk::List { .. })
+            | Command::Table(TableRequest::Get { .. } | TableRequest::List { .. })
     )
 }

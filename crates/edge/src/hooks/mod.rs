@@ -1,8 +1,8 @@
 //! Lua hooks in the server: which are in force, who runs them, and how they
 //! ask the shards.
 //!
-//! Each I/O thread has a state of its own, the desk one for all that comes in
-//! through the door, and the hooks thread one for timers and for what happens
+//! Each I/O thread has a state of its own, the dispatcher one for all that comes in
+//! through the client API, and the hooks thread one for timers and for what happens
 //! by itself. A change of the files makes new states; a thread notices by a
 //! number it looks at once a turn.
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use quintet_hooks::{HookError, HookState, Limits, Program, Shared, Who};
 use quintet_host::{Core, locked};
-use quintet_types::{Caller, Party};
+use quintet_types::{Caller, ClientId};
 
 pub(crate) use edge::Did;
 use edge::Shards;
@@ -26,8 +26,8 @@ pub struct Hooks {
     current: Mutex<Option<Arc<Program>>>,
     /// Rises with each change; 0: there never were any hooks.
     version: AtomicU64,
-    /// The state for commands that come in through the door.
-    desk: Mutex<Option<Runner>>,
+    /// The state for commands that come in through the client API.
+    dispatcher: Mutex<Option<Runner>>,
 }
 
 /// A state, and what its host does for it.
@@ -47,7 +47,7 @@ impl Hooks {
             shared: Arc::default(),
             current: Mutex::new(None),
             version: AtomicU64::new(0),
-            desk: Mutex::new(None),
+            dispatcher: Mutex::new(None),
         };
         if path.is_some() {
             hooks.reload(path, limits)?;
@@ -123,20 +123,24 @@ impl Hooks {
         }
     }
 
-    /// Works with the desk's state, if there are hooks.
-    pub fn at_desk<T>(&self, core: &Arc<Core>, work: impl FnOnce(&mut Runner) -> T) -> Option<T> {
+    /// Works with the dispatcher's state, if there are hooks.
+    pub fn at_dispatcher<T>(
+        &self,
+        core: &Arc<Core>,
+        work: impl FnOnce(&mut Runner) -> T,
+    ) -> Option<T> {
         if !self.are_used() {
             return None;
         }
-        let mut runner = locked(&self.desk);
+        let mut runner = locked(&self.dispatcher);
         self.renew(&mut runner, core);
         runner.as_mut().map(work)
     }
 
     /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
     pub fn may_log_in(&self, core: &Arc<Core>, user: &str, secret: &[u8]) -> Option<bool> {
-        let who = at_door(Caller::server(Party::default()));
-        let asked = self.at_desk(core, |runner| {
+        let who = at_client_api(Caller::server(ClientId::default()));
+        let asked = self.at_dispatcher(core, |runner| {
             let may = runner.state.auth(&who, user, secret);
             (may, runner.take_did())
         });
@@ -146,11 +150,11 @@ impl Hooks {
     }
 }
 
-/// The client of the door, as hooks see it.
-pub(crate) fn at_door(caller: Caller) -> Who {
+/// The client of the client API, as hooks see it.
+pub(crate) fn at_client_api(caller: Caller) -> Who {
     Who {
         caller,
-        connection: caller.party.0,
+        connection: caller.client_id.0,
         protocol: "door",
         ..Who::default()
     }

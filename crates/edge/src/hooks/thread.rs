@@ -19,9 +19,9 @@ impl Hooks {
     /// The hooks thread: runs until `stop`.
     pub fn run(&self, core: &Arc<Core>, config: &Mutex<Config>, stop: &AtomicBool) {
         let hooks_path = || locked(config).hooks_path();
-        let party = core.own_party();
+        let client_id = core.own_client();
         let who = Who {
-            caller: Caller::server(party),
+            caller: Caller::server(client_id),
             ..Who::default()
         };
         let mut runner: Option<Runner> = None;
@@ -33,11 +33,11 @@ impl Hooks {
             if let Some(runner) = &mut runner {
                 if version != self.version() {
                     version = self.version();
-                    core.want_intents(runner.state.intents(party));
+                    core.want_pending_decisions(runner.state.pending_decisions(client_id));
                     runner.state.notify(&who, Event::Start);
                 }
-                for intent in core.take_intents() {
-                    runner.state.intent(&who, &intent);
+                for pending_decision in core.take_pending_decisions() {
+                    runner.state.pending_decision(&who, &pending_decision);
                     runner.take_did().see_to(core);
                 }
                 runner.state.run_timers(&who);

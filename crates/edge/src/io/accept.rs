@@ -182,7 +182,7 @@ impl IoThread {
             return;
         }
         let caller = Caller {
-            party: key.party(),
+            client_id: key.client_id(),
             principal: self.edge.who_comes(&arrival),
         };
         let counted = self

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_door::{Did, TellWorkers};
-use quintet_host::PartyKey;
-use quintet_types::{Party, PartyStats, Principal};
-use quintet_wire::{Given, WorkerSeen, WorkerState};
+use quintet_client::{Did, TellWorkers};
+use quintet_host::ClientKey;
+use quintet_types::{ClientId, ClientStats, Principal};
+use quintet_wire::{ServerResponse, WorkerSeen, WorkerState};
 use serde_json::json;
 
-use super::acts::result_of;
 use super::conn::Secrecy;
 use super::conn::{Conn, DueReply};
 use super::mail::Mail;
+use super::operations::result_of;
 use super::thread::IoThread;
 use crate::clients::{Census, Client, TellClients, shown};
 use crate::edge::Edge;
@@ -62,19 +62,19 @@ fn told_of_workers(
     (list + "]", None)
 }
 
-/// The number of an HTTP connection among all; `id` from 1. A party's generation is never 0, so
-/// that these are no parties' numbers, and below 2^53 they are the same in every JSON.
-fn http_party(id: u64) -> Party {
-    Party(id << 32)
+/// The number of an HTTP connection among all; `id` from 1. A client's generation is never 0, so
+/// that these are no clients' numbers, and below 2^53 they are the same in every JSON.
+fn http_client_id(id: u64) -> ClientId {
+    ClientId(id << 32)
 }
 
 /// The connection of HTTP that is called so.
-fn http_id(party: Party) -> Option<u64> {
-    let key = PartyKey::of(party);
-    (key.thread == 0 && key.generation == 0).then_some(party.0 >> 32)
+fn http_id(client_id: ClientId) -> Option<u64> {
+    let key = ClientKey::of(client_id);
+    (key.thread == 0 && key.generation == 0).then_some(client_id.0 >> 32)
 }
 
-/// Parties that are asked for under one lock.
+/// Clients that are asked for under one lock.
 const AT_ONCE: usize = 256;
 
 impl Edge {
@@ -86,13 +86,13 @@ impl Edge {
 
     /// Closes a connection; told whether there was one of this number.
     pub fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
-        let party = Party(id);
-        let thread = PartyKey::of(party).thread;
-        if let Some(id) = http_id(party) {
+        let client_id = ClientId(id);
+        let thread = ClientKey::of(client_id).thread;
+        if let Some(id) = http_id(client_id) {
             return tell(self.http.clients.close(id));
         }
         match thread < self.threads.len() {
-            true => self.mail[thread].leave(Mail::Close(party, tell)),
+            true => self.mail[thread].leave(Mail::Close(client_id, tell)),
             false => tell(false),
         }
     }
@@ -100,13 +100,13 @@ impl Edge {
     /// Told by an I/O thread when it gets to it: that it lives.
     pub fn ask_thread(&self, thread: usize, tell: Box<dyn FnOnce() + Send>) {
         // Generations begin with 1: nobody has this number.
-        let nobody = PartyKey {
+        let nobody = ClientKey {
             thread,
             slot: 0,
             generation: 0,
         };
         let tell = Box::new(move |_| tell());
-        self.mail[thread].leave(Mail::Close(nobody.party(), tell));
+        self.mail[thread].leave(Mail::Close(nobody.client_id(), tell));
     }
 
     /// Tells of the workers behind `after`, as a page of a list in JSON: with what their
@@ -130,15 +130,15 @@ impl Edge {
     /// The connections of HTTP.
     fn http_clients(&self) -> Vec<Client> {
         let told = self.http.clients.list();
-        let waiting: Vec<Party> = told.iter().filter_map(|client| client.party).collect();
-        let waiting = waiting.chunks(AT_ONCE).flat_map(|parties| {
-            let known = self.core.parties(parties);
-            parties.iter().copied().zip(known).collect::<Vec<_>>()
+        let waiting: Vec<ClientId> = told.iter().filter_map(|client| client.client_id).collect();
+        let waiting = waiting.chunks(AT_ONCE).flat_map(|client_ids| {
+            let known = self.core.client_ids(client_ids);
+            client_ids.iter().copied().zip(known).collect::<Vec<_>>()
         });
-        let waiting: HashMap<Party, PartyStats> = waiting.collect();
+        let waiting: HashMap<ClientId, ClientStats> = waiting.collect();
         let clients = told.into_iter().map(|told| {
             let mut client = Client {
-                id: http_party(told.id).0,
+                id: http_client_id(told.id).0,
                 protocol: told.protocol,
                 voice: told.protocol,
                 listener: told.listener.to_string(),
@@ -152,7 +152,7 @@ impl Edge {
                 waits_on: Vec::new(),
                 leases: 0,
             };
-            if let Some(known) = told.party.and_then(|party| waiting.get(&party)) {
+            if let Some(known) = told.client_id.and_then(|client_id| waiting.get(&client_id)) {
                 client.set_held(known.leases, &known.waits_on);
             }
             client
@@ -169,12 +169,12 @@ impl Edge {
                 account.map_or_else(String::new, |uid| format!("uid {uid}"))
             }
             (None, principal) => {
-                let name = self.security.trust.table().name_of(principal);
+                let name = self.security.auth.table().name_of(principal);
                 name.map_or_else(String::new, |name| name.to_string())
             }
         };
         Client {
-            id: conn.caller.party.0,
+            id: conn.caller.client_id.0,
             protocol: listener.protocol,
             voice: listener.protocol,
             listener: listener.address.clone(),
@@ -204,8 +204,8 @@ impl IoThread {
             }
         }
         for clients in census.clients[first..].chunks_mut(AT_ONCE) {
-            let parties: Vec<Party> = clients.iter().map(Client::party).collect();
-            for (client, known) in clients.iter_mut().zip(edge.core.parties(&parties)) {
+            let client_ids: Vec<ClientId> = clients.iter().map(Client::client_id).collect();
+            for (client, known) in clients.iter_mut().zip(edge.core.client_ids(&client_ids)) {
                 client.set_held(known.leases, &known.waits_on);
             }
         }
@@ -219,9 +219,9 @@ impl IoThread {
         }
     }
 
-    /// Closes a party's connection; false: it is gone.
-    pub(super) fn close_party(&mut self, party: Party) -> bool {
-        let slot = self.conns.slot_of(PartyKey::of(party));
+    /// Closes a client's connection; false: it is gone.
+    pub(super) fn close_client_id(&mut self, client_id: ClientId) -> bool {
+        let slot = self.conns.slot_of(ClientKey::of(client_id));
         if let Some(slot) = slot {
             self.close(slot);
         }
@@ -229,8 +229,8 @@ impl IoThread {
     }
 
     /// Delivers an answer from elsewhere that a connection waited for.
-    pub(super) fn told(&mut self, party: Party, text: Result<String, String>) {
-        let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
+    pub(super) fn told(&mut self, client_id: ClientId, text: Result<String, String>) {
+        let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
             return;
         };
         let edge = Arc::clone(&self.edge);
@@ -241,7 +241,7 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
-        let given = Given::Host(text);
+        let given = ServerResponse::Host(text);
         if let Some(act) = conn.unfinished.take() {
             edge.audit_act(conn, &act, result_of(&given), Did::default());
         }

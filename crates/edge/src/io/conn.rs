@@ -4,19 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quintet_door::ByteBudget;
+use quintet_client::ByteBudget;
 use quintet_hooks::Who;
-use quintet_host::Need;
+use quintet_host::Required;
 use quintet_tls::Identity;
 use quintet_types::{Caller, Handed, Outcome};
-use quintet_wire::{Given, HalfClose, HostAsk, Said, Session};
+use quintet_wire::{HalfClose, HookReply, HostRequest, ServerResponse, Session};
 
 use super::Stream;
-use super::acts::Administers;
 use super::counts::Family;
 use super::guests::Origin;
 use super::inbox::Inbox;
 use super::mail::{Arrival, Way};
+use super::operations::Administers;
 use super::outbox::{FREE_BYTES, Outbox};
 use crate::quotas::Meter;
 
@@ -33,8 +33,8 @@ pub(super) enum Secrecy {
     Failed,
 }
 
-/// Bytes of a refusal that are shown in the log.
-const REFUSAL_SHOWN: usize = 100;
+/// Bytes of an error that are shown in the log.
+const COMMAND_ERROR_SHOWN: usize = 100;
 
 /// Why a connection's requests are not decided although they are there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,16 +181,16 @@ pub(super) struct Conn {
 /// A request that was decided, in order, before its reply is written.
 pub(super) struct DueReply {
     /// Input of the session.
-    pub(super) given: Given,
+    pub(super) given: ServerResponse,
     /// The hook's reply instead.
     pub(super) said: Option<Box<Spoken>>,
     /// The condition for sending the reply.
-    pub(super) need: Need,
+    pub(super) required: Required,
     /// The messages in it go back if it never begins to leave: they were
     /// removed, or leased beyond the connection's life.
     pub(super) undone: bool,
     /// Asked of the host when the reply is written.
-    pub(super) host: Option<HostAsk>,
+    pub(super) host: Option<HostRequest>,
     /// The connection closes after it.
     pub(super) closes: bool,
     pub(super) family: Family,
@@ -221,7 +221,7 @@ impl Spoken {
         }
     }
 
-    /// A refusal whose text is fit for any protocol.
+    /// An error whose text is fit for any protocol.
     pub(super) fn refused(text: &str) -> Self {
         let mut text: String = text
             .chars()
@@ -234,11 +234,11 @@ impl Spoken {
         Self::Refused(text)
     }
 
-    pub(super) fn as_said(&self) -> Said<'_> {
+    pub(super) fn as_said(&self) -> HookReply<'_> {
         match self {
-            Self::Line(text) => Said::Line(text),
-            Self::Message(bytes) => Said::Message(bytes),
-            Self::Refused(text) => Said::Refused(text),
+            Self::Line(text) => HookReply::Line(text),
+            Self::Message(bytes) => HookReply::Message(bytes),
+            Self::Refused(text) => HookReply::Refused(text),
         }
     }
 }
@@ -301,7 +301,7 @@ impl Conn {
     pub(super) fn tell_refused(&self, protocol: &str, start: usize) {
         let reply = self.out.output.bytes().get(start..).unwrap_or_default();
         if self.session.says_no(reply) {
-            let words = reply[..reply.len().min(REFUSAL_SHOWN)].trim_ascii_end();
+            let words = reply[..reply.len().min(COMMAND_ERROR_SHOWN)].trim_ascii_end();
             let (conn, peer) = (self.number, self.peer_text());
             tracing::debug!(conn, peer, protocol, reason = %words.escape_ascii(), "refused");
         }
@@ -341,9 +341,9 @@ impl DueReply {
     /// One that the session knows.
     pub(super) fn own() -> Self {
         Self {
-            given: Given::Own,
+            given: ServerResponse::Own,
             said: None,
-            need: Need::default(),
+            required: Required::default(),
             undone: false,
             host: None,
             closes: false,
@@ -352,13 +352,13 @@ impl DueReply {
     }
 
     /// It says no.
-    pub(super) fn is_refusal(&self) -> bool {
-        self.said.is_some() || matches!(self.given, Given::Engine(Outcome::Refused(_), _))
+    pub(super) fn is_command_error(&self) -> bool {
+        self.said.is_some() || matches!(self.given, ServerResponse::Engine(Outcome::Refused(_), _))
     }
 
     /// The messages that go back to their queue if the reply never leaves.
     pub(super) fn take_undone(&mut self) -> Option<Handed> {
-        if let Given::Engine(Outcome::Messages(messages), _) = &mut self.given
+        if let ServerResponse::Engine(Outcome::Messages(messages), _) = &mut self.given
             && self.undone
         {
             return Some(std::mem::take(messages));

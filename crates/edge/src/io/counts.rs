@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quintet_host::{Distribution, Histogram, TIMES};
-use quintet_types::{Refusal, Verb};
+use quintet_types::{CommandError, Verb};
 use quintet_wire::Tally;
 
 /// Kinds of requests, for the time that they take.
@@ -65,7 +65,7 @@ pub struct ProtocolCounts {
     /// The protocol's own counters.
     pub tally: Tally,
     commands: Own<{ Verb::ALL.len() }>,
-    refusals: Own<{ Refusal::CODES.len() }>,
+    command_errors: Own<{ CommandError::CODES.len() }>,
     latencies: [Histogram; Family::ALL.len()],
 }
 
@@ -74,7 +74,7 @@ impl ProtocolCounts {
         Self {
             tally: Tally::new(),
             commands: Own::new(),
-            refusals: Own::new(),
+            command_errors: Own::new(),
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
         }
     }
@@ -84,18 +84,19 @@ impl ProtocolCounts {
         self.commands.bump(verb as usize);
     }
 
-    /// A refusal is said.
-    pub(super) fn refused(&self, refusal: Refusal) {
-        let code = refusal.code();
-        let index = Refusal::CODES.iter().position(|known| *known == code);
-        self.refusals.bump(index.expect("the list has every code"));
+    /// An error is said.
+    pub(super) fn refused(&self, command_error: CommandError) {
+        let code = command_error.code();
+        let index = CommandError::CODES.iter().position(|known| *known == code);
+        self.command_errors
+            .bump(index.expect("the list has every code"));
     }
 
     /// Replies could leave so long after their requests were there to be read, by family.
     fn replied(&self, took: Duration, by_family: u64) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         for (family, latency) in self.latencies.iter().enumerate() {
-            let count = (by_family >> (family * LANE)) & u64::from(u16::MAX);
+            let count = (by_family >> (family * STATE_INDEX)) & u64::from(u16::MAX);
             if count > 0 {
                 latency.add(took, count);
             }
@@ -108,10 +109,10 @@ impl ProtocolCounts {
         verbs.map(|&verb| (verb.name(), self.commands.get(verb as usize)))
     }
 
-    /// How often each refusal was said, by its code.
-    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let codes = Refusal::CODES.iter().enumerate();
-        codes.map(|(index, code)| (*code, self.refusals.get(index)))
+    /// How often each error was said, by its code.
+    pub fn command_errors(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let codes = CommandError::CODES.iter().enumerate();
+        codes.map(|(index, code)| (*code, self.command_errors.get(index)))
     }
 
     /// Adds how long replies of a family took, microseconds.
@@ -163,14 +164,14 @@ pub(super) struct Replies {
 }
 
 /// Bits that a family's replies are counted in.
-const LANE: usize = 16;
-/// The highest bit of each family: where none is set, a sum overflows no lane.
+const STATE_INDEX: usize = 16;
+/// The highest bit of each family: where none is set, a sum overflows no state index.
 const HIGHEST: u64 = 0x8000_8000_8000_8000;
-const _: () = assert!(Family::ALL.len() * LANE == u64::BITS as usize);
+const _: () = assert!(Family::ALL.len() * STATE_INDEX == u64::BITS as usize);
 
 impl Replies {
     pub(super) fn one(read: Read, family: Family) -> Self {
-        let by_family = 1 << (family as usize * LANE);
+        let by_family = 1 << (family as usize * STATE_INDEX);
         Self { read, by_family }
     }
 
@@ -228,16 +229,19 @@ mod tests {
             many = more;
         }
         many.released(Read(10), &counts);
-        let most = 1 << (LANE - 1);
+        let most = 1 << (STATE_INDEX - 1);
         assert_eq!(counted(&counts, Family::Put), (most, most * 20));
     }
 
     #[test]
-    fn every_refusal_is_counted_under_its_code() {
+    fn every_command_error_is_counted_under_its_code() {
         let counts = ProtocolCounts::new();
-        counts.refused(Refusal::NotFound);
-        counts.refused(Refusal::Unavailable);
-        let said: Vec<_> = counts.refusals().filter(|(_, count)| *count > 0).collect();
+        counts.refused(CommandError::NotFound);
+        counts.refused(CommandError::Unavailable);
+        let said: Vec<_> = counts
+            .command_errors()
+            .filter(|(_, count)| *count > 0)
+            .collect();
         assert_eq!(said, [("not_found", 1), ("unavailable", 1)]);
     }
 }

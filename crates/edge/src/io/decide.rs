@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use quintet_host::{Access, Decided};
 use quintet_types::Command;
-use quintet_wire::{Ask, Given, HostAsk};
+use quintet_wire::{ClientRequest, HostRequest, ServerResponse};
 
-use super::acts::{Administers, administers, did_of, result_of, subject_of};
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
 use super::mail::Mail;
+use super::operations::{Administers, administers, did_of, result_of, subject_of};
 use super::thread::IoThread;
 use super::turn::{bytes_in, is_undone};
 use crate::edge::Edge;
@@ -30,15 +30,15 @@ impl IoThread {
         let mut bytes = 0;
         let mut asks = self.asks.drain(..);
         while let Some(ask) = asks.next() {
-            let or_close = matches!(ask, Ask::EngineOrClose(_));
-            let synced = matches!(ask, Ask::EngineSynced(_));
+            let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
+            let synced = matches!(ask, ClientRequest::EngineSynced(_));
             let mut family = Family::Other;
             // Each arm writes its reply where it stays: replies are long, and moved at a cost.
             match ask {
-                Ask::Engine(command)
-                | Ask::EngineOrClose(command)
-                | Ask::EngineAlone(command)
-                | Ask::EngineSynced(command) => {
+                ClientRequest::Engine(command)
+                | ClientRequest::EngineOrClose(command)
+                | ClientRequest::EngineAlone(command)
+                | ClientRequest::EngineSynced(command) => {
                     let undone = matches!(&command, Command::Take(take) if is_undone(take));
                     if let Command::Watch(take) = &command {
                         conn.standing = take.as_ref().map(|take| Standing {
@@ -59,12 +59,12 @@ impl IoThread {
                             self.replies.extend(reply);
                         }
                         _ => {
-                            if let Decided::Now(outcome, queue, need) =
+                            if let Decided::Now(outcome, queue, required) =
                                 access.submit(conn.caller, command)
                             {
                                 self.replies.push(DueReply {
-                                    given: Given::Engine(outcome, queue),
-                                    need,
+                                    given: ServerResponse::Engine(outcome, queue),
+                                    required,
                                     undone,
                                     ..DueReply::own()
                                 });
@@ -95,7 +95,7 @@ impl IoThread {
                         break;
                     }
                 }
-                Ask::Login(login) => match edge.log_in_conn(self.index, conn, &login) {
+                ClientRequest::Login(login) => match edge.log_in_conn(self.index, conn, &login) {
                     Some(reply) => self.replies.push(reply),
                     None => {
                         conn.phase.wait(Wait {
@@ -107,8 +107,8 @@ impl IoThread {
                         break;
                     }
                 },
-                Ask::Host(ask @ HostAsk::Reload)
-                    if edge.security.trust.may_server(conn.caller.principal) =>
+                ClientRequest::Host(ask @ HostRequest::Reload)
+                    if edge.security.auth.may_server(conn.caller.principal) =>
                 {
                     // Written down when it is known what came of it.
                     conn.unfinished = Some(Box::new(Administers {
@@ -116,9 +116,10 @@ impl IoThread {
                         what: subject_of(&ask),
                         step: None,
                     }));
-                    let party = conn.caller.party;
+                    let client_id = conn.caller.client_id;
                     let mailbox = Arc::clone(&edge.mail[self.index]);
-                    let tell = Box::new(move |text| mailbox.leave(Mail::Told(party, text)));
+                    let tell =
+                        Box::new(move |text| mailbox.leave(Mail::Notification(client_id, text)));
                     self.operator.reload(conn.caller.principal, tell);
                     conn.phase.wait(Wait {
                         undone: false,
@@ -128,24 +129,24 @@ impl IoThread {
                     conn.inbox.pending.extend(asks.by_ref());
                     break;
                 }
-                Ask::Host(host) => self.replies.push(DueReply {
+                ClientRequest::Host(host) => self.replies.push(DueReply {
                     host: Some(host),
                     ..DueReply::own()
                 }),
-                Ask::Proof(met) => self.replies.push(DueReply {
-                    given: Given::Login(edge.prove(conn, met)),
+                ClientRequest::Proof(met) => self.replies.push(DueReply {
+                    given: ServerResponse::Login(edge.prove(conn, met)),
                     ..DueReply::own()
                 }),
-                Ask::Worker(ask) => self.replies.push(DueReply {
-                    given: Given::Worker(edge.guests.worker(ask, self.now)),
+                ClientRequest::Worker(ask) => self.replies.push(DueReply {
+                    given: ServerResponse::Worker(edge.guests.worker(ask, self.now)),
                     ..DueReply::own()
                 }),
-                Ask::Own => self.replies.push(DueReply::own()),
-                Ask::Unknown(line) => self.replies.push(match hooks {
+                ClientRequest::Own => self.replies.push(DueReply::own()),
+                ClientRequest::Unknown(line) => self.replies.push(match hooks {
                     Some(runner) => hooked::added(runner, conn, edge, &line, &mut access),
                     None => DueReply::own(),
                 }),
-                Ask::Close => self.replies.push(DueReply {
+                ClientRequest::Close => self.replies.push(DueReply {
                     closes: true,
                     ..DueReply::own()
                 }),
@@ -155,12 +156,12 @@ impl IoThread {
                 .last_mut()
                 .expect("each ask that does not wait has one");
             if synced {
-                reply.need.durable = reply.need.written;
+                reply.required.durable = reply.required.written;
                 self.wants_sync = true;
             }
             reply.family = family;
-            reply.closes |= or_close && reply.is_refusal();
-            if let Given::Engine(outcome, _) = &reply.given {
+            reply.closes |= or_close && reply.is_command_error();
+            if let ServerResponse::Engine(outcome, _) = &reply.given {
                 bytes += bytes_in(outcome);
             }
             if reply.closes {

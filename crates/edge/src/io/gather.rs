@@ -32,11 +32,11 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// The batches up to `ticket` have to be durable; `durable` are.
-    pub(super) fn add(&mut self, ticket: u64, durable: u64, now: Instant) {
-        if ticket > durable {
+    /// The batches up to `commit_number` have to be durable; `durable` are.
+    pub(super) fn add(&mut self, commit_number: u64, durable: u64, now: Instant) {
+        if commit_number > durable {
             let (before, since) = self.open.unwrap_or((0, now));
-            self.open = Some((before.max(ticket), since));
+            self.open = Some((before.max(commit_number), since));
         }
     }
 
@@ -49,10 +49,10 @@ impl Gather {
     /// the newest durable batch. `usual`: what a sync took lately. Empty
     /// afterwards, unless more is to be gathered.
     pub(super) fn turn(&mut self, now: Instant, idle: bool, durable: u64, usual: Duration) -> Turn {
-        let Some((ticket, since)) = self.open else {
+        let Some((commit_number, since)) = self.open else {
             return Turn::Nobody;
         };
-        let turn = if durable >= ticket {
+        let turn = if durable >= commit_number {
             Turn::Nobody
         } else if idle && usual <= SHORT {
             Turn::Here

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use quintet_config::RESERVE;
 use quintet_host::locked;
 use quintet_types::Ms;
-use quintet_wire::{Worker, WorkerAsk, Workers};
+use quintet_wire::{Worker, WorkerRequest, Workers};
 
 /// Where a connection comes from: an address, or a unix socket's listener.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,9 +27,9 @@ impl Origin {
     }
 }
 
-/// The connections that are open, and the workers some of them belong to. Beyond the bound, an address without a
-/// connection still gets one, as long as [`RESERVE`] lasts: whoever has taken
-/// all places has not shut out everybody else.
+/// The connections that are open, and the workers some of them belong to. Beyond the bound, an
+/// address without a connection still gets one, as long as [`RESERVE`] lasts: whoever has taken all
+/// places has not shut out everybody else.
 pub struct Guests {
     most: AtomicU64,
     open: AtomicU64,
@@ -91,7 +91,7 @@ impl Guests {
     }
 
     /// Answers a session that asks about a worker.
-    pub fn worker(&self, ask: WorkerAsk, now: Ms) -> Option<Arc<Worker>> {
+    pub fn worker(&self, ask: WorkerRequest, now: Ms) -> Option<Arc<Worker>> {
         locked(&self.workers).answer(ask, now)
     }
 

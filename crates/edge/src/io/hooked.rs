@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quintet_hooks::{Decided as Hooked, Event, HookReply, Who};
-use quintet_host::{Access, Need};
+use quintet_host::{Access, Required};
 use quintet_types::{Command, Delivery};
-use quintet_wire::Given;
+use quintet_wire::ServerResponse;
 
 use super::conn::{Conn, DueReply, Spoken};
 use super::counts::Replies;
@@ -36,15 +36,15 @@ impl IoThread {
         &mut self,
         slot: u32,
         delivery: Delivery,
-        need: Need,
-    ) -> Option<(Hooked, Need)> {
+        required: Required,
+    ) -> Option<(Hooked, Required)> {
         let conn = self.conns.get_mut(slot)?;
         let outcome = delivery.outcome.of_command();
         let Some(runner) = &mut self.hooks else {
-            return Some((Hooked::Now(outcome, delivery.queue), need));
+            return Some((Hooked::Now(outcome, delivery.queue), required));
         };
         if !runner.state.awaits(delivery.to, delivery.standing) {
-            return Some((Hooked::Now(outcome, delivery.queue), need));
+            return Some((Hooked::Now(outcome, delivery.queue), required));
         }
         let who = who(conn, &self.edge);
         let decided = runner
@@ -52,7 +52,7 @@ impl IoThread {
             .arrived(&who, delivery.standing, outcome, delivery.queue);
         let did = runner.take_did();
         self.trail.join(did.trail);
-        Some((decided, need.and(did.need)))
+        Some((decided, required.and(did.required)))
     }
 
     /// `connect`: with what text a new connection is refused.
@@ -70,7 +70,7 @@ impl IoThread {
         if let Some(text) = refused {
             let said = Spoken::refused(&text);
             conn.session.say(said.as_said(), &mut conn.out.output);
-            conn.out.end_reply(0, did.need, None, Replies::none());
+            conn.out.end_reply(0, did.required, None, Replies::none());
             conn.close_after_flush();
             self.mark_dirty(slot);
         }
@@ -81,7 +81,7 @@ impl IoThread {
         let Some(runner) = &mut self.hooks else {
             return;
         };
-        runner.state.forget(conn.caller.party);
+        runner.state.forget(conn.caller.client_id);
         if runner.state.events().has(Event::Disconnect) {
             let who = who(conn, &self.edge);
             runner.state.notify(&who, Event::Disconnect);
@@ -109,7 +109,7 @@ pub(super) fn submit(
     match decided {
         Hooked::Later => None,
         Hooked::Now(..) | Hooked::Denied(_) | Hooked::Answer(_) => {
-            Some(reply(decided, did.need, undone))
+            Some(reply(decided, did.required, undone))
         }
     }
 }
@@ -136,28 +136,28 @@ pub(super) fn added(
             HookReply::Text(bytes) => Spoken::of(bytes),
             HookReply::Refused(text) => Spoken::refused(&text),
         })),
-        need: did.need,
+        required: did.required,
         ..DueReply::own()
     }
 }
 
 /// A reply with what was decided.
-pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> DueReply {
+pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueReply {
     match decided {
         Hooked::Now(outcome, name) => DueReply {
-            given: Given::Engine(outcome, name),
-            need,
+            given: ServerResponse::Engine(outcome, name),
+            required,
             undone,
             ..DueReply::own()
         },
         Hooked::Denied(text) => DueReply {
             said: Some(Box::new(Spoken::refused(&text))),
-            need,
+            required,
             ..DueReply::own()
         },
         Hooked::Answer(bytes) => DueReply {
             said: Some(Box::new(Spoken::of(bytes))),
-            need,
+            required,
             ..DueReply::own()
         },
         // Asked for only where nothing waits.
@@ -171,7 +171,7 @@ fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
         let peer = conn.way.peer(&conn.stream);
         Arc::new(Who {
             caller: conn.caller,
-            connection: conn.caller.party.0,
+            connection: conn.caller.client_id.0,
             protocol: edge.listeners[conn.listener].protocol,
             peer: peer
                 .as_ref()

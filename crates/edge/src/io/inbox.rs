@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use quintet_types::{Command, Put};
-use quintet_wire::Ask;
+use quintet_wire::ClientRequest;
 
 use super::upload::Upload;
 
@@ -15,7 +15,7 @@ pub(super) struct Inbox {
     /// Bytes read and not decoded.
     pub(super) bytes: Vec<u8>,
     /// Requests decoded and not decided.
-    pub(super) pending: VecDeque<Ask>,
+    pub(super) pending: VecDeque<ClientRequest>,
     /// The large body that is coming in.
     pub(super) upload: Option<Upload>,
 }
@@ -94,13 +94,13 @@ impl Feed {
 }
 
 /// Bytes of the bodies a request brings along.
-fn bytes_in_ask(ask: &Ask) -> usize {
+fn bytes_in_ask(ask: &ClientRequest) -> usize {
     let small = |put: &Put| put.body.as_small().map_or(0, <[u8]>::len);
     match ask {
-        Ask::Engine(command)
-        | Ask::EngineOrClose(command)
-        | Ask::EngineAlone(command)
-        | Ask::EngineSynced(command) => {
+        ClientRequest::Engine(command)
+        | ClientRequest::EngineOrClose(command)
+        | ClientRequest::EngineAlone(command)
+        | ClientRequest::EngineSynced(command) => {
             if let Command::Put(put) = command {
                 small(put)
             } else if let Command::PutMany(puts) = command {
@@ -109,8 +109,12 @@ fn bytes_in_ask(ask: &Ask) -> usize {
                 0
             }
         }
-        Ask::Unknown(words) => words.len(),
-        Ask::Login(login) => login.name.len() + login.secret.len(),
-        Ask::Worker(_) | Ask::Proof(_) | Ask::Host(_) | Ask::Own | Ask::Close => 0,
+        ClientRequest::Unknown(words) => words.len(),
+        ClientRequest::Login(login) => login.name.len() + login.secret.len(),
+        ClientRequest::Worker(_)
+        | ClientRequest::Proof(_)
+        | ClientRequest::Host(_)
+        | ClientRequest::Own
+        | ClientRequest::Close => 0,
     }
 }

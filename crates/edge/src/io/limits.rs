@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use quintet_host::{Need, PartyKey};
-use quintet_types::Party;
-use quintet_wire::{Output, Said};
+use quintet_host::{ClientKey, Required};
+use quintet_types::ClientId;
+use quintet_wire::{HookReply, Output};
 
 use super::conn::Pause;
 use super::counts::Replies;
@@ -23,7 +23,7 @@ impl Edge {
             return;
         }
         let mut output = Output::new();
-        let said = Said::Limited(limited.text(of));
+        let said = HookReply::Limited(limited.text(of));
         listening.opener.open().say(said, &mut output);
         arrival.stream.last_word(output.bytes());
     }
@@ -45,11 +45,11 @@ impl IoThread {
             return;
         }
         let now_ns = self.edge.security.quotas.now_ns(self.instant);
-        while let Some(Reverse((at, party))) = self.waiting.slowed.peek().copied()
+        while let Some(Reverse((at, client_id))) = self.waiting.slowed.peek().copied()
             && at <= now_ns
         {
             self.waiting.slowed.pop();
-            if let Some(slot) = self.conns.slot_of(PartyKey::of(Party(party))) {
+            if let Some(slot) = self.conns.slot_of(ClientKey::of(ClientId(client_id))) {
                 self.mark_again(slot);
             }
         }
@@ -60,8 +60,8 @@ impl IoThread {
     /// short; then the largest is closed. When there is room, they go on.
     pub(super) fn keep_quotas(&mut self) {
         let mut overdue = None;
-        for (party, since) in std::mem::take(&mut self.waiting.crowded) {
-            let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
+        for (client_id, since) in std::mem::take(&mut self.waiting.crowded) {
+            let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
                 continue;
             };
             let Some(conn) = self.conns.get_mut(slot) else {
@@ -79,7 +79,7 @@ impl IoThread {
                 Some(_) if self.instant.duration_since(since) < TIGHT_MAX => {}
                 Some(of) => overdue = Some((slot, of)),
             }
-            self.waiting.crowded.push((party, since));
+            self.waiting.crowded.push((client_id, since));
         }
         if let Some((slot, of)) = overdue {
             self.close_largest(slot, of);
@@ -132,10 +132,10 @@ impl IoThread {
             return false;
         }
         let start = conn.out.output.len();
-        let said = Said::Limited(limited.text(of));
+        let said = HookReply::Limited(limited.text(of));
         conn.session.say(said, &mut conn.out.output);
         conn.out
-            .end_reply(start, Need::default(), None, Replies::none());
+            .end_reply(start, Required::default(), None, Replies::none());
         conn.close_after_flush();
         self.mark_dirty(slot);
         true

@@ -4,19 +4,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_door::Did;
+use quintet_client::Did;
 use quintet_hooks::Event;
-use quintet_host::{Need, PartyKey};
-use quintet_types::{Delivery, Outcome, Party, Principal, Verb};
-use quintet_wire::{Given, Login, LoginRefused, Logins};
+use quintet_host::{ClientKey, Required};
+use quintet_types::{ClientId, Delivery, Outcome, Principal, Verb};
+use quintet_wire::{Login, LoginRefused, Logins, ServerResponse};
 
-use super::acts::Administers;
 use super::conn::{Conn, DueReply};
 use super::mail::{Arrival, Mail, Way};
+use super::operations::Administers;
 use super::thread::IoThread;
+use crate::auth::{Begun, Comes, Notification};
 use crate::edge::Edge;
 use crate::hooks::Runner;
-use crate::trust::{Begun, Comes, Told};
 use quintet_host::wall_ms;
 
 /// How often is looked whether logins have ended.
@@ -24,12 +24,12 @@ const LOOK: Duration = Duration::from_millis(500);
 
 impl Edge {
     /// The thread that ends logins: has connections closed whose token is over or revoked, whose
-    /// password or secret is another, or whose user is gone, and those of console sessions that have
-    /// ended. Runs until it `rests` for the last time.
+    /// password or secret is another, or whose user is gone, and those of console sessions that
+    /// have ended. Runs until it `rests` for the last time.
     pub fn run_logins(&self, rests: impl Fn(Duration) -> bool) {
-        let mut seen = (self.security.trust.table(), usize::MAX);
+        let mut seen = (self.security.auth.table(), usize::MAX);
         while !rests(LOOK) {
-            let table = self.security.trust.table();
+            let table = self.security.auth.table();
             let live = table.live_tokens(wall_ms());
             let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;
             if changed {
@@ -51,7 +51,7 @@ impl Edge {
                 return Principal::ANONYMOUS;
             }
             return match arrival.stream.account() {
-                Some(uid) if uid != own && uid != 0 && self.security.trust.is_used() => {
+                Some(uid) if uid != own && uid != 0 && self.security.auth.is_used() => {
                     Principal::ANONYMOUS
                 }
                 Some(_) | None => Principal::SERVER,
@@ -61,12 +61,12 @@ impl Edge {
         let certified = arrival
             .user
             .as_deref()
-            .map(|user| self.security.trust.user(user));
+            .map(|user| self.security.auth.user(user));
         match certified {
             Some(user) if user != Principal::ANONYMOUS => user,
             Some(_) | None => match self.listeners[arrival.listener].user.as_str() {
                 "" => Principal::ANONYMOUS,
-                user => self.security.trust.user(user),
+                user => self.security.auth.user(user),
             },
         }
     }
@@ -76,7 +76,7 @@ impl Edge {
     pub(super) fn logins_of(&self, principal: Principal, hooks: Option<&Runner>) -> Logins {
         let knows = |runner: &Runner| runner.state.events().has(Event::Auth);
         self.security
-            .trust
+            .auth
             .logins(principal, hooks.is_some_and(knows))
     }
 
@@ -87,9 +87,9 @@ impl Edge {
         conn: &mut Conn,
         login: &Login,
     ) -> Option<DueReply> {
-        let party = conn.caller.party;
+        let client_id = conn.caller.client_id;
         let mailbox = Arc::clone(&self.mail[thread]);
-        let tell = move |told| mailbox.leave(Mail::Login(party, told));
+        let tell = move |told| mailbox.leave(Mail::Login(client_id, told));
         let comes = Comes {
             name: &login.name,
             secret: &login.secret,
@@ -121,7 +121,7 @@ impl Edge {
                 None => String::new(),
             },
             (None, principal) => {
-                let name = self.security.trust.table().name_of(principal);
+                let name = self.security.auth.table().name_of(principal);
                 name.map(|name| name.to_string()).unwrap_or_default()
             }
         };
@@ -158,12 +158,12 @@ fn address(conn: &Conn) -> Option<IpAddr> {
 
 impl Conn {
     /// Takes note of what came of its login.
-    fn becomes(&mut self, told: Told, edge: &Edge) -> DueReply {
+    fn becomes(&mut self, told: Notification, edge: &Edge) -> DueReply {
         let told = told.and_then(|logged_in| {
             // It may have ended while it was checked.
             if !edge
                 .security
-                .trust
+                .auth
                 .counts(logged_in.principal, logged_in.proof)
             {
                 return Err(LoginRefused::Wrong);
@@ -178,8 +178,8 @@ impl Conn {
             Ok(())
         });
         DueReply {
-            given: Given::Login(told),
-            need: Need::default(),
+            given: ServerResponse::Login(told),
+            required: Required::default(),
             ..DueReply::own()
         }
     }
@@ -190,8 +190,7 @@ impl IoThread {
     /// have lost the right meanwhile. Then it goes back, and the connection
     /// ends, and with it whatever it holds.
     pub(super) fn may_be_handed(&mut self, slot: u32, delivery: &Delivery) -> bool {
-        if !self.edge.security.trust.is_used() || !matches!(delivery.outcome, Outcome::Messages(_))
-        {
+        if !self.edge.security.auth.is_used() || !matches!(delivery.outcome, Outcome::Messages(_)) {
             return true;
         }
         let Some(conn) = self.conns.get_mut(slot) else {
@@ -204,7 +203,7 @@ impl IoThread {
         let principal = conn.caller.principal;
         self.edge
             .security
-            .trust
+            .auth
             .may(principal, verb, &delivery.queue)
     }
 
@@ -213,10 +212,7 @@ impl IoThread {
         let edge = Arc::clone(&self.edge);
         for slot in self.conns.slots() {
             if let Some(conn) = self.conns.get_mut(slot)
-                && !edge
-                    .security
-                    .trust
-                    .counts(conn.caller.principal, conn.proof)
+                && !edge.security.auth.counts(conn.caller.principal, conn.proof)
             {
                 edge.audit_conn(conn, "login ended", "", "closed");
                 self.close(slot);
@@ -225,9 +221,9 @@ impl IoThread {
     }
 
     /// A login that took its time has come to an end.
-    pub(super) fn logged_in(&mut self, party: Party, told: Told) {
+    pub(super) fn logged_in(&mut self, client_id: ClientId, told: Notification) {
         let edge = Arc::clone(&self.edge);
-        let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
+        let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
             return;
         };
         let Some(conn) = self.conns.get_mut(slot) else {

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, Result};
 use mio::{Poll, Token, Waker};
-use quintet_host::{Need, Post, locked};
+use quintet_host::{Post, Required, locked};
 use quintet_tls::Identity;
-use quintet_types::{Delivery, Party};
+use quintet_types::{ClientId, Delivery};
 
 use super::{Origin, Stream};
+use crate::auth::Notification;
 use crate::clients::Census;
 use crate::quotas::Meter;
-use crate::trust::Told;
 
 /// Token of a thread's waker.
 pub(crate) const WAKE: Token = Token(usize::MAX);
@@ -21,19 +21,19 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 /// One thing left.
 pub enum Mail {
     /// An outcome for a take that waited.
-    Delivery(Delivery, Need),
+    Delivery(Delivery, Required),
     /// A new connection.
     Socket(Arrival),
     /// Result of a connection's login.
-    Login(Party, Told),
+    Login(ClientId, Notification),
     /// Logins have ended: their connections are to be closed.
     Logins,
     /// A list of connections, for this thread to add its own.
     Census(Box<Census>),
     /// A connection is to be closed; told whether it was there.
-    Close(Party, Box<dyn FnOnce(bool) + Send>),
+    Close(ClientId, Box<dyn FnOnce(bool) + Send>),
     /// Answer to a connection's request from elsewhere.
-    Told(Party, Result<String, String>),
+    Notification(ClientId, Result<String, String>),
     /// Accept no more.
     Refuse,
     /// The same; finish and end.
@@ -171,8 +171,8 @@ impl Mailbox {
 }
 
 impl Post for Mailbox {
-    fn post(&self, delivery: Delivery, need: Need) {
-        self.leave(Mail::Delivery(delivery, need));
+    fn post(&self, delivery: Delivery, required: Required) {
+        self.leave(Mail::Delivery(delivery, required));
     }
 
     fn tell_written(&self) {

@@ -1,7 +1,6 @@
 //! Sockets: threads that poll, connections, and what they wait to send.
 
 mod accept;
-mod acts;
 mod census;
 mod conn;
 mod counts;
@@ -15,6 +14,7 @@ mod limits;
 mod login;
 mod mail;
 mod numbers;
+mod operations;
 mod operator;
 mod outbox;
 mod secure;

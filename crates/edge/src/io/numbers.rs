@@ -86,8 +86,8 @@ impl Edge {
         self.by_protocol(|counts| counts.commands().collect())
     }
 
-    /// How often each refusal was said, by protocol and reason.
-    pub fn refusals(&self) -> Vec<Point> {
-        self.by_protocol(|counts| counts.refusals().collect())
+    /// How often each error was said, by protocol and reason.
+    pub fn command_errors(&self) -> Vec<Point> {
+        self.by_protocol(|counts| counts.command_errors().collect())
     }
 }

@@ -1,7 +1,7 @@
 //! Requests of sessions to the server as a whole.
 
 use quintet_types::Principal;
-use quintet_wire::{Given, HostAsk};
+use quintet_wire::{HostRequest, ServerResponse};
 
 use crate::edge::Listening;
 
@@ -11,7 +11,12 @@ pub type TellText = Box<dyn FnOnce(Result<String, String>) + Send>;
 /// Answers what sessions ask of the server as a whole: numbers, the configuration, orders.
 pub trait Operator: Send + Sync {
     /// Answers a session of this listener at once.
-    fn answer(&self, ask: HostAsk, listening: &Listening, principal: Principal) -> Given;
+    fn answer(
+        &self,
+        ask: HostRequest,
+        listening: &Listening,
+        principal: Principal,
+    ) -> ServerResponse;
 
     /// Has the configuration read again; another thread calls `tell`.
     fn reload(&self, principal: Principal, tell: TellText);

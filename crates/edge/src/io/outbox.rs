@@ -13,7 +13,7 @@ use quintet_wire::Output;
 
 use super::Stream;
 use super::counts::{ProtocolCounts, Read, Replies};
-use quintet_host::{Need, Reached};
+use quintet_host::{Completed, Required};
 
 /// So much a connection holds without its being counted, bytes: what small
 /// requests take, and what one that rests keeps. Bounded by the number of
@@ -49,7 +49,7 @@ pub(super) struct Outbox {
 struct Mark {
     /// Their end in bytes, and in large bodies.
     end: (usize, usize),
-    need: Need,
+    required: Required,
     replies: Replies,
 }
 
@@ -91,7 +91,7 @@ impl Outbox {
     pub(super) fn end_reply(
         &mut self,
         start: usize,
-        need: Need,
+        required: Required,
         undone: Option<Handed>,
         replies: Replies,
     ) {
@@ -99,14 +99,23 @@ impl Outbox {
         // Replies leave in order, so one waits for all that its predecessors
         // wait for.
         let last = self.marks.back_mut();
-        let need = last.as_ref().map_or(need, |last| last.need.and(need));
+        let required = last
+            .as_ref()
+            .map_or(required, |last| last.required.and(required));
         let both = last.and_then(|last| {
-            let both = last.replies.and(replies).filter(|_| last.need == need)?;
+            let both = last
+                .replies
+                .and(replies)
+                .filter(|_| last.required == required)?;
             Some((last, both))
         });
         match both {
             Some((last, both)) => (last.end, last.replies) = (end, both),
-            None => self.marks.push_back(Mark { end, need, replies }),
+            None => self.marks.push_back(Mark {
+                end,
+                required,
+                replies,
+            }),
         }
         if let Some(undone) = undone {
             self.kept_bytes += small_bytes(&undone);
@@ -117,13 +126,13 @@ impl Outbox {
     /// Lets go what has been reached by `at`, which counts `now`. True if replies still wait.
     pub(super) fn release(
         &mut self,
-        reached: Reached,
+        completed: Completed,
         at: Instant,
         now: Read,
         counts: &ProtocolCounts,
     ) -> bool {
         while let Some(&mark) = self.marks.front() {
-            if !reached.satisfies(mark.need) {
+            if !completed.satisfies(mark.required) {
                 self.waits_since.get_or_insert(at);
                 return true;
             }
@@ -142,15 +151,21 @@ impl Outbox {
     }
 
     /// The newest batch a reply waits for; 0: none.
-    pub(super) fn needed(&self) -> Need {
-        self.marks.back().map_or(Need::default(), |mark| mark.need)
+    pub(super) fn needed(&self) -> Required {
+        self.marks
+            .back()
+            .map_or(Required::default(), |mark| mark.required)
     }
 
     /// True if the next reply is durable where it must be, and waits only for
     /// a batch to be written.
-    pub(super) fn waits_for_write(&self, reached: Reached) -> bool {
-        self.marks.front().is_some_and(|&Mark { need, .. }| {
-            !reached.satisfies(need) && reached.satisfies(Need { written: 0, ..need })
+    pub(super) fn waits_for_write(&self, completed: Completed) -> bool {
+        self.marks.front().is_some_and(|&Mark { required, .. }| {
+            !completed.satisfies(required)
+                && completed.satisfies(Required {
+                    written: 0,
+                    ..required
+                })
         })
     }
 
@@ -392,9 +407,9 @@ mod tests {
     fn the_wait_counts_from_when_a_reply_could_leave_last() {
         let (mut out, start) = (Outbox::default(), Instant::now());
         let at = |s| start + Duration::from_secs(s);
-        let needs = |durable| Need {
+        let needs = |durable| Required {
             durable,
-            ..Need::default()
+            ..Required::default()
         };
         for durable in [1, 2] {
             out.output.put(b"yes");
@@ -403,8 +418,8 @@ mod tests {
         assert_eq!(out.waited(at(5)), Duration::ZERO, "nobody looked");
         let counts = ProtocolCounts::new();
         let release = |out: &mut Outbox, durable, at| {
-            let reached = Reached::durable_up_to(durable);
-            out.release(reached, at, Read::at(at, start), &counts)
+            let completed = Completed::durable_up_to(durable);
+            out.release(completed, at, Read::at(at, start), &counts)
         };
         assert!(release(&mut out, 0, at(1)));
         assert!(release(&mut out, 0, at(20)));

@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_host::{Need, PartyKey};
+use quintet_host::{ClientKey, Required};
 use quintet_tls::Failure;
 use quintet_types::Principal;
-use quintet_wire::{Foreign, Http, Said};
+use quintet_wire::{Foreign, HookReply, Http};
 
 use super::conn::Secrecy;
 use super::counts::Replies;
@@ -20,7 +20,7 @@ const SPEAKS_TLS: &str = "this port speaks TLS";
 
 impl IoThread {
     /// A new connection begins with a handshake, in a time.
-    pub(super) fn begin_handshake(&mut self, key: PartyKey) {
+    pub(super) fn begin_handshake(&mut self, key: ClientKey) {
         let limit = self.edge.tls.shared.handshake_time();
         self.handshakes.push_back((self.instant + limit, key));
     }
@@ -64,7 +64,7 @@ impl IoThread {
         if let Some(identity) = &conn.identity
             && !self.edge.is_operator(conn.listener)
         {
-            let user = self.edge.security.trust.user(&identity.common_name);
+            let user = self.edge.security.auth.user(&identity.common_name);
             if user != Principal::ANONYMOUS {
                 conn.caller.principal = user;
                 limited = self.edge.security.count_as(&mut conn.meter, user).err();
@@ -109,13 +109,13 @@ impl IoThread {
         let start = conn.out.output.len();
         match Http::of(&input) {
             Http::No => {
-                let said = Said::Refused(SPEAKS_TLS);
+                let said = HookReply::Refused(SPEAKS_TLS);
                 conn.session.say(said, &mut conn.out.output);
             }
             Http::Maybe | Http::Yes => conn.out.output.put(Foreign::Http.answer()),
         }
         conn.out
-            .end_reply(start, Need::default(), None, Replies::none());
+            .end_reply(start, Required::default(), None, Replies::none());
         conn.close_after_flush();
         self.mark_dirty(slot);
         true

@@ -1,6 +1,6 @@
 //! A thread's connections by slot.
 
-use quintet_host::PartyKey;
+use quintet_host::ClientKey;
 
 use super::conn::Conn;
 
@@ -20,7 +20,7 @@ struct Slot {
 impl Slab {
     /// The key of the next connection to [`Slab::insert`]. `None`: no slot is
     /// left.
-    pub(super) fn reserve(&mut self, thread: usize) -> Option<PartyKey> {
+    pub(super) fn reserve(&mut self, thread: usize) -> Option<ClientKey> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -35,19 +35,19 @@ impl Slab {
         let entry = &mut self.slots[slot as usize];
         // From 1 on, and past 0 after four thousand million users.
         entry.generation = entry.generation.wrapping_add(1).max(1);
-        Some(PartyKey {
+        Some(ClientKey {
             thread,
             slot,
             generation: entry.generation,
         })
     }
 
-    pub(super) fn insert(&mut self, key: PartyKey, conn: Box<Conn>) {
+    pub(super) fn insert(&mut self, key: ClientKey, conn: Box<Conn>) {
         self.slots[key.slot as usize].conn = Some(conn);
     }
 
     /// Gives back a reserved slot that was not used.
-    pub(super) fn release(&mut self, key: PartyKey) {
+    pub(super) fn release(&mut self, key: ClientKey) {
         self.free.push(key.slot);
     }
 
@@ -55,8 +55,8 @@ impl Slab {
         self.slots.get_mut(slot as usize)?.conn.as_deref_mut()
     }
 
-    /// The slot of this party, if its connection still lives.
-    pub(super) fn slot_of(&self, key: PartyKey) -> Option<u32> {
+    /// The slot of this client, if its connection still lives.
+    pub(super) fn slot_of(&self, key: ClientKey) -> Option<u32> {
         let slot = self.slots.get(key.slot as usize)?;
         (slot.generation == key.generation && slot.conn.is_some()).then_some(key.slot)
     }

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use quintet_door::Did;
-use quintet_host::{Access, Need, PartyKey, Reached, Trail};
+use quintet_client::Did;
+use quintet_host::{Access, ClientKey, Completed, Required, Trail};
 use quintet_process::Bound;
 use quintet_tls::{Reason, Scratch};
 use quintet_types::{Caller, Delivery, Message, Ms, Outcome};
-use quintet_wire::Ask;
+use quintet_wire::ClientRequest;
 
 use super::conn::{DueReply, Pause, Phase, Secrecy};
 use super::counts::Read;
@@ -60,7 +60,7 @@ pub struct IoThread {
     pub(super) scratch: Vec<u8>,
     /// The same, for what TLS makes of it.
     pub(super) records: Scratch,
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<ClientRequest>,
     pub(super) replies: Vec<DueReply>,
     /// Connections with something to send.
     dirty: Vec<u32>,
@@ -73,7 +73,7 @@ pub struct IoThread {
     /// The same for those in the middle of a handshake.
     again_handshake: VecDeque<u32>,
     /// When handshakes are late; those that are over too.
-    pub(super) handshakes: VecDeque<(Instant, PartyKey)>,
+    pub(super) handshakes: VecDeque<(Instant, ClientKey)>,
     /// Those that wait for a limit, for memory or for acknowledgements.
     pub(super) waiting: Waiting,
     /// When it was looked last whose replies are given up.
@@ -85,10 +85,10 @@ pub struct IoThread {
     /// was recorded in.
     pub(super) trail: Trail,
     /// Outcomes for own connections.
-    local: VecDeque<(Delivery, Need)>,
+    local: VecDeque<(Delivery, Required)>,
     /// A reply of this turn waits for the disk under every sync policy.
     pub(super) wants_sync: bool,
-    reached: Reached,
+    completed: Completed,
     gather: Gather,
     pub(super) hooks: Option<Runner>,
     /// The version of the hooks it was made from.
@@ -143,7 +143,7 @@ impl IoThread {
             trail: Trail::default(),
             local: VecDeque::new(),
             wants_sync: false,
-            reached: Reached::default(),
+            completed: Completed::default(),
             gather: Gather::default(),
             hooks: None,
             hooks_seen: 0,
@@ -264,7 +264,7 @@ impl IoThread {
 
     /// Something happened to a connection.
     fn on_event(&mut self, token: usize, closed: bool, dead: bool, writable: bool) {
-        let key = PartyKey {
+        let key = ClientKey {
             thread: self.index,
             slot: (token as u64 & 0xff_ffff) as u32,
             generation: (token as u64 >> 24 & 0xffff_ffff) as u32,
@@ -327,13 +327,13 @@ impl IoThread {
         }
         for item in mail.drain(..) {
             match item {
-                Mail::Delivery(delivery, need) => self.deliver(delivery, need),
+                Mail::Delivery(delivery, required) => self.deliver(delivery, required),
                 Mail::Socket(arrival) => self.open(arrival),
-                Mail::Login(party, told) => self.logged_in(party, told),
+                Mail::Login(client_id, told) => self.logged_in(client_id, told),
                 Mail::Logins => self.close_logged_out(),
                 Mail::Census(census) => self.count(*census),
-                Mail::Close(party, tell) => tell(self.close_party(party)),
-                Mail::Told(party, text) => self.told(party, text),
+                Mail::Close(client_id, tell) => tell(self.close_client_id(client_id)),
+                Mail::Notification(client_id, text) => self.told(client_id, text),
                 Mail::Refuse => self.listeners.clear(),
                 Mail::Stop => self.begin_stop(),
             }
@@ -344,10 +344,10 @@ impl IoThread {
     fn deliver_local(&mut self) {
         self.sort_outgoing();
         for _ in 0..LOCAL_DELIVERIES {
-            let Some((delivery, need)) = self.local.pop_front() else {
+            let Some((delivery, required)) = self.local.pop_front() else {
                 return;
             };
-            self.deliver(delivery, need);
+            self.deliver(delivery, required);
             self.sort_outgoing();
         }
     }
@@ -357,7 +357,7 @@ impl IoThread {
         let mut at = 0;
         let mail = &mut self.trail.mail;
         while at < mail.len() {
-            if PartyKey::of(mail[at].0.to).thread == self.index {
+            if ClientKey::of(mail[at].0.to).thread == self.index {
                 self.local.push_back(mail.remove(at));
             } else {
                 at += 1;
@@ -366,8 +366,8 @@ impl IoThread {
     }
 
     /// A take that waited has come to an end.
-    fn deliver(&mut self, delivery: Delivery, need: Need) {
-        let Some(slot) = self.conns.slot_of(PartyKey::of(delivery.to)) else {
+    fn deliver(&mut self, delivery: Delivery, required: Required) {
+        let Some(slot) = self.conns.slot_of(ClientKey::of(delivery.to)) else {
             self.give_back(delivery);
             return;
         };
@@ -379,9 +379,9 @@ impl IoThread {
             self.give_back(delivery);
             self.close(slot);
         } else if delivery.standing {
-            self.push(slot, delivery, need);
+            self.push(slot, delivery, required);
         } else {
-            self.answer_wait(slot, delivery, need);
+            self.answer_wait(slot, delivery, required);
             self.serve(slot);
         }
     }
@@ -393,7 +393,7 @@ impl IoThread {
             && !delivery.looked
         {
             let caller = Caller {
-                party: delivery.to,
+                client_id: delivery.to,
                 ..Caller::default()
             };
             self.restore(caller, messages.into_vec());
@@ -416,29 +416,29 @@ impl IoThread {
     /// then lets other threads know what they got.
     fn write(&mut self) {
         let core = &self.edge.core;
-        let (mut ticket, mut soon) = (std::mem::take(&mut self.trail.recorded), false);
-        let (reached, waits) = (core.reached(), core.waits_for_disk());
+        let (mut commit_number, mut soon) = (std::mem::take(&mut self.trail.recorded), false);
+        let (completed, waits) = (core.completed(), core.waits_for_disk());
         for &slot in &self.dirty {
             if let Some(conn) = self.conns.get_mut(slot) {
-                ticket = ticket.max(conn.out.needed().written);
-                soon |= waits && conn.out.waits_for_write(reached);
+                commit_number = commit_number.max(conn.out.needed().written);
+                soon |= waits && conn.out.waits_for_write(completed);
             }
         }
         if waits {
             if soon {
                 // A lease: its reply does not wait for the disk.
-                core.write_here(ticket);
+                core.write_here(commit_number);
             }
-            self.gather.add(ticket, core.durable(), self.instant);
+            self.gather.add(commit_number, core.durable(), self.instant);
         } else {
-            core.write(ticket);
+            core.write(commit_number);
         }
         if std::mem::take(&mut self.wants_sync) {
             self.edge.core.sync_soon();
         }
         self.sort_outgoing();
-        for (delivery, need) in self.trail.mail.drain(..) {
-            self.edge.core.hand(delivery, need);
+        for (delivery, required) in self.trail.mail.drain(..) {
+            self.edge.core.hand(delivery, required);
         }
     }
 
@@ -466,9 +466,9 @@ impl IoThread {
     fn flush(&mut self) {
         let mailbox = self.index;
         loop {
-            let reached = self.edge.core.reached();
-            if reached != self.reached {
-                self.reached = reached;
+            let completed = self.edge.core.completed();
+            if completed != self.completed {
+                self.completed = completed;
                 for slot in std::mem::take(&mut self.held) {
                     if let Some(conn) = self.conns.get_mut(slot) {
                         conn.listed.held = false;
@@ -510,7 +510,7 @@ impl IoThread {
                 mailbox.wants_written.store(true, Ordering::SeqCst);
             }
             // What was reached before the flags were up rang no bell.
-            if self.edge.core.reached() == self.reached {
+            if self.edge.core.completed() == self.completed {
                 break;
             }
         }
@@ -524,11 +524,11 @@ impl IoThread {
         if !self.edge.core.waits_for_disk() {
             return true;
         }
-        let (conns, reached) = (&mut self.conns, self.reached);
+        let (conns, completed) = (&mut self.conns, self.completed);
         self.held.iter().any(|&slot| {
             conns
                 .get_mut(slot)
-                .is_some_and(|conn| conn.out.waits_for_write(reached))
+                .is_some_and(|conn| conn.out.waits_for_write(completed))
         })
     }
 
@@ -540,7 +540,9 @@ impl IoThread {
         conn.listed.dirty = false;
         let counts = &edge.threads[self.index];
         let protocol = &counts.protocols[edge.listeners[conn.listener].tally];
-        let waits = conn.out.release(self.reached, self.instant, now, protocol);
+        let waits = conn
+            .out
+            .release(self.completed, self.instant, now, protocol);
         let mut written = 0;
         let flushed = conn.out.flush(
             &mut conn.stream,
@@ -554,7 +556,7 @@ impl IoThread {
             counter.store(counter.load(Ordering::Relaxed) + written, Ordering::Relaxed);
         }
         let blocked = flushed == Flushed::Blocked;
-        let token = token_of(conn.caller.party);
+        let token = token_of(conn.caller.client_id);
         let finished = conn.phase.closes() && conn.out.is_empty() && !blocked;
         if finished && flushed != Flushed::Dead {
             conn.stream.finish(&mut self.scratch, &mut self.records);
@@ -610,7 +612,7 @@ impl IoThread {
         }
         let unsent = conn.out.take_unsent();
         self.restore(conn.caller, unsent);
-        self.visit(|access| access.disconnect(conn.caller.party));
+        self.visit(|access| access.disconnect(conn.caller.client_id));
         self.sort_outgoing();
     }
 
@@ -726,7 +728,7 @@ impl IoThread {
 }
 
 /// The poll token of a connection.
-fn token_of(party: quintet_types::Party) -> Token {
-    let key = PartyKey::of(party);
+fn token_of(client_id: quintet_types::ClientId) -> Token {
+    let key = ClientKey::of(client_id);
     Token((key.generation as usize) << 24 | key.slot as usize)
 }

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quintet_hooks::Decided as Hooked;
-use quintet_host::Need;
+use quintet_host::Required;
 use quintet_tls::Scratch;
 use quintet_types::{
-    Command, Delivery, LeaseOwner, Name, Outcome, Principal, Refusal, State, Take, Verb,
+    Command, CommandError, Delivery, LeaseOwner, Name, Outcome, Principal, State, Take, Verb,
 };
-use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, Http, Logins, Next, Session, Step};
+use quintet_wire::{
+    ClientRequest, Env, Foreign, HalfClose, Http, Logins, Next, ServerResponse, Session, Step,
+};
 
-use super::acts::{changes_server, did_of, result_of, subject_of};
 use super::conn::{Conn, DueReply, Pause, Secrecy};
 use super::counts::{Family, Replies};
 use super::hooked::reply;
 use super::inbox::Feed;
+use super::operations::{changes_server, did_of, result_of, subject_of};
 use super::outbox::FREE_BYTES;
 use super::thread::IoThread;
 use super::upload::Upload;
@@ -331,7 +333,12 @@ impl IoThread {
     /// True if the last reply of a connection is in its middle.
     fn goes_on(&mut self, slot: u32) -> bool {
         let conn = self.conns.get_mut(slot);
-        conn.is_some_and(|conn| matches!(conn.inbox.pending.front(), Some(Ask::EngineAlone(_))))
+        conn.is_some_and(|conn| {
+            matches!(
+                conn.inbox.pending.front(),
+                Some(ClientRequest::EngineAlone(_))
+            )
+        })
     }
 
     /// A connection has nothing more to do; sees to one whose client closed
@@ -369,7 +376,7 @@ impl IoThread {
                 let answer = conn.session.half_closed();
                 conn.half_close = Some(answer);
                 if answer == HalfClose::LastWord {
-                    conn.inbox.pending.push_back(Ask::Close);
+                    conn.inbox.pending.push_back(ClientRequest::Close);
                     self.mark_again(slot);
                     return;
                 }
@@ -415,8 +422,8 @@ impl IoThread {
                     edge.audit_conn(conn, name, &what, result_of(&reply.given));
                 }
             }
-            if let Given::Engine(Outcome::Refused(refusal), _) = &reply.given {
-                protocol.refused(*refusal);
+            if let ServerResponse::Engine(Outcome::Refused(command_error), _) = &reply.given {
+                protocol.refused(*command_error);
             }
             let start = conn.out.output.len();
             let mut closes = reply.closes;
@@ -427,7 +434,10 @@ impl IoThread {
             };
             match next {
                 Next::Done => {}
-                Next::Again(command) => conn.inbox.pending.push_front(Ask::EngineAlone(*command)),
+                Next::Again(command) => conn
+                    .inbox
+                    .pending
+                    .push_front(ClientRequest::EngineAlone(*command)),
                 Next::Close => closes = true,
             }
             if tracing::enabled!(tracing::Level::DEBUG) {
@@ -435,7 +445,7 @@ impl IoThread {
             }
             let undone = reply.take_undone();
             let replies = Replies::one(read, reply.family);
-            conn.out.end_reply(start, reply.need, undone, replies);
+            conn.out.end_reply(start, reply.required, undone, replies);
             wrote = true;
             if closes {
                 conn.close_after_flush();
@@ -451,7 +461,7 @@ impl IoThread {
     }
 
     /// The take a connection waited for has an outcome.
-    pub(super) fn answer_wait(&mut self, slot: u32, delivery: Delivery, need: Need) {
+    pub(super) fn answer_wait(&mut self, slot: u32, delivery: Delivery, required: Required) {
         let edge = Arc::clone(&self.edge);
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
@@ -463,16 +473,16 @@ impl IoThread {
         };
         // What became of this wait says nothing about the next one.
         conn.half_close = None;
-        match self.arrived(slot, delivery, need) {
+        match self.arrived(slot, delivery, required) {
             Some((Hooked::Later, _)) => {
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.phase.wait(wait);
                 }
             }
-            Some((decided, need)) => {
+            Some((decided, required)) => {
                 let reply = DueReply {
                     family: wait.family,
-                    ..reply(decided, need, wait.undone)
+                    ..reply(decided, required, wait.undone)
                 };
                 if let Some(conn) = self.conns.get_mut(slot)
                     && let Some(act) = conn.unfinished.take()
@@ -487,7 +497,7 @@ impl IoThread {
     }
 
     /// Messages for a connection's standing take.
-    pub(super) fn push(&mut self, slot: u32, delivery: Delivery, need: Need) {
+    pub(super) fn push(&mut self, slot: u32, delivery: Delivery, required: Required) {
         let read = self.read_at();
         let edge = Arc::clone(&self.edge);
         let Some(conn) = self.conns.get_mut(slot) else {
@@ -499,9 +509,9 @@ impl IoThread {
             return;
         }
         let leased = standing.is_some_and(|standing| standing.leased);
-        let (delivery, need) = match self.arrived(slot, delivery, need) {
-            Some((Hooked::Now(outcome @ Outcome::Messages(_), queue), need)) => {
-                ((outcome, queue), need)
+        let (delivery, required) = match self.arrived(slot, delivery, required) {
+            Some((Hooked::Now(outcome @ Outcome::Messages(_), queue), required)) => {
+                ((outcome, queue), required)
             }
             // The hooks have kept them, and stand in line again for it.
             _ => {
@@ -524,17 +534,21 @@ impl IoThread {
         let (outcome, queue) = delivery;
         let mut reply = DueReply {
             undone: !leased || is_removed(&outcome),
-            given: Given::Engine(outcome, queue),
-            need,
+            given: ServerResponse::Engine(outcome, queue),
+            required,
             ..DueReply::own()
         };
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.given, &env, output);
         let pushed = Replies::one(read, Family::Take);
-        conn.out.end_reply(start, need, reply.take_undone(), pushed);
+        conn.out
+            .end_reply(start, required, reply.take_undone(), pushed);
         match next {
             Next::Done => {}
-            Next::Again(command) => conn.inbox.pending.push_back(Ask::Engine(*command)),
+            Next::Again(command) => conn
+                .inbox
+                .pending
+                .push_back(ClientRequest::Engine(*command)),
             Next::Close => conn.close_after_flush(),
         }
         self.mark_dirty(slot);
@@ -579,7 +593,7 @@ fn refuse_http(conn: &mut Conn, edge: &Edge) {
     let start = conn.out.output.len();
     conn.out.output.put(Foreign::Http.answer());
     conn.out
-        .end_reply(start, Need::default(), None, Replies::none());
+        .end_reply(start, Required::default(), None, Replies::none());
     conn.close_after_flush();
 }
 
@@ -601,7 +615,7 @@ fn decode(
     input: &[u8],
     room: usize,
     env: &Env<'_>,
-    asks: &mut Vec<Ask>,
+    asks: &mut Vec<ClientRequest>,
 ) -> Decoded {
     let mut decoded = Decoded {
         used: 0,
@@ -620,7 +634,7 @@ fn decode(
                 decoded.body = Some((len, queue));
                 break;
             }
-            Step::Ask { used, ask } => {
+            Step::ClientRequest { used, ask } => {
                 decoded.used += used;
                 let last = ends_batch(&ask);
                 asks.push(ask);
@@ -635,34 +649,39 @@ fn decode(
 
 /// True if what follows a request is not decoded before it is answered. A take
 /// that may wait is none of these: if it does, what follows is kept.
-fn ends_batch(ask: &Ask) -> bool {
+fn ends_batch(ask: &ClientRequest) -> bool {
     match ask {
-        Ask::EngineAlone(_)
-        | Ask::Unknown(_)
-        | Ask::Login(_)
-        | Ask::Worker(_)
-        | Ask::Proof(_)
-        | Ask::Close
+        ClientRequest::EngineAlone(_)
+        | ClientRequest::Unknown(_)
+        | ClientRequest::Login(_)
+        | ClientRequest::Worker(_)
+        | ClientRequest::Proof(_)
+        | ClientRequest::Close
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
-        | Ask::Host(_) => true,
-        Ask::Engine(_) | Ask::EngineOrClose(_) | Ask::EngineSynced(_) | Ask::Own => false,
+        | ClientRequest::Host(_) => true,
+        ClientRequest::Engine(_) | ClientRequest::EngineOrClose(_) | ClientRequest::EngineSynced(_) | ClientRequest::Own => false,
     }
 }
 
 impl Edge {
     /// Why a large body for `queue` should not even be stored.
-    pub fn refuses_body(&self, principal: Principal, queue: &Name, len: u64) -> Option<Refusal> {
-        if !self.security.trust.may(principal, Verb::Put, queue) {
-            return Some(Refusal::NotPermitted);
+    pub fn refuses_body(
+        &self,
+        principal: Principal,
+        queue: &Name,
+        len: u64,
+    ) -> Option<CommandError> {
+        if !self.security.auth.may(principal, Verb::Put, queue) {
+            return Some(CommandError::NotPermitted);
         }
         if self.draining.load(Ordering::Relaxed) {
-            return Some(Refusal::Draining);
+            return Some(CommandError::Draining);
         }
         if self.core.is_full() {
-            return Some(Refusal::NoSpace);
+            return Some(CommandError::NoSpace);
         }
         let settings = quintet_host::locked(&self.settings).resolve(queue.as_bytes());
-        (len > settings.message_bytes_max).then_some(Refusal::MessageTooLarge)
+        (len > settings.message_bytes_max).then_some(CommandError::MessageTooLarge)
     }
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use quintet_door::{ByteBudget, Share};
+use quintet_client::{ByteBudget, Share};
 use quintet_host::{Core, begin_chunk};
 use quintet_log::{FrameBuf, FrameKind};
-use quintet_types::{LargeBody, Refusal};
+use quintet_types::{CommandError, LargeBody};
 
 /// One body that is coming in.
 pub struct Upload {
     /// Bytes still to come from the client.
     left: u64,
     /// Where they go; or why they are dropped.
-    into: Result<LargeBody, Refusal>,
+    into: Result<LargeBody, CommandError>,
     frame: FrameBuf,
     /// Its share of the disk until it is whole.
     _share: Option<Share>,
@@ -29,20 +29,20 @@ impl Upload {
         core: &Core,
         uploads: &Arc<ByteBudget>,
         len: u64,
-        mut refused: Option<Refusal>,
+        mut refused: Option<CommandError>,
     ) -> Self {
         let share = match refused {
             None => uploads.take_or_alone(len),
             Some(_) => None,
         };
         if share.is_none() {
-            refused = refused.or(Some(Refusal::NoSpace));
+            refused = refused.or(Some(CommandError::NoSpace));
         }
         Self {
             left: len,
             _share: share,
             into: match refused {
-                Some(refusal) => Err(refusal),
+                Some(command_error) => Err(command_error),
                 None => Ok(core.create_body(len)),
             },
             frame: FrameBuf::new(FrameKind::Body),
@@ -75,7 +75,7 @@ impl Upload {
             .append_chunk(&mut self.frame, self.filled, body)
             .is_err()
         {
-            self.into = Err(Refusal::NoSpace);
+            self.into = Err(CommandError::NoSpace);
             // The rest is read and dropped without a buffer.
             self.frame = FrameBuf::new(FrameKind::Body);
         }
@@ -95,7 +95,7 @@ impl Upload {
     }
 
     /// The stored body, or why it is not.
-    pub fn finish(self) -> Result<LargeBody, Refusal> {
+    pub fn finish(self) -> Result<LargeBody, CommandError> {
         self.into
     }
 }

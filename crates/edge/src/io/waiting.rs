@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
-use quintet_types::Party;
+use quintet_types::ClientId;
 
 use super::conn::{Conn, Pause};
 use crate::edge::Edge;
@@ -18,7 +18,7 @@ pub(super) struct Waiting {
     /// For a request they may make, by the time of it, ns.
     pub(super) slowed: BinaryHeap<Reverse<(u64, u64)>>,
     /// For their address or user to hold less, and since when.
-    pub(super) crowded: Vec<(Party, Instant)>,
+    pub(super) crowded: Vec<(ClientId, Instant)>,
     /// For memory to be no longer short.
     pub(super) starved: Vec<u32>,
     /// So much waits to be acknowledged that none is read further.
@@ -84,7 +84,7 @@ impl Waiting {
     fn crowd(&mut self, conn: &mut Conn, since: Instant) {
         if conn.pause != Pause::Crowded {
             conn.pause = Pause::Crowded;
-            self.crowded.push((conn.caller.party, since));
+            self.crowded.push((conn.caller.client_id, since));
         }
     }
 
@@ -94,7 +94,7 @@ impl Waiting {
         conn.pause = Pause::Slowed;
         if let Some(of) = of {
             edge.security.quotas.delay(of);
-            self.slowed.push(Reverse((at, conn.caller.party.0)));
+            self.slowed.push(Reverse((at, conn.caller.client_id.0)));
         }
     }
 }

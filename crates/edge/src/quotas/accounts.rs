@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use quintet_auth::LimitTable;
 use quintet_host::locked;
-use quintet_trust::LimitTable;
 use quintet_types::Account;
 
 /// Accounts that nothing is counted in are forgotten when twice as many are there as were then; not

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use quintet_auth::{LimitTable, Limits, Place, place_of};
+use quintet_client::{Arrivals, HeldBack, Share};
 use quintet_config::Config;
-use quintet_door::{Arrivals, HeldBack, Share};
 use quintet_host::{Point, locked};
-use quintet_trust::{LimitTable, Limits, Place, place_of};
 use quintet_types::{Account, Principal};
 
 use accounts::Accounts;
@@ -362,7 +362,7 @@ impl Quotas {
         let (whose, known, limits) = whose?;
         let mut used = locked(&self.used);
         if used.by.len() >= used.sweep_at && !used.by.contains_key(&whose) {
-            used.sweep(self.now_ns(Instant::now()));
+            used.bulk_op(self.now_ns(Instant::now()));
         }
         let (_, quota) = used
             .by
@@ -400,7 +400,7 @@ impl Quotas {
                     Known::User(name) => format!("user {name}"),
                 },
                 now: quota
-                    .reached(now_ns)
+                    .completed(now_ns)
                     .into_iter()
                     .map(Limited::name)
                     .collect(),
@@ -411,7 +411,7 @@ impl Quotas {
     }
 
     /// Counts of errors, by limit and holder.
-    pub fn refusals(&self) -> Vec<Point> {
+    pub fn command_errors(&self) -> Vec<Point> {
         let each = Limited::ALL.into_iter().flat_map(|limited| {
             let counts = &self.refused[limited as usize];
             points(counts).map(move |(of, count)| (vec![limited.name().into(), of], count))
@@ -448,7 +448,7 @@ fn points(counts: &[AtomicU64; 2]) -> impl Iterator<Item = (std::borrow::Cow<'st
 }
 
 impl Used {
-    fn sweep(&mut self, now_ns: u64) {
+    fn bulk_op(&mut self, now_ns: u64) {
         self.by.retain(|_, (_, quota)| !quota.is_idle(now_ns));
         let idle = self
             .by

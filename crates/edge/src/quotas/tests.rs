@@ -46,7 +46,7 @@ fn bodies_over_http_count_for_their_address_and_user_until_they_are_dropped() {
     );
     drop((held, more));
     assert!(quotas.hold(at(1), ann(), 1 << 20).is_ok());
-    let refused: f64 = quotas.refusals().iter().map(|(_, count)| count).sum();
+    let refused: f64 = quotas.command_errors().iter().map(|(_, count)| count).sum();
     assert_eq!(refused, 2.0);
 }
 
@@ -59,7 +59,7 @@ fn a_connection_counts_until_it_is_gone() {
     assert!(quotas.arrive(at(2)).is_ok() && quotas.arrive(None).is_ok());
     drop(two);
     assert!(quotas.arrive(at(1)).is_ok());
-    let refused: f64 = quotas.refusals().iter().map(|(_, count)| count).sum();
+    let refused: f64 = quotas.command_errors().iter().map(|(_, count)| count).sum();
     assert!((refused - 1.0).abs() < f64::EPSILON);
 }
 

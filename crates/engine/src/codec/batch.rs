@@ -52,7 +52,7 @@ pub(super) fn read(r: &mut Reader<'_>) -> Result<Batch, FactError> {
 
 fn write_callback(w: &mut Writer<'_>, callback: &Callback) {
     w.byte(
-        u8::from(callback.rank.is_some())
+        u8::from(callback.priority.is_some())
             | u8::from(callback.ttr_ms.is_some()) << 1
             | u8::from(callback.name.is_some()) << 2
             | u8::from(callback.retry.is_some()) << 3,
@@ -60,8 +60,8 @@ fn write_callback(w: &mut Writer<'_>, callback: &Callback) {
     w.bytes(callback.queue.as_bytes());
     w.bytes(&callback.body);
     w.attrs(&callback.attrs);
-    if let Some(rank) = callback.rank {
-        w.number(u64::from(rank));
+    if let Some(priority) = callback.priority {
+        w.number(u64::from(priority));
     }
     if let Some(ttr) = callback.ttr_ms {
         w.number(ttr);
@@ -84,7 +84,11 @@ fn read_callback(r: &mut Reader<'_>) -> Result<Callback, FactError> {
         queue: Name::new(r.bytes()?),
         body: Arc::from(r.bytes()?),
         attrs: r.attrs()?,
-        rank: if has(0) { Some(r.small("rank")?) } else { None },
+        priority: if has(0) {
+            Some(r.small("priority")?)
+        } else {
+            None
+        },
         ttr_ms: if has(1) { Some(r.number()?) } else { None },
         name: if has(2) {
             Some(Arc::from(r.bytes()?))

@@ -8,7 +8,7 @@ use quintet_types::{Cancelled, Ms};
 use crate::fact::Change;
 
 pub(super) fn write_change(w: &mut Writer<'_>, change: &Change) {
-    let bits = u8::from(change.rank.is_some())
+    let bits = u8::from(change.priority.is_some())
         | u8::from(change.due.is_some()) << 1
         | u8::from(change.status.is_some()) << 2
         | u8::from(change.attrs.is_some()) << 3
@@ -17,8 +17,8 @@ pub(super) fn write_change(w: &mut Writer<'_>, change: &Change) {
         | u8::from(change.cancelled.is_some()) << 6;
     w.byte(bits);
     w.number(change.now.0);
-    if let Some(rank) = change.rank {
-        w.number(u64::from(rank));
+    if let Some(priority) = change.priority {
+        w.number(u64::from(priority));
     }
     if let Some(due) = change.due {
         w.time(due);
@@ -60,7 +60,11 @@ pub(super) fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     Ok(Change {
         now: Ms(r.number()?),
-        rank: if has(0) { Some(r.small("rank")?) } else { None },
+        priority: if has(0) {
+            Some(r.small("priority")?)
+        } else {
+            None
+        },
         due: if has(1) { Some(r.time()?) } else { None },
         status: if has(2) {
             Some(r.bytes()?.into())

@@ -7,8 +7,8 @@ use super::read::Reader;
 use super::write::Writer;
 use super::{FactError, LargeBodies};
 use quintet_types::{
-    Backoff, BatchId, Body, ChunkPlace, Extra, Home, LargeBody, Message, MessageId, Ms, Retry,
-    RunId, State, Tie,
+    Backoff, BatchId, Body, ChunkPlace, Extra, LargeBody, Message, MessageId, Ms, Retry, RunId,
+    SegmentRef, State, Tie,
 };
 
 /// Which optional parts follow.
@@ -65,10 +65,10 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
                 let places = large.places();
                 w.number(u64::from(run.0));
                 w.number(places.len() as u64);
-                for place in places {
-                    w.number(place.offset);
-                    w.number(u64::from(place.frame_len));
-                    w.number(u64::from(place.len));
+                for position in places {
+                    w.number(position.offset);
+                    w.number(u64::from(position.frame_len));
+                    w.number(u64::from(position.len));
                 }
             }
         }
@@ -77,7 +77,7 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
 
 fn in_run(message: &Message) -> Option<RunId> {
     match &message.body {
-        Body::Large(large) => Home(large.home()).run(),
+        Body::Large(large) => SegmentRef(large.segment_ref()).run(),
         Body::Small(_) => None,
     }
 }
@@ -89,18 +89,18 @@ fn read_body_in_run(r: &mut Reader<'_>) -> Result<LargeBody, FactError> {
     if run >= 1 << 31 {
         return Err(FactError::BadField("run"));
     }
-    let home = Home::of_run(RunId(run)).0;
+    let segment_ref = SegmentRef::of_run(RunId(run)).0;
     let mut places = Vec::new();
     for _ in 0..r.number()? {
         places.push(ChunkPlace {
-            segment: home,
+            segment: segment_ref,
             offset: r.number()?,
             frame_len: r.small("chunk")?,
             len: r.small("chunk")?,
         });
     }
-    let body = LargeBody::new(id, len, home);
-    body.set_places(places, home);
+    let body = LargeBody::new(id, len, segment_ref);
+    body.set_places(places, segment_ref);
     Ok(body)
 }
 

@@ -2,11 +2,11 @@
 //! "Records"; change the two together and raise the format version.
 
 use quintet_types::{
-    At, BackTo, BatchId, Bound, Coded, LargeBody, Lease, Message, MessageId, Ms, Name, Party,
+    At, BackTo, BatchId, Bound, ClientId, Coded, LargeBody, Lease, Message, MessageId, Ms, Name,
     QueueId, QueueTotals, Return, RunId,
 };
 
-use crate::fact::{Fact, MarkId, Pause, ShardCounts};
+use crate::fact::{DedupeId, Fact, Pause, ShardCounts};
 
 mod batch;
 mod change;
@@ -82,16 +82,16 @@ impl Fact {
             }
             Fact::Released {
                 at,
-                rank,
-                place,
+                priority,
+                position,
                 due,
                 delay_ms,
                 why,
                 failed,
             } => {
                 w.at(at);
-                w.number(u64::from(*rank));
-                w.signed(place.wrapping_sub(at.place));
+                w.number(u64::from(*priority));
+                w.signed(position.wrapping_sub(at.position));
                 w.time(*due);
                 let delayed = if *delay_ms > 0 { DELAYED } else { 0 };
                 let counts = if failed.is_some() { FAILED } else { 0 };
@@ -109,14 +109,14 @@ impl Fact {
             }
             Fact::Buried {
                 at,
-                rank,
+                priority,
                 now,
                 dead,
                 reason,
                 until,
             } => {
                 w.at(at);
-                w.number(u64::from(*rank));
+                w.number(u64::from(*priority));
                 w.number(now.0);
                 w.byte(u8::from(*dead) | u8::from(until.is_some()) << 1);
                 w.bytes(reason);
@@ -141,13 +141,13 @@ impl Fact {
             Fact::Moved {
                 at,
                 to,
-                place,
+                position,
                 why,
                 now,
             } => {
                 w.at(at);
                 w.number(u64::from(to.0));
-                w.signed(*place);
+                w.signed(*position);
                 w.coded(*why);
                 w.number(now.0);
             }
@@ -188,7 +188,7 @@ impl Fact {
             Fact::Remembered {
                 queue,
                 kind,
-                mark,
+                dedupe_record,
                 id,
                 until,
                 scope,
@@ -196,14 +196,14 @@ impl Fact {
             } => {
                 w.number(u64::from(queue.0));
                 let summed = if *sum > 0 { SUMMED } else { 0 };
-                let hashed = match mark {
-                    MarkId::Whole(_) => 0,
-                    MarkId::Hash(_) => HASHED,
+                let hashed = match dedupe_record {
+                    DedupeId::Whole(_) => 0,
+                    DedupeId::Hash(_) => HASHED,
                 };
                 w.byte(kind.byte() | hashed | summed | scope.byte() << SCOPE_SHIFT);
-                match mark {
-                    MarkId::Whole(id) => w.bytes(id),
-                    MarkId::Hash(halves) => {
+                match dedupe_record {
+                    DedupeId::Whole(id) => w.bytes(id),
+                    DedupeId::Hash(halves) => {
                         halves
                             .iter()
                             .for_each(|half| w.exactly(&half.to_le_bytes()));
@@ -215,12 +215,12 @@ impl Fact {
                     w.number(*sum);
                 }
             }
-            Fact::Frozen { run, block, ids } => {
+            Fact::Evicted { run, block, ids } => {
                 w.number(u64::from(run.0));
                 run::write_block(&mut w, block);
                 run::write_ids(&mut w, ids);
             }
-            Fact::Thawed {
+            Fact::Loaded {
                 run,
                 ordinal,
                 at,
@@ -241,9 +241,9 @@ impl Fact {
             Fact::RunGone(run) => {
                 w.number(u64::from(run.0));
             }
-            Fact::Withheld { at, party } => {
+            Fact::Pending { at, client_id } => {
                 w.at(at);
-                w.number(party.0);
+                w.number(client_id.0);
             }
             Fact::TableSet {
                 table,
@@ -328,7 +328,7 @@ impl Fact {
                 w.number(through.0);
                 w.number(*count);
             }
-            Fact::MarksForgotten { queue } => w.number(u64::from(queue.0)),
+            Fact::DedupeForgotten { queue } => w.number(u64::from(queue.0)),
             Fact::QueueDropped {
                 queue,
                 through,
@@ -401,17 +401,17 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             at: r.at()?,
             why: r.coded()?,
         },
-        FactKind::Frozen => {
+        FactKind::Evicted => {
             let run = RunId(r.small("run")?);
             let block = run::read_block(r)?;
             let ids = run::read_ids(r, &block)?;
-            Fact::Frozen {
+            Fact::Evicted {
                 run,
                 block: Box::new(block),
                 ids,
             }
         }
-        FactKind::Thawed => Fact::Thawed {
+        FactKind::Loaded => Fact::Loaded {
             run: RunId(r.small("run")?),
             ordinal: r.small("ordinal")?,
             at: r.at()?,
@@ -439,13 +439,13 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         },
         FactKind::Released => {
             let at = r.at()?;
-            let rank = r.small("rank")?;
-            let place = at.place.wrapping_add(r.signed()?);
+            let priority = r.small("priority")?;
+            let position = at.position.wrapping_add(r.signed()?);
             let (due, byte) = (r.time()?, r.byte()?);
             Fact::Released {
                 at,
-                rank,
-                place,
+                priority,
+                position,
                 due,
                 why: Coded::of(byte & !(DELAYED | FAILED))
                     .ok_or(FactError::BadField(Return::FIELD))?,
@@ -464,14 +464,14 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             until: Ms(r.number()?),
         },
         FactKind::Buried => {
-            let (at, rank, now) = (r.at()?, r.small("rank")?, Ms(r.number()?));
+            let (at, priority, now) = (r.at()?, r.small("priority")?, Ms(r.number()?));
             let bits = r.byte()?;
             if bits > 3 {
                 return Err(FactError::BadField("buried"));
             }
             Fact::Buried {
                 at,
-                rank,
+                priority,
                 now,
                 dead: bits & 1 != 0,
                 reason: r.bytes()?.into(),
@@ -491,7 +491,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         FactKind::Moved => Fact::Moved {
             at: r.at()?,
             to: QueueId(r.small("queue")?),
-            place: r.signed()?,
+            position: r.signed()?,
             why: r.coded()?,
             now: Ms(r.number()?),
         },
@@ -529,9 +529,9 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             Fact::Remembered {
                 queue,
                 kind: of_byte(byte & (HASHED - 1))?,
-                mark: match byte & HASHED {
-                    0 => MarkId::Whole(r.bytes()?.into()),
-                    _ => MarkId::Hash([
+                dedupe_record: match byte & HASHED {
+                    0 => DedupeId::Whole(r.bytes()?.into()),
+                    _ => DedupeId::Hash([
                         u64::from_le_bytes(r.array()?),
                         u64::from_le_bytes(r.array()?),
                     ]),
@@ -548,9 +548,9 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 },
             }
         }
-        FactKind::Withheld => Fact::Withheld {
+        FactKind::Pending => Fact::Pending {
             at: r.at()?,
-            party: Party(r.number()?),
+            client_id: ClientId(r.number()?),
         },
         FactKind::TableSet => {
             let table = Name::new(r.bytes()?);
@@ -638,7 +638,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             through: MessageId(r.number()?),
             count: r.number()?,
         },
-        FactKind::MarksForgotten => Fact::MarksForgotten {
+        FactKind::DedupeForgotten => Fact::DedupeForgotten {
             queue: r.queue_number()?,
         },
         FactKind::QueueDropped => Fact::QueueDropped {
@@ -669,16 +669,16 @@ impl Writer<'_> {
     fn at(&mut self, at: &At) {
         self.number(u64::from(at.queue.0));
         self.number(at.id.0);
-        self.number(u64::from(at.rank));
+        self.number(u64::from(at.priority));
         // A place is mostly the id itself.
-        self.signed(at.place.wrapping_sub(at.id.0 as i64));
+        self.signed(at.position.wrapping_sub(at.id.0 as i64));
     }
 
     fn lease(&mut self, lease: &Lease) {
         let given = lease.epoch != 0 || lease.since != Ms(0);
         let given_bit = if given { LEASE_GIVEN } else { 0 };
         self.byte(lease.bound.byte() | lease.back_to.byte() << 4 | given_bit);
-        self.number(lease.party.0);
+        self.number(lease.client_id.0);
         self.time(lease.until);
         self.number(lease.span_ms);
         if given {
@@ -704,12 +704,12 @@ impl Reader<'_> {
     fn at(&mut self) -> Result<At, FactError> {
         let queue = self.queue_number()?;
         let id = MessageId(self.number()?);
-        let rank = self.small("rank")?;
-        let place = (id.0 as i64).wrapping_add(self.signed()?);
+        let priority = self.small("priority")?;
+        let position = (id.0 as i64).wrapping_add(self.signed()?);
         Ok(At {
             queue,
-            rank,
-            place,
+            priority,
+            position,
             id,
         })
     }
@@ -729,7 +729,7 @@ impl Reader<'_> {
         let bound = Bound::of(tag & 0x0f).ok_or(FactError::BadField("lease"))?;
         let back_to = BackTo::of((tag & !LEASE_GIVEN) >> 4).ok_or(FactError::BadField("lease"))?;
         let mut lease = Lease {
-            party: Party(self.number()?),
+            client_id: ClientId(self.number()?),
             bound,
             back_to,
             until: self.time()?,

@@ -10,7 +10,7 @@ use crate::cold::Block;
 pub(super) fn write_block(w: &mut Writer<'_>, block: &Block) {
     let small = [block.number, block.ordinal, block.count, block.queue.0].map(u64::from);
     small.into_iter().for_each(|number| w.number(number));
-    w.coded(block.lane);
+    w.coded(block.state_index);
     write_order(w, block.first);
     write_order(w, block.last);
     w.number(u64::from(block.live));
@@ -27,14 +27,14 @@ pub(super) fn read_block(r: &mut Reader<'_>) -> Result<Block, FactError> {
     let ordinal = r.small("ordinal")?;
     let count = r.small("count")?;
     let queue = QueueId(r.small("queue")?);
-    let lane = r.coded()?;
+    let state_index = r.coded()?;
     let (first, last) = (read_order(r)?, read_order(r)?);
     let block = Block {
         number,
         ordinal,
         count,
         queue,
-        lane,
+        state_index,
         first,
         last,
         live: r.small("live")?,
@@ -51,20 +51,20 @@ pub(super) fn read_block(r: &mut Reader<'_>) -> Result<Block, FactError> {
     Ok(block)
 }
 
-fn write_order(w: &mut Writer<'_>, (rank, place, id): Order) {
-    w.number(u64::from(rank));
-    w.signed(place);
+fn write_order(w: &mut Writer<'_>, (priority, position, id): Order) {
+    w.number(u64::from(priority));
+    w.signed(position);
     w.number(id.0);
 }
 
 fn read_order(r: &mut Reader<'_>) -> Result<Order, FactError> {
-    let rank = r.small("rank")?;
-    let place = r.signed()?;
+    let priority = r.small("priority")?;
+    let position = r.signed()?;
     let id = r.number()?;
     if id >= 1 << 63 {
         return Err(FactError::BadField("id"));
     }
-    Ok((rank, place, MessageId(id)))
+    Ok((priority, position, MessageId(id)))
 }
 
 /// Each as its distance from the one before; 0 for one that is dead.

@@ -1,8 +1,8 @@
 //! Acts on stored messages and on queues.
 
 use quintet_types::{
-    At, Attr, AttrChange, Body, Bound, Dropped, Edit, Lane, ListState, Message, MessageId, Ms,
-    Name, Order, Outcome, Overrides, Party, Pattern, QueueId, Refusal, Removal, State,
+    At, Attr, AttrChange, Body, Bound, ClientId, CommandError, Dropped, Edit, ListState, Message,
+    MessageId, Ms, Name, Order, Outcome, Overrides, Pattern, QueueId, Removal, State, StateIndex,
     TAGS_BYTES_MAX, Tags, Transfer,
 };
 
@@ -26,12 +26,13 @@ impl Engine {
         state: ListState,
         max: u64,
     ) -> Result<Outcome, Stop> {
-        let (Some(id), Some(lane)) = (self.store.find(queue), kicked_lane(state)) else {
+        let (Some(id), Some(state_index)) = (self.store.find(queue), kicked_state_index(state))
+        else {
             return Ok(Outcome::Count(0));
         };
         self.store.promote(id, self.now);
         let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
-        let slots = self.lane(id, lane, None, max)?;
+        let slots = self.state_index(id, state_index, None, max)?;
         for &slot in &slots {
             let at = self.store.messages.at(slot).at();
             self.fact(cx, Fact::Kicked { at });
@@ -49,7 +50,7 @@ impl Engine {
         let message = self.store.messages.at(slot);
         let at = message.at();
         if message.state != State::Buried && !message.is_delayed(self.now) {
-            return Err(Refusal::NotFound.into());
+            return Err(CommandError::NotFound.into());
         }
         self.fact(cx, Fact::Kicked { at });
         cx.wake(at.queue);
@@ -65,7 +66,7 @@ impl Engine {
         let slot = self.found(id)?;
         let message = self.store.messages.at(slot);
         if message.state == State::Reserved || message.is_expired(self.now) {
-            return Err(Refusal::NotFound.into());
+            return Err(CommandError::NotFound.into());
         }
         if self.belongs_elsewhere(to) {
             self.send(cx, id, to.clone(), Transfer::Command);
@@ -117,47 +118,47 @@ impl Engine {
         max: usize,
     ) -> Result<Vec<u32>, Cold> {
         let after = after.map(|slot| self.store.messages.at(slot));
-        let order = |lane: Lane| after.map(|message| lane.order(message));
+        let order = |state_index: StateIndex| after.map(|message| state_index.order(message));
         let queue = self.store.seated(id);
         let from = after.map_or(Edge::Unbounded, |message| Edge::Excluded(message.id));
         let by_id = |map: &Ascending<MessageId, u32>| {
             let slots = map.range((from, Edge::Unbounded));
             slots.take(max).map(|(_, &slot)| slot).collect()
         };
-        let (lane, from) = match state {
+        let (state_index, from) = match state {
             // Those held back are listed behind all others.
             ListState::Ready if after.is_some_and(|message| !message.selectable) => {
-                (Lane::HeldBack, order(Lane::HeldBack))
+                (StateIndex::HeldBack, order(StateIndex::HeldBack))
             }
             ListState::Ready => {
-                let from = order(Lane::Ready);
-                let mut slots = self.lane(id, Lane::Ready, from, max)?;
+                let from = order(StateIndex::Ready);
+                let mut slots = self.state_index(id, StateIndex::Ready, from, max)?;
                 let left = max - slots.len();
-                slots.extend(self.lane(id, Lane::HeldBack, None, left)?);
+                slots.extend(self.state_index(id, StateIndex::HeldBack, None, left)?);
                 return Ok(slots);
             }
-            ListState::Delayed => (Lane::Delayed, order(Lane::Delayed)),
-            ListState::Buried => (Lane::Buried, order(Lane::Buried)),
-            ListState::Archived => (Lane::Archived, order(Lane::Archived)),
+            ListState::Delayed => (StateIndex::Delayed, order(StateIndex::Delayed)),
+            ListState::Buried => (StateIndex::Buried, order(StateIndex::Buried)),
+            ListState::Archived => (StateIndex::Archived, order(StateIndex::Archived)),
             ListState::Reserved => return Ok(by_id(&queue.reserved)),
             ListState::Prepared => return Ok(by_id(&queue.prepared)),
         };
-        self.lane(id, lane, from, max)
+        self.state_index(id, state_index, from, max)
     }
 
-    /// Slots of the first `max` messages of a lane behind `after`, as far as
+    /// Slots of the first `max` messages of a state index behind `after`, as far as
     /// they are in memory and no message in a run comes between.
-    pub(super) fn lane_slots(
+    pub(super) fn state_index_slots(
         &self,
         id: QueueId,
-        lane: Lane,
+        state_index: StateIndex,
         after: Option<Order>,
         max: usize,
     ) -> Vec<u32> {
         let queue = self.store.seated(id);
         let end = self
             .store
-            .next_cold(id, lane, after)
+            .next_cold(id, state_index, after)
             .map(|(bound, _)| bound);
         let from = after.map_or(Edge::Unbounded, Edge::Excluded);
         let timed = |map: &BTreeMap<(Ms, MessageId), u32>| {
@@ -184,12 +185,12 @@ impl Engine {
                 .map(|(_, &slot)| slot)
                 .collect()
         };
-        match lane {
-            Lane::Ready => ordered(&queue.ready),
-            Lane::HeldBack => ordered(&queue.held_back),
-            Lane::Delayed => timed(&queue.delayed),
-            Lane::Archived => timed(&queue.archived),
-            Lane::Buried => {
+        match state_index {
+            StateIndex::Ready => ordered(&queue.ready),
+            StateIndex::HeldBack => ordered(&queue.held_back),
+            StateIndex::Delayed => timed(&queue.delayed),
+            StateIndex::Archived => timed(&queue.archived),
+            StateIndex::Buried => {
                 let from = after.map_or(0, |(_, turn, _)| turn as u64 + 1);
                 let slots = queue.buried.range(from..);
                 let before = |&(&turn, _): &(&u64, &u32)| {
@@ -208,10 +209,10 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         id: MessageId,
-    ) -> Result<Outcome, Refusal> {
-        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+    ) -> Result<Outcome, CommandError> {
+        let message = self.store.message(id).ok_or(CommandError::NotFound)?;
         if message.state != State::Prepared || message.is_expired(self.now) {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         let at = message.at();
         self.fact(cx, Fact::Committed { at });
@@ -228,9 +229,9 @@ impl Engine {
         let slot = self.found(id)?;
         let message = self.store.messages.at(slot);
         let at = message.at();
-        // A taker must not find the order changed under its lease.
-        if message.state == State::Reserved && (edit.rank.is_some() || edit.due.is_some()) {
-            return Err(Refusal::NotFound.into());
+        // A consumer must not find the order changed under its lease.
+        if message.state == State::Reserved && (edit.priority.is_some() || edit.due.is_some()) {
+            return Err(CommandError::NotFound.into());
         }
         let mut edit = std::mem::take(edit);
         let (at, outcome) = match edit.body.take() {
@@ -245,11 +246,11 @@ impl Engine {
             cx.wake(at.queue);
             return Ok(outcome);
         }
-        let message = self.store.message(at.id).ok_or(Refusal::NotFound)?;
+        let message = self.store.message(at.id).ok_or(CommandError::NotFound)?;
         let attrs = (!edit.attrs.is_empty()).then(|| merged(message, edit.attrs));
         let change = Change {
             now: self.now,
-            rank: edit.rank,
+            priority: edit.priority,
             due: edit.due.map(|due| self.due(due)),
             status: edit.status,
             attrs,
@@ -274,24 +275,24 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         slot: u32,
         body: Body,
-    ) -> Result<At, Refusal> {
+    ) -> Result<At, CommandError> {
         let old = self.store.messages.at(slot);
         let (at, grown) = (old.at(), body.len().saturating_sub(old.body.len()));
         if old.state == State::Reserved || old.is_expired(self.now) {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         let mut message = old.clone();
         let settings = &self.store.seated(at.queue).live.settings;
         if body.len() > settings.message_bytes_max {
-            return Err(Refusal::MessageTooLarge);
+            return Err(CommandError::MessageTooLarge);
         }
         let logged = !settings.memory;
         if self.space != Space::Enough && logged {
-            return Err(Refusal::NoSpace);
+            return Err(CommandError::NoSpace);
         }
         let limit = self.settings.memory_max;
         if limit > 0 && self.store.memory_bytes() + grown > limit {
-            return Err(Refusal::NoMemory);
+            return Err(CommandError::NoMemory);
         }
         (message.id, message.body) = (self.next_id(cx, logged), body);
         let why = Removal::Deleted;
@@ -299,8 +300,8 @@ impl Engine {
         self.fact_alone(cx, Fact::Removed { at, why });
         // Nothing has become of it, and of the one that takes its place that it waits.
         self.forget_track(cx, at.id);
-        message.home = self.home;
-        (message.ordinal, message.era) = (0, 0);
+        message.segment_ref = self.segment_ref;
+        (message.ordinal, message.generation) = (0, 0);
         let at = message.at();
         self.fact(cx, Fact::Put(message));
         Ok(at)
@@ -311,11 +312,11 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         queue: &Name,
         for_ms: Option<u64>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let id = self.existing(queue)?;
         let locked = self.store.seated(id).live.settings.locked;
         if locked & Overrides::bit("paused") != 0 {
-            return Err(Refusal::Locked);
+            return Err(CommandError::Locked);
         }
         self.record_queue(cx, id);
         self.count_live(id, |totals| totals.pauses += 1);
@@ -358,9 +359,9 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         queue: &Name,
         overrides: &Overrides,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         if self.there(queue).is_ok() {
-            return Err(Refusal::QueueExists);
+            return Err(CommandError::QueueExists);
         }
         if *overrides != Overrides::default() {
             return self.configure_queue(cx, queue, Some(overrides));
@@ -375,7 +376,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         queue: &Name,
         overrides: Option<&Overrides>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let id = self.find_or_make(cx.call(), queue)?;
         let mut all = self.store.seated(id).own().clone();
         match overrides {
@@ -392,7 +393,7 @@ impl Engine {
         queue: &Name,
         from: &Overrides,
         to: &Overrides,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let id = self.existing(queue)?;
         match self.store.seated(id).own() == from {
             true => {
@@ -401,7 +402,7 @@ impl Engine {
                 all.merge(to);
                 self.settle_own(cx, id, all)
             }
-            false => Err(Refusal::Conflict),
+            false => Err(CommandError::Conflict),
         }
     }
 
@@ -410,29 +411,29 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         id: QueueId,
         mut all: Overrides,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         // Only the file decides what is logged, and what is locked.
         (all.memory, all.locked) = (None, 0);
         let there = self.store.seated(id);
         let (before, child) = (there.told_bytes, there.parent.is_some());
         let tags = all.tags.as_ref();
         let may = match tags.is_some_and(|tags| tags.bytes() > TAGS_BYTES_MAX) {
-            true => Err(Refusal::TagsFull),
+            true => Err(CommandError::TagsFull),
             false => {
                 let locked = there.live.settings.locked;
                 there.own().may_become(&all, locked)
             }
         };
-        if let Err(refusal) = may {
+        if let Err(command_error) = may {
             self.forget_unused(id);
-            return Err(refusal);
+            return Err(command_error);
         }
         let after = queue_weight(&there.name, child, &all, there.maker.as_deref());
         if after > before
-            && let Err(refusal) = self.may_tell(after - before)
+            && let Err(command_error) = self.may_tell(after - before)
         {
             self.forget_unused(id);
-            return Err(refusal);
+            return Err(command_error);
         }
         self.record_queue(cx, id);
         self.fact(
@@ -452,9 +453,9 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         parent: &Name,
         child: &Name,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         if parent == child {
-            return Err(Refusal::BadName);
+            return Err(CommandError::BadName);
         }
         if let Some(id) = self.store.find(child)
             && self
@@ -467,9 +468,9 @@ impl Engine {
         let parent = self.find_or_make(cx.call(), parent)?;
         let child = match self.find_or_make(cx.call(), child) {
             Ok(child) => child,
-            Err(refusal) => {
+            Err(command_error) => {
                 self.forget_unused(parent);
-                return Err(refusal);
+                return Err(command_error);
             }
         };
         let queue = self.store.seated(child);
@@ -478,12 +479,12 @@ impl Engine {
         let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
         let may = match siblings < CHILDREN_MAX {
             true => self.may_tell(more),
-            false => Err(Refusal::TooManyQueues),
+            false => Err(CommandError::TooManyQueues),
         };
-        if let Err(refusal) = may {
+        if let Err(command_error) = may {
             self.forget_unused(parent);
             self.forget_unused(child);
-            return Err(refusal);
+            return Err(command_error);
         }
         self.record_queue(cx, parent);
         let queue = self.store.seated(child);
@@ -509,22 +510,25 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         queue: &Name,
         reserved: bool,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let Some(id) = self.store.find(queue) else {
             return Ok(Outcome::Count(0));
         };
         Ok(Outcome::Count(self.flush_queue(cx, id, reserved)))
     }
 
-    pub(crate) fn flush_all<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
+    pub(crate) fn flush_all<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+    ) -> Result<Outcome, CommandError> {
         let sum = self.store.gauges();
-        let remembers = !self.store.marks.is_empty();
+        let remembers = !self.store.dedupe_records.is_empty();
         if sum.ready + sum.held_back + sum.delayed == 0 && !remembers {
             return Ok(Outcome::Count(0));
         }
         // Of those in which nothing waits nothing is told: there may be many,
         // and the command is short.
-        let told = |queue: &&Queue| queue.waiting() > 0 || queue.timed_marks > 0;
+        let told = |queue: &&Queue| queue.waiting() > 0 || queue.timed_dedupe > 0;
         let queues = self.store.live_queues().filter(told);
         let queues: Vec<_> = queues
             .map(|queue| (queue.id, queue.waiting() > 0))
@@ -542,8 +546,8 @@ impl Engine {
     /// From now on no put into the queue repeats an earlier one, unless the message of that one
     /// still says so.
     pub(super) fn forget_repeats<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
-        if self.store.seated(queue).timed_marks > 0 {
-            self.fact(cx, Fact::MarksForgotten { queue });
+        if self.store.seated(queue).timed_dedupe > 0 {
+            self.fact(cx, Fact::DedupeForgotten { queue });
         }
     }
 
@@ -570,7 +574,7 @@ impl Engine {
                     count,
                 };
                 self.fact(cx, fact);
-                self.forget_withheld();
+                self.forget_pending();
             }
         }
         count
@@ -580,7 +584,7 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         name: &Name,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let Some(id) = self.store.find(name) else {
             return Ok(Outcome::Done);
         };
@@ -669,7 +673,10 @@ impl Engine {
         done
     }
 
-    pub(crate) fn burn_id<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
+    pub(crate) fn burn_id<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+    ) -> Result<Outcome, CommandError> {
         let id = self.next_id(cx, true);
         self.fact(cx, Fact::IdMark(self.store.next_id));
         Ok(Outcome::Put { id, fresh: false })
@@ -678,13 +685,13 @@ impl Engine {
     pub(crate) fn restore<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         messages: Vec<Message>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let mut count = 0;
         for mut message in messages {
             if message.state == State::Reserved {
-                count += u64::from(self.undo_lease(cx, party, message.id));
+                count += u64::from(self.undo_lease(cx, client_id, message.id));
                 continue;
             }
             let queue = message.queue;
@@ -707,10 +714,15 @@ impl Engine {
     }
 
     /// Ends a lease of time alone whose holder never heard of it.
-    fn undo_lease<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party, id: MessageId) -> bool {
+    fn undo_lease<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        client_id: ClientId,
+        id: MessageId,
+    ) -> bool {
         let slot = self.store.slot(id);
         let lease = slot.and_then(|slot| self.store.leases.get(&slot));
-        let heard_of = lease.is_none_or(|l| l.party != party || l.bound != Bound::Time);
+        let heard_of = lease.is_none_or(|l| l.client_id != client_id || l.bound != Bound::Time);
         let Some(queue) = self.store.message(id).map(|message| message.queue) else {
             return false;
         };
@@ -723,11 +735,11 @@ impl Engine {
     }
 }
 
-/// The lane a kick of messages in this state goes through.
-fn kicked_lane(state: ListState) -> Option<Lane> {
+/// The state index a kick of messages in this state goes through.
+fn kicked_state_index(state: ListState) -> Option<StateIndex> {
     match state {
-        ListState::Buried => Some(Lane::Buried),
-        ListState::Delayed => Some(Lane::Delayed),
+        ListState::Buried => Some(StateIndex::Buried),
+        ListState::Delayed => Some(StateIndex::Delayed),
         ListState::Ready | ListState::Archived | ListState::Reserved | ListState::Prepared => None,
     }
 }

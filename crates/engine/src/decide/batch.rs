@@ -2,9 +2,9 @@
 
 use super::Stop;
 use quintet_types::{
-    BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Body, Callback, Caller, Effect, Event, NewBatch,
-    Outcome, Principal, Progress, Put, PutMore, Refusal, Removal, Return, Role, Said, Tally, Tie,
-    Verb, shard_of_id,
+    BATCH, BATCH_EVENT, Batch, BatchId, BatchRequest, Body, Callback, CallbackState, Caller,
+    CommandError, Effect, Event, NewBatch, Outcome, Principal, Progress, Put, PutMore, Removal,
+    Return, Role, Tally, Tie, Verb, shard_of_id,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -27,43 +27,43 @@ impl Engine {
     pub(crate) fn batch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        ask: &mut BatchAsk,
-    ) -> Result<Outcome, Refusal> {
+        ask: &mut BatchRequest,
+    ) -> Result<Outcome, CommandError> {
         let Caller { principal, .. } = cx.call().caller;
         match ask {
-            BatchAsk::New(new) => self.make_batch(cx, std::mem::take(new)),
-            BatchAsk::Number { .. } => {
+            BatchRequest::New(new) => self.make_batch(cx, std::mem::take(new)),
+            BatchRequest::Number { .. } => {
                 let id = BatchId(self.next_id(cx, false).0);
                 Ok(Outcome::Batch(Box::new(Batch {
                     id,
                     ..Batch::default()
                 })))
             }
-            BatchAsk::Open(id) => {
+            BatchRequest::Open(id) => {
                 let mut progress = self.batch_of(principal, *id)?.progress;
                 let until = self.after(self.settings.batch_open_ms);
                 progress.open = true;
                 progress.until = match progress.success {
-                    Said::No => until,
+                    CallbackState::No => until,
                     // It is looked at for as long as it would have been.
-                    Said::Put | Said::Done => until.max(progress.until),
+                    CallbackState::Put | CallbackState::Done => until.max(progress.until),
                 };
                 Ok(self.go_on_with(cx, *id, progress))
             }
-            BatchAsk::Commit(id) => {
+            BatchRequest::Commit(id) => {
                 let progress = self.batch_of(principal, *id)?.progress;
                 Ok(self.commit_batch(cx, *id, progress))
             }
-            BatchAsk::Show(id) => {
+            BatchRequest::Show(id) => {
                 let batch = self.batch_of(principal, *id)?.clone();
                 Ok(Outcome::Batch(Box::new(batch)))
             }
-            BatchAsk::Forget(id) => {
+            BatchRequest::Forget(id) => {
                 let batch = self.batch_of(principal, *id)?.clone();
                 self.end_batch(cx, *id);
                 Ok(Outcome::Batch(Box::new(batch)))
             }
-            BatchAsk::List { after, max, .. } => {
+            BatchRequest::List { after, max, .. } => {
                 let (after, max) = (*after, (*max as usize).min(LIST_MAX));
                 let (mut found, mut bytes, mut whole): (Vec<Batch>, u64, _) = (Vec::new(), 0, true);
                 for batch in self.store.batches.after(after) {
@@ -93,25 +93,32 @@ impl Engine {
     }
 
     /// A batch that is here and may be seen.
-    fn batch_of(&mut self, principal: Principal, id: BatchId) -> Result<&Batch, Refusal> {
-        let batch = self.store.batches.get(id).ok_or(Refusal::BatchNotFound)?;
+    fn batch_of(&mut self, principal: Principal, id: BatchId) -> Result<&Batch, CommandError> {
+        let batch = self
+            .store
+            .batches
+            .get(id)
+            .ok_or(CommandError::BatchNotFound)?;
         if self.permits.is_some() {
             let made = batch.made.clone();
             if !self.may_see(principal, &made) {
-                return Err(Refusal::NotPermitted);
+                return Err(CommandError::NotPermitted);
             }
         }
-        self.store.batches.get(id).ok_or(Refusal::BatchNotFound)
+        self.store
+            .batches
+            .get(id)
+            .ok_or(CommandError::BatchNotFound)
     }
 
     /// Whether a member may be added to a batch of this shard.
     ///
     /// # Errors
     /// Why not.
-    pub fn may_join(&mut self, principal: Principal, id: BatchId) -> Result<(), Refusal> {
+    pub fn may_join(&mut self, principal: Principal, id: BatchId) -> Result<(), CommandError> {
         match self.batch_of(principal, id)?.progress.takes_members() {
             true => Ok(()),
-            false => Err(Refusal::BatchClosed),
+            false => Err(CommandError::BatchClosed),
         }
     }
 
@@ -124,7 +131,7 @@ impl Engine {
         &mut self,
         call: Call,
         puts: impl IntoIterator<Item = &'a Put>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         if self.permits.is_none() || call.vouched {
             return Ok(());
         }
@@ -142,10 +149,10 @@ impl Engine {
     ///
     /// # Errors
     /// Its batch takes no members, or is not one of this shard.
-    pub(crate) fn is_open(&self, making: &[BatchId], tie: Tie) -> Result<(), Refusal> {
+    pub(crate) fn is_open(&self, making: &[BatchId], tie: Tie) -> Result<(), CommandError> {
         if !self.is_our_batch(tie.batch) {
             // Whoever routes puts locks the batch's shard too, and vouches for it.
-            return Err(Refusal::Conflict);
+            return Err(CommandError::Conflict);
         }
         if making.contains(&tie.batch) && tie.is_member() {
             return Ok(());
@@ -155,16 +162,17 @@ impl Engine {
             .batches
             .get(tie.batch)
             .filter(|_| tie.is_member());
-        let progress = batch.ok_or(Refusal::BatchNotFound)?.progress;
+        let progress = batch.ok_or(CommandError::BatchNotFound)?.progress;
         match progress.takes_members() {
             true => Ok(()),
-            false => Err(Refusal::BatchClosed),
+            false => Err(CommandError::BatchClosed),
         }
     }
 
     /// Whether the batches that a step makes can be made, and those that it commits are there. Its
-    /// puts may join them from then on, as they will be there ([`Engine::is_open`]). Answers those that it makes.
-    pub(super) fn may_batch(&mut self, effects: &[Effect]) -> Result<Vec<BatchId>, Refusal> {
+    /// puts may join them from then on, as they will be there ([`Engine::is_open`]). Answers those
+    /// that it makes.
+    pub(super) fn may_batch(&mut self, effects: &[Effect]) -> Result<Vec<BatchId>, CommandError> {
         const WHO: Principal = Principal::SERVER;
         let (mut making, mut told) = (Vec::new(), 0);
         for effect in effects {
@@ -174,7 +182,7 @@ impl Engine {
                     && (id.0 ^ self.store.id_bits) < self.store.next_id
                     && self.store.batches.get(*id).is_none();
                 if !given || making.contains(id) {
-                    return Err(Refusal::Conflict);
+                    return Err(CommandError::Conflict);
                 }
                 self.may_make(WHO, new, (making.len(), told))?;
                 if let Some(parent) = new.parent.filter(|parent| !making.contains(parent)) {
@@ -230,8 +238,8 @@ impl Engine {
         if progress.open {
             progress.open = false;
             progress.until = self.after(match progress.success {
-                Said::No => self.settings.batch_ttl_ms,
-                Said::Put | Said::Done => self.settings.batch_keep_ms,
+                CallbackState::No => self.settings.batch_ttl_ms,
+                CallbackState::Put | CallbackState::Done => self.settings.batch_keep_ms,
             });
         }
         self.go_on_with(cx, id, progress)
@@ -241,7 +249,7 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         new: Box<NewBatch>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let Caller { principal, .. } = cx.call().caller;
         self.may_make(principal, &new, (0, 0))?;
         if let Some(parent) = new.parent {
@@ -258,29 +266,29 @@ impl Engine {
         principal: Principal,
         new: &NewBatch,
         (others, told): (usize, u64),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         if new.callbacks().next().is_none() {
-            return Err(Refusal::BatchWithoutCallback);
+            return Err(CommandError::BatchWithoutCallback);
         }
         for callback in new.callbacks() {
             if !callback.queue.is_possible() {
-                return Err(Refusal::BadName);
+                return Err(CommandError::BadName);
             }
             if !self.may(principal, Verb::Put, &callback.queue) {
-                return Err(Refusal::NotPermitted);
+                return Err(CommandError::NotPermitted);
             }
         }
         if new.bytes() > self.settings.batch_bytes_max {
-            return Err(Refusal::BatchTooLarge);
+            return Err(CommandError::BatchTooLarge);
         }
         if self.draining {
-            return Err(Refusal::Draining);
+            return Err(CommandError::Draining);
         }
         if self.space != Space::Enough {
-            return Err(Refusal::NoSpace);
+            return Err(CommandError::NoSpace);
         }
         if self.store.batches.len() + others >= self.settings.batches_max as usize {
-            return Err(Refusal::TooManyBatches);
+            return Err(CommandError::TooManyBatches);
         }
         self.may_tell(told + Batches::told_of(new.bytes()))
     }
@@ -348,7 +356,10 @@ impl Engine {
     fn end_batch<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId) {
         let batch = self.store.batches.get(id);
         let batch = batch.expect("a batch that ends was just found");
-        let (parent, ran) = (batch.made.parent, batch.progress.complete != Said::No);
+        let (parent, ran) = (
+            batch.made.parent,
+            batch.progress.complete != CallbackState::No,
+        );
         self.fact(cx, Fact::BatchGone(id));
         if !ran {
             self.tell_parent(cx, parent, |progress| {
@@ -510,8 +521,8 @@ impl Engine {
         let batch = batch.expect("a batch that says something stays until it is said");
         let (mut progress, parent) = (batch.progress, batch.made.parent);
         *progress.said(event) = match batch.callback(event) {
-            Some(_) => Said::Put,
-            None => Said::Done,
+            Some(_) => CallbackState::Put,
+            None => CallbackState::Done,
         };
         if event == Event::Success {
             progress.until = self.after(self.settings.batch_keep_ms);
@@ -565,7 +576,7 @@ pub(crate) fn put_of(batch: &Batch, event: Event) -> Option<Put> {
     attrs.push((BATCH.into(), batch.id.to_string().into_bytes().into()));
     attrs.push((BATCH_EVENT.into(), event.word().as_bytes().into()));
     Some(Put {
-        rank: callback.rank,
+        priority: callback.priority,
         ttr_ms: callback.ttr_ms,
         more: Some(Box::new(PutMore {
             attrs,

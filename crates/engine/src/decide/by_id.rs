@@ -4,7 +4,9 @@ use smallvec::SmallVec;
 
 use super::Cold;
 use super::lease::is_over;
-use quintet_types::{Answer, Hold, LeaseAsk, MessageId, Outcome, Party, Refusal, State};
+use quintet_types::{
+    Answer, ClientId, CommandError, Hold, LeaseRequest, MessageId, Outcome, State,
+};
 
 use crate::engine::{Engine, Space};
 use crate::fact::Journal;
@@ -15,39 +17,40 @@ impl Engine {
     pub(crate) fn reserve_id<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         id: MessageId,
-        ask: LeaseAsk,
+        ask: LeaseRequest,
     ) -> Result<Answer, Cold> {
-        let refused = |refusal| Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
+        let refused =
+            |command_error| Ok(Answer::Now(Outcome::Refused(command_error), Hold::Durable));
         if self.space == Space::NoTakes {
-            return refused(Refusal::NoSpace);
+            return refused(CommandError::NoSpace);
         }
         let Some(slot) = self.look_up(id)? else {
-            return refused(Refusal::NotFound);
+            return refused(CommandError::NotFound);
         };
         let message = self.store.messages.at(slot);
         if message.is_expired(self.now) {
             self.expire(cx, id);
-            return refused(Refusal::NotFound);
+            return refused(CommandError::NotFound);
         }
         if !matches!(message.state, State::Ready | State::Buried) {
-            return refused(Refusal::NotFound);
+            return refused(CommandError::NotFound);
         }
         if !self.may_lease_by_id(cx, slot)? {
-            return refused(Refusal::NotFound);
+            return refused(CommandError::NotFound);
         }
         let message = self.store.messages.at(slot);
         if let Some(queue) = self.store.queue(message.queue) {
             if queue.live.settings.down {
-                return refused(Refusal::QueueDown);
+                return refused(CommandError::QueueDown);
             }
             let max = ask.held_max as usize;
-            if max > 0 && self.held_in(party, &queue.name).count() >= max {
-                return refused(Refusal::HeldLimit);
+            if max > 0 && self.held_in(client_id, &queue.name).count() >= max {
+                return refused(CommandError::HeldLimit);
             }
         }
-        let message = self.hand(cx, party, slot, Some(&ask));
+        let message = self.hand(cx, client_id, slot, Some(&ask));
         if is_over(&ask, message.ttr_ms) {
             self.end_over(cx, &ask, std::slice::from_ref(&message));
         }
@@ -78,7 +81,7 @@ impl Engine {
             (false, _) => Ok(false),
             (true, Safe::Yes) => Ok(true),
             (true, Safe::Read(block)) => Err(self.ask_block(block)),
-            (true, Safe::Ask) => Err(self.ask_for_group(slot)),
+            (true, Safe::ClientRequest) => Err(self.ask_for_group(slot)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Stop;
 use quintet_types::{
-    ByName, Cancel, Cancelled, ERROR_BYTES_MAX, Message, MessageId, Outcome, Refusal, Removal,
+    ByName, Cancel, Cancelled, CommandError, ERROR_BYTES_MAX, Message, MessageId, Outcome, Removal,
     State, TrackState,
 };
 
@@ -21,7 +21,7 @@ impl Engine {
         let queue = message.queue;
         if message.is_expired(self.now) {
             self.expire(cx, id);
-            return Err(Refusal::NotFound.into());
+            return Err(CommandError::NotFound.into());
         }
         self.may_cancel(message)?;
         self.cancel_one(cx, id, cancel);
@@ -40,16 +40,16 @@ impl Engine {
         let (id, track) = self.track_named(asker, by_name, by_name.act.verb())?;
         match (self.look_up(id)?, track.state) {
             (Some(_), _) => self.cancel(cx, id, cancel),
-            (None, TrackState::Cancelled) => Err(Refusal::AlreadyCancelled.into()),
-            (None, TrackState::Done) => Err(Refusal::AlreadyDone.into()),
-            (None, _) => Err(Refusal::NotFound.into()),
+            (None, TrackState::Cancelled) => Err(CommandError::AlreadyCancelled.into()),
+            (None, TrackState::Done) => Err(CommandError::AlreadyDone.into()),
+            (None, _) => Err(CommandError::NotFound.into()),
         }
     }
 
-    pub(super) fn may_cancel(&self, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn may_cancel(&self, message: &Message) -> Result<(), CommandError> {
         match message.state {
-            State::Done | State::Relayed => Err(Refusal::AlreadyDone),
-            _ if message.cancelled().is_some() => Err(Refusal::AlreadyCancelled),
+            State::Done | State::Relayed => Err(CommandError::AlreadyDone),
+            _ if message.cancelled().is_some() => Err(CommandError::AlreadyCancelled),
             State::Prepared | State::Ready | State::Reserved | State::Buried => Ok(()),
         }
     }
@@ -66,7 +66,7 @@ impl Engine {
         };
         let (at, now) = (message.at(), self.now);
         // Nobody works on a message that waits for a hook.
-        let works = message.state == State::Reserved && !self.withheld.contains_key(&id);
+        let works = message.state == State::Reserved && !self.pending.contains_key(&id);
         let waits = works && cancel.grace_ms > 0;
         // The record of a tracked message takes the reason from the mark.
         if waits || message.is_tracked() {

@@ -5,7 +5,7 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use super::Cold;
-use quintet_types::{End, Lane, MessageId, Order, Pick, QueueId, Take};
+use quintet_types::{End, MessageId, Order, Pick, QueueId, StateIndex, Take};
 
 use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine};
@@ -43,7 +43,7 @@ pub(super) enum Best {
     /// groups are not built yet.
     Expired(Order),
     /// Perhaps one that stands before this one of its group, in an open block.
-    Ask(Order, u32),
+    ClientRequest(Order, u32),
 }
 
 impl Best {
@@ -51,7 +51,9 @@ impl Best {
         match self {
             Best::Nothing => None,
             Best::Here(found) => Some(found.order),
-            Best::Cold(order, ..) | Best::Expired(order) | Best::Ask(order, _) => Some(*order),
+            Best::Cold(order, ..) | Best::Expired(order) | Best::ClientRequest(order, _) => {
+                Some(*order)
+            }
         }
     }
 }
@@ -90,8 +92,8 @@ impl Engine {
         match best {
             Best::Nothing => Ok(None),
             Best::Here(found) => Ok(Some(found)),
-            Best::Cold(_, queue, block) => Err(self.ask_for_taker(queue, block)),
-            Best::Ask(_, slot) => Err(self.ask_for_group(slot)),
+            Best::Cold(_, queue, block) => Err(self.ask_for_consumer(queue, block)),
+            Best::ClientRequest(_, slot) => Err(self.ask_for_group(slot)),
             Best::Expired(_) => Err(self.ask_again()),
         }
     }
@@ -244,7 +246,7 @@ impl Engine {
         let queue = self.store.queue(id)?;
         let cold = queue.cold.as_ref()?;
         // A delayed one that is due by now may be more urgent than all.
-        if let Some(((_, due, _), block)) = cold.first(Lane::Delayed)
+        if let Some(((_, due, _), block)) = cold.first(StateIndex::Delayed)
             && due <= i64::try_from(self.now.0).unwrap_or(i64::MAX)
         {
             let most = match end {
@@ -258,17 +260,17 @@ impl Engine {
             End::Oldest => {
                 let seen = after.and_then(|after| self.store.message(after));
                 let seen = seen.filter(|message| message.queue == id);
-                let after = seen.map(|message| Lane::Ready.order(message));
-                let (order, block) = self.store.next_cold(id, Lane::Ready, after)?;
+                let after = seen.map(|message| StateIndex::Ready.order(message));
+                let (order, block) = self.store.next_cold(id, StateIndex::Ready, after)?;
                 best.is_none_or(|best| order < best)
                     .then_some((order, block))
             }
             End::Newest => {
-                let ((rank, ..), _) = cold.first(Lane::Ready)?;
-                if best.is_some_and(|(best, ..)| best < rank) {
+                let ((priority, ..), _) = cold.first(StateIndex::Ready)?;
+                if best.is_some_and(|(best, ..)| best < priority) {
                     return None;
                 }
-                let (order, block) = cold.newest_of(rank)?;
+                let (order, block) = cold.newest_of(priority)?;
                 best.is_none_or(|best| is_better(end, order, best))
                     .then_some((order, block))
             }
@@ -284,11 +286,11 @@ impl Engine {
     ) -> Option<Candidate> {
         let queue = self.store.queue(id)?;
         let from = match after.and_then(|after| self.store.message(after)) {
-            Some(m) if m.queue == id => Edge::Excluded((m.rank, m.place, m.id)),
+            Some(m) if m.queue == id => Edge::Excluded((m.priority, m.position, m.id)),
             _ => Edge::Unbounded,
         };
         for (order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
-            if self.fits_taker(slot, take) {
+            if self.fits_consumer(slot, take) {
                 return Some(Candidate {
                     queue: id,
                     slot,
@@ -311,21 +313,21 @@ impl Engine {
         let mut below = after
             .and_then(|after| self.store.message(after))
             .filter(|m| m.queue == id)
-            .map(|m| (m.rank, m.place, m.id));
+            .map(|m| (m.priority, m.position, m.id));
         let mut from = match below {
-            Some((rank, ..)) => Edge::Included((rank, i64::MIN, MessageId(0))),
+            Some((priority, ..)) => Edge::Included((priority, i64::MIN, MessageId(0))),
             None => Edge::Unbounded,
         };
         loop {
-            let ((rank, ..), _) = queue.ready.range((from, Edge::Unbounded)).next()?;
-            let last = (rank, i64::MAX, MessageId(u64::MAX));
+            let ((priority, ..), _) = queue.ready.range((from, Edge::Unbounded)).next()?;
+            let last = (priority, i64::MAX, MessageId(u64::MAX));
             let end = match below.take() {
-                Some(seen) if seen.0 == rank => Edge::Excluded(seen),
+                Some(seen) if seen.0 == priority => Edge::Excluded(seen),
                 _ => Edge::Included(last),
             };
-            let lane = (Edge::Included((rank, i64::MIN, MessageId(0))), end);
-            for (order, &slot) in queue.ready.range_back(lane) {
-                if self.fits_taker(slot, take) {
+            let state_index = (Edge::Included((priority, i64::MIN, MessageId(0))), end);
+            for (order, &slot) in queue.ready.range_back(state_index) {
+                if self.fits_consumer(slot, take) {
                     return Some(Candidate {
                         queue: id,
                         slot,
@@ -338,8 +340,8 @@ impl Engine {
         }
     }
 
-    /// True if the taker's protocol can frame the message.
-    pub(super) fn fits_taker(&self, slot: u32, take: &Take) -> bool {
+    /// True if the consumer's protocol can frame the message.
+    pub(super) fn fits_consumer(&self, slot: u32, take: &Take) -> bool {
         take.body_max
             .is_none_or(|max| self.store.messages.at(slot).body.len() <= max)
     }
@@ -367,7 +369,7 @@ impl Engine {
                 break;
             }
             let other = self.store.messages.at(slot);
-            if slot == best.slot || other.is_expired(self.now) || !self.fits_taker(slot, take) {
+            if slot == best.slot || other.is_expired(self.now) || !self.fits_consumer(slot, take) {
                 continue;
             }
             bytes += other.body.len() + key.len() as u64;

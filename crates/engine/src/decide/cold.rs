@@ -11,8 +11,8 @@ use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use quintet_types::{
-    Answer, BatchId, Caller, ColdStats, Command, Delivery, Effect, Hold, Lane, MESSAGES_PER_STEP,
-    MessageId, Ms, Order, Outcome, Party, QueueId, Refusal, Wait,
+    Answer, BatchId, Caller, ClientId, ColdStats, Command, CommandError, Delivery, Effect, Hold,
+    MESSAGES_PER_STEP, MessageId, Ms, Order, Outcome, QueueId, StateIndex, Wait,
 };
 
 use crate::cold::{BlockAt, Found, Want, is_apart};
@@ -22,7 +22,7 @@ use crate::step::{Call, Step};
 use crate::store::Hash;
 use crate::store::cold::QueueCold;
 
-/// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
+/// Blocks read ahead in a state index, of some 32 KiB each: at 300,000 messages a
 /// second half of them last for eight milliseconds, longer than a read takes.
 const BLOCKS_AHEAD: usize = 16;
 /// A flush of what has expired is about no more than this either, and a take of
@@ -41,13 +41,13 @@ pub(crate) struct Cold(());
 /// Why nothing was done.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    Refused(Refusal),
+    Refused(CommandError),
     Cold(Cold),
 }
 
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        Stop::Refused(refusal)
+impl From<CommandError> for Stop {
+    fn from(command_error: CommandError) -> Self {
+        Stop::Refused(command_error)
     }
 }
 
@@ -57,11 +57,11 @@ impl From<Cold> for Stop {
     }
 }
 
-/// An outcome that is told when it is durable, or a refusal.
+/// An outcome that is told when it is durable, or an error.
 pub(crate) fn durable<E: Into<Stop>>(result: Result<Outcome, E>) -> Result<Answer, Cold> {
     let outcome = match result.map_err(Into::into) {
         Ok(outcome) => outcome,
-        Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
+        Err(Stop::Refused(command_error)) => Outcome::Refused(command_error),
         Err(Stop::Cold(cold)) => return Err(cold),
     };
     Ok(Answer::Now(outcome, Hold::Durable))
@@ -126,9 +126,10 @@ impl Reading {
         }
     }
 
-    /// The party is gone, with what it asked.
-    pub(crate) fn forget(&mut self, party: Party) {
-        self.parked.retain(|parked| parked.caller.party != party);
+    /// The client is gone, with what it asked.
+    pub(crate) fn forget(&mut self, client_id: ClientId) {
+        self.parked
+            .retain(|parked| parked.caller.client_id != client_id);
     }
 
     /// A wait goes on for what is being read.
@@ -251,7 +252,7 @@ impl Engine {
             };
             let answer = self.decide_or_park(&mut cx.by(Call::of(caller)), command);
             if let Answer::Now(outcome, hold) = answer {
-                self.deliver(cx, caller.party, false, false, outcome, hold);
+                self.deliver(cx, caller.client_id, false, false, outcome, hold);
                 if looks {
                     cx.only_looked();
                 }
@@ -381,8 +382,8 @@ impl Engine {
         }
     }
 
-    /// Asks for what begins a lane, and some more to come.
-    pub(crate) fn want_ahead(&mut self, queue: QueueId, lane: Lane) {
+    /// Asks for what begins a state index, and some more to come.
+    pub(crate) fn want_ahead(&mut self, queue: QueueId, state_index: StateIndex) {
         let Some(cold) = self
             .store
             .queue(queue)
@@ -391,7 +392,7 @@ impl Engine {
             return;
         };
         let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = cold
-            .blocks(lane)
+            .blocks(state_index)
             .take(BLOCKS_AHEAD)
             .map(|&(_, at)| at)
             .collect();
@@ -400,7 +401,7 @@ impl Engine {
         }
     }
 
-    /// The same for a taker from a queue with key groups: blocks in which
+    /// The same for a consumer from a queue with key groups: blocks in which
     /// nothing may go are passed over.
     pub(super) fn want_open_ahead(&mut self, queue: QueueId) {
         let groups = self.store.queue(queue).and_then(|q| q.groups.as_ref());
@@ -446,7 +447,7 @@ impl Engine {
     /// The message of this id.
     #[inline]
     pub(super) fn found(&mut self, id: MessageId) -> Result<u32, Stop> {
-        Ok(self.look_up(id)?.ok_or(Refusal::NotFound)?)
+        Ok(self.look_up(id)?.ok_or(CommandError::NotFound)?)
     }
 
     /// It is in memory nowhere; perhaps it was looked for in all runs.
@@ -466,32 +467,37 @@ impl Engine {
         !looked && self.store.may_be_cold(id)
     }
 
-    /// Slots of the first `max` messages of a lane behind `after`.
-    pub(super) fn lane(
+    /// Slots of the first `max` messages of a state index behind `after`.
+    pub(super) fn state_index(
         &mut self,
         id: QueueId,
-        lane: Lane,
+        state_index: StateIndex,
         after: Option<Order>,
         max: usize,
     ) -> Result<Vec<u32>, Cold> {
-        let slots = self.lane_slots(id, lane, after, max);
+        let slots = self.state_index_slots(id, state_index, after, max);
         if slots.len() >= max {
             return Ok(slots);
         }
-        let Some((_, next)) = self.store.next_cold(id, lane, after) else {
+        let Some((_, next)) = self.store.next_cold(id, state_index, after) else {
             return Ok(slots);
         };
         match after {
-            None => self.want_ahead(id, lane),
+            None => self.want_ahead(id, state_index),
             Some(_) => self.want(next),
         }
         Err(Cold(()))
     }
 
-    /// Asks for a block that may hold the beginning of a lane.
-    pub(super) fn ask_ahead(&mut self, queue: QueueId, lane: Lane, block: BlockAt) -> Cold {
+    /// Asks for a block that may hold the beginning of a state index.
+    pub(super) fn ask_ahead(
+        &mut self,
+        queue: QueueId,
+        state_index: StateIndex,
+        block: BlockAt,
+    ) -> Cold {
         self.want(block);
-        self.want_ahead(queue, lane);
+        self.want_ahead(queue, state_index);
         Cold(())
     }
 
@@ -518,9 +524,9 @@ impl Engine {
 
     /// A take that waits for a run and is told to wait no longer ends with
     /// what is there when the run was read.
-    pub(super) fn hurry(&mut self, party: Party) {
+    pub(super) fn hurry(&mut self, client_id: ClientId) {
         for parked in &mut self.reading.parked {
-            if parked.caller.party == party
+            if parked.caller.client_id == client_id
                 && let Command::Take(take) = &mut parked.command
             {
                 take.wait = Wait::No;
@@ -530,7 +536,7 @@ impl Engine {
 
     /// A message in memory that is a copy of one in a run leaves the run
     /// before anything happens to it.
-    pub(crate) fn thaw<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: &Fact) {
+    pub(crate) fn load_named<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: &Fact) {
         let (id, stays) = match fact {
             Fact::Removed { at, .. } => (at.id, false),
             Fact::Sent { at, .. } => (at.id, true),
@@ -540,7 +546,7 @@ impl Engine {
             | Fact::Buried { at, .. }
             | Fact::Archived { at, .. }
             | Fact::Kicked { at }
-            | Fact::Withheld { at, .. }
+            | Fact::Pending { at, .. }
             | Fact::Moved { at, .. }
             | Fact::Edited { at, .. } => (at.id, true),
             // Made by what takes a message out of its run itself, or about none
@@ -554,11 +560,11 @@ impl Engine {
             | Fact::QueuePaused { .. }
             | Fact::QueueFlushed { .. }
             | Fact::QueuePurged { .. }
-            | Fact::MarksForgotten { .. }
+            | Fact::DedupeForgotten { .. }
             | Fact::QueueDropped { .. }
             | Fact::QueueCounted { .. }
-            | Fact::Frozen { .. }
-            | Fact::Thawed { .. }
+            | Fact::Evicted { .. }
+            | Fact::Loaded { .. }
             | Fact::RunImage { .. }
             | Fact::RunGone(_)
             | Fact::ShardCounted(_)
@@ -579,20 +585,20 @@ impl Engine {
             | Fact::Tracked { .. }
             | Fact::Remembered { .. } => return,
         };
-        self.thaw_one(id, stays, cx.journal);
+        self.load_one(id, stays, cx.journal);
     }
 
     /// The same for one message; if it `stays` in memory its image is
     /// recorded, since the log has none.
-    pub(crate) fn thaw_one<J: Journal>(&mut self, id: MessageId, stays: bool, journal: &mut J) {
+    pub(crate) fn load_one<J: Journal>(&mut self, id: MessageId, stays: bool, journal: &mut J) {
         let Some(slot) = self.store.slot(id) else {
             return;
         };
         let message = self.store.messages.at(slot);
-        let Some(run) = message.home.run() else {
+        let Some(run) = message.segment_ref.run() else {
             return;
         };
-        let thawed = Fact::Thawed {
+        let apply_loaded = Fact::Loaded {
             run,
             ordinal: message.ordinal,
             at: message.at(),
@@ -600,7 +606,7 @@ impl Engine {
             apart: is_apart(message),
         };
         let image = stays.then(|| Fact::Image(message.clone(), None));
-        self.note(journal, thawed);
+        self.note(journal, apply_loaded);
         // It says what is here already.
         if let Some(image) = image {
             journal.record(&image);
@@ -617,7 +623,7 @@ impl Engine {
         if queue.cold.as_deref().is_some_and(few) {
             match queue.groups.is_some() {
                 true => self.want_open_ahead(id),
-                false => self.want_ahead(id, Lane::Ready),
+                false => self.want_ahead(id, StateIndex::Ready),
             }
         }
     }
@@ -626,10 +632,10 @@ impl Engine {
 /// True if the command stores messages.
 fn stores(command: &Command) -> bool {
     let puts = |command: &Command| matches!(command, Command::Put(_) | Command::PutMany(_));
-    if let Command::Compound(compound) = command {
-        let mut effects = compound.effects.iter();
+    if let Command::Transaction(transaction) = command {
+        let mut effects = transaction.effects.iter();
         effects.any(|effect| matches!(effect, Effect::Put(_)))
-            || compound.then.as_deref().is_some_and(puts)
+            || transaction.then.as_deref().is_some_and(puts)
     } else {
         puts(command)
     }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::Cold;
 use super::choose::{Best, Candidate, EXPIRED_PER_STEP, Walking};
-use quintet_types::{End, GroupLimit, Lane, MessageId, Order, QueueId, Take};
+use quintet_types::{End, GroupLimit, MessageId, Order, QueueId, StateIndex, Take};
 
 use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine};
@@ -102,7 +102,7 @@ impl Engine {
                 // It follows the group as far as that is in memory: what comes
                 // next of a key may lie far away in runs, a block for each.
                 Head::Cold(_) => return Best::Nothing,
-                Head::Here(slot) if !self.fits_taker(slot, take) => return Best::Nothing,
+                Head::Here(slot) if !self.fits_consumer(slot, take) => return Best::Nothing,
                 Head::Here(_) => {}
             }
             match self.judged(cx, take.end, id, (Some((order, head)), None)) {
@@ -132,7 +132,7 @@ impl Engine {
     /// The stored block in which something delayed is due by now.
     fn due_block(&self, id: QueueId) -> Option<BlockAt> {
         let cold = self.store.queue(id)?.cold.as_ref()?;
-        let ((_, due, _), block) = cold.first(Lane::Delayed)?;
+        let ((_, due, _), block) = cold.first(StateIndex::Delayed)?;
         (due <= i64::try_from(self.now.0).unwrap_or(i64::MAX)).then_some(block)
     }
 
@@ -158,7 +158,7 @@ impl Engine {
         }
         let mut fits = |head| {
             let fits = match head {
-                Head::Here(slot) => self.fits_taker(slot, take),
+                Head::Here(slot) => self.fits_consumer(slot, take),
                 Head::Cold(_) => true,
             };
             *skipped += u64::from(!fits);
@@ -168,26 +168,26 @@ impl Engine {
             let found = groups.head(walk, take.look, fits);
             return (found, rival(groups, found));
         }
-        // Where order is no promise what the taker cannot frame is passed over.
+        // Where order is no promise what the consumer cannot frame is passed over.
         let mut quiet = groups.head(None, false, |_| true);
         if quiet.is_some_and(|(_, head)| !fits(head)) {
             quiet = self.quiet_that_fits(groups, &mut fits);
         }
-        let noisy = match groups.is_fair() {
+        let over_share = match groups.is_fair() {
             true => groups.noisy_that_fits(&mut fits),
             false => None,
         };
-        let Some((noisy, its_turn)) = noisy else {
+        let Some((over_share, its_turn)) = over_share else {
             return (quiet, rival(groups, quiet));
         };
         if its_turn {
-            return (Some(noisy), None);
+            return (Some(over_share), None);
         }
         let loaded = self.store.queue(id).and_then(|queue| queue.cold.as_ref());
         let near = loaded.is_none_or(|cold| cold.loaded.len() < QUIET_BLOCKS);
         match rival(groups, quiet).filter(|_| near) {
             Some(block) => (quiet, Some(block)),
-            None => (quiet.or(Some(noisy)), None),
+            None => (quiet.or(Some(over_share)), None),
         }
     }
 
@@ -229,7 +229,7 @@ impl Engine {
         let found = ready.find(|&(_, &slot)| {
             let key = self.store.messages.at(slot).key();
             let limited = key.is_some_and(|key| groups.is_limited(walk, key, leased, self.now));
-            !limited && self.fits_taker(slot, take)
+            !limited && self.fits_consumer(slot, take)
         });
         let found = found.map(|(order, &slot)| (order, Head::Here(slot)));
         let known = groups.known_ahead(walk, leased, self.now);
@@ -270,7 +270,7 @@ impl Engine {
         {
             Safe::Yes => {}
             Safe::Read(block) => return Some(Best::Cold(at_best(order), id, block)),
-            Safe::Ask => return Some(Best::Ask(at_best(order), slot)),
+            Safe::ClientRequest => return Some(Best::ClientRequest(at_best(order), slot)),
         }
         if !message.is_expired(self.now) {
             return Some(Best::Here(Candidate {
@@ -289,7 +289,7 @@ impl Engine {
     }
 
     /// Companions of a message of an ordered queue leave in the order of their
-    /// places, up to the first that may not go, or that the taker cannot frame.
+    /// places, up to the first that may not go, or that the consumer cannot frame.
     pub(super) fn ordered_companions(
         &self,
         groups: &KeyGroups,
@@ -309,14 +309,14 @@ impl Engine {
                 continue;
             }
             bytes += other.body.len() + key;
-            if bytes > limit.bytes_max || !self.fits_taker(slot, take) {
+            if bytes > limit.bytes_max || !self.fits_consumer(slot, take) {
                 break;
             }
             slots.push(slot);
         }
         slots.sort_by_key(|&slot| {
             let message = self.store.messages.at(slot);
-            (message.place, message.id)
+            (message.position, message.id)
         });
         slots
     }
@@ -344,9 +344,9 @@ impl Engine {
     }
 
     /// Asks for the block that a take needs of a queue.
-    pub(super) fn ask_for_taker(&mut self, queue: QueueId, block: BlockAt) -> Cold {
+    pub(super) fn ask_for_consumer(&mut self, queue: QueueId, block: BlockAt) -> Cold {
         let Some(groups) = self.groups(queue) else {
-            return self.ask_ahead(queue, Lane::Ready, block);
+            return self.ask_ahead(queue, StateIndex::Ready, block);
         };
         match groups.is_known(block) {
             true => self.ask_block(block),

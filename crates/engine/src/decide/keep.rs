@@ -4,20 +4,20 @@
 use std::collections::VecDeque;
 use std::ops::Bound as Edge;
 
-use quintet_types::{Delivery, Home, Lane, MessageId, Ms, Order, QueueId, RunId};
+use quintet_types::{Delivery, MessageId, Ms, Order, QueueId, RunId, SegmentRef, StateIndex};
 
 use crate::cold::{Block, BlockAt, EntryFacts, Picked, Rewritten, Written};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::step::Step;
-use crate::store::cold::{Shelf, lane_of};
+use crate::store::cold::{Shelf, state_index_of};
 
 /// A choice of messages that leave memory, made a slice at a time.
 #[derive(Debug, Default)]
 pub struct Spill {
     plan: VecDeque<Share>,
-    /// Lanes whose messages wait to be taken; they follow when all queues were looked at.
-    waiting: Vec<(u64, QueueId, Lane)>,
+    /// State indexes whose messages wait to be taken; they follow when all queues were looked at.
+    waiting: Vec<(u64, QueueId, StateIndex)>,
     /// Bytes that nothing is planned for yet.
     left: u64,
     /// The queue that is looked at next.
@@ -38,24 +38,24 @@ impl Spill {
         // The longest give the most; a quarter of each stays.
         self.waiting
             .sort_unstable_by_key(|(all, ..)| std::cmp::Reverse(*all));
-        for (all, queue, lane) in std::mem::take(&mut self.waiting) {
+        for (all, queue, state_index) in std::mem::take(&mut self.waiting) {
             if self.left == 0 {
                 break;
             }
             let share = (all - all / 4).min(self.left);
             self.left -= share;
-            self.plan.push_back(Share::new(queue, lane, share));
+            self.plan.push_back(Share::new(queue, state_index, share));
         }
         self.plan.retain(|share| share.bytes > 0);
         self
     }
 }
 
-/// How much of a lane goes.
+/// How much of a state index goes.
 #[derive(Debug)]
 struct Share {
     queue: QueueId,
-    lane: Lane,
+    state_index: StateIndex,
     /// Bytes of memory to give up yet.
     bytes: u64,
     /// Those that stand behind this were looked at.
@@ -65,17 +65,18 @@ struct Share {
 impl Engine {
     /// Plans which messages leave: looks at up to `max` more queues; false: all were looked at, and
     /// the plan is made. What is buried and archived goes first, then the tails of the longest
-    /// queues. The head of each queue stays. Lanes of fewer than `lane_min` messages are left
-    /// alone, as each would be a block of its own.
-    pub fn plan_spill(&self, spill: &mut Spill, max: usize, lane_min: usize) -> bool {
+    /// queues. The head of each queue stays. State indexes of fewer than `state_index_min` messages
+    /// are left alone, as each would be a block of its own.
+    pub fn plan_spill(&self, spill: &mut Spill, max: usize, state_index_min: usize) -> bool {
         let per_message = |queue: &crate::store::Queue| {
             let count =
                 queue.waiting_in_memory() + (queue.buried.len() + queue.archived.len()) as u64;
             180 + queue.bytes / count.max(1)
         };
-        // What others of a lane take beside their content is taken to be as much as its last does.
-        let beside = |queue, lane| {
-            let last = self.tail(queue, lane, None, 1).first().copied();
+        // What others of a state index take beside their content is taken to be as much as its last
+        // does.
+        let beside = |queue, state_index| {
+            let last = self.tail(queue, state_index, None, 1).first().copied();
             last.map_or(0, |slot| {
                 let message = self.store.messages.at(slot);
                 let content = message.size() - message.body.len();
@@ -96,24 +97,24 @@ impl Engine {
                 continue;
             }
             let each = per_message(queue);
-            let mut idle = |lane: Lane, len: usize| {
-                if len >= lane_min {
-                    let share = (len as u64 * (each + beside(queue.id, lane))).min(*left);
+            let mut idle = |state_index: StateIndex, len: usize| {
+                if len >= state_index_min {
+                    let share = (len as u64 * (each + beside(queue.id, state_index))).min(*left);
                     *left -= share;
-                    plan.push_back(Share::new(queue.id, lane, share));
+                    plan.push_back(Share::new(queue.id, state_index, share));
                 }
             };
-            idle(Lane::Buried, queue.buried.len());
-            idle(Lane::Archived, queue.archived.len());
-            let lanes = [
-                (Lane::Delayed, queue.delayed.len()),
-                (Lane::HeldBack, queue.held_back.len()),
-                (Lane::Ready, queue.ready.len()),
+            idle(StateIndex::Buried, queue.buried.len());
+            idle(StateIndex::Archived, queue.archived.len());
+            let state_indexes = [
+                (StateIndex::Delayed, queue.delayed.len()),
+                (StateIndex::HeldBack, queue.held_back.len()),
+                (StateIndex::Ready, queue.ready.len()),
             ];
-            for (lane, len) in lanes {
-                if len >= lane_min {
-                    let all = len as u64 * (each + beside(queue.id, lane));
-                    waiting.push((all, queue.id, lane));
+            for (state_index, len) in state_indexes {
+                if len >= state_index_min {
+                    let all = len as u64 * (each + beside(queue.id, state_index));
+                    waiting.push((all, queue.id, state_index));
                 }
             }
         }
@@ -128,16 +129,16 @@ impl Engine {
             if left == 0 {
                 return true;
             }
-            let slots = self.tail(share.queue, share.lane, share.before, left);
+            let slots = self.tail(share.queue, share.state_index, share.before, left);
             let seen = slots.len();
             left -= seen;
             for slot in slots {
                 let message = self.store.messages.at(slot);
-                share.before = Some(share.lane.order(message));
+                share.before = Some(share.state_index.order(message));
                 if share.bytes == 0 {
                     break;
                 }
-                if message.home.is_run() || message.pick() != 0 {
+                if message.segment_ref.is_run() || message.pick() != 0 {
                     continue;
                 }
                 let body = message.body.as_small().map_or(128, <[u8]>::len) as u64;
@@ -146,7 +147,7 @@ impl Engine {
                 let pick = next_pick(&mut self.picks);
                 self.store.pick(slot, pick);
                 out.push(Picked {
-                    lane: share.lane,
+                    state_index: share.state_index,
                     pick,
                     message: self.store.messages.at(slot).clone(),
                 });
@@ -158,20 +159,26 @@ impl Engine {
         false
     }
 
-    /// Slots of a lane from its end on, those behind `before` left out.
-    fn tail(&self, id: QueueId, lane: Lane, before: Option<Order>, max: usize) -> Vec<u32> {
+    /// Slots of a state index from its end on, those behind `before` left out.
+    fn tail(
+        &self,
+        id: QueueId,
+        state_index: StateIndex,
+        before: Option<Order>,
+        max: usize,
+    ) -> Vec<u32> {
         let Some(queue) = self.store.queue(id) else {
             return Vec::new();
         };
         let order = before.unwrap_or((u32::MAX, i64::MAX, MessageId(u64::MAX)));
         let time = (Ms(order.1.max(0) as u64), order.2);
         let up_to = (Edge::Unbounded, Edge::Excluded(order));
-        match lane {
-            Lane::Ready => slots(queue.ready.range_back(up_to), max),
-            Lane::HeldBack => slots(queue.held_back.range_back(up_to), max),
-            Lane::Delayed => slots(queue.delayed.range(..time).rev(), max),
-            Lane::Archived => slots(queue.archived.range(..time).rev(), max),
-            Lane::Buried => {
+        match state_index {
+            StateIndex::Ready => slots(queue.ready.range_back(up_to), max),
+            StateIndex::HeldBack => slots(queue.held_back.range_back(up_to), max),
+            StateIndex::Delayed => slots(queue.delayed.range(..time).rev(), max),
+            StateIndex::Archived => slots(queue.archived.range(..time).rev(), max),
+            StateIndex::Buried => {
                 let turn = order.1.max(0) as u64;
                 slots(queue.buried.range(..turn).rev(), max)
             }
@@ -180,9 +187,9 @@ impl Engine {
 
     /// Chooses what lives in a segment of the log, so that it can go: looks at
     /// up to `max` slots from `from` on, and answers where to go on.
-    pub fn pick_home(
+    pub fn pick_segment_ref(
         &mut self,
-        home: Home,
+        segment_ref: SegmentRef,
         from: u32,
         max: u32,
         out: &mut Vec<Picked>,
@@ -192,7 +199,10 @@ impl Engine {
             let Some(message) = self.store.messages.get(slot) else {
                 continue;
             };
-            if message.home != home || message.pick() != 0 || !self.store.is_alive(message) {
+            if message.segment_ref != segment_ref
+                || message.pick() != 0
+                || !self.store.is_alive(message)
+            {
                 continue;
             }
             let Some(queue) = self.store.queue(message.queue) else {
@@ -204,13 +214,13 @@ impl Engine {
             let delayed = message
                 .due()
                 .is_some_and(|due| queue.delayed.contains_key(&(due, message.id)));
-            let Some(lane) = lane_of(message, delayed) else {
+            let Some(state_index) = state_index_of(message, delayed) else {
                 continue;
             };
             let pick = next_pick(&mut self.picks);
             self.store.pick(slot, pick);
             out.push(Picked {
-                lane,
+                state_index,
                 pick,
                 message: self.store.messages.at(slot).clone(),
             });
@@ -227,26 +237,26 @@ impl Engine {
 
     /// Puts a written block in force: those of its messages that nothing
     /// happened to since they were chosen leave memory. Answers how many.
-    pub fn freeze<J: Journal>(&mut self, run: RunId, written: &Written, journal: &mut J) -> u32 {
+    pub fn evict<J: Journal>(&mut self, run: RunId, written: &Written, journal: &mut J) -> u32 {
         let Written {
             number,
             ordinal,
             queue,
-            lane,
+            state_index,
             entries,
         } = written;
-        let mut block = Block::new(*number, *ordinal, *queue, *lane);
+        let mut block = Block::new(*number, *ordinal, *queue, *state_index);
         block.count = entry_count(entries.len());
         let mut ids = Vec::with_capacity(entries.len());
         for &(id, pick) in entries {
             let message = self.store.message(id).filter(|m| m.pick() == pick);
             ids.push(message.map_or(MessageId(0), |message| message.id));
             if let Some(message) = message {
-                block.count_in(&EntryFacts::of(message, *lane));
+                block.count_in(&EntryFacts::of(message, *state_index));
             }
         }
         if block.live > 0 {
-            let fact = Fact::Frozen {
+            let fact = Fact::Evicted {
                 run,
                 block: Box::new(block),
                 ids,
@@ -276,10 +286,10 @@ impl Engine {
                 number,
                 ordinal,
                 queue,
-                lane,
+                state_index,
                 entries,
             } = rewritten;
-            let mut block = Block::new(*number, *ordinal, *queue, *lane);
+            let mut block = Block::new(*number, *ordinal, *queue, *state_index);
             block.count = entry_count(entries.len());
             let mut ids = Vec::with_capacity(entries.len());
             for (entry, from, at) in entries {
@@ -290,7 +300,7 @@ impl Engine {
                 }
             }
             if block.live > 0 {
-                let fact = Fact::Frozen {
+                let fact = Fact::Evicted {
                     run,
                     block: Box::new(block),
                     ids,
@@ -364,7 +374,7 @@ impl Engine {
             return false;
         };
         for id in self.store.due_copies(at, self.now) {
-            self.thaw_one(id, true, journal);
+            self.load_one(id, true, journal);
         }
         self.store.unload(at);
         true
@@ -435,10 +445,10 @@ fn slots<'a, K>(entries: impl Iterator<Item = (K, &'a u32)>, max: usize) -> Vec<
 }
 
 impl Share {
-    fn new(queue: QueueId, lane: Lane, bytes: u64) -> Self {
+    fn new(queue: QueueId, state_index: StateIndex, bytes: u64) -> Self {
         Self {
             queue,
-            lane,
+            state_index,
             bytes,
             before: None,
         }

@@ -1,8 +1,8 @@
 //! Leases that takes give, and give again to one that is sent again.
 
 use quintet_types::{
-    AT_ONCE_MS, BackTo, Bound, Handed, Lease, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId,
-    Ms, Outcome, Party, QueueId, Refusal, Return, State, Take,
+    AT_ONCE_MS, BackTo, Bound, ClientId, CommandError, Handed, Lease, LeaseOwner, LeaseRequest,
+    LeaseTime, Message, MessageId, Ms, Outcome, QueueId, Return, State, Take,
 };
 
 use crate::engine::{Cx, Engine};
@@ -10,7 +10,7 @@ use crate::fact::{Fact, Journal};
 use crate::take_tokens::Given;
 
 impl Engine {
-    pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Lease {
+    pub(crate) fn lease_for(&self, client_id: ClientId, slot: u32, ask: &LeaseRequest) -> Lease {
         let message = self.store.messages.at(slot);
         let queue = self.store.seated(message.queue);
         let default = queue.live.settings.default_ttr_ms;
@@ -28,7 +28,7 @@ impl Engine {
         // In an ordered queue a message keeps its place.
         let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
         let back_to = match ordered && message.key().is_some() {
-            true => BackTo::Place,
+            true => BackTo::Position,
             false => ask.back_to,
         };
         let bound = match (ask.owner, until) {
@@ -39,7 +39,7 @@ impl Engine {
             (LeaseOwner::Time | LeaseOwner::TimeElseConnection, _) => Bound::Time,
         };
         Lease {
-            party,
+            client_id,
             bound,
             until,
             span_ms,
@@ -54,7 +54,7 @@ impl Engine {
     pub(super) fn end_over<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        ask: &LeaseAsk,
+        ask: &LeaseRequest,
         handed: &[Message],
     ) {
         for message in handed.iter().filter(|message| is_over(ask, message.ttr_ms)) {
@@ -76,7 +76,7 @@ impl Engine {
         let taken = self.take_tokens.of(queue, token, self.now)?;
         if taken.sum > 0 && take.token_sum > 0 && taken.sum != take.token_sum {
             let first = taken.given.first().map_or(MessageId(0), |lease| lease.id);
-            return Some(Outcome::Refused(Refusal::TokenUsed(first)));
+            return Some(Outcome::Refused(CommandError::TokenUsed(first)));
         }
         let mut again = Vec::with_capacity(taken.given.len());
         for lease in &taken.given {
@@ -96,7 +96,7 @@ impl Engine {
         let mut given = Vec::with_capacity(again.len());
         let mut handed = Handed::new();
         for slot in again {
-            let lease = self.lease_for(Party(0), slot, ask);
+            let lease = self.lease_for(ClientId(0), slot, ask);
             let message = self.store.messages.at(slot);
             let at = message.at();
             given.push(Given {
@@ -143,7 +143,10 @@ impl Engine {
 }
 
 /// The token of a take that may be sent again, and its queue.
-fn with_token<'a>(take: &'a Take, queues: &[QueueId]) -> Option<(&'a LeaseAsk, QueueId, &'a [u8])> {
+fn with_token<'a>(
+    take: &'a Take,
+    queues: &[QueueId],
+) -> Option<(&'a LeaseRequest, QueueId, &'a [u8])> {
     let token = take.token.as_deref()?;
     let ask = take.lease.as_ref().filter(|_| !take.look)?;
     let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over;
@@ -153,8 +156,8 @@ fn with_token<'a>(take: &'a Take, queues: &[QueueId]) -> Option<(&'a LeaseAsk, Q
     }
 }
 
-/// How long a lease is that its message does not say itself: the taker is to know.
-pub(super) fn given_ms(ask: &LeaseAsk, lease: &Lease) -> Option<u64> {
+/// How long a lease is that its message does not say itself: the consumer is to know.
+pub(super) fn given_ms(ask: &LeaseRequest, lease: &Lease) -> Option<u64> {
     matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)).then(|| match lease.until {
         Some(_) => lease.span_ms.max(AT_ONCE_MS),
         None => lease.span_ms,
@@ -162,8 +165,8 @@ pub(super) fn given_ms(ask: &LeaseAsk, lease: &Lease) -> Option<u64> {
 }
 
 /// True if a lease that was asked for so is over in the step that gives it. `ttr_ms`: that of the
-/// message as its taker is shown it.
-pub(super) fn is_over(ask: &LeaseAsk, ttr_ms: Option<u64>) -> bool {
+/// message as its consumer is shown it.
+pub(super) fn is_over(ask: &LeaseRequest, ttr_ms: Option<u64>) -> bool {
     match ask.time {
         LeaseTime::Over => true,
         LeaseTime::TtrOrDefault => ttr_ms == Some(AT_ONCE_MS),

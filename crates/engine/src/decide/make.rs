@@ -1,6 +1,6 @@
 //! Making queues, and telling the log of them.
 
-use quintet_types::{Name, Overrides, QueueId, Refusal};
+use quintet_types::{CommandError, Name, Overrides, QueueId};
 
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
@@ -9,36 +9,40 @@ use crate::store::{Maker, Queue, queue_weight};
 
 impl Engine {
     /// The queue of this name, made in memory if there is none.
-    pub(crate) fn find_or_make(&mut self, call: Call, name: &Name) -> Result<QueueId, Refusal> {
+    pub(crate) fn find_or_make(
+        &mut self,
+        call: Call,
+        name: &Name,
+    ) -> Result<QueueId, CommandError> {
         if let Some(id) = self.store.find(name) {
             return Ok(id);
         }
         if !name.is_possible() {
-            return Err(Refusal::BadName);
+            return Err(CommandError::BadName);
         }
         if self.store.names.len() >= self.settings.queues_max as usize {
-            return Err(Refusal::TooManyQueues);
+            return Err(CommandError::TooManyQueues);
         }
         let maker = self.making(call)?;
         let told = queue_weight(name, false, &Overrides::default(), maker.name.as_deref());
-        if let Err(refusal) = self.may_tell(told) {
+        if let Err(command_error) = self.may_tell(told) {
             maker.give_up();
-            return Err(refusal);
+            return Err(command_error);
         }
         Ok(self.make(name, maker))
     }
 
     /// [`Engine::find_or_make`] of what the server needs for itself, such as a queue for dead
     /// letters: it is nobody's.
-    pub(crate) fn find_or_make_ours(&mut self, name: &Name) -> Result<QueueId, Refusal> {
+    pub(crate) fn find_or_make_ours(&mut self, name: &Name) -> Result<QueueId, CommandError> {
         self.find_or_make(Call::SERVER, name)
     }
 
     /// True if a snapshot may be so many bytes longer.
-    pub(crate) fn may_tell(&self, more: u64) -> Result<(), Refusal> {
+    pub(crate) fn may_tell(&self, more: u64) -> Result<(), CommandError> {
         match self.store.snapshot_bytes() + more <= self.settings.snapshot_bytes_max {
             true => Ok(()),
-            false => Err(Refusal::SnapshotFull),
+            false => Err(CommandError::SnapshotFull),
         }
     }
 

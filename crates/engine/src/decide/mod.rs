@@ -1,9 +1,9 @@
 //! Deciding: each command looks at the state, refuses or states facts. A
-//! refusal is always found before the first fact, and so is that something has
+//! error is always found before the first fact, and so is that something has
 //! to be read from a run first ([`Stop`]).
 //!
 //! What may be in a run is looked for in a few ways: by id (`found`,
-//! `look_up`), along a lane (`lane`), as the best for a taker (`best`,
+//! `look_up`), along a state index (`state_index`), as the best for a consumer (`best`,
 //! `is_here`, `companions_are_here`), as what makes way for a put
 //! (`room_is_here`). Each of them answers what is there or [`Cold`], which
 //! nothing else can make, and has asked for the rest then. A command calls them
@@ -13,11 +13,11 @@
 
 mod admin;
 mod batch;
+mod bulk_op;
 mod by_id;
 mod cancel;
 mod choose;
 mod cold;
-mod compound;
 mod grouped;
 mod keep;
 mod lease;
@@ -29,10 +29,10 @@ mod refer;
 mod room;
 mod settle;
 mod show;
-mod sweep;
 mod take;
 mod timers;
 mod track;
+mod transaction;
 
 pub(crate) use batch::put_of;
 pub(crate) use cold::{Cold, Reading, Stop, durable};

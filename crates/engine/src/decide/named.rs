@@ -2,8 +2,8 @@
 
 use super::Stop;
 use quintet_types::{
-    By, ByName, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAct, Outcome, Party, Principal, Put,
-    Refusal,
+    By, ByName, ClientId, CommandError, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAct, Outcome,
+    Principal, Put,
 };
 
 use crate::engine::{Cx, Engine};
@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 /// same name finds those whose leases have run longest.
 const NAMESAKES_MAX: usize = 256;
 
-/// True if a put gives its message a name that no message can have, or none though it is to be found
-/// by it.
+/// True if a put gives its message a name that no message can have, or none though it is to be
+/// found by it.
 pub(super) fn has_bad_name(put: &Put) -> bool {
     let Some(more) = &put.more else { return false };
     match &more.name {
@@ -29,24 +29,24 @@ impl Engine {
     pub(crate) fn by_name<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         by_name: &ByName,
     ) -> Result<Outcome, Stop> {
         if by_name.act == NamedAct::Track {
             return self.tracked(cx.call().caller.principal, by_name);
         }
-        let Some(id) = self.named(cx.call().caller.principal, party, by_name) else {
+        let Some(id) = self.named(cx.call().caller.principal, client_id, by_name) else {
             return self.say_of_track(cx, by_name);
         };
         match &by_name.act {
             // It was answered above.
-            NamedAct::Track => Err(Refusal::NotFound.into()),
+            NamedAct::Track => Err(CommandError::NotFound.into()),
             NamedAct::Look => {
-                let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+                let message = self.store.message(id).ok_or(CommandError::NotFound)?;
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }
-            NamedAct::Settle(how) => self.settle(cx, party, id, by_name.by, how),
-            NamedAct::Extend(ms) => self.extend(cx, party, (id, By::Anyone), *ms),
+            NamedAct::Settle(how) => self.settle(cx, client_id, id, by_name.by, how),
+            NamedAct::Extend(ms) => self.extend(cx, client_id, (id, By::Anyone), *ms),
             NamedAct::Until(at) => {
                 let lease = self
                     .store
@@ -55,7 +55,7 @@ impl Engine {
                 match lease.and_then(|lease| lease.until) {
                     Some(until) if until < *at => {
                         let ms = Some(at.since(self.now).max(1));
-                        self.extend(cx, party, (id, By::Anyone), ms)
+                        self.extend(cx, client_id, (id, By::Anyone), ms)
                     }
                     _ => Ok(Outcome::Done),
                 }
@@ -63,14 +63,19 @@ impl Engine {
             NamedAct::Cancel(cancel) => self.cancel(cx, id, cancel),
             NamedAct::Progress(percent, text) => {
                 let by = (id, by_name.by);
-                Ok(self.progress(cx, party, by, *percent, text.as_deref())?)
+                Ok(self.progress(cx, client_id, by, *percent, text.as_deref())?)
             }
         }
     }
 
     /// The reserved message it is about. Where no queue is named, those of queues that its caller
     /// may not do this to are none.
-    fn named(&mut self, asker: Principal, party: Party, by_name: &ByName) -> Option<MessageId> {
+    fn named(
+        &mut self,
+        asker: Principal,
+        client_id: ClientId,
+        by_name: &ByName,
+    ) -> Option<MessageId> {
         let queue = match &by_name.queue {
             Some(name) => Some(self.store.find(name)?),
             None => None,
@@ -82,7 +87,7 @@ impl Engine {
                 return false;
             };
             let own = message.queue;
-            if queue.is_some_and(|queue| queue != own) || !self.allows(party, id, by_name.by) {
+            if queue.is_some_and(|queue| queue != own) || !self.allows(client_id, id, by_name.by) {
                 return false;
             }
             let name = self.store.name_of(own);

@@ -1,6 +1,8 @@
 //! How far the work on a message has come, as its holder says.
 
-use quintet_types::{By, ERROR_BYTES_MAX, MessageId, Outcome, PROGRESS, Party, Refusal, State};
+use quintet_types::{
+    By, ClientId, CommandError, ERROR_BYTES_MAX, MessageId, Outcome, PROGRESS, State,
+};
 
 use crate::engine::{Cx, Engine};
 use crate::fact::{Change, Fact, Journal};
@@ -11,15 +13,15 @@ impl Engine {
     pub(crate) fn progress<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         (id, by): (MessageId, By),
         percent: Option<u8>,
         text: Option<&[u8]>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         // What is reserved is in memory.
-        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
-        if message.state != State::Reserved || !self.allows(party, id, by) {
-            return Err(Refusal::NotFound);
+        let message = self.store.message(id).ok_or(CommandError::NotFound)?;
+        if message.state != State::Reserved || !self.allows(client_id, id, by) {
+            return Err(CommandError::NotFound);
         }
         self.say(cx, id, percent, text);
         Ok(self.done_to_held(id))

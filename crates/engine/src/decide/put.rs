@@ -2,14 +2,14 @@
 
 use hashbrown::{HashMap, HashSet};
 use quintet_types::{
-    BatchId, Caller, Delivery, Expiry, Extra, Home, Message, MessageId, Ms, Name, OnRepeat,
-    Outcome, Past, Put, PutMore, QueueId, Refusal, Removal, Scope, State, Tally, When,
+    BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat,
+    Outcome, Past, Put, PutMore, QueueId, Removal, Scope, SegmentRef, State, Tally, When,
 };
 
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal, Mark};
+use crate::fact::{DedupeKind, Fact, Journal};
 use crate::step::{Call, Step};
-use crate::store::{Hash, MarkKey};
+use crate::store::{DedupeKey, Hash};
 
 use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
@@ -23,7 +23,7 @@ use super::named::has_bad_name;
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
 /// Marks that are looked at for some that are over, where there are too many.
-const MARKS_AT_ONCE: usize = 256;
+const DEDUPE_AT_ONCE: usize = 256;
 
 /// Result of looking for repeats.
 enum Repeat {
@@ -38,17 +38,17 @@ enum Repeat {
 
 impl Repeat {
     /// How many marks the put adds.
-    fn marks(&self) -> usize {
+    fn dedupe_records(&self) -> usize {
         match *self {
             Self::No | Self::Of(_) => 0,
-            Self::New(marks) | Self::Instead(_, marks) => marks,
+            Self::New(dedupe_records) | Self::Instead(_, dedupe_records) => dedupe_records,
         }
     }
 }
 
 /// A record that a put leaves behind.
 struct Left {
-    key: MarkKey,
+    key: DedupeKey,
     sum: u64,
     until: Ms,
     scope: Scope,
@@ -78,7 +78,7 @@ impl Engine {
                 Ok(Outcome::Put { id, fresh: true })
             }
             Err(stop) => {
-                if matches!(stop, Stop::Refused(Refusal::QueueFull)) {
+                if matches!(stop, Stop::Refused(CommandError::QueueFull)) {
                     self.count_live(queue, |totals| totals.refused_full += 1);
                 }
                 self.forget_unused(queue);
@@ -98,12 +98,16 @@ impl Engine {
         if !matches!(repeat, Repeat::Of(_)) {
             let own = match self.is_fanout_only(queue) {
                 true => 0,
-                false => repeat.marks(),
+                false => repeat.dedupe_records(),
             };
             let copies = self.copies_of(queue, put).into_iter();
             let copies = copies.map(|child| self.may_put((cx.call(), &[]), child, put, (0, 0)));
-            let marks = own + copies.flatten().map(|copy| copy.marks()).sum::<usize>();
-            self.may_leave(marks)?;
+            let dedupe_records = own
+                + copies
+                    .flatten()
+                    .map(|copy| copy.dedupe_records())
+                    .sum::<usize>();
+            self.may_leave(dedupe_records)?;
         }
         match repeat {
             Repeat::Of(_) => {}
@@ -120,7 +124,7 @@ impl Engine {
                 self.room_is_here([put])?;
                 let bytes = put.size().saturating_sub(left);
                 if !self.is_fanout_only(queue) && !self.fits(queue, 0, bytes) {
-                    return Err(Refusal::QueueFull.into());
+                    return Err(CommandError::QueueFull.into());
                 }
             }
         }
@@ -140,7 +144,7 @@ impl Engine {
         puts: &[Put],
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         self.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
@@ -157,10 +161,10 @@ impl Engine {
             self.forget_unused(queue);
         }
         // What has to make way is being read; asked again it is there.
-        room.map_err(|_| Refusal::Conflict)
+        room.map_err(|_| CommandError::Conflict)
     }
 
-    /// All of them or none: every refusal is found before the first fact.
+    /// All of them or none: every error is found before the first fact.
     pub(crate) fn put_many<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -194,7 +198,7 @@ impl Engine {
     ) -> MessageId {
         // It may repeat an earlier one of them.
         match self.repeat_of(queue, &put) {
-            Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id) | Refusal::TokenUsed(id)) => {
+            Ok(Repeat::Of(id)) | Err(CommandError::Duplicate(id) | CommandError::TokenUsed(id)) => {
                 self.count_live(queue, |totals| totals.repeats += 1);
                 id
             }
@@ -220,12 +224,12 @@ impl Engine {
         call: Call,
         making: &[BatchId],
         puts: impl IntoIterator<Item = &'a Put>,
-    ) -> Result<SmallVec<[QueueId; 8]>, Refusal> {
+    ) -> Result<SmallVec<[QueueId; 8]>, CommandError> {
         let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
         let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
         // What tells repeats of earlier puts, and all that the puts and their copies add.
-        let mut own: HashSet<MarkKey, Hash> = HashSet::default();
-        let mut added: HashSet<MarkKey, Hash> = HashSet::default();
+        let mut own: HashSet<DedupeKey, Hash> = HashSet::default();
+        let mut added: HashSet<DedupeKey, Hash> = HashSet::default();
         for put in puts {
             let checked = self.queue_of(call, put).and_then(|queue| {
                 queues.push(queue);
@@ -236,14 +240,16 @@ impl Engine {
                 let only = self.is_fanout_only(queue);
                 let mut replaces = false;
                 if !only {
-                    let marks = self.marks_of(queue, put);
-                    if let Some(repeated) = marks.iter().find(|left| own.contains(&left.key)) {
+                    let dedupe_records = self.dedupe_records_of(queue, put);
+                    if let Some(repeated) =
+                        dedupe_records.iter().find(|left| own.contains(&left.key))
+                    {
                         if repeated.on_repeat != OnRepeat::Replace {
                             return Ok(());
                         }
                         replaces = true;
                     }
-                    own.extend(marks.into_iter().map(|left| left.key));
+                    own.extend(dedupe_records.into_iter().map(|left| left.key));
                     added.extend(self.added_by(queue, put));
                 }
                 for child in self.copies_of(queue, put) {
@@ -261,14 +267,14 @@ impl Engine {
                 if only || self.fits(queue, count, bytes) || self.may_drop_for(queue, put.size()) {
                     Ok(())
                 } else {
-                    Err(Refusal::QueueFull)
+                    Err(CommandError::QueueFull)
                 }
             });
-            if let Err(refusal) = checked {
+            if let Err(command_error) = checked {
                 for queue in queues {
                     self.forget_unused(queue);
                 }
-                return Err(refusal);
+                return Err(command_error);
             }
         }
         Ok(queues)
@@ -281,31 +287,31 @@ impl Engine {
     }
 
     /// The first put with this dedupe id, if it is remembered.
-    pub(crate) fn remembered(&self, queue: &Name, id: Box<[u8]>) -> Result<Outcome, Refusal> {
-        let queue = self.store.find(queue).ok_or(Refusal::NotFound)?;
-        let key = (queue, Mark::Dedupe, self.store.mark_id(id));
-        let mark = self.store.known(&key, self.now);
-        let id = mark.ok_or(Refusal::NotFound)?.id;
+    pub(crate) fn remembered(&self, queue: &Name, id: Box<[u8]>) -> Result<Outcome, CommandError> {
+        let queue = self.store.find(queue).ok_or(CommandError::NotFound)?;
+        let key = (queue, DedupeKind::Dedupe, self.store.dedupe_id(id));
+        let dedupe_record = self.store.known(&key, self.now);
+        let id = dedupe_record.ok_or(CommandError::NotFound)?.id;
         Ok(Outcome::Put { id, fresh: false })
     }
 
     /// The records that a put leaves behind so that a repeat is known, in the order repeats are
     /// looked for.
-    fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[Left; 1]> {
-        let mut marks = SmallVec::new();
+    fn dedupe_records_of(&self, id: QueueId, put: &Put) -> SmallVec<[Left; 1]> {
+        let mut dedupe_records = SmallVec::new();
         let settings = &self.store.seated(id).live.settings;
         let more = put.more.as_deref();
-        let mut leave = |kind, mark: &[u8], window_ms: u64, scope, on_repeat| {
+        let mut leave = |kind, dedupe_record: &[u8], window_ms: u64, scope, on_repeat| {
             let until = match (window_ms, scope) {
                 (0, Scope::Window) => return,
                 (0, Scope::Waiting | Scope::Started | Scope::Done) => Ms::NEVER,
                 (window_ms, _) => self.now + window_ms,
             };
-            marks.push(Left {
-                key: (id, kind, self.store.mark_id(mark)),
+            dedupe_records.push(Left {
+                key: (id, kind, self.store.dedupe_id(dedupe_record)),
                 sum: match kind {
-                    Mark::Token => more.map_or(0, |more| more.token_sum),
-                    Mark::Dedupe | Mark::Key => 0,
+                    DedupeKind::Token => more.map_or(0, |more| more.token_sum),
+                    DedupeKind::Dedupe | DedupeKind::Key => 0,
                 },
                 until,
                 scope,
@@ -314,7 +320,13 @@ impl Engine {
         };
         if let Some(token) = more.and_then(|more| more.token.as_deref()) {
             let first = OnRepeat::First;
-            leave(Mark::Token, token, TOKEN_WINDOW_MS, Scope::Window, first);
+            leave(
+                DedupeKind::Token,
+                token,
+                TOKEN_WINDOW_MS,
+                Scope::Window,
+                first,
+            );
         }
         let dedupe = more.and_then(|more| more.dedupe.as_ref());
         // What was put elsewhere was unique there, or not.
@@ -322,13 +334,13 @@ impl Engine {
         let body = put.body.as_small().filter(|_| of_body && dedupe.is_none());
         let body = body.map(Sha256::digest);
         let body = body.as_ref().map(|digest| digest.as_slice());
-        if let Some(mark) = dedupe.map_or(body, |dedupe| Some(&*dedupe.id)) {
+        if let Some(dedupe_record) = dedupe.map_or(body, |dedupe| Some(&*dedupe.id)) {
             let window_ms = dedupe.and_then(|dedupe| dedupe.window_ms);
             let scope = dedupe.and_then(|dedupe| dedupe.scope);
             let on_repeat = dedupe.and_then(|dedupe| dedupe.on_repeat);
             leave(
-                Mark::Dedupe,
-                mark,
+                DedupeKind::Dedupe,
+                dedupe_record,
                 window_ms.unwrap_or(settings.unique_for_ms),
                 scope.unwrap_or(settings.unique_until),
                 on_repeat.unwrap_or(settings.unique_repeat),
@@ -338,15 +350,18 @@ impl Engine {
             && settings.dedupe_by_key_ms > 0
         {
             let (window_ms, refuse) = (settings.dedupe_by_key_ms, OnRepeat::Refuse);
-            leave(Mark::Key, key, window_ms, Scope::Window, refuse);
+            leave(DedupeKind::Key, key, window_ms, Scope::Window, refuse);
         }
-        marks
+        dedupe_records
     }
 
     /// The marks that a put to this queue alone adds to those that are known.
-    fn added_by(&self, queue: QueueId, put: &Put) -> impl Iterator<Item = MarkKey> {
-        let marks = self.marks_of(queue, put).into_iter().map(|left| left.key);
-        marks.filter(|key| self.store.known(key, self.now).is_none())
+    fn added_by(&self, queue: QueueId, put: &Put) -> impl Iterator<Item = DedupeKey> {
+        let dedupe_records = self
+            .dedupe_records_of(queue, put)
+            .into_iter()
+            .map(|left| left.key);
+        dedupe_records.filter(|key| self.store.known(key, self.now).is_none())
     }
 
     /// The children that get a copy of a put to this queue.
@@ -366,23 +381,23 @@ impl Engine {
         id: QueueId,
         put: &Put,
         (count, bytes): (u64, u64),
-    ) -> Result<Repeat, Refusal> {
+    ) -> Result<Repeat, CommandError> {
         let queue = self.store.seated(id);
         let settings = &queue.live.settings;
         if self.draining {
-            return Err(Refusal::Draining);
+            return Err(CommandError::Draining);
         }
         if settings.down {
-            return Err(Refusal::QueueDown);
+            return Err(CommandError::QueueDown);
         }
         if put.body.len() > settings.message_bytes_max {
-            return Err(Refusal::MessageTooLarge);
+            return Err(CommandError::MessageTooLarge);
         }
         if put.more.as_ref().is_some_and(|more| more.has_long_key()) {
-            return Err(Refusal::MessageTooLarge);
+            return Err(CommandError::MessageTooLarge);
         }
         if has_bad_name(put) {
-            return Err(Refusal::BadMessageName);
+            return Err(CommandError::BadMessageName);
         }
         let tie = put.more.as_ref().and_then(|more| more.batch);
         if let Some(tie) = tie.filter(|_| !call.vouched) {
@@ -393,20 +408,20 @@ impl Engine {
             return Ok(repeat);
         }
         if self.space != Space::Enough && !settings.memory {
-            return Err(Refusal::NoSpace);
+            return Err(CommandError::NoSpace);
         }
         if let Some(account) = &queue.live.account
             && !call.found_good
             && !account.has_room(bytes + put.size())
         {
-            return Err(Refusal::UserBytes);
+            return Err(CommandError::UserBytes);
         }
         let limit = self.settings.memory_max;
         if limit > 0 {
             let body = put.body.as_small().map_or(0, |body| body.len() as u64);
             let more = bytes + body + put.more.as_ref().map_or(0, |more| more.bytes());
             if self.store.memory_bytes() + more + count * 256 > limit {
-                return Err(Refusal::NoMemory);
+                return Err(CommandError::NoMemory);
             }
         }
         Ok(repeat)
@@ -414,17 +429,17 @@ impl Engine {
 
     /// Whether there may be so many more marks.
     #[inline(never)]
-    fn may_leave(&mut self, more: usize) -> Result<(), Refusal> {
+    fn may_leave(&mut self, more: usize) -> Result<(), CommandError> {
         let max = self.settings.dedupe_max;
         let fits = |known: usize| more == 0 || max == 0 || (known + more) as u64 <= max;
-        if !fits(self.store.marks.len()) {
+        if !fits(self.store.dedupe_records.len()) {
             // Those that are over make room.
-            self.store.forget_marks(self.now, MARKS_AT_ONCE);
-            self.store.free_marks(MARKS_AT_ONCE);
+            self.store.forget_dedupe(self.now, DEDUPE_AT_ONCE);
+            self.store.free_dedupe(DEDUPE_AT_ONCE);
         }
-        match fits(self.store.marks.len()) {
+        match fits(self.store.dedupe_records.len()) {
             true => Ok(()),
-            false => Err(Refusal::DedupeFull),
+            false => Err(CommandError::DedupeFull),
         }
     }
 
@@ -435,7 +450,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
+    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, CommandError> {
         match self.is_unmarked(queue, put) {
             true => Ok(Repeat::No),
             false => self.repeat_of_marked(queue, put),
@@ -443,26 +458,26 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn repeat_of_marked(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
-        let marks = self.marks_of(queue, put);
-        for left in &marks {
+    fn repeat_of_marked(&self, queue: QueueId, put: &Put) -> Result<Repeat, CommandError> {
+        let dedupe_records = self.dedupe_records_of(queue, put);
+        for left in &dedupe_records {
             let Some(known) = self.store.known(&left.key, self.now) else {
                 continue;
             };
             if left.sum > 0 && known.sum > 0 && left.sum != known.sum {
-                return Err(Refusal::TokenUsed(known.id));
+                return Err(CommandError::TokenUsed(known.id));
             }
             return match left.on_repeat {
                 OnRepeat::First => Ok(Repeat::Of(known.id)),
                 OnRepeat::Replace if self.may_wait(known.id) => {
                     let is_new = |left: &&Left| self.store.known(&left.key, self.now).is_none();
-                    let added = marks.iter().filter(is_new).count();
+                    let added = dedupe_records.iter().filter(is_new).count();
                     Ok(Repeat::Instead(known.id, added))
                 }
-                OnRepeat::Replace | OnRepeat::Refuse => Err(Refusal::Duplicate(known.id)),
+                OnRepeat::Replace | OnRepeat::Refuse => Err(CommandError::Duplicate(known.id)),
             };
         }
-        Ok(Repeat::New(marks.len()))
+        Ok(Repeat::New(dedupe_records.len()))
     }
 
     /// True if the message waits, or may be in a run: what is tied to a mark waits there.
@@ -525,7 +540,7 @@ impl Engine {
             let fits = match self.may_put((cx.call(), &[]), child, &copy, (0, 0)) {
                 Ok(Repeat::Of(_)) | Err(_) => false,
                 Ok(repeat) => {
-                    let fits = self.may_leave(repeat.marks()).is_ok();
+                    let fits = self.may_leave(repeat.dedupe_records()).is_ok();
                     if fits && let Repeat::Instead(earlier, _) = repeat {
                         self.replace_first(cx, earlier);
                     }
@@ -581,26 +596,26 @@ impl Engine {
             due @ (When::Now | When::In(_) | When::At(_)) => due,
         };
         let due = self.due(due);
-        let marks = match self.is_unmarked(id, put) {
+        let dedupe_records = match self.is_unmarked(id, put) {
             true => SmallVec::new(),
-            false => self.marks_of(id, put),
+            false => self.dedupe_records_of(id, put),
         };
         let mut message = Message {
             id: number,
             // Ids stay below 2^63.
-            place: number.0 as i64,
+            position: number.0 as i64,
             created: now,
             // Without a copy; an empty one to leave in its place would cost as
             // much, at a count that all threads share.
             body: put.body.clone(),
             extra: None,
             ttr_ms: put.ttr_ms,
-            rank: put.rank.unwrap_or(settings.default_rank),
+            priority: put.priority.unwrap_or(settings.default_priority),
             queue: id,
             flags: put.flags,
             reserves: 0,
-            home: Home(0),
-            era: 0,
+            segment_ref: SegmentRef(0),
+            generation: 0,
             ordinal: 0,
             state: State::Ready,
             selectable: true,
@@ -667,18 +682,18 @@ impl Engine {
         {
             self.count_member(cx, tie.batch, Tally::JOINED);
         }
-        for left in marks {
+        for left in dedupe_records {
             if left.scope != Scope::Window && !waits {
                 // It was put as what ends it.
                 continue;
             }
-            let (queue, kind, mark) = left.key;
+            let (queue, kind, dedupe_record) = left.key;
             self.fact(
                 cx,
                 Fact::Remembered {
                     queue,
                     kind,
-                    mark,
+                    dedupe_record,
                     id: number,
                     until: left.until,
                     scope: left.scope,
@@ -749,7 +764,7 @@ impl Engine {
 
     /// Where a message is put to, made if need be.
     #[inline]
-    fn queue_of(&mut self, call: Call, put: &Put) -> Result<QueueId, Refusal> {
+    fn queue_of(&mut self, call: Call, put: &Put) -> Result<QueueId, CommandError> {
         match put.must_exist {
             true => self.there(&put.queue),
             false => self.find_or_make(call, &put.queue),
@@ -757,17 +772,17 @@ impl Engine {
     }
 
     /// The queue of this name, if it is more than what somebody waits on or refers to.
-    pub(crate) fn there(&self, name: &Name) -> Result<QueueId, Refusal> {
+    pub(crate) fn there(&self, name: &Name) -> Result<QueueId, CommandError> {
         let id = self.existing(name)?;
         match self.store.seated(id).live.recorded {
             true => Ok(id),
-            false => Err(Refusal::QueueNotFound),
+            false => Err(CommandError::QueueNotFound),
         }
     }
 
     /// The queue of this name, if it exists.
-    pub(crate) fn existing(&self, name: &Name) -> Result<QueueId, Refusal> {
-        self.store.find(name).ok_or(Refusal::QueueNotFound)
+    pub(crate) fn existing(&self, name: &Name) -> Result<QueueId, CommandError> {
+        self.store.find(name).ok_or(CommandError::QueueNotFound)
     }
 }
 

@@ -1,27 +1,27 @@
-//! References of parties to queues in which they have no message and no wait.
+//! References of clients to queues in which they have no message and no wait.
 
-use quintet_types::{Name, Outcome, Party, QueueId, Refusal};
+use quintet_types::{ClientId, CommandError, Name, Outcome, QueueId};
 
 use crate::engine::Engine;
 use crate::referrers::Reference;
 use crate::step::Call;
 
 impl Engine {
-    /// Sets what the party is to a queue; see [`quintet_types::Command::Refer`].
+    /// Sets what the client is to a queue; see [`quintet_types::Command::Refer`].
     pub(crate) fn refer(
         &mut self,
         call: Call,
-        party: Party,
+        client_id: ClientId,
         name: &Name,
         uses: Option<bool>,
         watches: Option<bool>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let queue = match self.store.find(name) {
             Some(queue) => queue,
             None if uses == Some(true) || watches == Some(true) => self.find_or_make(call, name)?,
             None => return Ok(Outcome::Done),
         };
-        let mine = self.referrers.parties.entry(party).or_default();
+        let mine = self.referrers.client_ids.entry(client_id).or_default();
         let at = mine.iter().position(|mine| mine.queue == queue);
         let at = at.unwrap_or_else(|| {
             mine.push(Reference {
@@ -42,7 +42,7 @@ impl Engine {
             mine.swap_remove(at);
         }
         if mine.is_empty() {
-            self.referrers.parties.remove(&party);
+            self.referrers.client_ids.remove(&client_id);
         }
         self.count_reference(before, false);
         self.count_reference(after, true);
@@ -50,9 +50,14 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
-    /// The party is gone, and its references with it.
-    pub(crate) fn forget_references(&mut self, party: Party) {
-        for gone in self.referrers.parties.remove(&party).unwrap_or_default() {
+    /// The client is gone, and its references with it.
+    pub(crate) fn forget_references(&mut self, client_id: ClientId) {
+        for gone in self
+            .referrers
+            .client_ids
+            .remove(&client_id)
+            .unwrap_or_default()
+        {
             self.count_reference(gone, false);
             self.forget_unused(gone.queue);
         }
@@ -65,7 +70,7 @@ impl Engine {
             clippy::disallowed_methods,
             reason = "all get the same, and are only counted"
         )]
-        for mine in self.referrers.parties.values_mut() {
+        for mine in self.referrers.client_ids.values_mut() {
             for reference in mine.iter_mut().filter(|mine| mine.queue == old) {
                 reference.queue = new;
                 moved.push(*reference);

@@ -5,7 +5,7 @@ use std::ops::{Bound as Edge, ControlFlow};
 
 use super::cold::{Cold, MANY};
 use quintet_types::{
-    Lane, Message, MessageId, Ms, Order, Put, QueueId, Refusal, Removal, WhenFull,
+    CommandError, Message, MessageId, Ms, Order, Put, QueueId, Removal, StateIndex, WhenFull,
 };
 
 use crate::cold::BlockAt;
@@ -113,8 +113,8 @@ impl Engine {
         })
     }
 
-    /// Drops older messages of a full queue that may do so, [`quintet_types::MESSAGES_PER_STEP`] at most in one
-    /// step: a queue that is far over its limit takes the put and shrinks.
+    /// Drops older messages of a full queue that may do so, [`quintet_types::MESSAGES_PER_STEP`] at
+    /// most in one step: a queue that is far over its limit takes the put and shrinks.
     ///
     /// # Errors
     /// The message does not fit.
@@ -123,12 +123,12 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         id: QueueId,
         bytes: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         if self.fits(id, 1, bytes) {
             return Ok(());
         }
         if !self.may_drop_for(id, bytes) {
-            return Err(Refusal::QueueFull);
+            return Err(CommandError::QueueFull);
         }
         // What is due counts as ready.
         self.store.promote(id, self.now);
@@ -140,7 +140,7 @@ impl Engine {
             }
             let message = match self.victim(id) {
                 Victim::Here(oldest) => self.store.message(oldest),
-                Victim::Nobody => return Err(Refusal::QueueFull),
+                Victim::Nobody => return Err(CommandError::QueueFull),
                 // The put waited for the first `MANY`. Those behind them go
                 // with the next put: until then the queue is over its limit.
                 Victim::Cold(block) => {
@@ -164,22 +164,22 @@ impl Engine {
         Ok(())
     }
 
-    /// The message that makes way in a full queue: the oldest message of the least urgent rank; in
-    /// a FIFO, its head. When nothing is ready, the first one that is held back, then the delayed
-    /// one that is due last.
+    /// The message that makes way in a full queue: the oldest message of the least urgent priority;
+    /// in a FIFO, its head. When nothing is ready, the first one that is held back, then the
+    /// delayed one that is due last.
     fn victim(&self, id: QueueId) -> Victim {
         let queue = self.store.seated(id);
-        let hot = queue.ready.last_key().map(|(rank, ..)| rank);
-        let cold = queue.cold.as_ref().and_then(|cold| cold.last_rank());
-        if let Some(rank) = hot.max(cold) {
-            let from = (rank, i64::MIN, MessageId(0));
+        let hot = queue.ready.last_key().map(|(priority, ..)| priority);
+        let cold = queue.cold.as_ref().and_then(|cold| cold.last_priority());
+        if let Some(priority) = hot.max(cold) {
+            let from = (priority, i64::MIN, MessageId(0));
             let here = queue.ready.range((Edge::Included(from), Edge::Unbounded));
             let here = here.map(|(order, _)| order).next();
-            let cold = self.store.next_cold(id, Lane::Ready, Some(from));
+            let cold = self.store.next_cold(id, StateIndex::Ready, Some(from));
             return Victim::first(here, cold);
         }
         let here = queue.held_back.first_key_value().map(|(order, _)| order);
-        let cold = self.store.next_cold(id, Lane::HeldBack, None);
+        let cold = self.store.next_cold(id, StateIndex::HeldBack, None);
         if here.is_some() || cold.is_some() {
             return Victim::first(here, cold);
         }
@@ -258,26 +258,28 @@ impl Engine {
         };
         let sized = |order: Order, slot: u32| (order, self.store.messages.at(slot).size());
 
-        // Rank by rank, the least urgent first, and in each the oldest first.
+        // Priority by priority, the least urgent first, and in each the oldest first.
         // In what was passed nothing is in a run.
         let mut below = (u32::MAX, i64::MAX, MessageId(u64::MAX));
         loop {
             let up_to = Edge::Excluded(below);
             let hot = queue.ready.range_back((Edge::Unbounded, up_to));
-            let hot = hot.map(|((rank, ..), _)| rank).next();
-            let Some(rank) = hot.max(cold.last_rank()) else {
+            let hot = hot.map(|((priority, ..), _)| priority).next();
+            let Some(priority) = hot.max(cold.last_priority()) else {
                 break;
             };
-            let from = (rank, i64::MIN, MessageId(0));
+            let from = (priority, i64::MIN, MessageId(0));
             let here = queue.ready.range((Edge::Included(from), up_to));
-            let stored = self.store.next_cold(queue.id, Lane::Ready, Some(from));
+            let stored = self
+                .store
+                .next_cold(queue.id, StateIndex::Ready, Some(from));
             let here = here.map(|(order, &slot)| sized(order, slot));
             excess.walk(here, stored, |bound, order| bound < order)?;
             below = from;
         }
 
         let here = queue.held_back.iter();
-        let stored = self.store.next_cold(queue.id, Lane::HeldBack, None);
+        let stored = self.store.next_cold(queue.id, StateIndex::HeldBack, None);
         let here = here.map(|(order, &slot)| sized(order, slot));
         excess.walk(here, stored, |bound, order| bound < order)?;
 

@@ -3,8 +3,9 @@
 use super::Stop;
 use super::admin::merged;
 use quintet_types::{
-    BackTo, Bound, By, DeadLetter, ERROR_BYTES_MAX, How, IntentKind, Lease, Message, MessageId, Ms,
-    Name, Outcome, Party, QueueId, Refusal, Removal, Retry, Return, State, Transfer,
+    BackTo, Bound, By, ClientId, CommandError, DeadLetter, ERROR_BYTES_MAX, How, Lease, Message,
+    MessageId, Ms, Name, Outcome, PendingDecisionKind, QueueId, Removal, Retry, Return, State,
+    Transfer,
 };
 
 use crate::engine::{Cx, Engine};
@@ -13,10 +14,10 @@ use crate::store::Maker;
 
 /// How a message goes back.
 struct Back<'a> {
-    rank: u32,
+    priority: u32,
     /// Not taken before.
     due: Option<Ms>,
-    /// Where in its rank; `None`: as the lease says.
+    /// Where in its priority; `None`: as the lease says.
     to: Option<BackTo>,
     /// Whether its try failed; `None`: nothing was tried, or it has a delay of its own.
     failed: Option<Failed<'a>>,
@@ -26,7 +27,7 @@ struct Back<'a> {
 #[derive(Clone, Copy)]
 enum Failed<'a> {
     /// Its holder, and why.
-    Said(&'a [u8]),
+    Error(&'a [u8]),
     /// The queue's policy, if it counts the reason.
     ByPolicy,
 }
@@ -36,14 +37,14 @@ fn words_of(why: Return) -> &'static [u8] {
     match why {
         Return::Timeout => b"its lease ran out",
         Return::Lost => b"its connection was lost",
-        Return::Released | Return::Withheld => b"",
+        Return::Released | Return::Pending => b"",
     }
 }
 
 impl Back<'_> {
-    fn at(rank: u32) -> Self {
+    fn at(priority: u32) -> Self {
         Self {
-            rank,
+            priority,
             due: None,
             to: None,
             failed: None,
@@ -55,19 +56,21 @@ impl Engine {
     pub(crate) fn settle<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         id: MessageId,
         by: By,
         how: &How,
     ) -> Result<Outcome, Stop> {
         let slot = self.found(id)?;
-        self.may_settle(party, id, by)?;
+        self.may_settle(client_id, id, by)?;
         let message = self.store.messages.at(slot);
         // Giving back makes sense only for what was taken.
         if message.state != State::Reserved && how.gives_back() {
             return Err(match by {
-                By::Lease(_) => Refusal::LeaseOver.into(),
-                By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => Refusal::NotFound.into(),
+                By::Lease(_) => CommandError::LeaseOver.into(),
+                By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => {
+                    CommandError::NotFound.into()
+                }
             });
         }
         let queue = message.queue;
@@ -79,12 +82,12 @@ impl Engine {
     pub(crate) fn settle_held<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         queue: Option<&Name>,
         how: &How,
         max: u32,
-    ) -> Result<Outcome, Refusal> {
-        let Some(held) = self.store.held.get(&party) else {
+    ) -> Result<Outcome, CommandError> {
+        let Some(held) = self.store.held.get(&client_id) else {
             return Ok(Outcome::Count(0));
         };
         let mut ids: Vec<MessageId> = match queue {
@@ -93,7 +96,7 @@ impl Engine {
                 held.filter(|&id| self.store.slot(id).is_some()).collect()
             }
             // By name: the queue may have been dropped since, and made again.
-            Some(name) => self.held_in(party, name).collect(),
+            Some(name) => self.held_in(client_id, name).collect(),
         };
         ids.truncate(max as usize);
         let count = ids.len() as u64;
@@ -115,34 +118,41 @@ impl Engine {
         Ok(Outcome::Count(count))
     }
 
-    /// Whether `party` may act on the message, and why not.
-    pub(crate) fn may_settle(&self, party: Party, id: MessageId, by: By) -> Result<(), Refusal> {
-        let slot = self.store.slot(id).ok_or(Refusal::NotFound)?;
+    /// Whether `client_id` may act on the message, and why not.
+    pub(crate) fn may_settle(
+        &self,
+        client_id: ClientId,
+        id: MessageId,
+        by: By,
+    ) -> Result<(), CommandError> {
+        let slot = self.store.slot(id).ok_or(CommandError::NotFound)?;
         let allows = match (by, self.store.leases.get(&slot)) {
             (By::Anyone, _) | (By::OwnerOrFree, None) => true,
-            (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party && party != Party(0),
+            (By::Owner | By::OwnerOrFree, Some(lease)) => {
+                lease.client_id == client_id && client_id != ClientId(0)
+            }
             (By::Bearer, Some(lease)) => lease.bound == Bound::Time,
             (By::Owner | By::Bearer, None) => false,
             (By::Lease(shown), lease) => {
                 let message = self.store.messages.at(slot);
-                let there = message.place == shown.place
+                let there = message.position == shown.position
                     && matches!(message.state, State::Ready | State::Reserved)
                     && !message.is_expired(self.now);
                 let holds = lease.is_some_and(|lease| {
                     message.reserves == shown.number && lease.epoch == shown.epoch
                 });
                 if there && !holds && !shown.over {
-                    return Err(Refusal::LeaseOver);
+                    return Err(CommandError::LeaseOver);
                 }
                 there
             }
         };
-        allows.then_some(()).ok_or(Refusal::NotFound)
+        allows.then_some(()).ok_or(CommandError::NotFound)
     }
 
-    /// True if `party` may act on the message.
-    pub(crate) fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
-        self.may_settle(party, id, by).is_ok()
+    /// True if `client_id` may act on the message.
+    pub(crate) fn allows(&self, client_id: ClientId, id: MessageId, by: By) -> bool {
+        self.may_settle(client_id, id, by).is_ok()
     }
 
     pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
@@ -186,10 +196,14 @@ impl Engine {
                     },
                 );
             }
-            How::Release { rank, due, back_to } => {
+            How::Release {
+                priority,
+                due,
+                back_to,
+            } => {
                 let due = self.due(*due);
                 let back = Back {
-                    rank: rank.unwrap_or(at.rank),
+                    priority: priority.unwrap_or(at.priority),
                     due,
                     to: *back_to,
                     failed: due.is_none().then_some(Failed::ByPolicy),
@@ -207,19 +221,19 @@ impl Engine {
                     self.fact(cx, Fact::Edited { at, change });
                 }
                 let back = Back {
-                    failed: Some(Failed::Said(error)),
-                    ..Back::at(at.rank)
+                    failed: Some(Failed::Error(error)),
+                    ..Back::at(at.priority)
                 };
                 self.give_back_as(cx, id, Return::Released, back);
             }
-            How::Bury { rank, reason } => {
-                let rank = rank.unwrap_or(at.rank);
+            How::Bury { priority, reason } => {
+                let priority = priority.unwrap_or(at.priority);
                 let reason = reason[..reason.len().min(ERROR_BYTES_MAX)].into();
                 self.fact(
                     cx,
                     Fact::Buried {
                         at,
-                        rank,
+                        priority,
                         now,
                         dead: false,
                         reason,
@@ -238,7 +252,7 @@ impl Engine {
         };
         let back = Back {
             failed: Some(Failed::ByPolicy),
-            ..Back::at(message.rank)
+            ..Back::at(message.priority)
         };
         self.give_back_as(cx, id, why, back);
     }
@@ -246,7 +260,7 @@ impl Engine {
     /// Its holder never heard of its lease, so nothing was tried.
     pub(crate) fn give_back_unheard<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         if let Some(message) = self.store.message(id) {
-            let back = Back::at(message.rank);
+            let back = Back::at(message.priority);
             self.give_back_as(cx, id, Return::Lost, back);
         }
     }
@@ -285,7 +299,7 @@ impl Engine {
         let own = self.store.messages.at(slot).retry();
         let settings = &self.store.seated(at.queue).live.settings;
         let failed: Option<Box<[u8]>> = match back.failed {
-            Some(Failed::Said(error)) => Some(error[..error.len().min(ERROR_BYTES_MAX)].into()),
+            Some(Failed::Error(error)) => Some(error[..error.len().min(ERROR_BYTES_MAX)].into()),
             Some(Failed::ByPolicy)
                 if own.map_or_else(|| settings.fails_by(why), |own| own.fails_by(why)) =>
             {
@@ -303,19 +317,19 @@ impl Engine {
             .store
             .leases
             .get(&slot)
-            .map_or(BackTo::Place, |lease| lease.back_to);
+            .map_or(BackTo::Position, |lease| lease.back_to);
         // In an ordered queue a message keeps its place, however it comes back; a
         // lease that was given there says so itself.
         let queue = self.store.seated(at.queue);
         let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
         let asked = match back.to {
-            Some(_) if ordered && message.key().is_some() => BackTo::Place,
+            Some(_) if ordered && message.key().is_some() => BackTo::Position,
             asked => asked.unwrap_or(lease_says),
         };
-        let place = match asked {
-            BackTo::Place => at.place,
+        let position = match asked {
+            BackTo::Position => at.position,
             BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
-            BackTo::Tail => self.tail_place(cx, at.queue),
+            BackTo::Tail => self.tail_position(cx, at.queue),
         };
         let settings = &self.store.seated(at.queue).live.settings;
         let (mut due, mut enough) = (back.due, false);
@@ -338,8 +352,8 @@ impl Engine {
             cx,
             Fact::Released {
                 at,
-                rank: back.rank,
-                place,
+                priority: back.priority,
+                position,
                 due,
                 delay_ms: due.map_or(0, |due| self.left(due)),
                 why,
@@ -356,16 +370,16 @@ impl Engine {
 
     /// A place behind all that is in the queue: an id that no message will have. What comes back
     /// in one step shares it, as long as no other id was given.
-    fn tail_place<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) -> i64 {
-        if let Some(place) = cx.step.tail
-            && self.store.last_id().0 as i64 == place
+    fn tail_position<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) -> i64 {
+        if let Some(position) = cx.step.tail
+            && self.store.last_id().0 as i64 == position
         {
-            return place;
+            return position;
         }
         let logged = !self.store.seated(queue).live.settings.memory;
-        let place = self.next_id(cx, logged).0 as i64;
-        (cx.step.tail, self.reading.tail) = (Some(place), Some(place));
-        place
+        let position = self.next_id(cx, logged).0 as i64;
+        (cx.step.tail, self.reading.tail) = (Some(position), Some(position));
+        position
     }
 
     /// It is not tried again, nor kept.
@@ -393,7 +407,7 @@ impl Engine {
     }
 
     fn dead_letter<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
-        if !self.withholds(cx, id, IntentKind::DeadLetter) {
+        if !self.withholds(cx, id, PendingDecisionKind::DeadLetter) {
             self.dead_letter_now(cx, id);
         }
     }
@@ -487,7 +501,7 @@ impl Engine {
             cx,
             Fact::Buried {
                 at,
-                rank: at.rank,
+                priority: at.priority,
                 now,
                 dead: true,
                 reason,
@@ -496,7 +510,7 @@ impl Engine {
         );
     }
 
-    /// Moves a message to the tail of its rank in another queue.
+    /// Moves a message to the tail of its priority in another queue.
     pub(crate) fn transfer<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -515,13 +529,13 @@ impl Engine {
             .store
             .queue(to)
             .is_some_and(|queue| !queue.live.settings.memory);
-        let place = self.next_id(cx, logged).0 as i64;
+        let position = self.next_id(cx, logged).0 as i64;
         self.fact(
             cx,
             Fact::Moved {
                 at,
                 to,
-                place,
+                position,
                 why,
                 now,
             },
@@ -551,13 +565,13 @@ impl Engine {
     pub(crate) fn touch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         id: MessageId,
-    ) -> Result<Outcome, Refusal> {
-        if !self.allows(party, id, By::Owner) {
-            return Err(Refusal::NotFound);
+    ) -> Result<Outcome, CommandError> {
+        if !self.allows(client_id, id, By::Owner) {
+            return Err(CommandError::NotFound);
         }
-        let slot = self.store.slot(id).ok_or(Refusal::NotFound)?;
+        let slot = self.store.slot(id).ok_or(CommandError::NotFound)?;
         let message = self.store.messages.at(slot);
         let span = self
             .store
@@ -565,7 +579,7 @@ impl Engine {
             .get(&slot)
             .map_or(0, |lease| lease.span_ms);
         if message.cancelled().is_some() {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         let at = message.at();
         if span > 0 {
@@ -578,7 +592,7 @@ impl Engine {
     pub(crate) fn extend<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         (id, by): (MessageId, By),
         ms: Option<u64>,
     ) -> Result<Outcome, Stop> {
@@ -586,17 +600,19 @@ impl Engine {
             // One that waits may be in a run.
             By::Lease(_) => self.found(id)?,
             By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => {
-                self.store.slot(id).ok_or(Refusal::NotFound)?
+                self.store.slot(id).ok_or(CommandError::NotFound)?
             }
         };
-        self.may_settle(party, id, by)?;
+        self.may_settle(client_id, id, by)?;
         let Some(lease) = self.store.leases.get(&slot) else {
             return match by {
                 // Of a group in order only the first may be reserved.
-                By::Lease(_) if !self.may_lease_by_id(cx, slot)? => Err(Refusal::NotFound.into()),
+                By::Lease(_) if !self.may_lease_by_id(cx, slot)? => {
+                    Err(CommandError::NotFound.into())
+                }
                 By::Lease(_) => Ok(self.hold_again(cx, slot, ms.unwrap_or(0))),
                 By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => {
-                    Err(Refusal::NotFound.into())
+                    Err(CommandError::NotFound.into())
                 }
             };
         };
@@ -616,11 +632,11 @@ impl Engine {
         let at = self.store.messages.at(slot).at();
         if ms > 0 {
             let lease = Lease {
-                party: Party(0),
+                client_id: ClientId(0),
                 bound: Bound::Time,
                 until: Some(self.after(ms)),
                 span_ms: ms,
-                back_to: BackTo::Place,
+                back_to: BackTo::Position,
                 epoch: 0,
                 since: Ms(0),
             };
@@ -632,7 +648,7 @@ impl Engine {
     pub(crate) fn delete<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         id: MessageId,
         by: By,
     ) -> Result<Outcome, Stop> {
@@ -641,9 +657,9 @@ impl Engine {
         let (queue, expired) = (message.queue, message.is_expired(self.now));
         if expired {
             self.expire(cx, id);
-            return Err(Refusal::NotFound.into());
+            return Err(CommandError::NotFound.into());
         }
-        self.may_settle(party, id, by)?;
+        self.may_settle(client_id, id, by)?;
         self.count_live(queue, |totals| totals.delete_commands += 1);
         self.settle_one(cx, id, &How::Finish);
         // It may have been one lease too many for others.
@@ -667,7 +683,7 @@ impl Engine {
             cx.step.began = began;
             return;
         }
-        if !self.withholds(cx, id, IntentKind::Expire) {
+        if !self.withholds(cx, id, PendingDecisionKind::Expire) {
             self.expire_now(cx, id);
         }
         cx.step.began = began;

@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::Stop;
 use quintet_types::{
-    DeadLetter, Lane, ListState, Message, MessageStats, Name, NamePage, Outcome, Party, PartyStats,
-    Peek, QueueId, QueuePage, QueueSetup, QueueStats, Refusal, ShardStats, State, StatsOf,
-    StatsReply,
+    ClientId, ClientStats, CommandError, DeadLetter, ListState, Message, MessageStats, Name,
+    NamePage, Outcome, Peek, QueueId, QueuePage, QueueSetup, QueueStats, ShardStats, State,
+    StateIndex, StatsOf, StatsReply,
 };
 
 use crate::engine::Engine;
@@ -20,12 +20,12 @@ const ALARMS: usize = 1024;
 impl Engine {
     pub(crate) fn peek(&mut self, peek: &Peek) -> Result<Outcome, Stop> {
         let one = |message: &Message| Outcome::Messages(SmallVec::from_iter([message.clone()]));
-        let (queue, lane) = match peek {
+        let (queue, state_index) = match peek {
             Peek::Id(id) => {
                 let slot = self.found(*id)?;
                 let message = self.store.messages.at(slot);
                 return if message.is_expired(self.now) {
-                    Err(Refusal::NotFound.into())
+                    Err(CommandError::NotFound.into())
                 } else {
                     Ok(one(message))
                 };
@@ -58,14 +58,14 @@ impl Engine {
                     Outcome::Messages(listed)
                 });
             }
-            Peek::Ready(name) => (name, Lane::Ready),
-            Peek::Delayed(name) => (name, Lane::Delayed),
-            Peek::Buried(name) => (name, Lane::Buried),
+            Peek::Ready(name) => (name, StateIndex::Ready),
+            Peek::Delayed(name) => (name, StateIndex::Delayed),
+            Peek::Buried(name) => (name, StateIndex::Buried),
         };
-        let id = self.store.find(queue).ok_or(Refusal::NotFound)?;
+        let id = self.store.find(queue).ok_or(CommandError::NotFound)?;
         self.store.promote(id, self.now);
-        let first = self.lane(id, lane, None, 1)?;
-        let slot = first.first().ok_or(Refusal::NotFound)?;
+        let first = self.state_index(id, state_index, None, 1)?;
+        let slot = first.first().ok_or(CommandError::NotFound)?;
         Ok(one(self.store.messages.at(*slot)))
     }
 
@@ -92,7 +92,7 @@ impl Engine {
                 let slot = self.found(*id)?;
                 let message = self.store.messages.at(slot);
                 if message.is_expired(self.now) {
-                    return Err(Refusal::NotFound.into());
+                    return Err(CommandError::NotFound.into());
                 }
                 let delayed = message.is_delayed(self.now);
                 let until = if message.state == State::Reserved {
@@ -116,12 +116,12 @@ impl Engine {
             StatsOf::Queue(name) => {
                 let id = self.existing(name)?;
                 self.store.promote(id, self.now);
-                let queue = self.store.queue(id).ok_or(Refusal::QueueNotFound)?;
+                let queue = self.store.queue(id).ok_or(CommandError::QueueNotFound)?;
                 Ok(StatsReply::Queue(self.queue_stats(queue)))
             }
             StatsOf::Setup(name) => {
                 let id = self.existing(name)?;
-                let queue = self.store.queue(id).ok_or(Refusal::QueueNotFound)?;
+                let queue = self.store.queue(id).ok_or(CommandError::QueueNotFound)?;
                 let name_of = |id: &QueueId| self.store.name_of(*id);
                 Ok(StatsReply::Setup(Box::new(QueueSetup {
                     name: queue.name.clone(),
@@ -150,12 +150,12 @@ impl Engine {
     }
 
     /// This shard's numbers of a client.
-    pub fn party_stats(&self, party: Party) -> PartyStats {
+    pub fn client_stats(&self, client_id: ClientId) -> ClientStats {
         const QUEUES: usize = 16;
-        let waits_on = self.waiters.queues_of(party);
+        let waits_on = self.waiters.queues_of(client_id);
         let waits_on = waits_on.take(QUEUES).map(|queue| self.store.name_of(queue));
-        PartyStats {
-            leases: self.store.held_by(party) as u64,
+        ClientStats {
+            leases: self.store.held_by(client_id) as u64,
             waits_on: waits_on.collect(),
         }
     }
@@ -254,7 +254,7 @@ impl Engine {
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
             tracked: self.store.tracks.len() as u64,
-            dedupe_ids: self.store.marks.len() as u64,
+            dedupe_ids: self.store.dedupe_records.len() as u64,
             batches: self.store.batches.len() as u64,
             batches_waiting: self.store.batches.waiting() as u64,
         }
@@ -265,8 +265,8 @@ impl Engine {
             .ready
             .first_key_value()
             .map(|(_, &slot)| self.store.messages.at(slot));
-        let hot = oldest.map(|message| (Lane::Ready.order(message), message.created));
-        let cold = self.store.next_cold(queue.id, Lane::Ready, None);
+        let hot = oldest.map(|message| (StateIndex::Ready.order(message), message.created));
+        let cold = self.store.next_cold(queue.id, StateIndex::Ready, None);
         let cold = cold.and_then(|(order, at)| {
             let block = self.store.cold.block(at)?;
             Some((order, block.row.created))

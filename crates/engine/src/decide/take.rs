@@ -5,8 +5,8 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use quintet_types::{
-    Answer, Delivery, Handed, Hold, LeaseAsk, Message, MessageId, Ms, Name, Outcome, Party, Pick,
-    QueueId, Refusal, Removal, Take, Wait,
+    Answer, ClientId, CommandError, Delivery, Handed, Hold, LeaseRequest, Message, MessageId, Ms,
+    Name, Outcome, Pick, QueueId, Removal, Take, Wait,
 };
 
 use crate::claim::Claim;
@@ -25,21 +25,21 @@ impl Engine {
     pub(crate) fn take<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         take: &mut Take,
     ) -> Result<Answer, Cold> {
         let queues = self.queues_of(take);
-        if let Err(refusal) = self.may_take(party, take, &queues) {
-            return Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
+        if let Err(command_error) = self.may_take(client_id, take, &queues) {
+            return Ok(Answer::Now(Outcome::Refused(command_error), Hold::Durable));
         }
         if take.token.is_some()
             && let Some(outcome) = self.take_again(cx, take, &queues)
         {
             return Ok(Answer::Now(outcome, Hold::Durable));
         }
-        Ok(match self.take_now(cx, party, take, &queues)? {
+        Ok(match self.take_now(cx, client_id, take, &queues)? {
             Some((outcome, hold)) => Answer::Now(outcome, hold),
-            None => self.found_nothing(cx.call(), party, take, &queues),
+            None => self.found_nothing(cx.call(), client_id, take, &queues),
         })
     }
 
@@ -63,12 +63,12 @@ impl Engine {
     fn found_nothing(
         &mut self,
         call: Call,
-        party: Party,
+        client_id: ClientId,
         take: &mut Take,
         queues: &[QueueId],
     ) -> Answer {
         self.count_misses(queues);
-        let warn = self.warning(party, take);
+        let warn = self.warning(client_id, take);
         if warn.is_some_and(|at| at <= self.now) {
             return Answer::Now(Outcome::DeadlineSoon, Hold::Turn);
         }
@@ -82,7 +82,7 @@ impl Engine {
             Wait::Forever => None,
         };
         let waiter = Waiter {
-            party,
+            client_id,
             standing: false,
             take: std::mem::take(take),
             queues: SmallVec::new(),
@@ -92,51 +92,51 @@ impl Engine {
         };
         match self.stand_in_line(call, waiter, false) {
             Ok(()) => Answer::Later,
-            Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
+            Err(command_error) => Answer::Now(Outcome::Refused(command_error), Hold::Durable),
         }
     }
 
-    /// Sets or clears the party's standing take.
+    /// Sets or clears the client's standing take.
     pub(crate) fn watch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         take: Option<Box<Take>>,
     ) -> Answer {
         match take {
-            Some(take) => self.stand(cx, party, *take),
+            Some(take) => self.stand(cx, client_id, *take),
             None => {
-                self.unwatch(party);
+                self.unwatch(client_id);
                 Answer::Now(Outcome::Done, Hold::Turn)
             }
         }
     }
 
-    /// Changes the party's standing take, if it has one.
+    /// Changes the client's standing take, if it has one.
     pub(crate) fn rewatch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         take: Take,
     ) -> Answer {
-        match self.waiters.of(party, true) {
-            Some(_) => self.stand(cx, party, take),
+        match self.waiters.of(client_id, true) {
+            Some(_) => self.stand(cx, client_id, take),
             None => Answer::Now(Outcome::Done, Hold::Turn),
         }
     }
 
-    /// Adds a queue to the party's standing take, if it has one, or takes it
+    /// Adds a queue to the client's standing take, if it has one, or takes it
     /// away. All its other queues it has waited on in vain, so nobody is
     /// looked at but those in the line of this one.
     pub(crate) fn watch_queue<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         name: &Name,
         on: bool,
     ) -> Answer {
         let done = Answer::Now(Outcome::Done, Hold::Turn);
-        let Some(number) = self.waiters.of(party, true) else {
+        let Some(number) = self.waiters.of(client_id, true) else {
             return done;
         };
         if !on {
@@ -155,41 +155,41 @@ impl Engine {
                 }
                 done
             }
-            Err(refusal) => {
-                self.unwatch(party);
-                Answer::Now(Outcome::Refused(refusal), Hold::Durable)
+            Err(command_error) => {
+                self.unwatch(client_id);
+                Answer::Now(Outcome::Refused(command_error), Hold::Durable)
             }
         }
     }
 
-    fn stand<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party, take: Take) -> Answer {
+    fn stand<J: Journal>(&mut self, cx: &mut Cx<'_, J>, client_id: ClientId, take: Take) -> Answer {
         let queues = self.queues_of(&take);
-        let taken = self.take_now(cx, party, &take, &queues);
+        let taken = self.take_now(cx, client_id, &take, &queues);
         if let Ok(Some((outcome, hold))) = taken {
-            self.unwatch(party);
-            self.deliver(cx, party, true, false, outcome, hold);
+            self.unwatch(client_id);
+            self.deliver(cx, client_id, true, false, outcome, hold);
             return Answer::Now(Outcome::Done, Hold::Turn);
         }
-        match self.stand_or_change(cx.call(), party, take, None, taken.is_err()) {
+        match self.stand_or_change(cx.call(), client_id, take, None, taken.is_err()) {
             Ok(()) => Answer::Now(Outcome::Done, Hold::Turn),
-            Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
+            Err(command_error) => Answer::Now(Outcome::Refused(command_error), Hold::Durable),
         }
     }
 
     /// Enters a standing take at the end of the lines of its queues, or changes
-    /// the party's, which keeps its place. Nothing stands if it is refused.
+    /// the client's, which keeps its place. Nothing stands if it is refused.
     /// `reads`: something is being read for it.
     pub(crate) fn stand_or_change(
         &mut self,
         call: Call,
-        party: Party,
+        client_id: ClientId,
         mut take: Take,
         claim: Option<Claim>,
         reads: bool,
-    ) -> Result<(), Refusal> {
-        let Some(number) = self.waiters.of(party, true) else {
+    ) -> Result<(), CommandError> {
+        let Some(number) = self.waiters.of(client_id, true) else {
             let waiter = Waiter {
-                party,
+                client_id,
                 standing: true,
                 take,
                 queues: SmallVec::new(),
@@ -206,16 +206,16 @@ impl Engine {
                 }
                 Ok(())
             }
-            Err(refusal) => {
+            Err(command_error) => {
                 self.drop_waiter(number);
-                Err(refusal)
+                Err(command_error)
             }
         }
     }
 
-    /// Ends the party's standing take, in other shards too.
-    pub(crate) fn unwatch(&mut self, party: Party) {
-        if let Some(number) = self.waiters.of(party, true) {
+    /// Ends the client's standing take, in other shards too.
+    pub(crate) fn unwatch(&mut self, client_id: ClientId) {
+        if let Some(number) = self.waiters.of(client_id, true) {
             if let Some(waiter) = self.waiters.get(number) {
                 waiter.claim();
             }
@@ -223,21 +223,21 @@ impl Engine {
         }
     }
 
-    /// Why the party may not take; `queues` are those of the take's that exist
+    /// Why the client may not take; `queues` are those of the take's that exist
     /// here.
     pub(crate) fn may_take(
         &self,
-        party: Party,
+        client_id: ClientId,
         take: &Take,
         queues: &[QueueId],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         let logged = |&id: &QueueId| {
             let queue = self.store.queue(id);
             queue.is_some_and(|queue| !queue.live.settings.memory)
         };
         // Nobody could be told of it.
         if !take.look && self.space == Space::NoTakes && queues.iter().any(logged) {
-            return Err(Refusal::NoSpace);
+            return Err(CommandError::NoSpace);
         }
         if take.must_exist {
             let ours = take
@@ -252,35 +252,35 @@ impl Engine {
             && let Some(queue) = self.store.queue(*only)
             && queue.live.settings.down
         {
-            return Err(Refusal::QueueDown);
+            return Err(CommandError::QueueDown);
         }
         let limit = take
             .lease
             .map_or(take.refuse_if_held, |lease| lease.held_max);
         if limit > 0 {
             let held = match (take.held_anywhere, take.queues.as_slice()) {
-                (true, _) => self.store.held_by(party),
-                (false, [name]) => self.held_in(party, name).count(),
+                (true, _) => self.store.held_by(client_id),
+                (false, [name]) => self.held_in(client_id, name).count(),
                 (false, _) => 0,
             };
             if held >= limit as usize {
-                return Err(Refusal::HeldLimit);
+                return Err(CommandError::HeldLimit);
             }
         }
         Ok(())
     }
 
-    /// The party's leases in the queue of this name, oldest first; those of a
+    /// The client's leases in the queue of this name, oldest first; those of a
     /// dropped queue of that name too.
     pub(crate) fn held_in<'a>(
         &'a self,
-        party: Party,
+        client_id: ClientId,
         name: &'a Name,
     ) -> impl Iterator<Item = MessageId> + 'a {
         let held = self
             .store
             .held
-            .get(&party)
+            .get(&client_id)
             .map_or(&[][..], SmallVec::as_slice);
         held.iter().copied().filter(move |&id| {
             let queue = self
@@ -299,9 +299,9 @@ impl Engine {
         call: Call,
         mut waiter: Waiter,
         reads: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         if self.waiters.len() >= self.settings.waiters_max as usize {
-            return Err(Refusal::TooManyWaiters);
+            return Err(CommandError::TooManyWaiters);
         }
         waiter.queues = self.lines_of(call, &mut waiter.take)?;
         let number = self.waiters.add(waiter, &mut self.store);
@@ -315,7 +315,7 @@ impl Engine {
     /// not exist. The take has no names afterwards, as they may be many: what
     /// waits goes by its lines, which change. One that asks them in their order
     /// keeps them, as lines are sorted.
-    fn lines_of(&mut self, call: Call, take: &mut Take) -> Result<Lines, Refusal> {
+    fn lines_of(&mut self, call: Call, take: &mut Take) -> Result<Lines, CommandError> {
         let mut queues = Lines::new();
         let names = std::mem::take(&mut take.queues);
         if take.pick == Pick::InOrder {
@@ -334,11 +334,11 @@ impl Engine {
             }
             match self.find_or_make(call, &name) {
                 Ok(queue) => queues.push(queue),
-                Err(refusal) => {
+                Err(command_error) => {
                     for queue in queues {
                         self.forget_unused(queue);
                     }
-                    return Err(refusal);
+                    return Err(command_error);
                 }
             }
         }
@@ -347,11 +347,11 @@ impl Engine {
         Ok(queues)
     }
 
-    /// When the party must be warned that a lease of its ends soon: as soon as
+    /// When the client must be warned that a lease of its ends soon: as soon as
     /// it may, by the clock, have no more than the margin left.
-    pub(crate) fn warning(&self, party: Party, take: &Take) -> Option<Ms> {
+    pub(crate) fn warning(&self, client_id: ClientId, take: &Take) -> Option<Ms> {
         let margin = take.deadline_soon_ms?;
-        let held = self.store.held.get(&party)?;
+        let held = self.store.held.get(&client_id)?;
         let ends = held.iter().filter_map(|&id| {
             let slot = self.store.slot(id)?;
             self.store.leases.get(&slot)?.until
@@ -364,7 +364,7 @@ impl Engine {
     pub(crate) fn take_now<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         take: &Take,
         queues: &[QueueId],
     ) -> Result<Option<(Outcome, Hold)>, Cold> {
@@ -416,7 +416,7 @@ impl Engine {
                 self.walk_on(&mut walk, last, true);
             }
             for slot in group {
-                let message = self.hand(cx, party, slot, take.lease.as_ref());
+                let message = self.hand(cx, client_id, slot, take.lease.as_ref());
                 newest = newest.max(message.id);
                 handed.push(message);
             }
@@ -439,17 +439,17 @@ impl Engine {
         Ok(Some((Outcome::Messages(handed), hold)))
     }
 
-    /// Removes or leases one message and answers it as the taker sees it.
+    /// Removes or leases one message and answers it as the consumer sees it.
     pub(super) fn hand<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         slot: u32,
-        lease: Option<&LeaseAsk>,
+        lease: Option<&LeaseRequest>,
     ) -> Message {
         let message = self.store.messages.at(slot);
         let (at, waited) = (message.at(), self.now.since(message.created));
-        let from_run = message.home.is_run();
+        let from_run = message.segment_ref.is_run();
         let now = self.now;
         if let Some(live) = self.store.live_mut(at.queue) {
             live.used = now;
@@ -472,7 +472,7 @@ impl Engine {
                 },
             ),
             Some(ask) => {
-                let lease = self.lease_for(party, slot, ask);
+                let lease = self.lease_for(client_id, slot, ask);
                 let given_ms = given_ms(ask, &lease);
                 self.fact(cx, Fact::Leased { at, lease });
                 let mut handed = self.store.messages.at(slot).clone();
@@ -581,7 +581,8 @@ impl Engine {
             };
             let waiter = self.waiters.get(number);
             let waiter = waiter.expect("who stands in a queue's line waits");
-            let (party, take, queues) = (waiter.party, waiter.take.clone(), waiter.queues.clone());
+            let (client_id, take, queues) =
+                (waiter.client_id, waiter.take.clone(), waiter.queues.clone());
             let (standing, claim) = (waiter.standing, waiter.claim.clone());
             passed = Some(number);
             if self.is_behind_stalled(number, &queues) {
@@ -592,12 +593,12 @@ impl Engine {
             }
             let in_order = (take.pick == Pick::InOrder).then(|| self.queues_of(&take));
             let asked = in_order.as_ref().unwrap_or(&queues);
-            match self.serve_one(cx, party, &take, asked, claim.as_ref()) {
+            match self.serve_one(cx, client_id, &take, asked, claim.as_ref()) {
                 // Another shard has served it.
                 Served::Elsewhere => self.drop_waiter(number),
                 Served::Found(Some((outcome, hold))) => {
                     self.waiters.remove(number, &mut self.store);
-                    self.deliver(cx, party, standing, claim.is_some(), outcome, hold);
+                    self.deliver(cx, client_id, standing, claim.is_some(), outcome, hold);
                     if take.look {
                         cx.only_looked();
                     }
@@ -605,7 +606,7 @@ impl Engine {
                         self.forget_unused(queue);
                     }
                 }
-                // Only a taker that cannot frame what is there leaves it to
+                // Only a consumer that cannot frame what is there leaves it to
                 // those behind it, and one that a limit holds back to those
                 // who only look.
                 Served::Found(None) if take.body_max.is_some() => left_out = true,
@@ -634,7 +635,7 @@ impl Engine {
         }
     }
 
-    /// True if a limit holds takers of one of these queues back, and somebody waits to look.
+    /// True if a limit holds consumers of one of these queues back, and somebody waits to look.
     fn is_left_to_lookers(&self, queues: &[QueueId]) -> bool {
         queues.iter().any(|&id| {
             let queue = self.store.queue(id);
@@ -650,7 +651,7 @@ impl Engine {
     fn serve_one<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        party: Party,
+        client_id: ClientId,
         take: &Take,
         queues: &[QueueId],
         claim: Option<&Claim>,
@@ -667,7 +668,7 @@ impl Engine {
                 Err(_) => return Served::Reads,
             }
         }
-        self.take_now(cx, party, take, queues)
+        self.take_now(cx, client_id, take, queues)
             .map_or(Served::Reads, Served::Found)
     }
 
@@ -686,7 +687,7 @@ impl Engine {
     pub(crate) fn deliver<J>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        to: Party,
+        to: ClientId,
         standing: bool,
         claimed: bool,
         outcome: Outcome,
@@ -708,10 +709,10 @@ impl Engine {
         });
     }
 
-    /// Ends the party's waiting take.
-    pub(crate) fn stop_waiting<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party) {
-        self.hurry(party);
-        if let Some(number) = self.waiters.of(party, false) {
+    /// Ends the client's waiting take.
+    pub(crate) fn stop_waiting<J: Journal>(&mut self, cx: &mut Cx<'_, J>, client_id: ClientId) {
+        self.hurry(client_id);
+        if let Some(number) = self.waiters.of(client_id, false) {
             self.end_wait(cx, number, Outcome::Empty);
         }
     }
@@ -725,7 +726,7 @@ impl Engine {
         };
         let ending: Vec<u64> = line.iter().copied().filter(ends).collect();
         for number in ending {
-            self.end_wait(cx, number, Outcome::Refused(Refusal::QueueNotFound));
+            self.end_wait(cx, number, Outcome::Refused(CommandError::QueueNotFound));
         }
     }
 
@@ -741,7 +742,7 @@ impl Engine {
         if waiter.claim() {
             let claimed = waiter.claim.is_some();
             let standing = waiter.standing;
-            self.deliver(cx, waiter.party, standing, claimed, outcome, Hold::Turn);
+            self.deliver(cx, waiter.client_id, standing, claimed, outcome, Hold::Turn);
         }
         for queue in waiter.queues {
             self.forget_unused(queue);

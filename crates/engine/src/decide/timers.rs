@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use super::choose::EXPIRED_PER_STEP;
 use super::cold::MANY;
 use quintet_types::{
-    IntentKind, Lane, MessageId, Ms, Name, Outcome, QueueId, Refusal, Removal, Return, State,
+    CommandError, MessageId, Ms, Name, Outcome, PendingDecisionKind, QueueId, Removal, Return,
+    State, StateIndex,
 };
 
 use crate::engine::{Cx, Engine};
@@ -55,7 +56,7 @@ impl Engine {
                     self.give_back(cx, id, Return::Timeout);
                     let ready = self.store.message(id).map(|message| message.state);
                     if ready == Some(State::Ready) {
-                        self.withholds(cx, id, IntentKind::LeaseEnd);
+                        self.withholds(cx, id, PendingDecisionKind::LeaseEnd);
                     }
                     cx.wake(queue);
                 }
@@ -82,7 +83,7 @@ impl Engine {
             }
             let moved = self.store.promote(id, self.now);
             self.store.ring_groups(id, self.now);
-            self.ring_lanes(id);
+            self.ring_state_indexes(id);
             self.store.end_pause(id, self.now);
             let ended = self.end_retention(cx, id);
             left = left.saturating_sub(moved + ended);
@@ -92,24 +93,24 @@ impl Engine {
     }
 
     /// Reads the due messages of runs: delayed ones, and those kept long enough.
-    fn ring_lanes(&mut self, id: QueueId) {
-        for lane in [Lane::Delayed, Lane::Archived] {
+    fn ring_state_indexes(&mut self, id: QueueId) {
+        for state_index in [StateIndex::Delayed, StateIndex::Archived] {
             let Some(queue) = self.store.queue(id) else {
                 // It went when what was due in it was removed.
                 return;
             };
-            let first = queue.cold.as_ref().and_then(|cold| cold.first(lane));
+            let first = queue.cold.as_ref().and_then(|cold| cold.first(state_index));
             let Some(((_, at, _), block)) = first else {
                 continue;
             };
             let mut wait = 0;
-            if lane == Lane::Archived {
+            if state_index == StateIndex::Archived {
                 wait = queue.live.settings.retention_ms;
             }
             if Ms(at.max(0) as u64) + wait > self.now {
                 continue;
             }
-            if lane == Lane::Delayed && !self.may_read_due() {
+            if state_index == StateIndex::Delayed && !self.may_read_due() {
                 let pause = self.reading.due_next;
                 if let Some(live) = self.store.live_mut(id) {
                     live.due_pause = pause;
@@ -121,8 +122,8 @@ impl Engine {
     }
 
     /// Due messages of runs are read at once while there is memory for them. Then a block at a
-    /// time: the thread that makes room keeps up with that, so no put waits for it, and takers get
-    /// their messages all the same.
+    /// time: the thread that makes room keeps up with that, so no put waits for it, and consumers
+    /// get their messages all the same.
     fn may_read_due(&mut self) -> bool {
         let room = self.reading.memory_room;
         let fixed = self.store.fixed_bytes();
@@ -317,7 +318,7 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         name: Option<&Name>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         self.ring_blocks();
         let only = match name {
             None => None,

@@ -2,7 +2,7 @@
 
 use super::Stop;
 use quintet_types::{
-    ByName, Message, MessageId, Name, NamedAct, Outcome, Principal, Refusal, Removal, State,
+    ByName, CommandError, Message, MessageId, Name, NamedAct, Outcome, Principal, Removal, State,
     TRACK_NOTE_BYTES_MAX, Track, TrackState, Verb,
 };
 
@@ -168,14 +168,14 @@ impl Engine {
             NamedAct::Until(_) => (None, None),
             NamedAct::Cancel(cancel) => return self.cancel_tracked(cx, by_name, cancel),
             NamedAct::Track | NamedAct::Look | NamedAct::Settle(_) | NamedAct::Extend(_) => {
-                return Err(Refusal::NotFound.into());
+                return Err(CommandError::NotFound.into());
             }
         };
         let (id, mut track) =
             self.track_named(cx.call().caller.principal, by_name, by_name.act.verb())?;
         if let Some(slot) = self.look_up(id)? {
             if self.store.messages.at(slot).state == State::Reserved {
-                return Err(Refusal::NotFound.into());
+                return Err(CommandError::NotFound.into());
             }
             self.say(cx, id, percent, text);
         } else if percent.is_some() || text.is_some() {
@@ -201,7 +201,7 @@ impl Engine {
         asker: Principal,
         by_name: &ByName,
         verb: Verb,
-    ) -> Result<(MessageId, Track), Refusal> {
+    ) -> Result<(MessageId, Track), CommandError> {
         let (now, named) = (self.now, by_name.queue.as_ref());
         let found = self.store.tracks.named(&by_name.name).take(NAMESAKES_MAX);
         let found = found.filter(|(_, track)| track.until > now);
@@ -210,6 +210,6 @@ impl Engine {
         let may =
             |engine: &mut Self, queue: &Name| named.is_some() || engine.may(asker, verb, queue);
         let found = found.into_iter().find(|(_, track)| may(self, &track.queue));
-        found.ok_or(Refusal::NotFound)
+        found.ok_or(CommandError::NotFound)
     }
 }

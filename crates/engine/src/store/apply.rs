@@ -8,16 +8,16 @@ use super::departure::{depart, fail};
 use super::keyed::KEY;
 use super::{Durable, Memory, Queue};
 use quintet_types::{
-    At, BackTo, Bound, Ended, Home, Lease, Message, MessageId, Ms, Name, Overrides, Party, QueueId,
-    QueueTotals, Removal, Return, State, Transfer,
+    At, BackTo, Bound, ClientId, Ended, Lease, Message, MessageId, Ms, Name, Overrides, QueueId,
+    QueueTotals, Removal, Return, SegmentRef, State, Transfer,
 };
 
-use crate::fact::{Change, Fact, MarkId};
+use crate::fact::{Change, DedupeId, Fact};
 
 impl Durable {
-    /// Applies one fact. `home` is the segment of the log that holds it.
+    /// Applies one fact. `segment_ref` is the segment of the log that holds it.
     /// Answers the message a removal took out.
-    pub(super) fn apply(&mut self, fact: Fact, home: Home) -> Option<Message> {
+    pub(super) fn apply(&mut self, fact: Fact, segment_ref: SegmentRef) -> Option<Message> {
         match fact {
             Fact::Put(message) => {
                 let bytes = message.body.len();
@@ -26,35 +26,35 @@ impl Durable {
                     totals.put_bytes += bytes;
                 });
                 self.ends.put(&message);
-                self.replace(message, None, home);
+                self.replace(message, None, segment_ref);
             }
             Fact::Removed { at, why } => return self.remove(at, why),
             Fact::Leased { at, lease } => self.lease(at, lease),
             Fact::Reheld { at, lease } => self.rehold(at, lease),
             Fact::Released {
                 at,
-                rank,
-                place,
+                priority,
+                position,
                 due,
                 delay_ms,
                 why,
                 failed,
             } => {
-                if place > 0 && place != at.place {
-                    self.use_up(place);
+                if position > 0 && position != at.position {
+                    self.use_up(position);
                 }
-                self.release(at, rank, place, (due, delay_ms), why, failed);
+                self.release(at, priority, position, (due, delay_ms), why, failed);
             }
             Fact::Touched { at, until } => self.touch(at.id, until),
             Fact::Buried {
                 at,
-                rank,
+                priority,
                 now,
                 dead,
                 reason,
                 until,
             } => {
-                self.bury(at, rank, (now, until), dead, reason);
+                self.bury(at, priority, (now, until), dead, reason);
             }
             Fact::Archived {
                 at,
@@ -86,35 +86,37 @@ impl Durable {
             Fact::Moved {
                 at,
                 to,
-                place,
+                position,
                 why,
                 now,
-            } => self.transfer(at, to, place, why, now),
+            } => self.transfer(at, to, position, why, now),
             Fact::Sent { at, to, why, now } => {
                 self.ends.add(at.id, at.queue, Ended::Sent);
                 self.send(at, to, why, now);
             }
-            Fact::SentImage(message, to) => self.sent(message, to, home),
+            Fact::SentImage(message, to) => self.sent(message, to, segment_ref),
             Fact::Carried(id) => self.carried(id),
             Fact::Arrived { message, from } => {
                 self.ends.moved(from, &message);
                 self.count(message.queue, |totals| totals.moved_in += 1);
-                self.replace(message, None, home);
+                self.replace(message, None, segment_ref);
             }
             Fact::Committed { at } => {
                 self.restate(at.id, |message, _| message.state = State::Ready)
             }
             Fact::Edited { at, change } => self.edit(at.id, *change),
-            Fact::Image(message, lease) => self.replace(message, lease.map(|lease| *lease), home),
+            Fact::Image(message, lease) => {
+                self.replace(message, lease.map(|lease| *lease), segment_ref)
+            }
             Fact::Restored(message) => {
                 let known = self.queue(message.queue);
                 let known = known.map_or(&self.counts.gone, |queue| &queue.totals);
                 // Replay may not have seen that it was taken.
                 let taken = u64::from(known.taken > 0);
                 self.count(message.queue, |totals| totals.taken -= taken);
-                self.replace(message, None, home);
+                self.replace(message, None, segment_ref);
             }
-            Fact::Withheld { at, party } => self.withhold(at, party),
+            Fact::Pending { at, client_id } => self.withhold(at, client_id),
             Fact::TableSet {
                 table,
                 key,
@@ -134,28 +136,30 @@ impl Durable {
             Fact::Remembered {
                 queue,
                 kind,
-                mark,
+                dedupe_record,
                 id,
                 until,
                 scope,
                 sum,
             } => {
-                let era = self.queue(queue).map_or(0, |queue| queue.era_of(scope));
+                let generation = self
+                    .queue(queue)
+                    .map_or(0, |queue| queue.generation_of(scope));
                 let memory = Memory {
                     id,
                     until,
-                    home,
+                    segment_ref,
                     scope,
                     sum,
-                    era,
+                    generation,
                 };
-                let mark = match mark {
-                    MarkId::Whole(id) => self.mark_id(id),
-                    MarkId::Hash(_) => mark,
+                let dedupe_record = match dedupe_record {
+                    DedupeId::Whole(id) => self.dedupe_id(id),
+                    DedupeId::Hash(_) => dedupe_record,
                 };
-                self.remember((queue, kind, mark), memory);
+                self.remember((queue, kind, dedupe_record), memory);
             }
-            Fact::HashKey(key) => self.hash_marks(key),
+            Fact::HashKey(key) => self.hash_dedupe(key),
             Fact::IdMark(next) => {
                 self.next_id = self.next_id.max(next);
                 self.marked = self.marked.max(next);
@@ -197,12 +201,12 @@ impl Durable {
                 through: _,
                 count,
             } => self.flush(queue, count, true),
-            Fact::MarksForgotten { queue } => {
+            Fact::DedupeForgotten { queue } => {
                 if let Some(queue) = self.queue_mut(queue) {
-                    queue.mark_era = queue.mark_era.wrapping_add(1);
-                    queue.forgotten_marks += std::mem::take(&mut queue.timed_marks);
+                    queue.dedupe_generation = queue.dedupe_generation.wrapping_add(1);
+                    queue.forgotten_dedupe += std::mem::take(&mut queue.timed_dedupe);
                 }
-                self.bury_marks(queue);
+                self.bury_dedupe(queue);
             }
             Fact::QueueDropped {
                 queue,
@@ -223,14 +227,14 @@ impl Durable {
                     queue.bury_order = queue.bury_order.max(bury_order);
                 }
             }
-            Fact::Frozen { run, block, ids } => self.frozen(run, *block, &ids),
-            Fact::Thawed {
+            Fact::Evicted { run, block, ids } => self.apply_evicted(run, *block, &ids),
+            Fact::Loaded {
                 run,
                 ordinal,
                 at,
                 bytes,
                 apart,
-            } => self.thawed(run, ordinal, at, bytes, apart, home),
+            } => self.apply_loaded(run, ordinal, at, bytes, apart, segment_ref),
             Fact::RunImage { run, block, dead } => self.run_image(run, *block, dead),
             Fact::RunGone(run) => self.run_gone(run),
             Fact::ShardCounted(counts) => {
@@ -275,7 +279,7 @@ impl Durable {
         self.index_in(slot);
     }
 
-    fn replace(&mut self, mut message: Message, lease: Option<Lease>, home: Home) {
+    fn replace(&mut self, mut message: Message, lease: Option<Lease>, segment_ref: SegmentRef) {
         // A message of a queue that is gone has nobody left to ask for it.
         if self.queue(message.queue).is_none() {
             return;
@@ -290,7 +294,7 @@ impl Durable {
         {
             // No log that was written here tells of one that was flushed. Its
             // id is free when it is freed.
-            while self.reap(1 << 16) {}
+            while self.collect(1 << 16) {}
         }
         if let Some(slot) = self.ids.get(message.id.0) {
             self.take_out(slot);
@@ -300,12 +304,12 @@ impl Durable {
             }
         }
         if let Some(queue) = self.queue_mut(message.queue) {
-            queue.head = queue.head.min(message.place);
+            queue.head = queue.head.min(message.position);
             if let (State::Buried, Some(extra)) = (message.state, &message.extra) {
                 queue.bury_order = queue.bury_order.max(extra.bury_order);
             }
         }
-        self.add(message, lease, home);
+        self.add(message, lease, segment_ref);
     }
 
     fn remove(&mut self, at: At, why: Removal) -> Option<Message> {
@@ -365,17 +369,17 @@ impl Durable {
         self.index_in(slot);
     }
 
-    fn withhold(&mut self, at: At, party: Party) {
+    fn withhold(&mut self, at: At, client_id: ClientId) {
         let Some(slot) = self.slot(at.id) else { return };
         self.index_out(slot);
         self.lease_out(slot, at.id);
         self.messages.at_mut(slot).state = State::Reserved;
         let lease = Lease {
-            party,
+            client_id,
             bound: Bound::Connection,
             until: None,
             span_ms: 0,
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             epoch: 0,
             since: Ms(0),
         };
@@ -410,8 +414,8 @@ impl Durable {
     fn release(
         &mut self,
         at: At,
-        rank: u32,
-        place: i64,
+        priority: u32,
+        position: i64,
         wait: (Option<Ms>, u64),
         why: Return,
         failed: Option<Box<[u8]>>,
@@ -421,17 +425,17 @@ impl Durable {
                 Return::Released => totals.releases += 1,
                 Return::Timeout => totals.timeouts += 1,
                 Return::Lost => totals.cancels += 1,
-                Return::Withheld => {}
+                Return::Pending => {}
             }
             totals.failures += u64::from(failed.is_some());
         });
         if let Some(queue) = self.queue_mut(at.queue) {
-            queue.head = queue.head.min(place);
+            queue.head = queue.head.min(position);
         }
         self.restate(at.id, |message, since| {
             message.state = State::Ready;
-            message.rank = rank;
-            message.place = place;
+            message.priority = priority;
+            message.position = position;
             let (due, delay_ms) = wait;
             // A disconnect is nobody's decision, so no counter of the message
             // tells of it (beanstalkd shows the same).
@@ -463,7 +467,7 @@ impl Durable {
     fn bury(
         &mut self,
         at: At,
-        rank: u32,
+        priority: u32,
         (now, until): (Ms, Option<Ms>),
         dead: bool,
         reason: Box<[u8]>,
@@ -481,7 +485,7 @@ impl Durable {
         let order = queue.bury_order;
         self.restate(at.id, |message, since| {
             message.state = State::Buried;
-            message.rank = rank;
+            message.priority = priority;
             let extra = message.extra_mut();
             extra.due = None;
             fail(extra);
@@ -509,14 +513,14 @@ impl Durable {
         self.queue(queue).map(|queue| queue.name.clone())
     }
 
-    fn transfer(&mut self, at: At, to: QueueId, place: i64, why: Transfer, now: Ms) {
+    fn transfer(&mut self, at: At, to: QueueId, position: i64, why: Transfer, now: Ms) {
         let from = self.count_out(at.queue, why);
         if to != at.queue {
             self.untie(at.id);
         }
         self.count_in(to, |totals| totals.moved_in += 1);
         // The place is an id that no message will have.
-        self.use_up(place);
+        self.use_up(position);
         let Some(slot) = self.slot(at.id) else { return };
         if self.queue(to).is_none() {
             self.take_out(slot);
@@ -526,14 +530,14 @@ impl Durable {
             depart(message, from.as_ref(), why, now);
             message.extra_mut().was_leased(since);
             message.queue = to;
-            message.place = place;
+            message.position = position;
         });
         self.forget_empty_ghost(at.queue);
     }
 
     /// An id that serves as a place is no message's.
-    fn use_up(&mut self, place: i64) {
-        self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
+    fn use_up(&mut self, position: i64) {
+        self.next_id = self.next_id.max((position as u64 & !self.id_bits) + 1);
         self.marked = self.marked.max(self.next_id);
     }
 
@@ -552,10 +556,10 @@ impl Durable {
         for id in lost {
             self.end_lost(id);
         }
-        // Parties of an older process mean nobody now.
+        // Clients of an older process mean nobody now.
         for slot in kept {
             if let Some(lease) = self.leases.get_mut(&slot) {
-                lease.party = Party(0);
+                lease.client_id = ClientId(0);
             }
         }
         self.held.clear();
@@ -572,16 +576,16 @@ impl Durable {
         let back_to = self
             .leases
             .get(&slot)
-            .map_or(BackTo::Place, |lease| lease.back_to);
+            .map_or(BackTo::Position, |lease| lease.back_to);
         let head = self.queue(at.queue).map_or(0, |queue| queue.head);
-        let place = match back_to {
+        let position = match back_to {
             BackTo::Head => head.min(0) - 1,
             // Behind all there are, and as no id is used up here also where replay begins
             // later and sees fewer of them: they keep their own order by their ids.
             BackTo::Tail => (self.next_id | self.id_bits) as i64,
-            BackTo::Place => at.place,
+            BackTo::Position => at.position,
         };
-        self.release(at, at.rank, place, (None, 0), Return::Lost, None);
+        self.release(at, at.priority, position, (None, 0), Return::Lost, None);
     }
 
     fn queue_made(&mut self, id: QueueId, name: Name, parent: Option<QueueId>, created: Ms) {
@@ -631,7 +635,7 @@ impl Durable {
         for slot in reserved {
             self.take_out(slot);
         }
-        while self.reap(1 << 16) {}
+        while self.collect(1 << 16) {}
         assert!(
             self.queue(id).is_none(),
             "a dropped queue goes with its last reserved message"
@@ -651,16 +655,16 @@ impl Durable {
             .queue(id)
             .filter(|queue| queue.waiting() > 0 || reserved);
         let rules = goes.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
-        let mut graves = std::mem::take(&mut self.graves);
+        let mut tombstones = std::mem::take(&mut self.tombstones);
         let mut keys = 0;
         self.recount(id, |queue| {
-            keys = Self::detach_waiting(queue, &mut graves);
+            keys = Self::detach_waiting(queue, &mut tombstones);
             if reserved {
-                Self::detach_reserved(queue, &mut graves);
+                Self::detach_reserved(queue, &mut tombstones);
             }
         });
-        self.graves = graves;
-        self.bury_marks(id);
+        self.tombstones = tombstones;
+        self.bury_dedupe(id);
         self.keyed.bytes -= keys;
         self.flush_cold(id, false);
         if rules.is_some() {
@@ -670,29 +674,29 @@ impl Durable {
     }
 
     /// Answers what its keys took.
-    fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) -> u64 {
+    fn detach_waiting(queue: &mut Queue, tombstones: &mut super::Tombstones) -> u64 {
         if queue.waiting_in_memory() == 0 && queue.cold.is_none() {
-            // No new era for nothing.
+            // No new generation for nothing.
             return 0;
         }
-        queue.era = queue.era.wrapping_add(1);
+        queue.generation = queue.generation.wrapping_add(1);
         queue.shrink(queue.waiting_bytes);
         queue.waiting_bytes = 0;
         (queue.urgent, queue.retrying) = (0, 0);
-        graves.ordered(std::mem::take(&mut queue.ready));
-        graves.ordered(std::mem::take(&mut queue.held_back));
-        graves.timed(std::mem::take(&mut queue.delayed));
+        tombstones.ordered(std::mem::take(&mut queue.ready));
+        tombstones.ordered(std::mem::take(&mut queue.held_back));
+        tombstones.timed(std::mem::take(&mut queue.delayed));
         std::mem::take(&mut queue.keys).len() as u64 * KEY
     }
 
     /// Nothing waits any more.
-    fn detach_reserved(queue: &mut Queue, graves: &mut super::Graves) {
-        queue.held_era = queue.held_era.wrapping_add(1);
+    fn detach_reserved(queue: &mut Queue, tombstones: &mut super::Tombstones) {
+        queue.held_generation = queue.held_generation.wrapping_add(1);
         // Marks that end with what was reserved are over as well.
-        queue.era = queue.era.wrapping_add(1);
+        queue.generation = queue.generation.wrapping_add(1);
         queue.shrink(queue.reserved_bytes);
         queue.reserved_bytes = 0;
-        graves.held(std::mem::take(&mut queue.reserved));
+        tombstones.held(std::mem::take(&mut queue.reserved));
     }
 
     fn drop_queue(&mut self, id: QueueId, idle: bool) {
@@ -700,23 +704,23 @@ impl Durable {
             self.flush_cold(id, true);
         }
         self.leave_account(id);
-        let mut graves = std::mem::take(&mut self.graves);
+        let mut tombstones = std::mem::take(&mut self.tombstones);
         let mut keys = 0;
         let dropped = self.recount(id, |queue| {
             if queue.live.dropped {
                 return false;
             }
-            keys = Self::detach_waiting(queue, &mut graves);
-            graves.by_turn(std::mem::take(&mut queue.buried));
-            graves.by_id(std::mem::take(&mut queue.prepared));
-            graves.timed(std::mem::take(&mut queue.archived));
+            keys = Self::detach_waiting(queue, &mut tombstones);
+            tombstones.by_turn(std::mem::take(&mut queue.buried));
+            tombstones.by_id(std::mem::take(&mut queue.prepared));
+            tombstones.timed(std::mem::take(&mut queue.archived));
             queue.done = 0;
             queue.live.dropped = true;
             queue.pause = None;
             true
         });
-        self.graves = graves;
-        self.bury_marks(id);
+        self.tombstones = tombstones;
+        self.bury_dedupe(id);
         self.keyed.bytes -= keys;
         let Self {
             queues,
@@ -726,7 +730,7 @@ impl Durable {
             counts,
             memory_counts,
             keyed,
-            graves,
+            tombstones,
             ..
         } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
@@ -738,7 +742,7 @@ impl Durable {
         }
         if let Some(groups) = queue.groups.take() {
             keyed.bytes -= groups.bytes();
-            graves.groups(groups);
+            tombstones.groups(groups);
         }
         let memory = queue.live.settings.memory;
         let counts = if memory { memory_counts } else { counts };
@@ -773,8 +777,8 @@ impl Durable {
 }
 
 fn edit(message: &mut Message, change: Change) {
-    if let Some(rank) = change.rank {
-        message.rank = rank;
+    if let Some(priority) = change.priority {
+        message.priority = priority;
     }
     let extra = message.extra_mut();
     extra.changed = change.now;

@@ -79,7 +79,7 @@ impl<K: Copy + Ord, V> Chunk<K, V> {
     fn set(&mut self, at: usize, value: V) -> Option<V> {
         let old = self.entries[at].1.replace(value);
         self.live += u32::from(old.is_none());
-        self.first = self.first.min(place(at));
+        self.first = self.first.min(position(at));
         old
     }
 
@@ -96,7 +96,7 @@ impl<K: Copy + Ord, V> Chunk<K, V> {
         }
         if at == self.start() {
             let behind = self.entries[at..].iter();
-            self.first += place(behind.take_while(|entry| entry.1.is_none()).count());
+            self.first += position(behind.take_while(|entry| entry.1.is_none()).count());
         } else if at + 1 == self.entries.len() {
             while self.entries.last().is_some_and(|entry| entry.1.is_none()) {
                 self.entries.pop();
@@ -117,7 +117,7 @@ impl<K: Copy + Ord, V> Chunk<K, V> {
     clippy::cast_possible_truncation,
     reason = "no chunk has more than CHUNK live entries and as many holes before them"
 )]
-fn place(at: usize) -> u32 {
+fn position(at: usize) -> u32 {
     at as u32
 }
 

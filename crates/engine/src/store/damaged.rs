@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::cold::Shelf;
 use super::queue::WaitsTo;
-use super::{Durable, MarkKey};
+use super::{DedupeKey, Durable};
 use quintet_types::{
-    At, BackTo, Body, Bound, Extra, Home, Lane, Lease, Message, MessageId, Ms, Party, QueueId,
-    Removal, RunId, Scope, State,
+    At, BackTo, Body, Bound, ClientId, Extra, Lease, Message, MessageId, Ms, QueueId, Removal,
+    RunId, Scope, SegmentRef, State, StateIndex,
 };
 
 use crate::cold::{Block, BlockAt};
-use crate::fact::{Fact, Mark, MarkId};
+use crate::fact::{DedupeId, DedupeKind, Fact};
 
 /// Expects that this stops with an assertion of this reason.
 pub(crate) fn fires(reason: &str, act: impl FnOnce()) {
@@ -29,11 +29,11 @@ pub(crate) fn fires(reason: &str, act: impl FnOnce()) {
 
 const Q: QueueId = QueueId(0);
 const ID: MessageId = MessageId(1);
-const HOME: Home = Home(1);
+const SEGMENT_REF: SegmentRef = SegmentRef(1);
 const AT: At = At {
     queue: Q,
-    rank: 1,
-    place: 1,
+    priority: 1,
+    position: 1,
     id: ID,
 };
 const BLOCK: BlockAt = BlockAt {
@@ -43,8 +43,8 @@ const BLOCK: BlockAt = BlockAt {
 
 fn message(id: u64, extra: Extra) -> Message {
     let id = MessageId(id);
-    let place = id.0 as i64;
-    let at = At { place, id, ..AT };
+    let position = id.0 as i64;
+    let at = At { position, id, ..AT };
     let mut message = Message::new(at, Ms(1), Body::new(b"body"));
     message.extra = Some(Box::new(extra));
     message
@@ -67,8 +67,8 @@ fn store(message: Message) -> Durable {
         parent: None,
         created: Ms(1),
     };
-    store.apply(made, HOME);
-    store.apply(Fact::Put(message), HOME);
+    store.apply(made, SEGMENT_REF);
+    store.apply(Fact::Put(message), SEGMENT_REF);
     store
 }
 
@@ -90,15 +90,15 @@ fn in_state(state: State) -> Durable {
 fn reserved() -> Durable {
     let mut store = ready();
     let lease = Lease {
-        party: Party(1),
+        client_id: ClientId(1),
         bound: Bound::Time,
         until: Some(Ms(100)),
         span_ms: 50,
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         epoch: 0,
         since: Ms(0),
     };
-    store.apply(Fact::Leased { at: AT, lease }, HOME);
+    store.apply(Fact::Leased { at: AT, lease }, SEGMENT_REF);
     store
 }
 
@@ -113,14 +113,14 @@ fn stored() -> Durable {
         first: order,
         last: order,
         expires: Some(Ms(100)),
-        ..Block::new(0, 0, Q, Lane::Ready)
+        ..Block::new(0, 0, Q, StateIndex::Ready)
     };
-    let frozen = Fact::Frozen {
+    let apply_evicted = Fact::Evicted {
         run: BLOCK.run,
         block: Box::new(block),
         ids: vec![ID],
     };
-    store.apply(frozen, HOME);
+    store.apply(apply_evicted, SEGMENT_REF);
     store
 }
 
@@ -131,20 +131,20 @@ fn loaded() -> Durable {
 }
 
 /// A put of it is known until it is done.
-fn marked() -> (Durable, MarkKey) {
+fn marked() -> (Durable, DedupeKey) {
     let mut store = ready();
-    let mark = MarkId::Whole(Box::from(*b"mark"));
+    let dedupe_record = DedupeId::Whole(Box::from(*b"mark"));
     let remembered = Fact::Remembered {
         queue: Q,
-        kind: Mark::Dedupe,
-        mark: mark.clone(),
+        kind: DedupeKind::Dedupe,
+        dedupe_record: dedupe_record.clone(),
         id: ID,
         until: Ms(100),
         scope: Scope::Done,
         sum: 0,
     };
-    store.apply(remembered, HOME);
-    (store, (Q, Mark::Dedupe, mark))
+    store.apply(remembered, SEGMENT_REF);
+    (store, (Q, DedupeKind::Dedupe, dedupe_record))
 }
 
 fn queue(store: &mut Durable) -> &mut super::Queue {
@@ -153,7 +153,7 @@ fn queue(store: &mut Durable) -> &mut super::Queue {
 
 fn remove(store: &mut Durable) {
     let why = Removal::Deleted;
-    store.apply(Fact::Removed { at: AT, why }, HOME);
+    store.apply(Fact::Removed { at: AT, why }, SEGMENT_REF);
 }
 
 /// A damage, the state before it, the step behind it, and the assertion that fires.
@@ -175,7 +175,7 @@ const MESSAGES: &[Row] = &[
         "a message comes into a queue that was looked for before",
         ready,
         |s| s.queues.clear(),
-        |s| s.add(message(2, keyed()), None, HOME),
+        |s| s.add(message(2, keyed()), None, SEGMENT_REF),
     ),
     (
         "what is ready is in its queue's order",
@@ -249,7 +249,7 @@ const MESSAGES: &[Row] = &[
     (
         "a segment is counted while something lives in it",
         ready,
-        |s| s.homes.clear(),
+        |s| s.segment_refs.clear(),
         remove,
     ),
     (
@@ -268,11 +268,11 @@ const MESSAGES: &[Row] = &[
                 through,
                 count,
             };
-            store.apply(flushed, HOME);
+            store.apply(flushed, SEGMENT_REF);
             store
         },
         |s| drop(s.messages.remove(0)),
-        |s| _ = s.reap(10),
+        |s| _ = s.collect(10),
     ),
 ];
 
@@ -280,19 +280,19 @@ const MARKS: &[Row] = &[
     (
         "what a message is tied to is a mark",
         || marked().0,
-        |s| s.marks.clear(),
+        |s| s.dedupe_records.clear(),
         |s| s.untie(ID),
     ),
     (
         "a message is tied to a mark that is there",
         || marked().0,
-        |s| s.marks.clear(),
+        |s| s.dedupe_records.clear(),
         |s| s.keep_tied(Q, &[ID]),
     ),
     (
         "a mark with a time has its end until it is over",
         || marked().0,
-        |s| s.mark_ends.clear(),
+        |s| s.dedupe_ends.clear(),
         |s| s.forget(&marked().1),
     ),
 ];

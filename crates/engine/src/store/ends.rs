@@ -4,7 +4,9 @@
 //! not in the log.
 
 use super::Durable;
-use quintet_types::{At, Caller, Ended, Ending, Message, MessageId, Ms, Party, Principal, QueueId};
+use quintet_types::{
+    At, Caller, ClientId, Ended, Ending, Message, MessageId, Ms, Principal, QueueId,
+};
 
 /// An end without its id.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +53,7 @@ impl Ends {
         self.now = now;
     }
 
-    /// They happen on behalf of this caller; party 0: of nobody's own.
+    /// They happen on behalf of this caller; client 0: of nobody's own.
     #[inline]
     pub(super) fn are_asked_by(&mut self, caller: Caller) {
         self.caller = caller;
@@ -86,7 +88,7 @@ impl Ends {
     pub(super) fn add(&mut self, id: MessageId, queue: QueueId, why: Ended) {
         let rest = Rest {
             at: self.now,
-            more: self.caller.party.0,
+            more: self.caller.client_id.0,
             queue,
             principal: self.caller.principal,
             why,
@@ -115,11 +117,11 @@ impl Ends {
     /// The same by a fact that removes it.
     #[inline]
     pub(super) fn remove(&mut self, at: At, why: Ended) {
-        let place = self.next;
+        let position = self.next;
         self.add(at.id, at.queue, why);
         if matches!(why, Ended::Deleted | Ended::Replaced) && self.max > 0 {
             self.waits = Some(Waits {
-                at: place,
+                at: position,
                 from: at,
                 replaced: why == Ended::Replaced,
             });
@@ -153,7 +155,8 @@ impl Ends {
         let Some(Waits { at, from, replaced }) = self.waits.take() else {
             return;
         };
-        let instead = message.queue == from.queue && (replaced || message.place == from.place);
+        let instead =
+            message.queue == from.queue && (replaced || message.position == from.position);
         if instead && let Some(rest) = self.rest.get_mut(at) {
             rest.more = message.id.0;
             if !replaced {
@@ -183,7 +186,7 @@ impl Durable {
         let rest = self.ends.find(id)?;
         let renamed = rest.why.renames() && rest.more != 0;
         let by = (!rest.why.renames() && rest.more != 0).then_some(Caller {
-            party: Party(rest.more),
+            client_id: ClientId(rest.more),
             principal: rest.principal,
         });
         Some(Ending {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use super::queue::{Live, WaitsTo};
 use super::{CopiedOut, Durable, Queue, Rules};
 use quintet_types::{
-    Account, BatchId, Caller, Home, Message, MessageId, Ms, Name, Party, QueueId, QueueTotals,
-    RunId,
+    Account, BatchId, Caller, ClientId, Message, MessageId, Ms, Name, QueueId, QueueTotals, RunId,
+    SegmentRef,
 };
 
 use crate::cold::BlockAt;
-use crate::engine::{Cx, Engine, REAP_PER_FACT};
+use crate::engine::{COLLECT_PER_FACT, Cx, Engine};
 use crate::fact::{Fact, Journal};
 
 /// The durable state of a shard, as others than this folder have it.
@@ -72,7 +72,7 @@ impl Engine {
     ) -> Option<Message> {
         cx.step.began = true;
         if !self.store.cold.loaded.is_empty() {
-            self.thaw(cx, &fact);
+            self.load_named(cx, &fact);
         }
         #[expect(
             clippy::wildcard_enum_match_arm,
@@ -82,9 +82,9 @@ impl Engine {
             Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
                 let (at, to) = (*at, *to);
                 cx.journal.pass(&fact, || self.store.name_of(at.queue));
-                let removed = self.store.apply(cx.call().caller, fact, self.home);
+                let removed = self.store.apply(cx.call().caller, fact, self.segment_ref);
                 let store = &mut self.store.0;
-                store.rehome(at.id, self.home);
+                store.rehome(at.id, self.segment_ref);
                 if let Some(message) = store.message(at.id) {
                     cx.journal.record(&Fact::Image(message.clone(), None));
                 }
@@ -118,7 +118,7 @@ impl Engine {
             }
             _ => cx.journal.record(&fact),
         }
-        self.store.apply(cx.call().caller, fact, self.home)
+        self.store.apply(cx.call().caller, fact, self.segment_ref)
     }
 
     fn is_memory(&self, queue: QueueId) -> bool {
@@ -130,21 +130,21 @@ impl Engine {
     /// [`Engine::fact`] for one that is recorded whatever it is about.
     pub(crate) fn note<J: Journal>(&mut self, journal: &mut J, fact: Fact) {
         journal.record(&fact);
-        self.store.apply(Caller::default(), fact, self.home);
+        self.store.apply(Caller::default(), fact, self.segment_ref);
     }
 
-    /// Applies one fact found in the log, in segment `home`.
-    pub fn replay(&mut self, fact: Fact, home: Home) {
+    /// Applies one fact found in the log, in segment `segment_ref`.
+    pub fn replay(&mut self, fact: Fact, segment_ref: SegmentRef) {
         let mut configure = None;
         if let Fact::QueueMade { queue, .. } | Fact::QueueConfigured { queue, .. } = &fact {
             configure = Some(*queue);
         }
-        self.store.apply(Caller::default(), fact, home);
+        self.store.apply(Caller::default(), fact, segment_ref);
         if let Some(queue) = configure {
             self.resettle(queue);
         }
-        if !self.store.graves.is_empty() {
-            self.store.reap(REAP_PER_FACT);
+        if !self.store.tombstones.is_empty() {
+            self.store.collect(COLLECT_PER_FACT);
         }
     }
 
@@ -158,7 +158,7 @@ impl Engine {
             cx.step.began = true;
             let fact = Fact::IdMark(number + 1);
             cx.journal.record(&Fact::IdMark(number + BLOCK));
-            store.apply(fact, self.home);
+            store.apply(fact, self.segment_ref);
             store.marked = number + BLOCK;
         }
         store.next_id = number + 1;
@@ -176,9 +176,9 @@ impl Store {
 
     /// Applies a fact that this caller caused.
     #[inline]
-    fn apply(&mut self, by: Caller, fact: Fact, home: Home) -> Option<Message> {
+    fn apply(&mut self, by: Caller, fact: Fact, segment_ref: SegmentRef) -> Option<Message> {
         self.0.ends.are_asked_by(by);
-        self.0.apply(fact, home)
+        self.0.apply(fact, segment_ref)
     }
 
     pub(crate) fn keep_ends(&mut self, max: usize) {
@@ -297,12 +297,12 @@ impl Store {
         }
     }
 
-    pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
-        self.0.forget_marks(now, max);
+    pub(crate) fn forget_dedupe(&mut self, now: Ms, max: usize) {
+        self.0.forget_dedupe(now, max);
     }
 
-    pub(crate) fn free_marks(&mut self, max: usize) {
-        self.0.free_marks(max);
+    pub(crate) fn free_dedupe(&mut self, max: usize) {
+        self.0.free_dedupe(max);
     }
 
     /// A batch's callback found no room.
@@ -311,11 +311,11 @@ impl Store {
     }
 
     pub(crate) fn sweep_tables(&mut self, now: Ms) {
-        self.0.tables.sweep(now);
+        self.0.tables.bulk_op(now);
     }
 
-    pub(crate) fn reap(&mut self, max: usize) -> bool {
-        self.0.reap(max)
+    pub(crate) fn collect(&mut self, max: usize) -> bool {
+        self.0.collect(max)
     }
 
     /// An entry of the index of leases' ends has been heard.
@@ -329,9 +329,9 @@ impl Store {
         self.0.expiries.remove(&(at, id));
     }
 
-    /// The newest lease of a party that is gone is dealt with.
-    pub(crate) fn pass_held(&mut self, party: Party, id: MessageId) {
-        if let Some(held) = self.0.held.get_mut(&party)
+    /// The newest lease of a client that is gone is dealt with.
+    pub(crate) fn pass_held(&mut self, client_id: ClientId, id: MessageId) {
+        if let Some(held) = self.0.held.get_mut(&client_id)
             && held.last() == Some(&id)
         {
             held.pop();
@@ -339,8 +339,8 @@ impl Store {
     }
 
     /// All of them are.
-    pub(crate) fn forget_party(&mut self, party: Party) {
-        self.0.held.remove(&party);
+    pub(crate) fn forget_client(&mut self, client_id: ClientId) {
+        self.0.held.remove(&client_id);
     }
 
     /// When a queue was last used is not remembered: its rest begins anew.
@@ -353,13 +353,13 @@ impl Store {
     /// Images of what lives in a segment: the log has them elsewhere then.
     pub(crate) fn copy_out(
         &mut self,
-        home: Home,
-        into: Home,
+        segment_ref: SegmentRef,
+        into: SegmentRef,
         from: u32,
         max: u32,
         record: &mut dyn FnMut(&Fact, bool),
     ) -> CopiedOut {
-        self.0.copy_out(home, into, from, max, record)
+        self.0.copy_out(segment_ref, into, from, max, record)
     }
 
     /// A message is chosen to leave memory, under this number.

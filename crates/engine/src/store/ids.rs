@@ -56,24 +56,24 @@ impl Recent {
 }
 
 impl Ids {
-    fn place(&self, page: u64) -> Option<usize> {
+    fn position(&self, page: u64) -> Option<usize> {
         let recent = self.recent.at(page);
-        let (number, place) = recent.get();
+        let (number, position) = recent.get();
         if number == page {
-            return Some(place as usize);
+            return Some(position as usize);
         }
-        let place = *self.places.get(&page)?;
-        recent.set((page, place));
-        Some(place as usize)
+        let position = *self.places.get(&page)?;
+        recent.set((page, position));
+        Some(position as usize)
     }
 
     fn page(&self, page: u64) -> Option<&Page> {
-        self.pages.get(self.place(page)?)?.as_deref()
+        self.pages.get(self.position(page)?)?.as_deref()
     }
 
     fn page_mut(&mut self, page: u64) -> Option<&mut Page> {
-        let place = self.place(page)?;
-        self.pages.get_mut(place)?.as_deref_mut()
+        let position = self.position(page)?;
+        self.pages.get_mut(position)?.as_deref_mut()
     }
 
     fn add(&mut self, page: u64) {
@@ -81,30 +81,30 @@ impl Ids {
             live: 0,
             slots: [NONE; SLOTS],
         }));
-        let place = match self.free.pop() {
-            Some(place) => {
-                let old = std::mem::replace(&mut self.pages[place as usize], made);
+        let position = match self.free.pop() {
+            Some(position) => {
+                let old = std::mem::replace(&mut self.pages[position as usize], made);
                 assert!(old.is_none(), "a place is free when its page is dropped");
-                place
+                position
             }
             None => {
-                let place = u32::try_from(self.pages.len());
+                let position = u32::try_from(self.pages.len());
                 self.pages.push(made);
-                place.expect("slots of messages, which are more, are 32 bits long")
+                position.expect("slots of messages, which are more, are 32 bits long")
             }
         };
-        self.places.insert(page, place);
+        self.places.insert(page, position);
     }
 
     fn drop_page(&mut self, page: u64) {
-        let place = self.places.remove(&page);
-        let place = place.expect("only a page that is there is dropped");
+        let position = self.places.remove(&page);
+        let position = position.expect("only a page that is there is dropped");
         let recent = self.recent.at(page);
         if recent.get().0 == page {
             recent.set((NO_PAGE, 0));
         }
-        self.pages[place as usize] = None;
-        self.free.push(place);
+        self.pages[position as usize] = None;
+        self.free.push(position);
         if self.places.is_empty() && self.pages.len() > RECENT {
             // Whatever the peak was, it is over.
             (self.pages, self.free) = (Vec::new(), Vec::new());
@@ -118,7 +118,7 @@ impl Ids {
             }
             self.newest = id / PAGE;
         }
-        if self.place(id / PAGE).is_none() {
+        if self.position(id / PAGE).is_none() {
             self.add(id / PAGE);
         }
         let page = self.page_mut(id / PAGE);
@@ -156,8 +156,8 @@ impl Ids {
         let pages = self
             .places
             .range((after + 1) / PAGE..)
-            .filter_map(|(number, &place)| {
-                let page = self.pages.get(place as usize)?.as_deref()?;
+            .filter_map(|(number, &position)| {
+                let page = self.pages.get(position as usize)?.as_deref()?;
                 Some((number, page))
             });
         pages.flat_map(move |(number, page)| {

@@ -1,7 +1,7 @@
 //! Writing durable state again, so that old segments of the log can go.
 
-use super::{Durable, MarkKey, Memory, Queue};
-use quintet_types::{Body, Home, LargeBody, Name, QueueId, QueueTotals};
+use super::{DedupeKey, Durable, Memory, Queue};
+use quintet_types::{Body, LargeBody, Name, QueueId, QueueTotals, SegmentRef};
 
 use crate::fact::{Fact, ShardCounts};
 
@@ -107,12 +107,12 @@ impl Durable {
         self.queue(queue).map(counted)
     }
 
-    /// Images of messages and marks that live in `home`, into segment `into`;
+    /// Images of messages and marks that live in `segment_ref`, into segment `into`;
     /// looks at up to `max` slots from `from` on, and ends behind [`COPIED_BYTES`].
     pub(crate) fn copy_out(
         &mut self,
-        home: Home,
-        into: Home,
+        segment_ref: SegmentRef,
+        into: SegmentRef,
         from: u32,
         max: u32,
         record: &mut dyn FnMut(&Fact, bool),
@@ -128,7 +128,7 @@ impl Durable {
             let Some(message) = self.messages.get(slot) else {
                 continue;
             };
-            if message.home != home || !self.is_alive(message) {
+            if message.segment_ref != segment_ref || !self.is_alive(message) {
                 continue;
             }
             if message.doomed {
@@ -139,7 +139,7 @@ impl Durable {
                 continue;
             }
             if let Body::Large(large) = &message.body
-                && large.home() <= home.0
+                && large.segment_ref() <= segment_ref.0
             {
                 copied.large.push(large.clone());
                 continue;
@@ -160,15 +160,23 @@ impl Durable {
         if end < self.messages.bound() {
             copied.next = Some(end);
         } else {
-            copied.images += self.copy_outbox(home, into, record);
-            self.copy_marks(home, into, record);
+            copied.images += self.copy_outbox(segment_ref, into, record);
+            self.copy_dedupe(segment_ref, into, record);
         }
         copied
     }
 
-    fn copy_marks(&mut self, home: Home, into: Home, record: &mut dyn FnMut(&Fact, bool)) {
-        let here = self.marks.iter().filter(|(_, memory)| memory.home == home);
-        let keys: Vec<MarkKey> = here.map(|(key, _)| key.clone()).collect();
+    fn copy_dedupe(
+        &mut self,
+        segment_ref: SegmentRef,
+        into: SegmentRef,
+        record: &mut dyn FnMut(&Fact, bool),
+    ) {
+        let here = self
+            .dedupe_records
+            .iter()
+            .filter(|(_, memory)| memory.segment_ref == segment_ref);
+        let keys: Vec<DedupeKey> = here.map(|(key, _)| key.clone()).collect();
         for key in keys {
             // Marks go with their queue. What a flush took is told of here at last.
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
@@ -177,11 +185,11 @@ impl Durable {
                 self.forget(&key);
                 continue;
             };
-            if let Some(memory) = self.marks.get_mut(&key) {
-                memory.home = into;
+            if let Some(memory) = self.dedupe_records.get_mut(&key) {
+                memory.segment_ref = into;
                 record(&remembered(&key, memory), of_memory);
-                self.count_home(into);
-                self.uncount_home(home);
+                self.count_segment_ref(into);
+                self.uncount_segment_ref(segment_ref);
             }
         }
     }
@@ -196,15 +204,15 @@ impl Durable {
                 continue;
             };
             // What is in a run is told of there.
-            if message.home.is_run() {
+            if message.segment_ref.is_run() {
                 continue;
             }
             if message.doomed || !self.is_alive(message) || !self.is_logged(message.queue) {
                 continue;
             }
             let mut message = message.clone();
-            message.home = Home(0);
-            message.era = 0;
+            message.segment_ref = SegmentRef(0);
+            message.generation = 0;
             message.ordinal = 0;
             facts.push(Fact::Image(
                 message,
@@ -213,14 +221,15 @@ impl Durable {
         }
         for sent in &self.outbox {
             let mut message = sent.message.clone();
-            message.home = Home(0);
-            message.era = 0;
+            message.segment_ref = SegmentRef(0);
+            message.generation = 0;
             message.ordinal = 0;
             facts.push(Fact::SentImage(message, sent.to.clone()));
         }
-        let marks = self.marks.iter();
-        let marks = marks.filter(|(key, _)| self.is_logged(key.0) && !self.is_flushed(key));
-        facts.extend(marks.map(|(key, memory)| remembered(key, memory)));
+        let dedupe_records = self.dedupe_records.iter();
+        let dedupe_records =
+            dedupe_records.filter(|(key, _)| self.is_logged(key.0) && !self.is_flushed(key));
+        facts.extend(dedupe_records.map(|(key, memory)| remembered(key, memory)));
         facts
     }
 
@@ -262,11 +271,11 @@ fn count_into(queue: &Queue, fact: &mut Fact) {
     }
 }
 
-fn remembered((queue, kind, mark): &MarkKey, memory: &Memory) -> Fact {
+fn remembered((queue, kind, dedupe_record): &DedupeKey, memory: &Memory) -> Fact {
     Fact::Remembered {
         queue: *queue,
         kind: *kind,
-        mark: mark.clone(),
+        dedupe_record: dedupe_record.clone(),
         id: memory.id,
         until: memory.until,
         scope: memory.scope,

@@ -8,7 +8,9 @@ use super::key_groups::Standing;
 use super::keyed::{KEY, Keyed};
 use super::named;
 use super::queue::GroupOrder;
-use quintet_types::{Body, Home, Lane, Lease, Message, MessageId, Ms, QueueGauges, QueueId, State};
+use quintet_types::{
+    Body, Lease, Message, MessageId, Ms, QueueGauges, QueueId, SegmentRef, State, StateIndex,
+};
 
 use crate::cold::URGENT_BELOW;
 
@@ -18,8 +20,8 @@ const PROMOTED_AT_ONCE: usize = 128;
 fn group_order(message: &Message) -> GroupOrder {
     (
         !message.selectable,
-        message.rank,
-        Reverse(message.place),
+        message.priority,
+        Reverse(message.position),
         Reverse(message.id),
     )
 }
@@ -43,14 +45,21 @@ impl Durable {
     }
 
     /// Adds a message that is in no map yet.
-    pub(super) fn add(&mut self, mut message: Message, lease: Option<Lease>, home: Home) {
+    pub(super) fn add(
+        &mut self,
+        mut message: Message,
+        lease: Option<Lease>,
+        segment_ref: SegmentRef,
+    ) {
         let body_run = run_of_body(&message);
-        message.home = match &message.body {
-            Body::Large(large) if body_run.is_none() => Home(home.0.min(large.home())),
-            Body::Large(_) | Body::Small(_) => home,
+        message.segment_ref = match &message.body {
+            Body::Large(large) if body_run.is_none() => {
+                SegmentRef(segment_ref.0.min(large.segment_ref()))
+            }
+            Body::Large(_) | Body::Small(_) => segment_ref,
         };
         message.ordinal = 0;
-        self.count_home(message.home);
+        self.count_segment_ref(message.segment_ref);
         self.count_body(body_run);
         self.body_bytes += Self::held_bytes(&message);
         self.next_id = self.next_id.max((message.id.0 & !self.id_bits) + 1);
@@ -72,8 +81,8 @@ impl Durable {
         let message = message.expect("a message is there until it is taken out");
         self.lease_out(slot, message.id);
         self.ids.remove(message.id.0);
-        if !message.home.is_run() {
-            self.uncount_home(message.home);
+        if !message.segment_ref.is_run() {
+            self.uncount_segment_ref(message.segment_ref);
             self.uncount_body(run_of_body(&message));
         }
         self.body_bytes -= Self::held_bytes(&message);
@@ -85,8 +94,8 @@ impl Durable {
         if let Some(until) = lease.until {
             self.lease_ends.insert((until, id));
         }
-        if lease.party.0 != 0 {
-            self.held.entry(lease.party).or_default().push(id);
+        if lease.client_id.0 != 0 {
+            self.held.entry(lease.client_id).or_default().push(id);
         }
         self.leases.insert(slot, lease);
     }
@@ -96,7 +105,7 @@ impl Durable {
         if let Some(until) = lease.until {
             self.lease_ends.remove(&(until, id));
         }
-        if let Some(held) = self.held.get_mut(&lease.party) {
+        if let Some(held) = self.held.get_mut(&lease.client_id) {
             // Mostly the oldest is settled first; a connection's end begins
             // with the newest.
             if held.last() == Some(&id) {
@@ -105,7 +114,7 @@ impl Durable {
                 held.remove(at);
             }
             if held.is_empty() {
-                self.held.remove(&lease.party);
+                self.held.remove(&lease.client_id);
             }
         }
         Some(lease)
@@ -136,7 +145,7 @@ impl Durable {
         let mut alarm = false;
         match message.state {
             State::Ready => {
-                message.era = queue.era;
+                message.generation = queue.generation;
                 queue.waiting_bytes += len;
                 sums.waiting_bytes += len * one;
                 match message.due() {
@@ -159,7 +168,7 @@ impl Durable {
                 sums.prepared += one;
             }
             State::Reserved => {
-                message.era = queue.held_era;
+                message.generation = queue.held_generation;
                 queue.reserved_bytes += len;
                 queue.reserved.insert(id, slot);
                 sums.reserved += one;
@@ -198,10 +207,10 @@ impl Durable {
         }
     }
 
-    /// Enters a message that came from this lane of a run. It may be ready
+    /// Enters a message that came from this state index of a run. It may be ready
     /// since its due time came, so the due time alone does not tell.
-    pub(super) fn index_loaded(&mut self, slot: u32, lane: Lane) {
-        if !matches!(lane, Lane::Ready | Lane::HeldBack) {
+    pub(super) fn index_loaded(&mut self, slot: u32, state_index: StateIndex) {
+        if !matches!(state_index, StateIndex::Ready | StateIndex::HeldBack) {
             return self.index_in(slot);
         }
         let Self {
@@ -217,7 +226,7 @@ impl Durable {
         let queue = queue.and_then(Option::as_deref_mut);
         let queue = queue.expect("a block of a run goes before its queue");
         let len = message.size();
-        message.era = queue.era;
+        message.generation = queue.generation;
         queue.grow(len);
         queue.waiting_bytes += len;
         sums.gauges.bytes += len;
@@ -235,9 +244,9 @@ impl Durable {
         message: &Message,
         slot: u32,
     ) {
-        let order = (message.rank, message.place, message.id);
+        let order = (message.priority, message.position, message.id);
         if message.selectable {
-            let urgent = u64::from(message.rank < URGENT_BELOW);
+            let urgent = u64::from(message.priority < URGENT_BELOW);
             queue.ready.insert(order, slot);
             queue.urgent += urgent;
             sums.ready += 1;
@@ -300,9 +309,9 @@ impl Durable {
                     alarm = true;
                     keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
                 } else {
-                    let order = (message.rank, message.place, id);
+                    let order = (message.priority, message.position, id);
                     if message.selectable {
-                        let urgent = u64::from(message.rank < URGENT_BELOW);
+                        let urgent = u64::from(message.priority < URGENT_BELOW);
                         let was = queue.ready.remove(&order);
                         assert!(was.is_some(), "what is ready is in its queue's order");
                         queue.urgent -= urgent;

@@ -7,7 +7,7 @@ use super::Durable;
 use super::cold::{Shelf, is_copy_of};
 use super::key_groups::{Building, KeyGroups, Rules, Standing, Survey};
 use super::queue::Queue;
-use quintet_types::{Lane, Message, MessageId, Ms, QueueId};
+use quintet_types::{Message, MessageId, Ms, QueueId, StateIndex};
 
 use crate::cold::BlockAt;
 
@@ -94,7 +94,7 @@ impl Durable {
         let old = std::mem::replace(&mut queue.groups, groups);
         if let Some(old) = old {
             self.keyed.bytes -= old.bytes();
-            self.graves.groups(old);
+            self.tombstones.groups(old);
         }
         self.rearm(id);
     }
@@ -136,20 +136,21 @@ impl Durable {
         };
         let mut steps = 0;
         keyed.change_groups(id, &mut groups, |groups| match groups.building {
-            Building::Blocks(lane, last) => {
+            Building::Blocks(state_index, last) => {
                 let shelf = queue.cold.as_ref();
                 let blocks: Vec<_> = shelf.map_or(Vec::new(), |shelf| {
-                    shelf.blocks_behind(lane, last).take(max).collect()
+                    shelf.blocks_behind(state_index, last).take(max).collect()
                 });
                 steps = blocks.len();
                 match blocks.last() {
-                    Some(&last) => groups.building = Building::Blocks(lane, Some(last)),
+                    Some(&last) => groups.building = Building::Blocks(state_index, Some(last)),
                     None => {
-                        groups.building = match lane {
-                            Lane::Ready => Building::Blocks(Lane::Delayed, None),
-                            Lane::HeldBack | Lane::Delayed | Lane::Buried | Lane::Archived => {
-                                Building::Reserved(None)
-                            }
+                        groups.building = match state_index {
+                            StateIndex::Ready => Building::Blocks(StateIndex::Delayed, None),
+                            StateIndex::HeldBack
+                            | StateIndex::Delayed
+                            | StateIndex::Buried
+                            | StateIndex::Archived => Building::Reserved(None),
                         }
                     }
                 }
@@ -257,7 +258,7 @@ impl Durable {
         for id in ids {
             let message = self.message(id);
             match from {
-                None => messages.push(message.filter(|m| !m.home.is_run())?),
+                None => messages.push(message.filter(|m| !m.segment_ref.is_run())?),
                 Some(at) => messages.extend(message.filter(|m| is_copy_of(m, at))),
             }
         }
@@ -273,11 +274,11 @@ impl Durable {
         };
         let ids = ids.expect("a block that a queue has loaded is in memory");
         self.survey(block.row.queue, ids.iter().copied(), Some(at))
-            .filter(|_| block.row.lane == Lane::Ready)
+            .filter(|_| block.row.state_index == StateIndex::Ready)
     }
 
     /// Drops copies of blocks in which nothing may go now, if more than `keep`
-    /// of the queue's are in memory: takers that wait behind what may not go
+    /// of the queue's are in memory: consumers that wait behind what may not go
     /// do not bring all of it into memory.
     pub(crate) fn shed(&mut self, id: QueueId, keep: usize) {
         let Some(queue) = self.queue(id) else { return };

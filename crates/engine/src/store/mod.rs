@@ -7,23 +7,23 @@ mod batches;
 pub(crate) mod cold;
 #[cfg(test)]
 pub(crate) mod damaged;
+mod dedupe_records;
 mod departure;
 mod ends;
 mod gate;
-mod graves;
 mod ids;
 mod image;
 mod index;
 mod key_groups;
 mod keyed;
 mod makers;
-mod marks;
 mod named;
 mod outbox;
 mod queue;
 mod slab;
 mod sums;
 mod tables;
+mod tombstones;
 mod tracks;
 mod verify;
 mod weight;
@@ -38,7 +38,6 @@ pub(crate) use batches::Batches;
 pub(crate) use cold::Cold;
 pub(crate) use ends::Ends;
 pub(crate) use gate::Store;
-pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
 pub(crate) use key_groups::{Head, KeyGroups, Rules, Safe, Walk};
@@ -48,14 +47,15 @@ pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
 use tables::Tables;
 pub(crate) use tables::{cost as table_cost, told as table_told};
+pub(crate) use tombstones::Tombstones;
 pub(crate) use tracks::Tracks;
 pub(crate) use weight::of_queue as queue_weight;
 
 use quintet_types::{
-    Home, Lease, Message, MessageId, Ms, Name, Party, QueueId, SHARD_SHIFT, Scope, State,
+    ClientId, Lease, Message, MessageId, Ms, Name, QueueId, SHARD_SHIFT, Scope, SegmentRef, State,
 };
 
-use crate::fact::{Mark, MarkId, ShardCounts};
+use crate::fact::{DedupeId, DedupeKind, ShardCounts};
 
 pub(crate) type Hash = foldhash::fast::RandomState;
 
@@ -64,16 +64,16 @@ pub(crate) type Hash = foldhash::fast::RandomState;
 pub(crate) struct Memory {
     pub(crate) id: MessageId,
     pub(crate) until: Ms,
-    pub(crate) home: Home,
+    pub(crate) segment_ref: SegmentRef,
     pub(crate) scope: Scope,
     /// See [`quintet_types::PutMore::token_sum`].
     pub(crate) sum: u64,
-    /// Its queue's when it was remembered ([`Queue::era_of`]): a flush since then took what waited,
-    /// or the mark.
-    era: u32,
+    /// Its queue's when it was remembered ([`Queue::generation_of`]): a flush since then took what
+    /// waited, or the mark.
+    generation: u32,
 }
 
-pub(crate) type MarkKey = (QueueId, Mark, MarkId);
+pub(crate) type DedupeKey = (QueueId, DedupeKind, DedupeId);
 
 /// Everything a shard remembers.
 #[derive(Debug, Default)]
@@ -89,23 +89,23 @@ pub(crate) struct Durable {
     pub(crate) leases: HashMap<u32, Lease, Hash>,
     pub(crate) lease_ends: BTreeSet<(Ms, MessageId)>,
     /// Leases by holder, oldest first. An index over `leases`.
-    pub(crate) held: HashMap<Party, SmallVec<[MessageId; 2]>, Hash>,
+    pub(crate) held: HashMap<ClientId, SmallVec<[MessageId; 2]>, Hash>,
     /// Reserved messages by their own names. An index over `leases`.
     named: named::Named,
     /// Prepared and ready messages with an expiry time.
     pub(crate) expiries: BTreeSet<(Ms, MessageId)>,
-    pub(crate) marks: BTreeMap<MarkKey, Memory>,
+    pub(crate) dedupe_records: BTreeMap<DedupeKey, Memory>,
     /// The key of their hashes; `None`: whole ids are kept.
     pub(crate) hash_key: Option<[u8; 16]>,
-    /// Marks that time ends. An index over `marks`.
-    pub(crate) mark_ends: BTreeSet<(Ms, MarkKey)>,
-    /// Marks that end with what becomes of a message, by it. An index over `marks`.
-    tied: HashMap<MessageId, MarkKey, Hash>,
+    /// Marks that time ends. An index over `dedupe_records`.
+    pub(crate) dedupe_ends: BTreeSet<(Ms, DedupeKey)>,
+    /// Marks that end with what becomes of a message, by it. An index over `dedupe_records`.
+    tied: HashMap<MessageId, DedupeKey, Hash>,
     /// Bytes of memory that marks take, reckoned.
-    mark_bytes: u64,
+    dedupe_bytes: u64,
     /// Messages and marks by the segment that holds them.
-    pub(crate) homes: BTreeMap<Home, u64>,
-    pub(crate) graves: Graves,
+    pub(crate) segment_refs: BTreeMap<SegmentRef, u64>,
+    pub(crate) tombstones: Tombstones,
     /// Messages for queues of other shards, in the order they were sent.
     pub(crate) outbox: Outbox,
     /// The messages in runs.
@@ -182,10 +182,10 @@ impl Durable {
         self.messages.get(self.slot(id)?)
     }
 
-    /// Leases that a party holds.
-    pub(crate) fn held_by(&self, party: Party) -> usize {
-        let held = self.held.get(&party);
-        match self.graves.hold_leases() {
+    /// Leases that a client holds.
+    pub(crate) fn held_by(&self, client_id: ClientId) -> usize {
+        let held = self.held.get(&client_id);
+        match self.tombstones.hold_leases() {
             false => held.map_or(0, SmallVec::len),
             true => held.map_or(0, |held| {
                 held.iter().filter(|&&id| self.slot(id).is_some()).count()
@@ -198,8 +198,8 @@ impl Durable {
         match self.queue(message.queue) {
             None => false,
             Some(queue) => match message.state {
-                State::Reserved => message.era == queue.held_era,
-                State::Ready => message.era == queue.era && !queue.live.dropped,
+                State::Reserved => message.generation == queue.held_generation,
+                State::Ready => message.generation == queue.generation && !queue.live.dropped,
                 State::Prepared | State::Buried | State::Done | State::Relayed => {
                     !queue.live.dropped
                 }
@@ -231,7 +231,7 @@ impl Durable {
         let mut queue = queue;
         if let Some(groups) = queue.groups.take() {
             self.keyed.bytes -= groups.bytes();
-            self.graves.groups(groups);
+            self.tombstones.groups(groups);
         }
         self.queue_weights.memory -= weight::in_memory(&queue.name);
         self.queue_weights.told -= queue.told_bytes;
@@ -277,22 +277,22 @@ impl Durable {
     }
 
     /// Runs are not counted: they know what lives in them.
-    pub(crate) fn count_home(&mut self, home: Home) {
-        if home.is_run() {
+    pub(crate) fn count_segment_ref(&mut self, segment_ref: SegmentRef) {
+        if segment_ref.is_run() {
             return;
         }
-        *self.homes.entry(home).or_insert(0) += 1;
+        *self.segment_refs.entry(segment_ref).or_insert(0) += 1;
     }
 
-    pub(crate) fn uncount_home(&mut self, home: Home) {
-        if home.is_run() {
+    pub(crate) fn uncount_segment_ref(&mut self, segment_ref: SegmentRef) {
+        if segment_ref.is_run() {
             return;
         }
-        let count = self.homes.get_mut(&home);
+        let count = self.segment_refs.get_mut(&segment_ref);
         let count = count.expect("a segment is counted while something lives in it");
         *count -= 1;
         if *count == 0 {
-            self.homes.remove(&home);
+            self.segment_refs.remove(&segment_ref);
         }
     }
 
@@ -304,14 +304,14 @@ impl Durable {
         }
     }
 
-    /// The newest image of a message now lies in `home`.
-    pub(crate) fn rehome(&mut self, id: MessageId, home: Home) {
+    /// The newest image of a message now lies in `segment_ref`.
+    pub(crate) fn rehome(&mut self, id: MessageId, segment_ref: SegmentRef) {
         if let Some(slot) = self.slot(id)
             && let Some(message) = self.messages.get_mut(slot)
         {
-            let old = std::mem::replace(&mut message.home, home);
-            self.uncount_home(old);
-            self.count_home(home);
+            let old = std::mem::replace(&mut message.segment_ref, segment_ref);
+            self.uncount_segment_ref(old);
+            self.count_segment_ref(segment_ref);
         }
     }
 
@@ -343,7 +343,7 @@ impl Durable {
             + self.batches.memory_bytes()
             + self.tracks.memory_bytes()
             + self.ends.bytes()
-            + self.mark_bytes
+            + self.dedupe_bytes
             + self.cold.memory_bytes()
     }
 }

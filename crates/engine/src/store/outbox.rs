@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use super::Durable;
 use super::cold::run_of_body;
 use super::departure::depart;
-use quintet_types::{At, Body, Home, Message, MessageId, Ms, Name, Transfer};
+use quintet_types::{At, Body, Message, MessageId, Ms, Name, SegmentRef, Transfer};
 
 use crate::fact::Fact;
 
@@ -39,18 +39,20 @@ impl Durable {
     }
 
     /// The same for a message whose put replay has not seen.
-    pub(super) fn sent(&mut self, mut message: Message, to: Name, home: Home) {
+    pub(super) fn sent(&mut self, mut message: Message, to: Name, segment_ref: SegmentRef) {
         self.carried(message.id);
-        message.home = match &message.body {
-            Body::Large(large) if run_of_body(&message).is_none() => Home(home.0.min(large.home())),
-            Body::Large(_) | Body::Small(_) => home,
+        message.segment_ref = match &message.body {
+            Body::Large(large) if run_of_body(&message).is_none() => {
+                SegmentRef(segment_ref.0.min(large.segment_ref()))
+            }
+            Body::Large(_) | Body::Small(_) => segment_ref,
         };
         let why = Transfer::Command;
         self.set_aside(Sent { message, to, why });
     }
 
     fn set_aside(&mut self, sent: Sent) {
-        self.count_home(sent.message.home);
+        self.count_segment_ref(sent.message.segment_ref);
         self.count_body(run_of_body(&sent.message));
         self.body_bytes += Self::held_bytes(&sent.message);
         self.outbox.push_back(sent);
@@ -60,37 +62,37 @@ impl Durable {
     pub(super) fn carried(&mut self, id: MessageId) {
         let at = self.outbox.iter().position(|sent| sent.message.id == id);
         if let Some(sent) = at.and_then(|at| self.outbox.remove(at)) {
-            self.uncount_home(sent.message.home);
+            self.uncount_segment_ref(sent.message.segment_ref);
             self.uncount_body(run_of_body(&sent.message));
             self.body_bytes -= Self::held_bytes(&sent.message);
         }
     }
 
-    /// Images of what waits here and lives in `home`, into segment `into`.
-    /// Bodies with a chunk in `home` are left for later.
+    /// Images of what waits here and lives in `segment_ref`, into segment `into`.
+    /// Bodies with a chunk in `segment_ref` are left for later.
     pub(super) fn copy_outbox(
         &mut self,
-        home: Home,
-        into: Home,
+        segment_ref: SegmentRef,
+        into: SegmentRef,
         record: &mut dyn FnMut(&Fact, bool),
     ) -> u64 {
         let mut images = 0;
         for at in 0..self.outbox.len() {
             let sent = &self.outbox[at];
             let stays = match &sent.message.body {
-                Body::Large(large) => large.home() <= home.0,
+                Body::Large(large) => large.segment_ref() <= segment_ref.0,
                 Body::Small(_) => false,
             };
-            if sent.message.home != home || stays {
+            if sent.message.segment_ref != segment_ref || stays {
                 continue;
             }
             record(
                 &Fact::SentImage(sent.message.clone(), sent.to.clone()),
                 false,
             );
-            self.outbox[at].message.home = into;
-            self.uncount_home(home);
-            self.count_home(into);
+            self.outbox[at].message.segment_ref = into;
+            self.uncount_segment_ref(segment_ref);
+            self.count_segment_ref(into);
             images += 1;
         }
         images

@@ -9,7 +9,8 @@ use hashbrown::HashMap;
 use super::cold::{Cold, QueueCold, Shelf};
 use super::{Ascending, Durable, KeyGroups};
 use quintet_types::{
-    Account, Lane, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope, Tags,
+    Account, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope,
+    StateIndex, Tags,
 };
 
 use crate::fact::Pause;
@@ -18,7 +19,7 @@ use crate::pace::{Pace, Speed};
 pub(crate) use quintet_types::Order;
 
 /// Order inside a key group (`protocols/pinpriq.md`, ruling 2): selectable
-/// ones by rank, then held-back ones; newest first.
+/// ones by priority, then held-back ones; newest first.
 pub(crate) type GroupOrder = (bool, u32, Reverse<i64>, Reverse<MessageId>);
 
 /// A queue's durable state; `live` is the part that is not.
@@ -52,17 +53,17 @@ pub(crate) struct Queue {
     pub(crate) head: i64,
     /// Last turn given to a buried message.
     pub(crate) bury_order: u64,
-    /// Rises with each flush; what waits from an older era is gone. It comes
+    /// Rises with each flush; what waits from an older generation is gone. It comes
     /// round after four thousand million flushes, long after what was flushed
     /// is freed.
-    pub(crate) era: u32,
+    pub(crate) generation: u32,
     /// The same of what is reserved, which only a purge discards.
-    pub(crate) held_era: u32,
+    pub(crate) held_generation: u32,
     // Of the messages in memory:
     pub(crate) waiting_bytes: u64,
     pub(crate) reserved_bytes: u64,
     pub(crate) bytes: u64,
-    /// Ready messages with a rank below 1024.
+    /// Ready messages with a priority below 1024.
     pub(crate) urgent: u64,
     pub(crate) done: u64,
     /// Delayed messages that have failed.
@@ -76,13 +77,13 @@ pub(crate) struct Queue {
     pub(crate) cold: Option<Box<QueueCold>>,
 
     /// Marks that puts into it left.
-    pub(crate) marks: u32,
-    /// Those among them that end with their time alone, of this era.
-    pub(crate) timed_marks: u32,
-    /// Rises when they are forgotten; those of an older era are known no longer.
-    pub(crate) mark_era: u32,
-    /// Marks of older eras, which stay until their time is over.
-    pub(crate) forgotten_marks: u32,
+    pub(crate) dedupe_records: u32,
+    /// Those among them that end with their time alone, of this generation.
+    pub(crate) timed_dedupe: u32,
+    /// Rises when they are forgotten; those of an older generation are known no longer.
+    pub(crate) dedupe_generation: u32,
+    /// Marks of older generations, which stay until their time is over.
+    pub(crate) forgotten_dedupe: u32,
     /// Bytes it takes in a snapshot at most, as they are counted.
     pub(crate) told_bytes: u64,
 
@@ -107,9 +108,9 @@ pub(crate) struct Live {
     pub(crate) lookers: u32,
     /// Those of them that take nothing, standing or not.
     pub(crate) looking: u32,
-    /// Parties that refer to it as one they put into.
+    /// Clients that refer to it as one they put into.
     pub(crate) users: u32,
-    /// Parties that refer to it as one they take from.
+    /// Clients that refer to it as one they take from.
     pub(crate) watchers: u32,
     /// When the shard's alarm for this queue rings.
     pub(crate) alarm: Option<Ms>,
@@ -187,11 +188,12 @@ impl Durable {
 }
 
 impl Queue {
-    /// The era by which a mark of this scope is known: with a message's it ends with what waits.
-    pub(crate) fn era_of(&self, scope: Scope) -> u32 {
+    /// The generation by which a mark of this scope is known: with a message's it ends with what
+    /// waits.
+    pub(crate) fn generation_of(&self, scope: Scope) -> u32 {
         match scope {
-            Scope::Window => self.mark_era,
-            Scope::Waiting | Scope::Started | Scope::Done => self.era,
+            Scope::Window => self.dedupe_generation,
+            Scope::Waiting | Scope::Started | Scope::Done => self.generation,
         }
     }
 
@@ -205,9 +207,9 @@ impl Queue {
         (self.ready.len() + self.held_back.len() + self.delayed.len()) as u64
     }
 
-    /// Messages of a lane that are in a run and not in memory.
-    pub(crate) fn stored(&self, lane: Lane) -> u64 {
-        self.cold.as_ref().map_or(0, |cold| cold.count(lane))
+    /// Messages of a state index that are in a run and not in memory.
+    pub(crate) fn stored(&self, state_index: StateIndex) -> u64 {
+        self.cold.as_ref().map_or(0, |cold| cold.count(state_index))
     }
 
     /// Bytes of the bodies of all that waits.
@@ -222,8 +224,8 @@ impl Queue {
     /// Messages in any state.
     pub(crate) fn messages(&self) -> u64 {
         let more = self.reserved.len() + self.buried.len() + self.prepared.len();
-        let archived = self.archived.len() as u64 + self.stored(Lane::Archived);
-        self.waiting() + archived + more as u64 + self.stored(Lane::Buried)
+        let archived = self.archived.len() as u64 + self.stored(StateIndex::Archived);
+        self.waiting() + archived + more as u64 + self.stored(StateIndex::Buried)
     }
 
     /// No message in any state.
@@ -266,7 +268,7 @@ impl Queue {
             || self.parent.is_some()
             || !self.children.is_empty()
             || self.is_set_up()
-            || self.marks > self.forgotten_marks
+            || self.dedupe_records > self.forgotten_dedupe
             || paused
     }
 
@@ -329,15 +331,15 @@ impl Queue {
     /// The same for what is in runs: when the first block must be read, and
     /// which one. A block that was asked for rings when it is there.
     pub(crate) fn next_cold_alarm(&self, cold: &Cold) -> Option<Ms> {
-        let first = |lane: Lane| {
-            let ((_, at, _), block) = self.cold.as_ref()?.first(lane)?;
+        let first = |state_index: StateIndex| {
+            let ((_, at, _), block) = self.cold.as_ref()?.first(state_index)?;
             let stored = cold
                 .block(block)
                 .is_some_and(|block| matches!(block.shelf, Shelf::Stored));
             stored.then_some(Ms(at.max(0) as u64))
         };
-        let kept = first(Lane::Archived).map(|since| since + self.live.settings.retention_ms);
-        let due = first(Lane::Delayed).map(|due| due.max(self.live.due_pause));
+        let kept = first(StateIndex::Archived).map(|since| since + self.live.settings.retention_ms);
+        let due = first(StateIndex::Delayed).map(|due| due.max(self.live.due_pause));
         [due, kept].into_iter().flatten().min()
     }
 }

@@ -3,12 +3,12 @@
 
 use super::cold::Shelved;
 use super::{Durable, Queue};
-use quintet_types::{Lane, QueueGauges, QueueId, QueueTotals};
+use quintet_types::{QueueGauges, QueueId, QueueTotals, StateIndex};
 
 /// Sums in which every change of a queue's numbers is counted as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
-    /// Messages in memory and parties, of queues that were not dropped.
+    /// Messages in memory and clients, of queues that were not dropped.
     pub(crate) gauges: QueueGauges,
     /// Messages in runs.
     pub(crate) shelved: Shelved,
@@ -62,14 +62,14 @@ impl Queue {
 impl Shelved {
     /// Messages in runs counted with those in memory.
     fn add_to(&self, gauges: &mut QueueGauges) {
-        gauges.ready += self.count(Lane::Ready);
+        gauges.ready += self.count(StateIndex::Ready);
         gauges.urgent += self.urgent;
-        gauges.held_back += self.count(Lane::HeldBack);
-        gauges.delayed += self.count(Lane::Delayed);
+        gauges.held_back += self.count(StateIndex::HeldBack);
+        gauges.delayed += self.count(StateIndex::Delayed);
         gauges.retrying += self.retrying;
-        gauges.buried += self.count(Lane::Buried);
+        gauges.buried += self.count(StateIndex::Buried);
         gauges.done += self.done;
-        gauges.relayed += self.count(Lane::Archived) - self.done;
+        gauges.relayed += self.count(StateIndex::Archived) - self.done;
         gauges.waiting_bytes += self.waiting_bytes;
         gauges.bytes += self.bytes;
         gauges.cold += self.all();

@@ -17,7 +17,7 @@ impl Durable {
     /// The first disagreement found.
     pub(crate) fn verify(&self) -> Result<(), String> {
         let mut alive = 0u64;
-        let mut homes = std::collections::BTreeMap::new();
+        let mut segment_refs = std::collections::BTreeMap::new();
         let mut body_bytes = 0;
         for slot in 0..self.messages.bound() {
             let Some(message) = self.messages.get(slot) else {
@@ -28,8 +28,8 @@ impl Durable {
                 "{:?} not in ids",
                 message.id
             );
-            if !message.home.is_run() {
-                *homes.entry(message.home).or_insert(0u64) += 1;
+            if !message.segment_ref.is_run() {
+                *segment_refs.entry(message.segment_ref).or_insert(0u64) += 1;
             }
             body_bytes += Self::held_bytes(message);
             if self.is_alive(message) {
@@ -38,7 +38,7 @@ impl Durable {
             }
         }
         for sent in &self.outbox {
-            *homes.entry(sent.message.home).or_insert(0) += 1;
+            *segment_refs.entry(sent.message.segment_ref).or_insert(0) += 1;
             body_bytes += Self::held_bytes(&sent.message);
             ensure!(
                 self.ids.get(sent.message.id.0).is_none(),
@@ -46,13 +46,13 @@ impl Durable {
                 sent.message.id
             );
         }
-        for memory in self.marks.values() {
-            *homes.entry(memory.home).or_insert(0) += 1;
+        for memory in self.dedupe_records.values() {
+            *segment_refs.entry(memory.segment_ref).or_insert(0) += 1;
         }
         ensure!(
-            homes == self.homes,
-            "homes {homes:?} counted as {:?}",
-            self.homes
+            segment_refs == self.segment_refs,
+            "homes {segment_refs:?} counted as {:?}",
+            self.segment_refs
         );
         self.batches.verify()?;
         self.tracks.verify()?;
@@ -61,7 +61,7 @@ impl Durable {
             "body bytes {body_bytes} {}",
             self.body_bytes
         );
-        self.verify_marks()?;
+        self.verify_dedupe()?;
         self.verify_named()?;
         self.verify_cold()?;
         self.verify_tables()?;
@@ -77,7 +77,7 @@ impl Durable {
         let queue = self
             .queue(message.queue)
             .ok_or(format!("{id:?} in no queue"))?;
-        let order = (message.rank, message.place, id);
+        let order = (message.priority, message.position, id);
         let lease = self.leases.get(&slot);
         ensure!(
             lease.is_some() == (message.state == State::Reserved),
@@ -108,11 +108,11 @@ impl Durable {
                     "{id:?} has no lease end"
                 );
             }
-            if lease.party.0 != 0 {
-                // A lease bound to time alone outlives its party.
+            if lease.client_id.0 != 0 {
+                // A lease bound to time alone outlives its client.
                 let held = self
                     .held
-                    .get(&lease.party)
+                    .get(&lease.client_id)
                     .is_some_and(|held| held.contains(&id));
                 let free = lease.bound == quintet_types::Bound::Time;
                 ensure!(held || free, "{id:?} is not among its party's");
@@ -157,7 +157,7 @@ impl Durable {
                         );
                         let here = ids.iter().filter(|id| {
                             self.message(**id).is_some_and(|m| {
-                                m.home == quintet_types::Home::of_run(run)
+                                m.segment_ref == quintet_types::SegmentRef::of_run(run)
                                     && block.is_alive(m.ordinal)
                             })
                         });
@@ -198,7 +198,7 @@ impl Durable {
         ensure!(queues.is_empty(), "blocks of no queue");
         let mut bodies = std::collections::BTreeMap::new();
         for slot in 0..self.messages.bound() {
-            if let Some(message) = self.messages.get(slot).filter(|m| !m.home.is_run())
+            if let Some(message) = self.messages.get(slot).filter(|m| !m.segment_ref.is_run())
                 && let Some(run) = super::cold::run_of_body(message)
             {
                 *bodies.entry(run).or_insert(0u64) += 1;
@@ -248,7 +248,11 @@ impl Durable {
                 "{name}: {} bytes, not {waiting}, {held} and {others}",
                 queue.bytes
             );
-            let urgent = queue.ready.keys().filter(|(rank, ..)| *rank < 1024).count() as u64;
+            let urgent = queue
+                .ready
+                .keys()
+                .filter(|(priority, ..)| *priority < 1024)
+                .count() as u64;
             ensure!(
                 urgent == queue.urgent,
                 "{name}: urgent {urgent} not {}",

@@ -106,9 +106,9 @@ impl Durable {
     /// A sum is not what is there.
     pub(super) fn verify_weights(&self) -> Result<(), String> {
         let mut sums = Weights::default();
-        let mut marks = hashbrown::HashMap::<QueueId, u32>::new();
-        for key in self.marks.keys() {
-            *marks.entry(key.0).or_default() += 1;
+        let mut dedupe_records = hashbrown::HashMap::<QueueId, u32>::new();
+        for key in self.dedupe_records.keys() {
+            *dedupe_records.entry(key.0).or_default() += 1;
         }
         for queue in self.queues.iter().flatten() {
             sums.memory += in_memory(&queue.name);
@@ -120,9 +120,12 @@ impl Durable {
             if told != queue.told_bytes {
                 return Err(format!("{}: {told} bytes told", queue.name));
             }
-            let left = marks.get(&queue.id).copied().unwrap_or(0);
-            if left != queue.marks {
-                return Err(format!("{}: {left} marks, not {}", queue.name, queue.marks));
+            let left = dedupe_records.get(&queue.id).copied().unwrap_or(0);
+            if left != queue.dedupe_records {
+                return Err(format!(
+                    "{}: {left} marks, not {}",
+                    queue.name, queue.dedupe_records
+                ));
             }
         }
         if sums != self.queue_weights {

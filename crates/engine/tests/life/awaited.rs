@@ -13,14 +13,14 @@ fn short_of_memory() -> World {
     w
 }
 
-/// A put that waits for memory, of party 7.
+/// A put that waits for memory, of client 7.
 fn waits_for_memory(w: &mut World) {
     let put = Command::Put(ranked("q", 2, "late"));
     assert_eq!(w.ask(7, put), None, "it waits for memory");
     assert!(w.engine.next_deadline() > w.now, "nothing can be done yet");
 }
 
-/// The engine asks for a step at once, and the step answers party 7.
+/// The engine asks for a step at once, and the step answers client 7.
 fn is_answered(w: &mut World) -> String {
     assert!(
         w.engine.next_deadline() <= w.now,
@@ -32,7 +32,7 @@ fn is_answered(w: &mut World) -> String {
     let [delivery] = &told[..] else {
         panic!("one answer, not {told:?}");
     };
-    assert_eq!(delivery.to, Party(7));
+    assert_eq!(delivery.to, ClientId(7));
     assert!(w.engine.next_deadline() > w.now, "and asks for no more");
     text(&delivery.outcome)
 }
@@ -90,18 +90,18 @@ fn a_put_that_waits_for_memory_is_refused_when_puts_are() {
     let mut w = short_of_memory();
     waits_for_memory(&mut w);
     w.engine.set_draining(true);
-    assert_eq!(is_answered(&mut w), Refusal::Draining.text());
+    assert_eq!(is_answered(&mut w), CommandError::Draining.text());
 }
 
 #[test]
 fn a_step_of_several_that_waits_for_memory_goes_on_as_well() {
     let mut w = short_of_memory();
-    let compound = Compound {
+    let transaction = Transaction {
         effects: vec![Effect::Put(ranked("q", 2, "late"))],
-        ..Compound::default()
+        ..Transaction::default()
     };
     let many = Command::PutMany(vec![ranked("q", 2, "late"), ranked("q", 3, "later")]);
-    for command in [Command::Compound(Box::new(compound)), many] {
+    for command in [Command::Transaction(Box::new(transaction)), many] {
         w.engine.set_memory_room(1);
         assert_eq!(w.ask(7, command), None, "it waits for memory");
         w.engine.set_memory_room(0);

@@ -8,7 +8,7 @@ use quintet_types::*;
 const QUEUES: [&str; 2] = ["a", "b"];
 
 fn caller() -> Caller {
-    Caller::server(Party(1))
+    Caller::server(ClientId(1))
 }
 
 fn settings() -> Settings {
@@ -34,7 +34,7 @@ impl Pair {
         for frame in log {
             for (world, facts) in shards.iter_mut().zip(frame) {
                 for fact in facts {
-                    world.engine.replay(fact.clone(), Home(0));
+                    world.engine.replay(fact.clone(), SegmentRef(0));
                 }
             }
         }
@@ -90,10 +90,12 @@ impl Pair {
     }
 
     /// Puts members into the queues together, as the host does.
-    fn put_many(&mut self, batch: BatchId, members: &[(usize, &str)]) -> Result<(), Refusal> {
-        let home = shard_of_id(batch.as_id(), 2);
+    fn put_many(&mut self, batch: BatchId, members: &[(usize, &str)]) -> Result<(), CommandError> {
+        let segment_ref = shard_of_id(batch.as_id(), 2);
         let who = caller();
-        self.shards[home].engine.may_join(who.principal, batch)?;
+        self.shards[segment_ref]
+            .engine
+            .may_join(who.principal, batch)?;
         let part = |shard: usize| -> Vec<Put> {
             let here = members.iter().filter(|(queue, _)| *queue == shard);
             here.map(|&(queue, body)| member(queue, batch, body))
@@ -113,8 +115,8 @@ impl Pair {
             let answer = engine.submit_part(now, who, command, facts, deliveries);
             assert!(matches!(answer, Answer::Now(Outcome::PutMany(_), _)));
         }
-        self.sides(1 - home, |now, from, home, _| {
-            carry_owed(now, batch, from, home);
+        self.sides(1 - segment_ref, |now, from, segment_ref, _| {
+            carry_owed(now, batch, from, segment_ref);
         });
         self.write();
         Ok(())
@@ -126,8 +128,8 @@ impl Pair {
         if shard_of_id(batch.as_id(), 2) == queue {
             return self.ask(queue, Command::Put(put));
         }
-        let answer = self.sides(queue, |now, into, home, deliveries| {
-            put_member(now, caller(), (batch, put), into, home, deliveries)
+        let answer = self.sides(queue, |now, into, segment_ref, deliveries| {
+            put_member(now, caller(), (batch, put), into, segment_ref, deliveries)
         });
         self.write();
         match answer {
@@ -155,10 +157,10 @@ impl Pair {
     }
 
     fn take(&mut self, queue: usize) -> Option<Message> {
-        let lease = LeaseAsk {
+        let lease = LeaseRequest {
             owner: LeaseOwner::Time,
             time: LeaseTime::Fixed(60_000),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         };
         let take = Take {
@@ -182,7 +184,7 @@ impl Pair {
         self.ask(queue, Command::ByName(Box::new(by_name)))
     }
 
-    fn batch(&mut self, ask: BatchAsk) -> Batch {
+    fn batch(&mut self, ask: BatchRequest) -> Batch {
         let shard = ask.batch().map_or(0, |id| shard_of_id(id.as_id(), 2));
         match self.ask(shard, Command::Batch(ask)) {
             Outcome::Batch(batch) => *batch,
@@ -203,10 +205,10 @@ impl Pair {
         for fact in self.shards[queue].engine.image() {
             if let Fact::Image(message, _) = fact {
                 let id = message.id;
-                let lease = LeaseAsk {
+                let lease = LeaseRequest {
                     owner: LeaseOwner::Time,
                     time: LeaseTime::Fixed(60_000),
-                    back_to: BackTo::Place,
+                    back_to: BackTo::Position,
                     held_max: 0,
                 };
                 // Somebody may have it.
@@ -255,8 +257,8 @@ fn callback(queue: usize, body: &str) -> Option<Callback> {
     })
 }
 
-fn new(to: usize) -> BatchAsk {
-    BatchAsk::New(Box::new(NewBatch {
+fn new(to: usize) -> BatchRequest {
+    BatchRequest::New(Box::new(NewBatch {
         complete: callback(to, "all ran"),
         success: callback(to, "all done"),
         ..NewBatch::default()
@@ -283,7 +285,7 @@ fn run(to: usize, mut crash: impl FnMut(&mut Pair)) -> Pair {
         ));
         crash(&mut pair);
     }
-    pair.batch(BatchAsk::Commit(id));
+    pair.batch(BatchRequest::Commit(id));
     crash(&mut pair);
     for (queue, name) in [(0, "near"), (1, "far")] {
         let taken = pair.take(queue).expect("it is there");
@@ -297,12 +299,15 @@ fn run(to: usize, mut crash: impl FnMut(&mut Pair)) -> Pair {
     crash(&mut pair);
     pair.carry();
     crash(&mut pair);
-    let progress = pair.batch(BatchAsk::Show(id)).progress;
+    let progress = pair.batch(BatchRequest::Show(id)).progress;
     assert_eq!(
         (progress.total, progress.pending, progress.failed),
         (2, 1, 1)
     );
-    assert_eq!((progress.complete, progress.success), (Said::Put, Said::No));
+    assert_eq!(
+        (progress.complete, progress.success),
+        (CallbackState::Put, CallbackState::No)
+    );
     // What says that all ran may stand before it.
     while let Some(taken) = pair.take(1) {
         crash(&mut pair);
@@ -382,17 +387,21 @@ fn a_callback_waits_for_room_in_a_full_queue_of_another_shard() {
             Command::Put(Put::new(QUEUES[to].into(), Body::new(b"first"))),
         );
         let id = pair
-            .batch(BatchAsk::New(Box::new(NewBatch {
+            .batch(BatchRequest::New(Box::new(NewBatch {
                 success: callback(to, "all done"),
                 ..NewBatch::default()
             })))
             .id;
         // It lives where it was asked for, whatever its callback's shard.
-        pair.batch(BatchAsk::Commit(id));
+        pair.batch(BatchRequest::Commit(id));
         pair.carry();
-        let progress = pair.batch(BatchAsk::Show(id)).progress;
-        assert_eq!(progress.complete, Said::Done, "there is nothing to say");
-        assert_eq!(progress.success, Said::No);
+        let progress = pair.batch(BatchRequest::Show(id)).progress;
+        assert_eq!(
+            progress.complete,
+            CallbackState::Done,
+            "there is nothing to say"
+        );
+        assert_eq!(progress.success, CallbackState::No);
         pair.tick(999);
         pair.carry();
         assert_eq!(pair.bodies(to), ["first"]);
@@ -406,7 +415,10 @@ fn a_callback_waits_for_room_in_a_full_queue_of_another_shard() {
         pair.tick(1);
         pair.carry();
         assert_eq!(pair.bodies(to), ["all done"], "{to}");
-        assert_eq!(pair.batch(BatchAsk::Show(id)).progress.success, Said::Put);
+        assert_eq!(
+            pair.batch(BatchRequest::Show(id)).progress.success,
+            CallbackState::Put
+        );
     }
 }
 
@@ -416,21 +428,21 @@ fn a_committed_batch_takes_no_members_and_an_unknown_one_neither() {
     let id = pair.batch(new(0)).id;
     for queue in [0, 1] {
         let unknown = BatchId(id.0 + 1);
-        let none = Outcome::Refused(Refusal::BatchNotFound);
+        let none = Outcome::Refused(CommandError::BatchNotFound);
         assert_eq!(pair.put(queue, unknown, "m"), none);
     }
     pair.put(1, id, "m");
-    pair.batch(BatchAsk::Commit(id));
+    pair.batch(BatchRequest::Commit(id));
     for queue in [0, 1] {
-        let closed = Outcome::Refused(Refusal::BatchClosed);
+        let closed = Outcome::Refused(CommandError::BatchClosed);
         assert_eq!(pair.put(queue, id, "n"), closed);
     }
-    pair.batch(BatchAsk::Open(id));
+    pair.batch(BatchRequest::Open(id));
     assert!(matches!(pair.put(1, id, "n"), Outcome::Put { .. }));
-    assert_eq!(pair.batch(BatchAsk::Show(id)).progress.total, 2);
+    assert_eq!(pair.batch(BatchRequest::Show(id)).progress.total, 2);
     // Nobody has locked its shard as well and vouches for it.
     let outcome = pair.ask(1, Command::PutMany(vec![member(1, id, "o")]));
-    assert_eq!(outcome, Outcome::Refused(Refusal::Conflict));
+    assert_eq!(outcome, Outcome::Refused(CommandError::Conflict));
 }
 
 /// A list over shards is one frame with what its batch counts of it, also where one of it is
@@ -453,7 +465,7 @@ fn a_list_over_shards_is_counted_with_its_put() {
         let frames = pair.log.len();
         assert_eq!(pair.put_many(id, &list), Ok(()));
         let progress = |pair: &mut Pair| {
-            let it = pair.batch(BatchAsk::Show(id)).progress;
+            let it = pair.batch(BatchRequest::Show(id)).progress;
             (it.total, it.pending)
         };
         let counted = (3, 3 - u64::from(waits));
@@ -465,9 +477,9 @@ fn a_list_over_shards_is_counted_with_its_put() {
             let wanted = if kept == frames { (0, 0) } else { counted };
             assert_eq!(progress(&mut after), wanted, "{kept} frames");
         }
-        pair.batch(BatchAsk::Commit(id));
+        pair.batch(BatchRequest::Commit(id));
         let closed = pair.put_many(id, &list);
-        assert_eq!(closed, Err(Refusal::BatchClosed));
+        assert_eq!(closed, Err(CommandError::BatchClosed));
         assert_eq!(progress(&mut pair), counted);
     }
 }
@@ -478,7 +490,7 @@ fn a_parent_says_nothing_before_its_children() {
     let mut pair = Pair::new();
     let parent = pair.batch(new(0)).id;
     let child = pair
-        .batch(BatchAsk::New(Box::new(NewBatch {
+        .batch(BatchRequest::New(Box::new(NewBatch {
             parent: Some(parent),
             complete: callback(0, "child ran"),
             success: callback(0, "child done"),
@@ -486,8 +498,8 @@ fn a_parent_says_nothing_before_its_children() {
         })))
         .id;
     pair.put(0, child, "m");
-    pair.batch(BatchAsk::Commit(parent));
-    pair.batch(BatchAsk::Commit(child));
+    pair.batch(BatchRequest::Commit(parent));
+    pair.batch(BatchRequest::Commit(child));
     assert_eq!(pair.bodies(0), ["m"]);
     pair.take(0);
     pair.settle(0, "m", How::Finish);
@@ -496,13 +508,13 @@ fn a_parent_says_nothing_before_its_children() {
     assert_eq!(pair.bodies(0), ["child done", "all done"]);
     // Who comes now is counted, and nothing is said again.
     pair.put(0, child, "late");
-    let progress = |pair: &mut Pair| pair.batch(BatchAsk::Show(child)).progress;
+    let progress = |pair: &mut Pair| pair.batch(BatchRequest::Show(child)).progress;
     assert_eq!(
         (progress(&mut pair).total, progress(&mut pair).pending),
         (2, 1)
     );
-    assert!(pair.batch(BatchAsk::Open(child)).progress.open);
-    pair.batch(BatchAsk::Commit(child));
+    assert!(pair.batch(BatchRequest::Open(child)).progress.open);
+    pair.batch(BatchRequest::Commit(child));
     pair.finish_all(0);
     assert_eq!(progress(&mut pair).pending, 0);
     assert!(pair.bodies(0).is_empty());
@@ -518,13 +530,13 @@ fn what_is_not_committed_is_gone() {
         complete: callback(0, "child ran"),
         ..NewBatch::default()
     };
-    let child = pair.batch(BatchAsk::New(Box::new(child))).id;
-    pair.batch(BatchAsk::Commit(parent));
+    let child = pair.batch(BatchRequest::New(Box::new(child))).id;
+    pair.batch(BatchRequest::Commit(parent));
     pair.tick(30 * 60 * 1000 - 1);
     assert!(pair.bodies(0).is_empty());
     pair.tick(1);
-    let gone = pair.ask(0, Command::Batch(BatchAsk::Show(child)));
-    assert_eq!(gone, Outcome::Refused(Refusal::BatchNotFound));
+    let gone = pair.ask(0, Command::Batch(BatchRequest::Show(child)));
+    assert_eq!(gone, Outcome::Refused(CommandError::BatchNotFound));
     assert_eq!(pair.bodies(0), ["all ran"], "it never succeeds");
 }
 
@@ -533,11 +545,11 @@ fn what_is_not_committed_is_gone() {
 #[test]
 fn a_member_fails_once_however_often_and_whichever_way() {
     let bury = || How::Bury {
-        rank: None,
+        priority: None,
         reason: Box::default(),
     };
     let release = || How::Release {
-        rank: None,
+        priority: None,
         due: When::Now,
         back_to: None,
     };
@@ -577,7 +589,7 @@ fn a_member_fails_once_however_often_and_whichever_way() {
             more: Some(Box::new(more)),
             ..Put::new("a".into(), Body::new(b"x"))
         });
-        let counts = |w: &mut World| match w.ask(1, Command::Batch(BatchAsk::Show(batch.id))) {
+        let counts = |w: &mut World| match w.ask(1, Command::Batch(BatchRequest::Show(batch.id))) {
             Some(Outcome::Batch(batch)) => (batch.progress.pending, batch.progress.failed),
             other => panic!("{way}: {other:?}"),
         };

@@ -155,7 +155,7 @@ fn what_a_connection_held_comes_back_step_by_step_and_in_order() {
         ..reserve("q")
     };
     let timed = Take {
-        lease: reserve("q").lease.map(|lease| LeaseAsk {
+        lease: reserve("q").lease.map(|lease| LeaseRequest {
             owner: LeaseOwner::Time,
             ..lease
         }),
@@ -202,7 +202,7 @@ fn a_kick_a_move_and_children_have_a_bound() {
     for child in 0..1024 {
         assert_eq!(w.ask(1, join(child)), Some(Outcome::Count(1)));
     }
-    let refused = Some(Outcome::Refused(Refusal::TooManyQueues));
+    let refused = Some(Outcome::Refused(CommandError::TooManyQueues));
     assert_eq!(w.ask(1, join(1024)), refused);
     assert_eq!(w.ask(1, join(7)), Some(Outcome::Done));
 }
@@ -228,7 +228,7 @@ fn a_queue_that_is_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
         assert_eq!(gauges(&mut w).ready, 10, "{when_full:?}");
         if when_full == WhenFull::Refuse {
             let refused = w.ask(1, Command::Put(ranked("q", 1, "late")));
-            assert_eq!(refused, Some(Outcome::Refused(Refusal::QueueFull)));
+            assert_eq!(refused, Some(Outcome::Refused(CommandError::QueueFull)));
             assert_eq!(gauges(&mut w).ready, 10);
             // It takes puts again once it is within its limits.
             (0..6).for_each(|_| assert_eq!(w.pop("q"), long));
@@ -259,7 +259,7 @@ fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
     }
     assert_eq!(gauges(&mut w).ready, 10);
     let put = Command::Put(ranked("q", 1, "late"));
-    let refused = Some(Outcome::Refused(Refusal::NoMemory));
+    let refused = Some(Outcome::Refused(CommandError::NoMemory));
     assert_eq!(w.ask(1, put), refused);
     assert_eq!(gauges(&mut w).ready, 10);
     (0..7).for_each(|_| assert_eq!(w.pop("q"), "x"));
@@ -308,7 +308,7 @@ fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
         let mut w = World::new();
         w.settings.defaults.bytes_max = 250;
         w.restart();
-        let full = Some(Outcome::Refused(Refusal::QueueFull));
+        let full = Some(Outcome::Refused(CommandError::QueueFull));
         w.put_as(hundred(kind));
         let id = w.put_as(hundred(kind));
         assert_eq!(w.ask(1, Command::Put(hundred(kind))), full, "{kind}");
@@ -324,7 +324,7 @@ fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
         let (by, how) = (
             By::Anyone,
             How::Bury {
-                rank: None,
+                priority: None,
                 reason: b"why".as_slice().into(),
             },
         );

@@ -35,7 +35,7 @@ fn bury_as(w: &mut World, put: Put) -> MessageId {
         id,
         by: By::Anyone,
         how: How::Bury {
-            rank: None,
+            priority: None,
             reason: b"a".as_slice().into(),
         },
     };
@@ -101,7 +101,7 @@ fn one_that_is_kicked_or_buried_anew_begins_anew() {
     w.tick();
     assert_eq!(w.take(1, reserve("q")), "1", "what waits has no such time");
     let how = How::Bury {
-        rank: None,
+        priority: None,
         reason: Box::default(),
     };
     let by = By::Owner;
@@ -182,7 +182,7 @@ fn what_lies_in_runs_is_read_when_its_time_is_over_and_not_before() {
     bury_as(&mut w, own("2", 400));
     configure(&mut w, 0);
     bury(&mut w, "3");
-    runs.freeze(&mut w);
+    runs.evict(&mut w);
     assert_eq!(buried(&mut w), 3);
     for (wait, reads, left) in [(399, false, 3), (1, true, 2), (599, false, 2), (1, true, 1)] {
         w.wait(wait);
@@ -224,16 +224,16 @@ fn a_buried_one_whose_own_time_to_live_is_over_stays_until_it_is_kicked() {
 #[test]
 fn no_hook_is_asked_about_one_whose_time_is_over() {
     let mut w = world();
-    let intents = Intents {
-        party: Party(77),
+    let pending_decisions = PendingDecisions {
+        client_id: ClientId(77),
         expire: true,
         lease_end: true,
         dead_letter: true,
     };
     w.engine
-        .set_intents(w.now, intents, &mut w.facts, &mut w.deliveries);
+        .set_pending_decisions(w.now, pending_decisions, &mut w.facts, &mut w.deliveries);
     bury(&mut w, "a");
     w.wait(1000);
-    assert!(w.engine.take_intents().is_empty());
+    assert!(w.engine.take_pending_decisions().is_empty());
     assert_eq!((buried(&mut w), expired(&mut w)), (0, 1));
 }

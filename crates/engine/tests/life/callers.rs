@@ -32,8 +32,11 @@ impl Permits for Rights {
 }
 
 fn caller(principal: Principal) -> Caller {
-    let party = Party(u64::from(principal.0));
-    Caller { party, principal }
+    let client_id = ClientId(u64::from(principal.0));
+    Caller {
+        client_id,
+        principal,
+    }
 }
 
 fn put(queue: &str, batch: Option<BatchId>) -> Put {
@@ -51,10 +54,10 @@ fn put(queue: &str, batch: Option<BatchId>) -> Put {
 
 /// A put comes first, so that the step waits for memory whatever the command is.
 fn step(queue: &str, then: Command) -> Command {
-    Command::Compound(Box::new(Compound {
+    Command::Transaction(Box::new(Transaction {
         effects: vec![Effect::Put(put(queue, None))],
         then: Some(Box::new(then)),
-        ..Compound::default()
+        ..Transaction::default()
     }))
 }
 
@@ -88,7 +91,8 @@ impl Scene {
             }),
             ..NewBatch::default()
         };
-        let Outcome::Batch(batch) = ask(OWNER, Command::Batch(BatchAsk::New(Box::new(new)))) else {
+        let Outcome::Batch(batch) = ask(OWNER, Command::Batch(BatchRequest::New(Box::new(new))))
+        else {
             panic!("a batch is made");
         };
         Self {
@@ -112,8 +116,8 @@ impl Scene {
             Command::PutMany(vec![put("third", Some(unknown))]),
             step("ours", Command::Put(put("fourth", Some(batch)))),
             step("ours", Command::Put(put("", None))),
-            step("ours", Command::Batch(BatchAsk::Commit(batch))),
-            step("ours", Command::Batch(BatchAsk::Commit(unknown))),
+            step("ours", Command::Batch(BatchRequest::Commit(batch))),
+            step("ours", Command::Batch(BatchRequest::Commit(unknown))),
             step("ours", Command::KickId(id)),
             step("ours", Command::KickId(MessageId(99))),
             step("fifth", Command::Take(reserve("sixth"))),
@@ -138,8 +142,8 @@ impl Scene {
             Command::Put(put("theirs", Some(batch))),
             Command::PutMany(vec![put("theirs", Some(batch))]),
             step("new", Command::BurnId),
-            step("theirs", Command::Batch(BatchAsk::Show(batch))),
-            step("theirs", Command::Batch(BatchAsk::Commit(batch))),
+            step("theirs", Command::Batch(BatchRequest::Show(batch))),
+            step("theirs", Command::Batch(BatchRequest::Commit(batch))),
             step("theirs", Command::KickId(id)),
             step("theirs", Command::ByName(Box::new(by_name))),
         ]
@@ -159,7 +163,7 @@ impl Scene {
         w.tick();
         w.verify();
         let told = w.deliveries.drain(..);
-        let mut guest = told.filter(|delivery| delivery.to == caller(GUEST).party);
+        let mut guest = told.filter(|delivery| delivery.to == caller(GUEST).client_id);
         guest.next().expect("the guest is answered").outcome
     }
 }

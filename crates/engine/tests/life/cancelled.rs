@@ -13,8 +13,8 @@ fn cancel(grace_ms: u64) -> Cancel {
     }
 }
 
-fn ask(w: &mut World, party: u64, command: Command) -> String {
-    text(&w.ask(party, command).expect("it does not wait"))
+fn ask(w: &mut World, client_id: u64, command: Command) -> String {
+    text(&w.ask(client_id, command).expect("it does not wait"))
 }
 
 fn cancels(w: &mut World, id: MessageId) -> String {
@@ -86,7 +86,7 @@ fn totals(w: &World) -> QueueTotals {
 
 /// A standby that read the same facts has the same state.
 fn is_replayed(w: &World) {
-    assert_eq!(w.replayed(Home(0)).image(), w.engine.image());
+    assert_eq!(w.replayed(SegmentRef(0)).image(), w.engine.image());
     w.verify();
 }
 
@@ -104,7 +104,17 @@ fn one_that_nobody_holds_is_gone_at_once_and_its_record_says_why() {
         },
     );
     let reason = Box::default();
-    ask(&mut w, 1, settle(buried, How::Bury { rank: None, reason }));
+    ask(
+        &mut w,
+        1,
+        settle(
+            buried,
+            How::Bury {
+                priority: None,
+                reason,
+            },
+        ),
+    );
     let delayed = w.put_as(Put {
         due: When::In(50),
         ..Put::new("q".into(), Body::new(b"delayed"))
@@ -124,7 +134,7 @@ fn one_that_nobody_holds_is_gone_at_once_and_its_record_says_why() {
     assert_eq!(totals(&w).cancelled, 3);
     // Each is known to have been cancelled, by name also when it is gone.
     let again = named(&mut w, "ready", NamedAct::Cancel(cancel(0)));
-    assert_eq!(again, Outcome::Refused(Refusal::AlreadyCancelled));
+    assert_eq!(again, Outcome::Refused(CommandError::AlreadyCancelled));
     assert_eq!(cancels(&mut w, delayed), "message not found");
 }
 
@@ -170,7 +180,7 @@ fn a_finish_within_the_grace_wins() {
     assert_eq!(ask(&mut w, 1, settle(id, How::Finish)), "Done");
     assert_eq!(track(&mut w, "a").0, TrackState::Done);
     let late = named(&mut w, "a", NamedAct::Cancel(cancel(0)));
-    assert_eq!(late, Outcome::Refused(Refusal::AlreadyDone));
+    assert_eq!(late, Outcome::Refused(CommandError::AlreadyDone));
     // One that is kept is done too.
     let id = w.put("q", "b");
     assert_eq!(w.take(1, timed()), "b");
@@ -192,20 +202,42 @@ fn however_its_lease_ends_it_does_not_come_back() {
         ("restart", |w, _| w.restart()),
         ("no grace", |w, _| w.wait(GRACE)),
         ("release", |w, id| {
-            let (rank, due, back_to) = (None, When::Now, None);
-            ask(w, 1, settle(id, How::Release { rank, due, back_to }));
+            let (priority, due, back_to) = (None, When::Now, None);
+            ask(
+                w,
+                1,
+                settle(
+                    id,
+                    How::Release {
+                        priority,
+                        due,
+                        back_to,
+                    },
+                ),
+            );
         }),
         ("delay", |w, id| {
-            let (rank, due, back_to) = (None, When::In(5), None);
-            ask(w, 1, settle(id, How::Release { rank, due, back_to }));
+            let (priority, due, back_to) = (None, When::In(5), None);
+            ask(
+                w,
+                1,
+                settle(
+                    id,
+                    How::Release {
+                        priority,
+                        due,
+                        back_to,
+                    },
+                ),
+            );
         }),
         ("fail", |w, id| {
             let (error, note) = (Box::default(), Vec::new());
             ask(w, 1, settle(id, How::Fail { error, note }));
         }),
         ("bury", |w, id| {
-            let (rank, reason) = (None, Box::default());
-            ask(w, 1, settle(id, How::Bury { rank, reason }));
+            let (priority, reason) = (None, Box::default());
+            ask(w, 1, settle(id, How::Bury { priority, reason }));
         }),
     ];
     for (how, end) in ends {
@@ -256,13 +288,13 @@ fn the_mark_is_in_the_image_of_the_message() {
     let id = w.put("q", "a");
     w.take(1, timed());
     cancels(&mut w, id);
-    w.engine.set_home(Home(1));
+    w.engine.set_segment_ref(SegmentRef(1));
     w.facts.clear();
     let mut snapshot = Vec::new();
     w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
     w.facts = snapshot;
-    w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
-    assert_eq!(w.replayed(Home(1)).image(), w.engine.image());
+    w.engine.copy_out(SegmentRef(0), 0, u32::MAX, &mut w.facts);
+    assert_eq!(w.replayed(SegmentRef(1)).image(), w.engine.image());
     w.restart();
     w.wait(GRACE);
     assert_eq!(w.pop("q"), "empty");
@@ -281,7 +313,7 @@ fn the_members_of_a_batch_are_cancelled_together_and_count_as_failed() {
         complete: Some(callback),
         ..NewBatch::default()
     };
-    let made = w.ask(9, Command::Batch(BatchAsk::New(Box::new(new))));
+    let made = w.ask(9, Command::Batch(BatchRequest::New(Box::new(new))));
     let Some(Outcome::Batch(batch)) = made else {
         panic!("{made:?}");
     };
@@ -294,11 +326,11 @@ fn the_members_of_a_batch_are_cancelled_together_and_count_as_failed() {
                 batch: Some(Tie::member(batch.id)),
                 ..PutMore::default()
             })),
-            rank: Some(u32::from(body == "c")),
+            priority: Some(u32::from(body == "c")),
             ..Put::new("q".into(), Body::new(body.as_bytes()))
         });
     }
-    w.ask(9, Command::Batch(BatchAsk::Commit(batch.id)));
+    w.ask(9, Command::Batch(BatchRequest::Commit(batch.id)));
     assert_eq!(w.take(1, timed()), "a");
     for (state, expected) in [
         (ListState::Ready, 2),
@@ -306,24 +338,25 @@ fn the_members_of_a_batch_are_cancelled_together_and_count_as_failed() {
         (ListState::Reserved, 0),
         (ListState::Archived, 0),
     ] {
-        let sweep = Sweep {
+        let bulk_op = BulkOp {
             queue: "q".into(),
             state,
             filter: Filter {
                 batch: Some(batch.id),
                 ..Filter::default()
             },
-            act: SweepAct::Cancel(cancel(GRACE)),
+            act: BulkAction::Cancel(cancel(GRACE)),
             after: None,
             max: u32::MAX,
         };
-        let Some(Outcome::Swept(swept)) = w.ask(9, Command::Sweep(Box::new(sweep))) else {
+        let Some(Outcome::BulkDone(bulk_done)) = w.ask(9, Command::BulkOp(Box::new(bulk_op)))
+        else {
             panic!("it is not swept");
         };
-        assert_eq!(swept.matched, expected, "{state:?}");
+        assert_eq!(bulk_done.matched, expected, "{state:?}");
     }
     let progress = |w: &mut World| {
-        let shown = w.ask(9, Command::Batch(BatchAsk::Show(batch.id)));
+        let shown = w.ask(9, Command::Batch(BatchRequest::Show(batch.id)));
         let Some(Outcome::Batch(batch)) = shown else {
             panic!("{shown:?}");
         };

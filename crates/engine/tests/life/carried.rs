@@ -21,8 +21,8 @@ impl Pair {
         Self([0, 1].map(|n| World::shard(n, SHARDS, settings.clone())))
     }
 
-    fn ask(&mut self, shard: usize, party: u64, command: Command) -> Outcome {
-        let outcome = self.0[shard].ask(party, command);
+    fn ask(&mut self, shard: usize, client_id: u64, command: Command) -> Outcome {
+        let outcome = self.0[shard].ask(client_id, command);
         outcome.expect("nothing here waits")
     }
 
@@ -51,7 +51,7 @@ impl Pair {
     /// Replays both logs.
     fn restart(&mut self) {
         for shard in &mut self.0 {
-            let again = shard.replayed(Home(0));
+            let again = shard.replayed(SegmentRef(0));
             assert_eq!(again.image(), shard.engine.image());
             shard.engine = again;
         }
@@ -139,18 +139,18 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
         panic!("it is stored");
     };
     let over = Take {
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Time,
             time: LeaseTime::Over,
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..quintet_sim::world::plain(a)
     };
     pair.ask(0, 1, Command::Take(over));
     pair.carry(0);
-    let sweep = |act| {
-        Command::Sweep(Box::new(Sweep {
+    let bulk_op = |act| {
+        Command::BulkOp(Box::new(BulkOp {
             queue: b.into(),
             state: ListState::Ready,
             filter: Filter::default(),
@@ -160,10 +160,10 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
         }))
     };
     let seen = |outcome| match outcome {
-        Outcome::Swept(swept) => swept.messages[0].clone(),
+        Outcome::BulkDone(bulk_done) => bulk_done.messages[0].clone(),
         other => panic!("{other:?}"),
     };
-    let there = seen(pair.ask(1, 1, sweep(SweepAct::Show)));
+    let there = seen(pair.ask(1, 1, bulk_op(BulkAction::Show)));
     let left = there
         .expires()
         .expect("its queue says so")
@@ -171,7 +171,7 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
     assert_eq!((there.born(), left), (id, 500));
     assert_ne!(there.id, id);
     assert_eq!(there.came_from(), Some(a.into()));
-    pair.ask(1, 1, sweep(SweepAct::Redrive { to: None }));
+    pair.ask(1, 1, bulk_op(BulkAction::Redrive { to: None }));
     pair.carry(1);
     pair.restart();
     let Outcome::Messages(back) = pair.ask(0, 1, Command::Take(quintet_sim::world::plain(a)))
@@ -200,7 +200,10 @@ fn what_is_sent_is_nobodys_until_it_is_carried() {
         id: MessageId(1),
         by: By::Anyone,
     };
-    assert_eq!(pair.ask(0, 1, delete), Outcome::Refused(Refusal::NotFound));
+    assert_eq!(
+        pair.ask(0, 1, delete),
+        Outcome::Refused(CommandError::NotFound)
+    );
     // Dropping the queue it came from does not touch it.
     pair.ask(0, 1, Command::Drop(a.into()));
     pair.restart();
@@ -227,10 +230,10 @@ fn a_dead_letter_tells_the_other_shard_why() {
     };
     let mut pair = Pair::new(&[(a, rule)]);
     pair.ask(0, 1, put(a, "tried"));
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::OwnTtr,
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     let take = Take {
@@ -265,17 +268,19 @@ fn a_segment_may_go_while_something_is_sent() {
     pair.ask(0, 1, put(a, "old"));
     pair.ask(0, 1, move_all(a, b));
     // The next segment begins with a snapshot, and images replace the rest.
-    pair.0[0].engine.set_home(Home(1));
+    pair.0[0].engine.set_segment_ref(SegmentRef(1));
     let mut log = Vec::new();
     pair.0[0]
         .engine
         .snapshot(&mut |fact| log.push(fact.clone()));
-    assert_eq!(pair.0[0].engine.homes_live(Home(0)), 1);
-    pair.0[0].engine.copy_out(Home(0), 0, u32::MAX, &mut log);
-    assert_eq!(pair.0[0].engine.homes_live(Home(0)), 0);
+    assert_eq!(pair.0[0].engine.segment_refs_live(SegmentRef(0)), 1);
+    pair.0[0]
+        .engine
+        .copy_out(SegmentRef(0), 0, u32::MAX, &mut log);
+    assert_eq!(pair.0[0].engine.segment_refs_live(SegmentRef(0)), 0);
     pair.0[0].facts = log;
     pair.restart();
     pair.carry(0);
     assert_eq!(pair.bodies(1, b), ["old"]);
-    assert_eq!(pair.0[0].engine.oldest_home(), None);
+    assert_eq!(pair.0[0].engine.oldest_segment_ref(), None);
 }

@@ -115,7 +115,7 @@ fn what_is_left_is_at_first_what_was_asked_for() {
         w.ask(1, Command::Touch(id));
         assert_eq!(numbers(&mut w), ("reserved", 10_000, 30_000));
         let how = How::Release {
-            rank: None,
+            priority: None,
             due: When::In(411_000),
             back_to: None,
         };

@@ -17,11 +17,19 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// Everything that may leaves memory.
-    pub(crate) fn freeze(&mut self, w: &mut World) {
+    pub(crate) fn evict(&mut self, w: &mut World) {
         let mut picked = Vec::new();
-        let rest = w.engine.pick_home(Home(0), 0, u32::MAX, &mut picked);
+        let rest = w
+            .engine
+            .pick_segment_ref(SegmentRef(0), 0, u32::MAX, &mut picked);
         assert_eq!(rest, None);
-        picked.sort_by_key(|p| (p.message.queue, p.lane, p.lane.order(&p.message)));
+        picked.sort_by_key(|p| {
+            (
+                p.message.queue,
+                p.state_index,
+                p.state_index.order(&p.message),
+            )
+        });
         let run = self.next;
         self.next += 1;
         for (ordinal, picked) in (0..).zip(picked) {
@@ -29,10 +37,10 @@ impl Runs {
                 number: ordinal,
                 ordinal,
                 queue: picked.message.queue,
-                lane: picked.lane,
+                state_index: picked.state_index,
                 entries: vec![(picked.message.id, picked.pick)],
             };
-            assert_eq!(w.engine.freeze(RunId(run), &written, &mut w.facts), 1);
+            assert_eq!(w.engine.evict(RunId(run), &written, &mut w.facts), 1);
             self.blocks.insert((run, ordinal), picked.message);
         }
         w.engine.verify().unwrap();
@@ -83,8 +91,8 @@ fn world() -> World {
         },
     ));
     let mut w = World::with(settings);
-    for (rank, body) in [(3, "1"), (5, "2"), (4, "3")] {
-        w.put_as(ranked("q", rank, body));
+    for (priority, body) in [(3, "1"), (5, "2"), (4, "3")] {
+        w.put_as(ranked("q", priority, body));
     }
     for (due, queue, body) in [(9000, "q", "4"), (0, "full", "5"), (0, "full", "6")] {
         w.put_as(Put {
@@ -93,7 +101,7 @@ fn world() -> World {
         });
     }
     let buries = |reason: &[u8]| How::Bury {
-        rank: None,
+        priority: None,
         reason: reason.into(),
     };
     for how in [buries(b"a"), buries(b"b"), archive()] {
@@ -146,8 +154,8 @@ fn moves(state: ListState) -> Command {
     }
 }
 
-fn compound(effects: Vec<Effect>, then: Option<Command>) -> Command {
-    Command::Compound(Box::new(Compound {
+fn transaction(effects: Vec<Effect>, then: Option<Command>) -> Command {
+    Command::Transaction(Box::new(Transaction {
         guards: vec![],
         effects,
         then: then.map(Box::new),
@@ -168,7 +176,7 @@ fn commands() -> Vec<Command> {
         ..plain("q")
     };
     let edit = Edit {
-        rank: Some(1),
+        priority: Some(1),
         ..Edit::default()
     };
     let delete = |number| Effect::Delete(id(number));
@@ -210,10 +218,10 @@ fn commands() -> Vec<Command> {
         moves(ListState::Delayed),
         Command::Put(of("full")),
         Command::PutMany(vec![of("new"), of("full"), of("full")]),
-        compound(vec![delete(1), delete(7)], None),
-        compound(vec![Effect::Put(of("full"))], None),
-        compound(vec![], Some(Command::KickId(id(8)))),
-        compound(
+        transaction(vec![delete(1), delete(7)], None),
+        transaction(vec![Effect::Put(of("full"))], None),
+        transaction(vec![], Some(Command::KickId(id(8)))),
+        transaction(
             vec![Effect::Put(of("q"))],
             Some(Command::Delete {
                 id: id(2),
@@ -232,7 +240,7 @@ fn rest(w: &mut World, runs: &Runs) -> String {
             runs.read(w);
             let listed = listed.or_else(|| w.deliveries.pop().map(|d| d.outcome));
             let listed = match listed.expect("answered") {
-                Outcome::Messages(all) => all.iter().map(|m| (m.id.0, m.rank)).collect(),
+                Outcome::Messages(all) => all.iter().map(|m| (m.id.0, m.priority)).collect(),
                 _ => Vec::new(),
             };
             rest += &format!("{queue} {state:?}: {listed:?}\n");
@@ -261,7 +269,7 @@ fn every_command_answers_as_if_all_were_in_memory() {
         let expected = hot.ask(1, command.clone()).map(said).expect("answered");
         let expected = (expected, rest(&mut hot, &nothing));
         let (mut cold, mut runs) = (world(), Runs::default());
-        runs.freeze(&mut cold);
+        runs.evict(&mut cold);
         let before = cold.facts.len();
         assert_eq!(cold.ask(1, command.clone()), None, "{command:?}");
         assert_eq!(cold.facts.len(), before, "{command:?}");
@@ -278,32 +286,32 @@ fn every_command_answers_as_if_all_were_in_memory() {
 #[test]
 fn a_take_behind_effects_waits_for_a_run_alone() {
     let (mut w, mut runs) = (world(), Runs::default());
-    runs.freeze(&mut w);
+    runs.evict(&mut w);
     let first = ranked("q", 1, "first");
     let effects = vec![Effect::Put(first), Effect::Put(ranked("r", 1, "other"))];
     let both = Take {
         messages_max: 2,
         ..plain("q")
     };
-    let command = compound(effects.clone(), Some(Command::Take(both)));
+    let command = transaction(effects.clone(), Some(Command::Take(both)));
     assert_eq!(w.ask(1, command), None);
-    let put = |fact: &&Fact| matches!(fact, Fact::Put(message) if message.rank == 1);
+    let put = |fact: &&Fact| matches!(fact, Fact::Put(message) if message.priority == 1);
     assert_eq!(w.facts.iter().filter(put).count(), 2);
     runs.read(&mut w);
     assert_eq!(w.delivered(), [(1, "first+1".into())]);
     assert_eq!(w.facts.iter().filter(put).count(), 2);
     // One that finds what an effect put takes it at once.
-    let command = compound(effects, Some(Command::Take(plain("q"))));
-    let Some(Outcome::Compound { then, .. }) = w.ask(1, command) else {
+    let command = transaction(effects, Some(Command::Take(plain("q"))));
+    let Some(Outcome::Transaction { then, .. }) = w.ask(1, command) else {
         panic!("nothing was to be read");
     };
     assert_eq!(text(then.as_deref().expect("answered")), "first");
     // One whose first message an effect removes gets the next one.
     let (mut w, mut runs) = (world(), Runs::default());
-    runs.freeze(&mut w);
+    runs.evict(&mut w);
     let first = w.put_as(ranked("q", 1, "first"));
     let delete = vec![Effect::Delete(first)];
-    let command = compound(delete, Some(Command::Take(plain("q"))));
+    let command = transaction(delete, Some(Command::Take(plain("q"))));
     assert_eq!(w.ask(1, command), None);
     runs.read(&mut w);
     assert_eq!(w.delivered(), [(1, "1".into())]);
@@ -321,7 +329,7 @@ fn what_is_due_is_read_no_faster_than_there_is_memory() {
                 ..ranked("q", 5, body)
             });
         }
-        runs.freeze(&mut w);
+        runs.evict(&mut w);
         w.engine.set_memory_room(room);
         (w, runs)
     };

@@ -32,7 +32,7 @@ fn told_tags(w: &mut World, queue: &str) -> Vec<(String, String)> {
     all.map(|(name, value)| (word(name), word(value))).collect()
 }
 
-const NO_QUEUE: Option<Outcome> = Some(Outcome::Refused(Refusal::QueueNotFound));
+const NO_QUEUE: Option<Outcome> = Some(Outcome::Refused(CommandError::QueueNotFound));
 
 #[test]
 fn a_queue_is_made_once_and_is_there_after_a_restart() {
@@ -41,7 +41,7 @@ fn a_queue_is_made_once_and_is_there_after_a_restart() {
         create(&mut w, "q", Overrides::default()),
         Some(Outcome::Done)
     );
-    let again = Some(Outcome::Refused(Refusal::QueueExists));
+    let again = Some(Outcome::Refused(CommandError::QueueExists));
     assert_eq!(create(&mut w, "q", tags(&[("a", Some("1"))])), again);
     assert_eq!(told_tags(&mut w, "q"), []);
     w.restart();
@@ -125,7 +125,7 @@ fn a_change_of_a_queue_that_must_exist_makes_none() {
         must_exist,
     };
     let before = w.facts.len();
-    let refused = Some(Outcome::Refused(Refusal::QueueNotFound));
+    let refused = Some(Outcome::Refused(CommandError::QueueNotFound));
     assert_eq!(w.ask(9, change(true)), refused);
     assert_eq!(w.facts.len(), before);
     assert_eq!(w.ask(9, change(false)), Some(Outcome::Done));
@@ -158,7 +158,7 @@ fn tags_are_changed_one_by_one_survive_restarts_and_go_with_the_queue() {
     assert_eq!(told_tags(&mut w, "q"), all);
     let long = "x".repeat(TAGS_BYTES_MAX);
     let refused = w.ask(9, configure(tags(&[("b", Some(&long))])));
-    assert_eq!(refused, Some(Outcome::Refused(Refusal::TagsFull)));
+    assert_eq!(refused, Some(Outcome::Refused(CommandError::TagsFull)));
     assert_eq!(told_tags(&mut w, "q"), all);
     let fits = "x".repeat(TAGS_BYTES_MAX - 3);
     let done = w.ask(9, configure(tags(&[("b", Some(&fits))])));

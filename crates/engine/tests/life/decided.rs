@@ -1,4 +1,4 @@
-//! Decisions of hooks: compounds, tables, and messages withheld for them.
+//! Decisions of hooks: transactions, tables, and messages withheld for them.
 
 use quintet_types::*;
 
@@ -35,16 +35,16 @@ fn do_all(
     effects: Vec<Effect>,
     then: Option<Command>,
 ) -> Option<Outcome> {
-    let compound = Compound {
+    let transaction = Transaction {
         guards,
         effects,
         then: then.map(Box::new),
     };
-    w.ask(1, Command::Compound(Box::new(compound)))
+    w.ask(1, Command::Transaction(Box::new(transaction)))
 }
 
 fn entries(w: &mut World) -> Vec<(String, String, u64)> {
-    let list = TableAsk::List {
+    let list = TableRequest::List {
         table: "t".into(),
         after: None,
         max: 100,
@@ -59,16 +59,16 @@ fn entries(w: &mut World) -> Vec<(String, String, u64)> {
         .collect()
 }
 
-fn refusal(outcome: Option<Outcome>) -> Refusal {
+fn command_error(outcome: Option<Outcome>) -> CommandError {
     match outcome {
-        Some(Outcome::Refused(refusal)) => refusal,
+        Some(Outcome::Refused(command_error)) => command_error,
         other => panic!("not refused: {other:?}"),
     }
 }
 
 /// The log replayed is the state there is.
 fn replayed(w: &mut World) {
-    assert_eq!(w.replayed(Home(0)).image(), w.engine.image());
+    assert_eq!(w.replayed(SegmentRef(0)).image(), w.engine.image());
 }
 
 #[test]
@@ -80,7 +80,8 @@ fn one_step_sets_puts_and_does_what_it_is_about() {
         set("k", Some("2"), None),
     ];
     let then = Command::Put(put("q", "a"));
-    let Some(Outcome::Compound { ids, then }) = do_all(&mut w, vec![], effects, Some(then)) else {
+    let Some(Outcome::Transaction { ids, then }) = do_all(&mut w, vec![], effects, Some(then))
+    else {
         panic!("refused");
     };
     assert_eq!(ids, [MessageId(2)]);
@@ -116,7 +117,7 @@ fn tables_are_in_the_snapshot_a_segment_begins_with() {
     // Versions go on rising, so that no old guard holds by accident.
     do_all(&mut w, vec![], vec![set("b", Some("z"), None)], None);
     assert_eq!(entries(&mut w), [("b".into(), "z".into(), 3)]);
-    w.ask(1, Command::Table(TableAsk::Drop("t".into())));
+    w.ask(1, Command::Table(TableRequest::Drop("t".into())));
     w.restart();
     assert_eq!(entries(&mut w), []);
 }
@@ -133,8 +134,8 @@ fn of_two_that_saw_the_same_only_one_wins() {
             Some(Command::Put(put("q", "won"))),
         )
     };
-    assert!(matches!(race(&mut w), Some(Outcome::Compound { .. })));
-    assert_eq!(refusal(race(&mut w)), Refusal::Conflict);
+    assert!(matches!(race(&mut w), Some(Outcome::Transaction { .. })));
+    assert_eq!(command_error(race(&mut w)), CommandError::Conflict);
     assert_eq!((w.pop("q"), w.pop("q")), ("won".into(), "empty".into()));
     // One that saw the entry may go on from there.
     let next = do_all(
@@ -143,7 +144,7 @@ fn of_two_that_saw_the_same_only_one_wins() {
         vec![set("lock", None, None)],
         None,
     );
-    assert!(matches!(next, Some(Outcome::Compound { .. })));
+    assert!(matches!(next, Some(Outcome::Transaction { .. })));
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn an_entry_whose_time_is_over_is_absent() {
         vec![set("k", Some("2"), None)],
         None,
     );
-    assert!(matches!(again, Some(Outcome::Compound { .. })));
+    assert!(matches!(again, Some(Outcome::Transaction { .. })));
     w.restart();
     assert_eq!(entries(&mut w).len(), 1);
 }
@@ -187,7 +188,7 @@ fn full_tables_refuse_the_whole_step_and_make_room_by_time() {
             Some(then),
         )
     };
-    assert_eq!(refusal(more(&mut w)), Refusal::TablesFull);
+    assert_eq!(command_error(more(&mut w)), CommandError::TablesFull);
     assert_eq!(w.pop("q"), "empty");
     // In place of itself there is room.
     let same = do_all(
@@ -196,9 +197,9 @@ fn full_tables_refuse_the_whole_step_and_make_room_by_time() {
         vec![set("a", Some(&"z".repeat(250)), Some(1000))],
         None,
     );
-    assert!(matches!(same, Some(Outcome::Compound { .. })));
+    assert!(matches!(same, Some(Outcome::Transaction { .. })));
     w.wait(1001);
-    assert!(matches!(more(&mut w), Some(Outcome::Compound { .. })));
+    assert!(matches!(more(&mut w), Some(Outcome::Transaction { .. })));
 }
 
 #[test]
@@ -215,24 +216,24 @@ fn a_message_that_changed_is_a_conflict_and_nothing_happens() {
     assert_eq!(w.take(2, reserve("q")), "a");
     let effects = vec![Effect::Delete(id), Effect::Put(put("other", "x"))];
     assert_eq!(
-        refusal(do_all(&mut w, vec![guard.clone()], effects.clone(), None)),
-        Refusal::Conflict
+        command_error(do_all(&mut w, vec![guard.clone()], effects.clone(), None)),
+        CommandError::Conflict
     );
     // Nor may others' messages be touched without a guard.
     assert_eq!(
-        refusal(do_all(&mut w, vec![], effects.clone(), None)),
-        Refusal::Conflict
+        command_error(do_all(&mut w, vec![], effects.clone(), None)),
+        CommandError::Conflict
     );
     assert_eq!(w.pop("other"), "empty");
     w.hang_up(2);
     let unseen = Guard::Message { id, seen: None };
     assert_eq!(
-        refusal(do_all(&mut w, vec![unseen], effects.clone(), None)),
-        Refusal::Conflict
+        command_error(do_all(&mut w, vec![unseen], effects.clone(), None)),
+        CommandError::Conflict
     );
     assert!(matches!(
         do_all(&mut w, vec![], effects, None),
-        Some(Outcome::Compound { .. })
+        Some(Outcome::Transaction { .. })
     ));
     assert_eq!((w.pop("q"), w.pop("other")), ("empty".into(), "x".into()));
 }
@@ -256,17 +257,17 @@ fn a_refused_command_or_put_leaves_no_effect() {
         (
             vec![set("k", Some("1"), None)],
             Command::Put(put("full", "b")),
-            Refusal::QueueFull,
+            CommandError::QueueFull,
         ),
         (
             vec![Effect::Put(put("full", "b"))],
             Command::Put(put("q", "b")),
-            Refusal::QueueFull,
+            CommandError::QueueFull,
         ),
         (
             vec![set("k", Some("1"), None)],
             Command::Touch(MessageId(1)),
-            Refusal::NotFound,
+            CommandError::NotFound,
         ),
         (
             vec![Effect::Move {
@@ -274,29 +275,32 @@ fn a_refused_command_or_put_leaves_no_effect() {
                 to: "".into(),
             }],
             Command::Put(put("q", "b")),
-            Refusal::BadName,
+            CommandError::BadName,
         ),
         (
             vec![],
-            Command::Compound(Box::default()),
-            Refusal::NotPermitted,
+            Command::Transaction(Box::default()),
+            CommandError::NotPermitted,
         ),
     ] {
-        assert_eq!(refusal(do_all(&mut w, vec![], effects, Some(then))), why);
+        assert_eq!(
+            command_error(do_all(&mut w, vec![], effects, Some(then))),
+            why
+        );
     }
     assert_eq!(w.facts.len(), before);
     // Two puts that fit one by one do not fit together.
     w.pop("full");
     let two = vec![Effect::Put(put("full", "b"))];
     let both = do_all(&mut w, vec![], two, Some(Command::Put(put("full", "c"))));
-    assert_eq!(refusal(both), Refusal::QueueFull);
+    assert_eq!(command_error(both), CommandError::QueueFull);
 }
 
 #[test]
 fn a_take_sees_what_the_effects_put_and_waits_if_it_may() {
     let mut w = World::new();
     let supply = vec![Effect::Put(put("q", "supplied"))];
-    let Some(Outcome::Compound { then, .. }) =
+    let Some(Outcome::Transaction { then, .. }) =
         do_all(&mut w, vec![], supply, Some(Command::Take(plain("q"))))
     else {
         panic!("refused");
@@ -315,12 +319,12 @@ fn effects_move_kick_bury_and_edit() {
     let bury = Effect::Settle {
         id: a,
         how: How::Bury {
-            rank: None,
+            priority: None,
             reason: b"why".as_slice().into(),
         },
     };
     let edit = Edit {
-        rank: Some(1),
+        priority: Some(1),
         ..Edit::default()
     };
     let effects = vec![
@@ -344,20 +348,23 @@ fn effects_move_kick_bury_and_edit() {
 const HOOKS: u64 = 77;
 
 fn want(w: &mut World, expire: bool, lease_end: bool, dead_letter: bool) {
-    let intents = Intents {
-        party: Party(HOOKS),
+    let pending_decisions = PendingDecisions {
+        client_id: ClientId(HOOKS),
         expire,
         lease_end,
         dead_letter,
     };
     w.engine
-        .set_intents(w.now, intents, &mut w.facts, &mut w.deliveries);
+        .set_pending_decisions(w.now, pending_decisions, &mut w.facts, &mut w.deliveries);
     w.engine.verify().expect("consistent");
 }
 
-fn asked(w: &mut World) -> Vec<(IntentKind, MessageId)> {
-    let intents = w.engine.take_intents();
-    intents.iter().map(|i| (i.kind, i.message.id)).collect()
+fn asked(w: &mut World) -> Vec<(PendingDecisionKind, MessageId)> {
+    let pending_decisions = w.engine.take_pending_decisions();
+    pending_decisions
+        .iter()
+        .map(|i| (i.kind, i.message.id))
+        .collect()
 }
 
 fn expiring(queue: &str, body: &str, ms: u64) -> Put {
@@ -376,7 +383,10 @@ fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
         .map(|body| w.put_as(expiring("q", body, 1000)))
         .collect();
     w.wait(1001);
-    let told: Vec<_> = ids.iter().map(|&id| (IntentKind::Expire, id)).collect();
+    let told: Vec<_> = ids
+        .iter()
+        .map(|&id| (PendingDecisionKind::Expire, id))
+        .collect();
     assert_eq!(asked(&mut w), told);
     assert_eq!(w.pop("q"), "empty");
     w.wait(5000);
@@ -391,7 +401,7 @@ fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
         Effect::Settle {
             id: ids[2],
             how: How::Release {
-                rank: None,
+                priority: None,
                 due: When::Now,
                 back_to: None,
             },
@@ -399,7 +409,7 @@ fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
     ];
     assert!(matches!(
         do_all(&mut w, vec![], effects, None),
-        Some(Outcome::Compound { .. })
+        Some(Outcome::Transaction { .. })
     ));
     w.engine.verify().expect("consistent");
     assert_eq!((w.pop("late"), w.pop("q")), ("a".into(), "empty".into()));
@@ -408,7 +418,7 @@ fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
 }
 
 #[test]
-fn what_was_withheld_at_a_crash_is_as_before_it() {
+fn what_was_pending_at_a_crash_is_as_before_it() {
     let mut w = World::new();
     want(&mut w, true, true, false);
     w.put_as(expiring("q", "gone", 1000));
@@ -416,10 +426,10 @@ fn what_was_withheld_at_a_crash_is_as_before_it() {
         ttr_ms: Some(1000),
         ..put("q", "leased")
     });
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Time,
         time: LeaseTime::OwnTtr,
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     assert_eq!(w.pop("q"), "gone");
@@ -453,7 +463,7 @@ fn a_lease_that_ends_is_decided_at_its_old_place() {
     w.put("q", "b");
     assert_eq!(w.take(2, reserve("q")), "a");
     w.wait(1001);
-    let [(IntentKind::LeaseEnd, id)] = asked(&mut w)[..] else {
+    let [(PendingDecisionKind::LeaseEnd, id)] = asked(&mut w)[..] else {
         panic!("nothing was asked");
     };
     // Its holder has lost it.
@@ -462,7 +472,7 @@ fn a_lease_that_ends_is_decided_at_its_old_place() {
         by: By::Owner,
         how: How::Finish,
     };
-    assert_eq!(refusal(w.ask(2, finish)), Refusal::NotFound);
+    assert_eq!(command_error(w.ask(2, finish)), CommandError::NotFound);
     do_all(&mut w, vec![], vec![Effect::Conclude(id)], None);
     assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "b".into()));
 }
@@ -507,7 +517,7 @@ fn a_message_tried_too_often_goes_where_the_hook_says_or_where_the_rule_says() {
 }
 
 #[test]
-fn a_dropped_queue_takes_withheld_messages_along() {
+fn a_dropped_queue_takes_pending_messages_along() {
     let mut w = World::new();
     want(&mut w, true, false, false);
     w.put_as(expiring("q", "a", 1000));
@@ -525,7 +535,7 @@ fn a_dropped_queue_takes_withheld_messages_along() {
 /// The id of a batch that a step is to make.
 fn number(w: &mut World) -> BatchId {
     let queue = "done".into();
-    let ask = BatchAsk::Number {
+    let ask = BatchRequest::Number {
         queue,
         parent: None,
     };
@@ -564,7 +574,7 @@ fn member(queue: &str, body: &str, batch: BatchId) -> Put {
 }
 
 fn progress_of(w: &mut World, id: BatchId) -> Option<Progress> {
-    match w.ask(1, Command::Batch(BatchAsk::Show(id))) {
+    match w.ask(1, Command::Batch(BatchRequest::Show(id))) {
         Some(Outcome::Batch(batch)) => Some(batch.progress),
         _ => None,
     }
@@ -588,7 +598,10 @@ fn a_step_makes_batches_puts_into_them_and_commits_them() {
     ];
     let then = Command::Put(member("q", "b", outer));
     let done = do_all(&mut w, vec![], effects, Some(then));
-    assert!(matches!(done, Some(Outcome::Compound { .. })), "{done:?}");
+    assert!(
+        matches!(done, Some(Outcome::Transaction { .. })),
+        "{done:?}"
+    );
     for id in [outer, inner] {
         let progress = progress_of(&mut w, id).expect("it is there");
         assert_eq!(
@@ -619,12 +632,12 @@ fn a_command_that_is_refused_leaves_no_batch_of_its_step() {
         do_all(w, vec![], effects, Some(then))
     };
     let touch = Command::Touch(MessageId(77));
-    assert_eq!(refusal(step(&mut w, touch)), Refusal::NotFound);
+    assert_eq!(command_error(step(&mut w, touch)), CommandError::NotFound);
     assert_eq!(progress_of(&mut w, id), None);
     assert_eq!(w.pop("q"), "empty");
     // A take sees what the step has put, as a member.
     let taken = step(&mut w, Command::Take(plain("q")));
-    let Some(Outcome::Compound {
+    let Some(Outcome::Transaction {
         then: Some(then), ..
     }) = taken
     else {
@@ -655,34 +668,40 @@ fn batches_that_a_step_cannot_make_refuse_all_of_it() {
     for (effects, why) in [
         (
             ids.map(|id| make(id, "x")).to_vec(),
-            Refusal::TooManyBatches,
+            CommandError::TooManyBatches,
         ),
-        (vec![big], Refusal::BatchTooLarge),
-        (vec![child], Refusal::BatchNotFound),
-        (vec![Effect::CommitBatch(unknown)], Refusal::BatchNotFound),
+        (vec![big], CommandError::BatchTooLarge),
+        (vec![child], CommandError::BatchNotFound),
+        (
+            vec![Effect::CommitBatch(unknown)],
+            CommandError::BatchNotFound,
+        ),
         (
             vec![Effect::Put(member("q", "a", unknown))],
-            Refusal::BatchNotFound,
+            CommandError::BatchNotFound,
         ),
         // Of an id that nobody was given, or that is used.
-        (vec![make(unknown, "x")], Refusal::Conflict),
+        (vec![make(unknown, "x")], CommandError::Conflict),
         (
             vec![make(ids[0], "x"), make(ids[0], "x")],
-            Refusal::Conflict,
+            CommandError::Conflict,
         ),
     ] {
         let mut all = vec![set("k", Some("1"), None)];
         all.extend(effects);
         let then = Command::Put(put("q", "x"));
         let refused = do_all(&mut w, vec![], all.clone(), Some(then));
-        assert_eq!(refusal(refused), why, "{all:?}");
+        assert_eq!(command_error(refused), why, "{all:?}");
         assert_eq!((entries(&mut w), w.pop("q")), (vec![], "empty".into()));
         assert!(ids.iter().all(|id| progress_of(&mut w, *id).is_none()));
     }
     let made = do_all(&mut w, vec![], vec![make(ids[0], "x")], None);
-    assert!(matches!(made, Some(Outcome::Compound { .. })), "{made:?}");
+    assert!(
+        matches!(made, Some(Outcome::Transaction { .. })),
+        "{made:?}"
+    );
     let again = do_all(&mut w, vec![], vec![make(ids[0], "x")], None);
-    assert_eq!(refusal(again), Refusal::Conflict);
+    assert_eq!(command_error(again), CommandError::Conflict);
     // That one was asked for says nothing to puts that come later.
     let later = do_all(
         &mut w,
@@ -690,5 +709,5 @@ fn batches_that_a_step_cannot_make_refuse_all_of_it() {
         vec![Effect::Put(member("q", "a", ids[1]))],
         None,
     );
-    assert_eq!(refusal(later), Refusal::BatchNotFound);
+    assert_eq!(command_error(later), CommandError::BatchNotFound);
 }

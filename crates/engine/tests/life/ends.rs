@@ -37,7 +37,7 @@ fn each_end_is_known_by_why_when_and_whose_command_it_was() {
         },
     );
     let user = Caller {
-        party: Party(5),
+        client_id: ClientId(5),
         principal: Principal(9),
     };
     w.submit(
@@ -76,14 +76,14 @@ fn each_end_is_known_by_why_when_and_whose_command_it_was() {
     }
     assert_eq!(end(ids[3]).is_now, Some(anew));
     assert_eq!(end(ids[2]).by, Some(user));
-    assert_eq!(end(ids[1]).by.map(|by| by.party), Some(Party(1)));
+    assert_eq!(end(ids[1]).by.map(|by| by.client_id), Some(ClientId(1)));
     let late = end(expires);
     assert_eq!((late.why, late.by), (Ended::Expired, None));
     assert!(late.at >= Ms(began.0 + 40) && end(ids[1]).at <= began);
     assert_eq!(w.engine.end_of(MessageId(77)), None);
 
     // The log tells all of it but whose commands these were.
-    let replayed = w.replayed(Home(0));
+    let replayed = w.replayed(SegmentRef(0));
     for id in ids.iter().chain([&expires]) {
         let known = end(*id);
         let told = replayed.end_of(*id);

@@ -25,11 +25,11 @@ fn over(queues: &[&str], take: Take) -> Take {
 /// Restarts from what a new segment begins with: everything older is gone.
 fn restart_from_snapshot(w: &mut World) {
     w.facts.clear();
-    w.engine.set_home(Home(1));
+    w.engine.set_segment_ref(SegmentRef(1));
     let mut snapshot = Vec::new();
     w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
     w.facts = snapshot;
-    w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
+    w.engine.copy_out(SegmentRef(0), 0, u32::MAX, &mut w.facts);
     w.restart();
 }
 
@@ -99,15 +99,15 @@ fn a_list_with_a_body_that_never_fits_is_refused_whole() {
         1,
         Command::PutMany(vec![ranked("q", 1, "x"), ranked("q", 1, "long")]),
     );
-    assert_eq!(outcome, Some(Outcome::Refused(Refusal::QueueFull)));
+    assert_eq!(outcome, Some(Outcome::Refused(CommandError::QueueFull)));
     assert_eq!(w.pop("q"), "empty");
 }
 
 #[test]
 fn a_look_from_the_newest_end_sees_each_once() {
     let mut w = World::new();
-    for (rank, body) in [(1, "a"), (2, "b"), (1, "c")] {
-        w.put_as(ranked("q", rank, body));
+    for (priority, body) in [(1, "a"), (2, "b"), (1, "c")] {
+        w.put_as(ranked("q", priority, body));
     }
     let look = Take {
         end: End::Newest,
@@ -119,7 +119,7 @@ fn a_look_from_the_newest_end_sees_each_once() {
 }
 
 #[test]
-fn a_companion_the_taker_cannot_frame_stays() {
+fn a_companion_the_consumer_cannot_frame_stays() {
     let mut w = World::new();
     for body in ["long", "b", "c"] {
         w.put_as(Put {
@@ -251,7 +251,7 @@ fn a_queue_that_is_down_is_down_for_reserves_by_id() {
     let lease = reserve("q").lease.unwrap();
     assert_eq!(
         w.ask(1, Command::ReserveId { id, lease }),
-        Some(Outcome::Refused(Refusal::QueueDown))
+        Some(Outcome::Refused(CommandError::QueueDown))
     );
 }
 
@@ -262,7 +262,7 @@ fn a_lease_from_a_dropped_queue_is_found_under_its_name() {
     assert_eq!(w.take(1, open("q")), "x");
     w.ask(2, Command::Drop("q".into()));
     w.put("q", "y");
-    assert_eq!(w.take(1, open("q")), Refusal::HeldLimit.text());
+    assert_eq!(w.take(1, open("q")), CommandError::HeldLimit.text());
     let close = Command::SettleHeld {
         queue: Some("q".into()),
         how: How::Finish,
@@ -278,7 +278,7 @@ fn leases_that_end_together_keep_their_order_at_the_head() {
     for body in ["a", "b", "c"] {
         w.put("q", body);
     }
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Time,
         time: LeaseTime::Fixed(10),
         back_to: BackTo::Head,
@@ -344,14 +344,14 @@ fn what_an_epoch_gives_back_is_counted_by_who_reads_from_behind() {
     w.take(1, open("a"));
     w.take(2, reserve("a"));
     w.facts.clear();
-    w.engine.set_home(Home(1));
+    w.engine.set_segment_ref(SegmentRef(1));
     let mut snapshot = Vec::new();
     w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
     w.facts = snapshot;
     let epoch = w.engine.epoch() + 1;
     w.engine.begin_epoch(w.now, epoch, [7; 16], &mut w.facts);
-    w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
-    assert_eq!(w.replayed(Home(1)).image(), w.engine.image());
+    w.engine.copy_out(SegmentRef(0), 0, u32::MAX, &mut w.facts);
+    assert_eq!(w.replayed(SegmentRef(1)).image(), w.engine.image());
 }
 
 /// A standby that read the whole log still has what is left of a dropped queue: a lease, purged
@@ -382,14 +382,14 @@ fn a_reader_of_the_whole_log_seats_a_new_queue_on_a_dropped_ones_number() {
             w.take(1, reserve("old"));
         }
         w.ask(1, Command::Drop("old".into()));
-        let mut standby = w.replayed(Home(0));
+        let mut standby = w.replayed(SegmentRef(0));
 
         restart_from_snapshot(&mut w);
         w.facts.clear();
         w.put_as(unique("new", "x"));
         w.put("new", "y");
         for fact in w.facts.clone() {
-            standby.replay(fact, Home(2));
+            standby.replay(fact, SegmentRef(2));
         }
         standby.verify().expect("indexes agree");
         let of = |engine: &Engine| {

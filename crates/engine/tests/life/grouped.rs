@@ -51,10 +51,10 @@ fn put(w: &mut World, key: &str, body: &str) -> MessageId {
 
 /// Up to so many, held for a time.
 fn receive(count: u32, ms: u64) -> Take {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Time,
         time: LeaseTime::Fixed(ms),
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     Take {
@@ -87,7 +87,7 @@ fn extend(w: &mut World, id: MessageId, ms: u64) {
 /// Given back, due after a time.
 fn later(ms: u64) -> How {
     How::Release {
-        rank: None,
+        priority: None,
         due: if ms == 0 { When::Now } else { When::In(ms) },
         back_to: None,
     }
@@ -166,7 +166,7 @@ fn delays_failures_and_restarts_keep_the_order() {
     w.wait(700);
     // Set aside it leaves its group, and comes back to its place.
     let aside = How::Bury {
-        rank: None,
+        priority: None,
         reason: Box::default(),
     };
     settle(&mut w, ids[0], aside);
@@ -190,7 +190,7 @@ fn no_way_back_changes_the_order() {
         w.hang_up(1);
         assert_eq!(w.take(1, take), "a+b");
         let how = How::Release {
-            rank: None,
+            priority: None,
             due: When::Now,
             back_to: Some(back_to),
         };
@@ -201,12 +201,12 @@ fn no_way_back_changes_the_order() {
 }
 
 #[test]
-fn ranks_order_groups_and_places_what_is_in_them() {
+fn priorities_order_groups_and_places_what_is_in_them() {
     let mut w = world(groups(Groups::Ordered));
-    for (key, rank, body) in [("g", 5, "a"), ("h", 4, "b"), ("g", 1, "c"), ("h", 9, "d")] {
-        let rank = Some(rank);
+    for (key, priority, body) in [("g", 5, "a"), ("h", 4, "b"), ("g", 1, "c"), ("h", 9, "d")] {
+        let priority = Some(priority);
         w.put_as(Put {
-            rank,
+            priority,
             ..of_key(key, body)
         });
     }
@@ -229,7 +229,7 @@ fn those_without_a_key_are_free_of_each_other() {
 }
 
 #[test]
-fn what_a_taker_cannot_frame_keeps_back_its_group_for_that_taker() {
+fn what_a_consumer_cannot_frame_keeps_back_its_group_for_that_consumer() {
     let mut w = world(groups(Groups::Ordered));
     for (key, body) in [("g", "long"), ("g", "a"), ("h", "b")] {
         put(&mut w, key, body);
@@ -249,9 +249,9 @@ fn what_a_taker_cannot_frame_keeps_back_its_group_for_that_taker() {
 #[test]
 fn companions_leave_in_order() {
     let mut w = world(groups(Groups::Ordered));
-    for (rank, body) in [(9, "a"), (1, "b"), (5, "c")] {
+    for (priority, body) in [(9, "a"), (1, "b"), (5, "c")] {
         w.put_as(Put {
-            rank: Some(rank),
+            priority: Some(priority),
             ..of_key("g", body)
         });
     }
@@ -294,8 +294,8 @@ fn those_who_wait_get_the_next_of_a_group_when_it_is_free() {
         wait: Wait::Forever,
         ..receive(1, 30_000)
     };
-    for party in [2, 3] {
-        assert_eq!(w.take(party, waits.clone()), "waits");
+    for client_id in [2, 3] {
+        assert_eq!(w.take(client_id, waits.clone()), "waits");
     }
     delete(&mut w, ids[0]);
     assert_eq!(w.delivered(), [(2, "b".to_owned())]);
@@ -357,8 +357,8 @@ fn limits_of_a_key_that_are_lifted_let_those_who_wait_go() {
             wait: Wait::Forever,
             ..receive(1, 30_000)
         };
-        for party in [2, 3] {
-            assert_eq!(w.take(party, waits()), "waits");
+        for client_id in [2, 3] {
+            assert_eq!(w.take(client_id, waits()), "waits");
         }
         configure(&mut w, limits(0, 0));
         // What an index was kept of is let go of in steps.
@@ -387,8 +387,8 @@ fn a_rate_of_a_key_passes_over_it_until_its_moment() {
     put(&mut w, "h", "e");
     let popped = [w.pop("q"), w.pop("q"), w.pop("q"), w.pop("q")];
     assert_eq!(popped, ["a", "b", "e", "empty"]);
-    for party in [1, 2] {
-        assert_eq!(w.take(party, waiting("q")), "waits");
+    for client_id in [1, 2] {
+        assert_eq!(w.take(client_id, waiting("q")), "waits");
     }
     w.wait(99);
     assert_eq!(w.delivered(), []);
@@ -448,24 +448,34 @@ struct Runs {
 
 impl Runs {
     /// Everything that may leaves memory, in blocks of so many.
-    fn freeze(&mut self, w: &mut World, size: usize) {
+    fn evict(&mut self, w: &mut World, size: usize) {
         let mut picked = Vec::new();
-        let rest = w.engine.pick_home(Home(0), 0, u32::MAX, &mut picked);
+        let rest = w
+            .engine
+            .pick_segment_ref(SegmentRef(0), 0, u32::MAX, &mut picked);
         assert_eq!(rest, None);
-        picked.sort_by_key(|p| (p.message.queue, p.lane, p.lane.order(&p.message)));
+        picked.sort_by_key(|p| {
+            (
+                p.message.queue,
+                p.state_index,
+                p.state_index.order(&p.message),
+            )
+        });
         let run = RunId(self.next);
         self.next += 1;
         let (mut ordinal, mut number) = (0, 0);
-        for lane in picked.chunk_by(|a, b| (a.message.queue, a.lane) == (b.message.queue, b.lane)) {
-            for block in lane.chunks(size) {
+        for state_index in picked
+            .chunk_by(|a, b| (a.message.queue, a.state_index) == (b.message.queue, b.state_index))
+        {
+            for block in state_index.chunks(size) {
                 let written = Written {
                     number,
                     ordinal,
                     queue: block[0].message.queue,
-                    lane: block[0].lane,
+                    state_index: block[0].state_index,
                     entries: block.iter().map(|p| (p.message.id, p.pick)).collect(),
                 };
-                w.engine.freeze(run, &written, &mut w.facts);
+                w.engine.evict(run, &written, &mut w.facts);
                 let messages = block.iter().map(|p| p.message.clone()).collect();
                 self.blocks.insert(BlockAt { run, ordinal }, messages);
                 ordinal += block.len() as u32;
@@ -482,7 +492,7 @@ impl Runs {
             numbered.map(|(ordinal, message)| ((at.run, ordinal), message))
         });
         let found = all.filter(|(_, message)| is(message));
-        found.map(|(place, _)| place).collect()
+        found.map(|(position, _)| position).collect()
     }
 
     /// Reads what is asked for, until nothing is.
@@ -516,8 +526,8 @@ impl Runs {
     }
 
     /// A take with what it needs of runs.
-    fn take(&mut self, w: &mut World, party: u64, take: Take) -> String {
-        let answer = w.ask(party, Command::Take(take));
+    fn take(&mut self, w: &mut World, client_id: u64, take: Take) -> String {
+        let answer = w.ask(client_id, Command::Take(take));
         self.read(w);
         w.verify();
         match answer.or_else(|| w.deliveries.pop().map(|delivery| delivery.outcome)) {
@@ -546,7 +556,7 @@ fn what_may_not_go_is_read_once_and_leaves_memory_again() {
         }
         put(&mut w, "h", "other");
         assert_eq!(w.take(1, receive(1, 30_000)), "0");
-        runs.freeze(&mut w, 20);
+        runs.evict(&mut w, 20);
         assert_eq!(w.engine.cold_stats().blocks, 100);
         assert_eq!(runs.take(&mut w, 2, receive(1, 30_000)), "other");
         assert_eq!(runs.read, 100);
@@ -584,10 +594,10 @@ fn what_is_in_a_run_keeps_back_what_stands_behind_it() {
         ..of_key("g", "a")
     });
     w.put_as(Put {
-        rank: Some(9000),
+        priority: Some(9000),
         ..of_key("h", "b")
     });
-    runs.freeze(&mut w, 1);
+    runs.evict(&mut w, 1);
     w.restart();
     put(&mut w, "g", "c");
     put(&mut w, "h", "d");
@@ -607,7 +617,7 @@ fn keys_begin_to_mean_something_while_many_wait() {
     for number in 0..20_000 {
         let put = of_key(&format!("k{}", number % 7), &format!("{number}"));
         let caller = Caller {
-            party: Party(9),
+            client_id: ClientId(9),
             principal: Principal(0),
         };
         w.submit(caller, Command::Put(put));

@@ -48,8 +48,8 @@ fn takes_beyond_wait_in_their_turn_until_a_lease_ends() {
         ..plain("q")
     };
     assert_eq!(w.take(3, look), "c");
-    for party in [3, 4, 5] {
-        assert_eq!(w.ask(party, Command::Take(reserve_waiting("q"))), None);
+    for client_id in [3, 4, 5] {
+        assert_eq!(w.ask(client_id, Command::Take(reserve_waiting("q"))), None);
     }
     assert_eq!(w.delivered(), []);
     // Finished, deleted by somebody else, or its holder gone.
@@ -63,14 +63,14 @@ fn takes_beyond_wait_in_their_turn_until_a_lease_ends() {
     assert_eq!(w.delivered(), [(5, "d".to_owned())]);
 }
 
-/// Behind takers that a limit holds back, looks, standing or not, see what comes.
+/// Behind consumers that a limit holds back, looks, standing or not, see what comes.
 #[test]
 fn who_only_looks_does_not_wait_for_those_who_may_not_take() {
     let mut w = in_flight(1);
     w.put("q", "a");
     assert_eq!(w.take(1, reserve("q")), "a");
-    for party in [2, 3] {
-        assert_eq!(w.ask(party, Command::Take(reserve_waiting("q"))), None);
+    for client_id in [2, 3] {
+        assert_eq!(w.ask(client_id, Command::Take(reserve_waiting("q"))), None);
     }
     let look = Take {
         look: true,
@@ -93,8 +93,8 @@ fn a_limit_that_is_raised_or_lifted_lets_those_who_wait_go() {
         w.put("q", body);
     }
     assert_eq!(w.take(1, reserve("q")), "a");
-    for party in [2, 3] {
-        assert_eq!(w.ask(party, Command::Take(reserve_waiting("q"))), None);
+    for client_id in [2, 3] {
+        assert_eq!(w.ask(client_id, Command::Take(reserve_waiting("q"))), None);
     }
     let mut configure = |max| {
         let overrides = Overrides {
@@ -143,8 +143,8 @@ fn a_rate_makes_takes_wait_until_their_moment() {
         w.put("q", body);
     }
     assert_eq!([w.pop("q"), w.pop("q"), w.pop("q")], ["a", "b", "empty"]);
-    for party in [1, 2] {
-        assert_eq!(w.ask(party, Command::Take(waiting("q"))), None);
+    for client_id in [1, 2] {
+        assert_eq!(w.ask(client_id, Command::Take(waiting("q"))), None);
     }
     w.wait(99);
     assert_eq!(w.delivered(), []);
@@ -171,8 +171,8 @@ fn a_rate_of_nothing_is_no_rate_and_lets_those_who_wait_go() {
         w.put("q", body);
     }
     assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "empty".into()));
-    for party in [1, 2] {
-        assert_eq!(w.ask(party, Command::Take(waiting("q"))), None);
+    for client_id in [1, 2] {
+        assert_eq!(w.ask(client_id, Command::Take(waiting("q"))), None);
     }
     let configure = Command::Configure {
         queue: "q".into(),

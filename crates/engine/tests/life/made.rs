@@ -7,7 +7,8 @@ use quintet_types::*;
 
 use crate::world::World;
 
-/// Everybody may do everything; each user from the second on has a name, and one of them an account.
+/// Everybody may do everything; each user from the second on has a name, and one of them an
+/// account.
 struct Users {
     account: Arc<Account>,
 }
@@ -40,8 +41,14 @@ fn permit(w: &mut World, account: &Arc<Account>) {
 }
 
 fn ask(w: &mut World, principal: Principal, command: Command) -> Outcome {
-    let party = Party(u64::from(principal.0) + 1);
-    let answer = w.submit(Caller { party, principal }, command);
+    let client_id = ClientId(u64::from(principal.0) + 1);
+    let answer = w.submit(
+        Caller {
+            client_id,
+            principal,
+        },
+        command,
+    );
     w.verify();
     match answer {
         Answer::Now(outcome, _) => outcome,
@@ -74,7 +81,7 @@ fn a_user_makes_so_many_queues_and_others_their_own() {
     permit(&mut w, &account);
     assert!(is_put(&put(&mut w, ANN, "a", 1)));
     assert!(is_put(&put(&mut w, ANN, "b", 1)));
-    let refused = Outcome::Refused(Refusal::UserQueues);
+    let refused = Outcome::Refused(CommandError::UserQueues);
     assert_eq!(put(&mut w, ANN, "c", 1), refused);
     let puts = ["a", "c"].map(|queue| Put {
         queue: queue.into(),
@@ -103,7 +110,7 @@ fn what_is_stored_counts_for_who_made_the_queue_until_it_leaves() {
     permit(&mut w, &account);
     assert!(is_put(&put(&mut w, ANN, "a", 60)));
     assert!(is_put(&put(&mut w, ANN, "b", 30)));
-    let refused = Outcome::Refused(Refusal::UserBytes);
+    let refused = Outcome::Refused(CommandError::UserBytes);
     // Whoever puts.
     assert_eq!(put(&mut w, BOB, "a", 11), refused);
     assert!(is_put(&put(&mut w, BOB, "own", 1000)));
@@ -160,7 +167,7 @@ fn a_restart_and_a_snapshot_know_who_made_what() {
     other.limit(1, 0);
     permit(&mut w, &other);
     assert_eq!((counted(&account), counted(&other)), ((0, 0), (1, 60)));
-    let refused = Outcome::Refused(Refusal::UserQueues);
+    let refused = Outcome::Refused(CommandError::UserQueues);
     assert_eq!(put(&mut w, ANN, "c", 1), refused);
 }
 
@@ -174,18 +181,19 @@ fn what_has_left_memory_counts_as_well() {
         assert!(is_put(&put(&mut w, ANN, "a", bytes)));
     }
     let mut picked = Vec::new();
-    w.engine.pick_home(Home(0), 0, u32::MAX, &mut picked);
-    picked.sort_by_key(|p| p.lane.order(&p.message));
+    w.engine
+        .pick_segment_ref(SegmentRef(0), 0, u32::MAX, &mut picked);
+    picked.sort_by_key(|p| p.state_index.order(&p.message));
     let block = Written {
         number: 0,
         ordinal: 0,
         queue: picked[0].message.queue,
-        lane: picked[0].lane,
+        state_index: picked[0].state_index,
         entries: picked.iter().map(|p| (p.message.id, p.pick)).collect(),
     };
-    assert_eq!(w.engine.freeze(RunId(0), &block, &mut w.facts), 3);
+    assert_eq!(w.engine.evict(RunId(0), &block, &mut w.facts), 3);
     assert_eq!(counted(&account), (1, 60));
-    let refused = Outcome::Refused(Refusal::UserBytes);
+    let refused = Outcome::Refused(CommandError::UserBytes);
     assert_eq!(put(&mut w, ANN, "a", 41), refused);
     let take = Command::Take(crate::plain("a"));
     assert!(w.ask(1, take).is_none(), "it is read first");

@@ -4,6 +4,7 @@
 mod awaited;
 mod batches;
 mod bounds;
+mod bulk_done;
 mod buried;
 mod callers;
 mod cancelled;
@@ -23,7 +24,6 @@ mod past;
 mod purged;
 mod retried;
 mod shown;
-mod swept;
 mod told;
 mod unique;
 
@@ -33,10 +33,10 @@ use quintet_types::*;
 use world::{World, open, plain, ranked, reserve, waiting};
 
 #[test]
-fn ranks_then_fifo_and_newest_first_from_the_same_queue() {
+fn priorities_then_fifo_and_newest_first_from_the_same_queue() {
     let mut w = World::new();
-    for (rank, body) in [(9, "a"), (1, "b"), (5, "c"), (1, "d"), (1, "e")] {
-        w.put_as(ranked("q", rank, body));
+    for (priority, body) in [(9, "a"), (1, "b"), (5, "c"), (1, "d"), (1, "e")] {
+        w.put_as(ranked("q", priority, body));
     }
     assert_eq!(
         w.take(
@@ -68,13 +68,13 @@ fn first_id_is_one_and_ids_survive_restart_even_unused_ones() {
 #[test]
 fn companions_leave_together_and_held_back_ones_never_alone() {
     let mut w = World::new();
-    let keyed = |rank: u32, key: &str, body: &str, held_back| Put {
+    let keyed = |priority: u32, key: &str, body: &str, held_back| Put {
         more: Some(Box::new(PutMore {
             held_back,
             key: Some(key.as_bytes().into()),
             ..PutMore::default()
         })),
-        ..ranked("q", rank, body)
+        ..ranked("q", priority, body)
     };
     w.put_as(keyed(0, "k", "zero", true));
     let group = GroupLimit {
@@ -126,7 +126,7 @@ fn a_key_that_no_protocol_can_name_is_refused() {
         }),
         ..PutMore::default()
     };
-    let refused = Some(Outcome::Refused(Refusal::MessageTooLarge));
+    let refused = Some(Outcome::Refused(CommandError::MessageTooLarge));
     for more in [key(65_536), token(65_536), unique(65_536)] {
         assert_eq!(put(more), refused);
     }
@@ -147,7 +147,7 @@ fn an_aborted_read_goes_to_the_head_and_a_disconnect_keeps_order() {
     let abort = |queue: &str| Command::SettleHeld {
         queue: Some(queue.into()),
         how: How::Release {
-            rank: None,
+            priority: None,
             due: When::Now,
             back_to: None,
         },
@@ -190,10 +190,10 @@ fn leases_end_with_connection_time_or_restart_as_they_are_bound() {
     w.restart();
     assert_eq!(w.take(2, reserve("q")), "a");
     w.hang_up(2);
-    let timed = LeaseAsk {
+    let timed = LeaseRequest {
         owner: LeaseOwner::TimeElseConnection,
         time: LeaseTime::TtrOrDefault,
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     assert_eq!(
@@ -339,7 +339,7 @@ fn bury_kick_and_delete() {
     });
     w.take(1, reserve("q"));
     let bury = How::Bury {
-        rank: None,
+        priority: None,
         reason: b"why".as_slice().into(),
     };
     let settle = |by, id| Command::Settle {
@@ -349,7 +349,7 @@ fn bury_kick_and_delete() {
     };
     assert_eq!(
         w.ask(2, settle(By::Owner, a)),
-        Some(Outcome::Refused(Refusal::NotFound))
+        Some(Outcome::Refused(CommandError::NotFound))
     );
     assert_eq!(w.ask(1, settle(By::Owner, a)), Some(Outcome::Done));
     w.restart();
@@ -380,7 +380,10 @@ fn bury_kick_and_delete() {
         id: b,
         by: By::Anyone,
     };
-    assert_eq!(w.ask(1, delete), Some(Outcome::Refused(Refusal::NotFound)));
+    assert_eq!(
+        w.ask(1, delete),
+        Some(Outcome::Refused(CommandError::NotFound))
+    );
 }
 
 #[test]
@@ -426,7 +429,7 @@ fn puts_over_the_memory_limit_are_refused_until_there_is_room() {
         assert!(stored < 10, "ten times 300 bytes are over 2000");
     }
     assert!(stored > 0);
-    let refused = Some(Outcome::Refused(Refusal::NoMemory));
+    let refused = Some(Outcome::Refused(CommandError::NoMemory));
     assert_eq!(w.ask(1, put()), refused);
     w.pop("q");
     assert!(matches!(w.ask(1, put()), Some(Outcome::Put { .. })));
@@ -458,7 +461,7 @@ fn a_full_queue_refuses_or_drops_the_oldest() {
     let third = |queue| Command::Put(ranked(queue, 1024, "c"));
     assert_eq!(
         w.ask(1, third("refuse")),
-        Some(Outcome::Refused(Refusal::QueueFull))
+        Some(Outcome::Refused(CommandError::QueueFull))
     );
     assert!(matches!(w.ask(1, third("drop")), Some(Outcome::Put { .. })));
     w.restart();
@@ -466,7 +469,7 @@ fn a_full_queue_refuses_or_drops_the_oldest() {
     let many = vec![ranked("refuse", 1, "x"), ranked("refuse", 1, "y")];
     assert_eq!(
         w.ask(1, Command::PutMany(many)),
-        Some(Outcome::Refused(Refusal::QueueFull))
+        Some(Outcome::Refused(CommandError::QueueFull))
     );
     assert_eq!(
         (w.pop("refuse"), w.pop("refuse")),
@@ -509,7 +512,7 @@ fn repeats_are_known_by_token_dedupe_id_and_key() {
     let first = w.put_as(dedupe());
     assert_eq!(
         w.ask(1, Command::Put(dedupe())),
-        Some(Outcome::Refused(Refusal::Duplicate(first)))
+        Some(Outcome::Refused(CommandError::Duplicate(first)))
     );
     w.wait(100);
     assert_ne!(w.put_as(dedupe()), first);
@@ -565,7 +568,7 @@ fn pause_stops_takes_until_its_time() {
                 for_ms: Some(5)
             }
         ),
-        Some(Outcome::Refused(Refusal::QueueNotFound))
+        Some(Outcome::Refused(CommandError::QueueNotFound))
     );
     w.put("q", "a");
     w.ask(
@@ -662,20 +665,23 @@ fn snapshot_and_images_replace_the_facts_before_them() {
         w.put("q", body);
     }
     w.take(1, open("q"));
-    w.engine.set_home(Home(1));
+    w.engine.set_segment_ref(SegmentRef(1));
     w.facts.clear();
     let engine = &w.engine;
     let mut snapshot = Vec::new();
     engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
     w.facts = snapshot;
     w.put("q", "d");
-    let copied = w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
+    let copied = w.engine.copy_out(SegmentRef(0), 0, u32::MAX, &mut w.facts);
     assert_eq!((copied.images, copied.next), (3, None));
     assert_eq!(
-        (w.engine.homes_live(Home(0)), w.engine.oldest_home()),
-        (0, Some(Home(1)))
+        (
+            w.engine.segment_refs_live(SegmentRef(0)),
+            w.engine.oldest_segment_ref()
+        ),
+        (0, Some(SegmentRef(1)))
     );
-    assert_eq!(w.replayed(Home(1)).image(), w.engine.image());
+    assert_eq!(w.replayed(SegmentRef(1)).image(), w.engine.image());
 }
 
 #[test]
@@ -697,7 +703,7 @@ fn a_flush_of_many_is_freed_in_slices() {
     );
     w.wait(0);
     assert_eq!(w.engine.next_deadline(), Ms::NEVER);
-    assert_eq!(w.engine.homes_live(Home(0)), 0);
+    assert_eq!(w.engine.segment_refs_live(SegmentRef(0)), 0);
 }
 
 #[test]
@@ -746,8 +752,8 @@ fn a_restored_lease_of_time_is_over_and_its_message_at_its_place() {
     w.put("q", "a");
     w.put("q", "b");
     let mut handed = Vec::new();
-    for party in [1, 2] {
-        let Some(Outcome::Messages(messages)) = w.ask(party, Command::Take(timed("q"))) else {
+    for client_id in [1, 2] {
+        let Some(Outcome::Messages(messages)) = w.ask(client_id, Command::Take(timed("q"))) else {
             panic!()
         };
         handed.push(messages.into_vec());
@@ -768,7 +774,7 @@ fn a_restored_lease_of_time_is_over_and_its_message_at_its_place() {
 }
 
 #[test]
-fn a_taker_is_shown_the_time_it_has() {
+fn a_consumer_is_shown_the_time_it_has() {
     let mut w = World::new();
     w.put("q", "a");
     w.put_as(Put {

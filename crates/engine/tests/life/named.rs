@@ -22,7 +22,7 @@ fn named(name: &str) -> PutMore {
 /// A take under a lease of time alone.
 fn timed(queue: &str, ms: u64, back_to: BackTo) -> Take {
     Take {
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Time,
             time: LeaseTime::TtrElse(ms),
             back_to,
@@ -32,14 +32,14 @@ fn timed(queue: &str, ms: u64, back_to: BackTo) -> Take {
     }
 }
 
-fn by_name(w: &mut World, party: u64, name: &str, act: NamedAct) -> String {
+fn by_name(w: &mut World, client_id: u64, name: &str, act: NamedAct) -> String {
     let by_name = ByName {
         queue: None,
         name: name.as_bytes().into(),
         by: By::Bearer,
         act,
     };
-    let outcome = w.ask(party, Command::ByName(Box::new(by_name)));
+    let outcome = w.ask(client_id, Command::ByName(Box::new(by_name)));
     text(&outcome.expect("it does not wait"))
 }
 
@@ -59,7 +59,7 @@ fn whoever_can_name_a_message_under_a_lease_of_time_settles_it() {
     let mut w = World::new();
     put(&mut w, "q", "a", named("job"));
     assert_eq!(finish(&mut w, "job"), "message not found", "it waits");
-    assert_eq!(w.take(1, timed("q", 100, BackTo::Place)), "a");
+    assert_eq!(w.take(1, timed("q", 100, BackTo::Position)), "a");
     assert_eq!(finish(&mut w, "jo"), "message not found");
     // Also after a restart, which ends no lease of time.
     w.restart();
@@ -83,7 +83,7 @@ fn a_lease_of_a_connection_is_not_settled_by_name_but_by_its_holder() {
     let own = || Command::ByName(Box::new(own.clone()));
     assert_eq!(
         w.ask(2, own()),
-        Some(Outcome::Refused(Refusal::NotFound)),
+        Some(Outcome::Refused(CommandError::NotFound)),
         "another's"
     );
     assert_eq!(w.ask(1, own()), Some(Outcome::Done));
@@ -95,9 +95,9 @@ fn of_several_with_one_name_the_one_leased_longest_ago_is_settled() {
     for body in ["a", "b"] {
         put(&mut w, body, body, named("job"));
     }
-    assert_eq!(w.take(1, timed("b", 1000, BackTo::Place)), "b");
+    assert_eq!(w.take(1, timed("b", 1000, BackTo::Position)), "b");
     w.wait(5);
-    assert_eq!(w.take(1, timed("a", 50, BackTo::Place)), "a");
+    assert_eq!(w.take(1, timed("a", 50, BackTo::Position)), "a");
     assert_eq!(by_name(&mut w, 1, "job", NamedAct::Look), "b");
     w.wait(5);
     // Its time begins anew, so the other one's has run longer.
@@ -121,7 +121,7 @@ fn names_have_1_to_255_bytes() {
             more: Some(Box::new(more)),
             ..Put::default()
         };
-        let refused = Some(Outcome::Refused(Refusal::BadMessageName));
+        let refused = Some(Outcome::Refused(CommandError::BadMessageName));
         assert_eq!(w.ask(1, Command::Put(put)) != refused, good, "{len} bytes");
     }
 }
@@ -132,8 +132,8 @@ fn a_sweep_finds_messages_by_name_in_any_state() {
     for name in ["x", "job", "y", "job"] {
         put(&mut w, "q", name, named(name));
     }
-    let sweep = |act| {
-        Command::Sweep(Box::new(Sweep {
+    let bulk_op = |act| {
+        Command::BulkOp(Box::new(BulkOp {
             queue: "q".into(),
             state: ListState::Ready,
             filter: Filter {
@@ -145,10 +145,10 @@ fn a_sweep_finds_messages_by_name_in_any_state() {
             max: 100,
         }))
     };
-    let Some(Outcome::Swept(swept)) = w.ask(1, sweep(SweepAct::Delete)) else {
+    let Some(Outcome::BulkDone(bulk_done)) = w.ask(1, bulk_op(BulkAction::Delete)) else {
         panic!("swept");
     };
-    assert_eq!(swept.matched, 2);
+    assert_eq!(bulk_done.matched, 2);
     assert_eq!((w.pop("q"), w.pop("q")), ("x".into(), "y".into()));
 }
 
@@ -160,7 +160,7 @@ fn what_goes_back_to_the_tail_stands_behind_all_that_is_there() {
     }
     let release = || {
         NamedAct::Settle(How::Release {
-            rank: None,
+            priority: None,
             due: When::Now,
             back_to: None,
         })
@@ -183,7 +183,7 @@ fn several_that_come_back_to_the_tail_at_once_keep_their_order() {
         for body in ["a", "b", "c"] {
             w.put("q", body);
         }
-        let lease = LeaseAsk {
+        let lease = LeaseRequest {
             owner: LeaseOwner::Connection,
             ..timed("q", 0, BackTo::Tail).lease.expect("a lease")
         };
@@ -213,9 +213,9 @@ fn a_take_in_order_gets_from_the_first_queue_that_has_something() {
         wait,
         ..Take::default()
     };
-    // Older, and of a better rank.
+    // Older, and of a better priority.
     w.put_as(Put {
-        rank: Some(0),
+        priority: Some(0),
         queue: "low".into(),
         body: Body::new(b"l"),
         ..Put::default()
@@ -235,10 +235,10 @@ fn a_take_in_order_gets_from_the_first_queue_that_has_something() {
 }
 
 #[test]
-fn a_taker_has_its_own_default_time_and_is_shown_it() {
+fn a_consumer_has_its_own_default_time_and_is_shown_it() {
     let mut w = World::new();
     w.put("q", "a");
-    let Some(Outcome::Messages(handed)) = w.ask(1, Command::Take(timed("q", 70, BackTo::Place)))
+    let Some(Outcome::Messages(handed)) = w.ask(1, Command::Take(timed("q", 70, BackTo::Position)))
     else {
         panic!("taken");
     };
@@ -317,9 +317,9 @@ fn without_on_timeout_only_what_is_said_is_a_failure() {
             ..named("job")
         },
     );
-    assert_eq!(w.take(1, timed("q", 50, BackTo::Place)), "a");
+    assert_eq!(w.take(1, timed("q", 50, BackTo::Position)), "a");
     w.wait(50);
-    assert_eq!(w.take(1, timed("q", 50, BackTo::Place)), "a");
+    assert_eq!(w.take(1, timed("q", 50, BackTo::Position)), "a");
     assert_eq!(by_name(&mut w, 2, "job", fail()), "Done");
     assert_eq!(w.pop("q"), "empty");
 }

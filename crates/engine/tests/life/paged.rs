@@ -6,16 +6,16 @@ use crate::world::{World, ranked};
 
 /// Messages of a page, of what shows all that are buried; and where it goes on.
 fn page(w: &mut World, after: Option<Cursor>) -> (Vec<Message>, Option<Cursor>) {
-    let sweep = Sweep {
+    let bulk_op = BulkOp {
         queue: "q".into(),
         state: ListState::Buried,
         filter: Filter::default(),
-        act: SweepAct::Show,
+        act: BulkAction::Show,
         after,
         max: 1000,
     };
-    match w.ask(1, Command::Sweep(Box::new(sweep))) {
-        Some(Outcome::Swept(swept)) => (swept.messages, swept.next),
+    match w.ask(1, Command::BulkOp(Box::new(bulk_op))) {
+        Some(Outcome::BulkDone(bulk_done)) => (bulk_done.messages, bulk_done.next),
         other => panic!("{other:?}"),
     }
 }
@@ -67,7 +67,7 @@ fn a_reason_is_cut_as_an_error_is() {
         id,
         by: By::Anyone,
         how: How::Bury {
-            rank: None,
+            priority: None,
             reason: vec![b'x'; 1 << 20].into(),
         },
     };
@@ -92,12 +92,12 @@ fn a_page_of_batches_ends_at_a_mebibyte() {
             }),
             ..NewBatch::default()
         };
-        let made = w.ask(1, Command::Batch(BatchAsk::New(Box::new(new))));
+        let made = w.ask(1, Command::Batch(BatchRequest::New(Box::new(new))));
         assert!(matches!(made, Some(Outcome::Batch(_))), "{made:?}");
     }
     let (mut seen, mut after) = (0, BatchId(0));
     loop {
-        let ask = BatchAsk::List {
+        let ask = BatchRequest::List {
             shard: 0,
             after,
             max: 1000,

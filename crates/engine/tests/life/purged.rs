@@ -14,7 +14,7 @@ fn purge(w: &mut World, queue: &str) -> u64 {
 /// Others hold so many that what is reserved next is still to be freed some commands after a purge.
 fn hold_many(w: &mut World) {
     const MANY: u32 = 2000;
-    let caller = Caller::server(Party(7));
+    let caller = Caller::server(ClientId(7));
     let put = Put::new("q".into(), Body::new(b"other"));
     w.submit(caller, Command::PutMany(vec![put; MANY as usize]));
     let all = Take {
@@ -55,7 +55,7 @@ fn what_is_reserved_goes_as_well_and_nothing_put_since() {
     assert_eq!(counted, (1, 0, 0, 3));
     w.verify();
     // Replay leads to the same, whatever of it was freed by then.
-    let replayed = w.replayed(Home(0));
+    let replayed = w.replayed(SegmentRef(0));
     assert_eq!(replayed.image(), w.engine.image());
     w.wait(60_000);
     w.hang_up(1);
@@ -73,12 +73,12 @@ fn for_its_holder_it_is_gone() {
     let id = w.put("q", "a");
     assert_eq!(w.take(1, reserve("q")), "a");
     assert_eq!(purge(&mut w, "q"), 2001);
-    let not_found = Some(Outcome::Refused(Refusal::NotFound));
+    let not_found = Some(Outcome::Refused(CommandError::NotFound));
     let by = By::Owner;
     assert_eq!(w.ask(1, Command::Touch(id)), not_found);
     assert_eq!(w.ask(1, Command::Delete { id, by }), not_found);
     let how = How::Release {
-        rank: None,
+        priority: None,
         due: When::Now,
         back_to: None,
     };
@@ -93,7 +93,7 @@ fn for_its_holder_it_is_gone() {
     w.put("q", "b");
     let one_at_most = Take {
         held_anywhere: true,
-        lease: open("q").lease.map(|lease| LeaseAsk {
+        lease: open("q").lease.map(|lease| LeaseRequest {
             held_max: 1,
             ..lease
         }),
@@ -177,7 +177,7 @@ fn its_id_may_be_put_again() {
 fn many_go_at_once_and_are_freed_in_slices() {
     const MANY: u64 = 20_000;
     let mut w = World::new();
-    let caller = Caller::server(Party(1));
+    let caller = Caller::server(ClientId(1));
     let put = Put::new("q".into(), Body::new(b"x"));
     w.submit(caller, Command::PutMany(vec![put; MANY as usize]));
     let all = Take {
@@ -223,11 +223,11 @@ fn records_that_a_purge_forgot_keep_no_queue() {
 /// Whichever way a queue is emptied, and over a restart; the other queue's records stay.
 #[test]
 fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
-    let purge = Command::Sweep(Box::new(Sweep {
+    let purge = Command::BulkOp(Box::new(BulkOp {
         queue: "q".into(),
         state: ListState::Ready,
         filter: Filter::default(),
-        act: SweepAct::Delete,
+        act: BulkAction::Delete,
         after: None,
         max: u32::MAX,
     }));

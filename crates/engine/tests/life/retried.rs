@@ -27,9 +27,9 @@ fn policy() -> Overrides {
     }
 }
 
-fn settle(w: &mut World, party: u64, id: MessageId, how: How) {
+fn settle(w: &mut World, client_id: u64, id: MessageId, how: How) {
     let by = By::Owner;
-    w.ask(party, Command::Settle { id, by, how });
+    w.ask(client_id, Command::Settle { id, by, how });
 }
 
 fn fail(error: &str) -> How {
@@ -41,7 +41,7 @@ fn fail(error: &str) -> How {
 
 fn release(due: When) -> How {
     How::Release {
-        rank: None,
+        priority: None,
         due,
         back_to: None,
     }
@@ -112,9 +112,9 @@ fn every_cause_counts_but_those_that_are_left_out() {
             ..policy()
         });
         let id = w.put("q", "a");
-        let take = |w: &mut World, party| {
+        let take = |w: &mut World, client_id| {
             w.wait(1000);
-            let lease = LeaseAsk {
+            let lease = LeaseRequest {
                 time: LeaseTime::Fixed(50),
                 ..reserve("q").lease.expect("a lease")
             };
@@ -122,7 +122,7 @@ fn every_cause_counts_but_those_that_are_left_out() {
                 lease: Some(lease),
                 ..reserve("q")
             };
-            assert_eq!(w.take(party, take), "a");
+            assert_eq!(w.take(client_id, take), "a");
         };
         take(&mut w, 1);
         settle(&mut w, 1, id, release(When::Now));

@@ -7,10 +7,10 @@ use quintet_types::*;
 /// A lease of time alone.
 fn for_ms(queue: &str, time: LeaseTime) -> Take {
     Take {
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Time,
             time,
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..plain(queue)
@@ -26,7 +26,7 @@ fn receive(w: &mut World, take: Take) -> Message {
 
 fn shown(w: &World, message: &Message, over: bool) -> By {
     By::Lease(LeaseRef {
-        place: message.place(),
+        position: message.position(),
         number: message.reserves,
         epoch: w.engine.epoch(),
         over,
@@ -42,8 +42,8 @@ fn extend(w: &mut World, id: MessageId, by: By, ms: u64) -> Option<Outcome> {
     w.ask(7, Command::Extend { id, by, ms })
 }
 
-fn refused(refusal: Refusal) -> Option<Outcome> {
-    Some(Outcome::Refused(refusal))
+fn refused(command_error: CommandError) -> Option<Outcome> {
+    Some(Outcome::Refused(command_error))
 }
 
 const TEN: LeaseTime = LeaseTime::Fixed(10_000);
@@ -59,7 +59,7 @@ fn whoever_shows_a_lease_settles_it_whoever_holds_it() {
         w.ask(7, Command::Settle { id, by, how }),
         Some(Outcome::Done)
     );
-    assert_eq!(delete(&mut w, id, by), refused(Refusal::NotFound));
+    assert_eq!(delete(&mut w, id, by), refused(CommandError::NotFound));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_lease_that_is_over_is_told_from_a_message_that_is_gone() {
     let first = receive(&mut w, for_ms("q", TEN));
     let (strict, lax) = (shown(&w, &first, false), shown(&w, &first, true));
     w.wait(10_000);
-    let over = refused(Refusal::LeaseOver);
+    let over = refused(CommandError::LeaseOver);
     assert_eq!(delete(&mut w, first.id, strict), over);
     assert_eq!(extend(&mut w, first.id, strict, 5), over);
     let second = receive(&mut w, for_ms("q", TEN));
@@ -77,10 +77,14 @@ fn a_lease_that_is_over_is_told_from_a_message_that_is_gone() {
     assert_eq!(delete(&mut w, first.id, strict), over);
     // Another one's by now: who may show old ones deletes it all the same.
     assert_eq!(delete(&mut w, first.id, lax), Some(Outcome::Done));
-    assert_eq!(delete(&mut w, first.id, lax), refused(Refusal::NotFound));
+    assert_eq!(
+        delete(&mut w, first.id, lax),
+        refused(CommandError::NotFound)
+    );
 }
 
-/// A lease is answered when it is written: a power cut may take it, and the next one gets its number.
+/// A lease is answered when it is written: a power cut may take it, and the next one gets its
+/// number.
 #[test]
 fn a_lease_of_another_process_is_another_one() {
     let mut w = World::new();
@@ -92,7 +96,10 @@ fn a_lease_of_another_process_is_another_one() {
     w.restart();
     let again = receive(&mut w, for_ms("q", TEN));
     assert_eq!((again.id, again.reserves), (lost.id, lost.reserves));
-    assert_eq!(delete(&mut w, lost.id, by), refused(Refusal::LeaseOver));
+    assert_eq!(
+        delete(&mut w, lost.id, by),
+        refused(CommandError::LeaseOver)
+    );
     // One that is kept outlives the process that gave it.
     let kept = shown(&w, &again, false);
     w.restart();
@@ -108,7 +115,7 @@ fn a_move_ends_what_is_shown() {
     w.wait(10_000);
     let (id, to) = (message.id, "q".into());
     w.ask(9, Command::Move { id, to });
-    assert_eq!(delete(&mut w, id, by), refused(Refusal::NotFound));
+    assert_eq!(delete(&mut w, id, by), refused(CommandError::NotFound));
 }
 
 #[test]
@@ -152,7 +159,9 @@ fn a_lease_that_is_over_as_it_is_given_counts_and_shows_each_once() {
     assert_eq!(w.take(2, waits), "waits");
     assert_eq!(w.take(3, waiting("r")), "waits");
     w.put("r", "c");
-    let seen: Vec<_> = [1, 2, 3].map(|party| (party, "c".to_owned())).into();
+    let seen: Vec<_> = [1, 2, 3]
+        .map(|client_id| (client_id, "c".to_owned()))
+        .into();
     assert_eq!(w.delivered(), seen);
 }
 
@@ -212,7 +221,7 @@ fn a_lease_without_a_deadline_has_no_beginning() {
 
 fn release() -> How {
     How::Release {
-        rank: None,
+        priority: None,
         due: When::Now,
         back_to: None,
     }
@@ -302,7 +311,7 @@ fn a_token_that_comes_with_another_request_is_refused_as_long_as_it_is_known() {
     assert_eq!(bodies(&mut w, nothing), []);
     let first = bodies(&mut w, of(2, 7));
     assert_eq!(first, [(MessageId(1), 1), (MessageId(2), 1)]);
-    let used = Some(Outcome::Refused(Refusal::TokenUsed(MessageId(1))));
+    let used = Some(Outcome::Refused(CommandError::TokenUsed(MessageId(1))));
     assert_eq!(w.ask(1, Command::Take(of(1, 8))), used);
     // The same request is answered as before; one without a sum is too, as it may be any.
     assert_eq!(bodies(&mut w, of(2, 7)), first);

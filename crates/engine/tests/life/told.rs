@@ -30,7 +30,7 @@ fn fill(w: &mut World) -> u32 {
     for number in 0.. {
         match w.ask(1, put(&name(number, 1000))) {
             Some(Outcome::Put { .. }) => {}
-            Some(Outcome::Refused(Refusal::SnapshotFull)) => return number,
+            Some(Outcome::Refused(CommandError::SnapshotFull)) => return number,
             other => panic!("{other:?}"),
         }
     }
@@ -57,7 +57,7 @@ fn what_a_segment_begins_with_has_a_bound() {
     let made = fill(&mut w);
     assert!(made > 70, "only {made}");
     assert!(snapshot_len(&w) <= BOUND && w.engine.snapshot_bytes() <= BOUND);
-    let refused = Some(Outcome::Refused(Refusal::SnapshotFull));
+    let refused = Some(Outcome::Refused(CommandError::SnapshotFull));
     let (there, new) = (name(0, 1000), name(999_999, 1000));
     // Whatever would make it longer is refused, and leaves nothing behind.
     let wait = Take {
@@ -69,14 +69,14 @@ fn what_a_segment_begins_with_has_a_bound() {
         overrides: Some(overrides(&"x".repeat(2000))),
         must_exist: false,
     };
-    let set = Compound {
+    let set = Transaction {
         effects: vec![Effect::Set {
             table: "t".into(),
             key: [1; 1000].into(),
             value: Some([2; 1000].into()),
             ttl_ms: None,
         }],
-        ..Compound::default()
+        ..Transaction::default()
     };
     let facts = w.facts.len();
     for command in [
@@ -97,7 +97,7 @@ fn what_a_segment_begins_with_has_a_bound() {
             parent: name(1, 1000),
             child: there.clone(),
         },
-        Command::Compound(Box::new(set)),
+        Command::Transaction(Box::new(set)),
     ] {
         assert_eq!(w.ask(1, command.clone()), refused, "{command:?}");
     }
@@ -123,7 +123,7 @@ fn what_is_over_the_bound_is_served_and_can_be_dropped() {
     assert!(matches!(w.ask(1, put(&there)), Some(Outcome::Put { .. })));
     assert_eq!(
         w.ask(1, put(&name(999_999, 9))),
-        Some(Outcome::Refused(Refusal::SnapshotFull))
+        Some(Outcome::Refused(CommandError::SnapshotFull))
     );
     let clear = Command::Configure {
         queue: there.clone(),
@@ -197,7 +197,7 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
     let mut w = World::with(Settings::default()).at(Ms(1));
     let all = Overrides {
         locked: 0,
-        default_rank: Some(1_000_000),
+        default_priority: Some(1_000_000),
         default_ttr_ms: Some(86_400_000),
         messages_max: Some(1_000_000),
         bytes_max: Some(1 << 40),

@@ -25,7 +25,7 @@ fn unique(id: &str, scope: Scope, on_repeat: OnRepeat) -> Put {
 fn repeats(w: &mut World, scope: Scope) -> bool {
     match w.ask(9, Command::Put(unique("x", scope, OnRepeat::Refuse))) {
         Some(Outcome::Put { fresh: true, .. }) => false,
-        Some(Outcome::Refused(Refusal::Duplicate(_))) => true,
+        Some(Outcome::Refused(CommandError::Duplicate(_))) => true,
         other => panic!("{other:?}"),
     }
 }
@@ -37,7 +37,7 @@ fn settle(w: &mut World, id: MessageId, how: How) {
 
 fn release() -> How {
     How::Release {
-        rank: None,
+        priority: None,
         due: When::Now,
         back_to: None,
     }
@@ -69,12 +69,12 @@ fn until_it_is_taken_once() {
 
 #[test]
 fn until_it_is_done_whatever_it_went_through() {
-    let (rank, reason) = (None, Box::default());
+    let (priority, reason) = (None, Box::default());
     let archive = How::Archive {
         relayed: false,
         status: Box::default(),
     };
-    for how in [How::Finish, archive, How::Bury { rank, reason }] {
+    for how in [How::Finish, archive, How::Bury { priority, reason }] {
         let mut w = World::new();
         let id = w.put_as(unique("x", Scope::Done, OnRepeat::Refuse));
         w.take(1, reserve("q"));
@@ -121,7 +121,10 @@ fn a_repeat_takes_the_place_of_what_waits_and_of_nothing_else() {
     w.restart();
     assert_eq!(w.take(1, reserve("q")), "newer");
     let refused = w.ask(1, Command::Put(again()));
-    assert_eq!(refused, Some(Outcome::Refused(Refusal::Duplicate(second))));
+    assert_eq!(
+        refused,
+        Some(Outcome::Refused(CommandError::Duplicate(second)))
+    );
     settle(&mut w, second, How::Finish);
     w.put_as(again());
     assert_eq!(w.take(1, plain("q")), "");
@@ -155,7 +158,7 @@ fn a_full_queue_takes_what_replaces() {
     w.put_as(put("a"));
     w.put_as(put("bb"));
     let refused = w.ask(1, Command::Put(put("ccc")));
-    assert_eq!(refused, Some(Outcome::Refused(Refusal::QueueFull)));
+    assert_eq!(refused, Some(Outcome::Refused(CommandError::QueueFull)));
     assert_eq!(w.pop("q"), "bb");
 }
 
@@ -224,7 +227,7 @@ fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
         };
         match w.ask(9, Command::Put(put)) {
             Some(Outcome::Put { fresh, .. }) => fresh,
-            Some(Outcome::Refused(Refusal::Duplicate(_))) => false,
+            Some(Outcome::Refused(CommandError::Duplicate(_))) => false,
             other => panic!("{other:?}"),
         }
     };
@@ -247,13 +250,13 @@ fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
 }
 
 /// The ids in a world's deduplication records.
-fn kept(w: &World) -> Vec<MarkId> {
+fn kept(w: &World) -> Vec<DedupeId> {
     let image = w.engine.image().into_iter();
-    let marks = image.filter_map(|fact| match fact {
-        Fact::Remembered { mark, .. } => Some(mark),
+    let dedupe_records = image.filter_map(|fact| match fact {
+        Fact::Remembered { dedupe_record, .. } => Some(dedupe_record),
         _ => None,
     });
-    marks.collect()
+    dedupe_records.collect()
 }
 
 fn by_token(token: &str) -> Put {
@@ -278,11 +281,15 @@ fn an_id_is_kept_as_its_hash_by_a_key_that_outlives_the_process() {
     let kept_bytes = w.engine.memory_bytes() - before;
     assert!(kept_bytes < 3000, "{kept_bytes} bytes");
     let hashes = kept(&w);
-    assert!(hashes.iter().all(|mark| matches!(mark, MarkId::Hash(_))));
+    assert!(
+        hashes
+            .iter()
+            .all(|dedupe_record| matches!(dedupe_record, DedupeId::Hash(_)))
+    );
     assert_eq!(hashes.len(), 2);
     assert_eq!(hashes[0], hashes[1], "of the same bytes");
     // A later process has another number to offer, and keeps the key.
-    let mut engine = w.replayed(Home(0));
+    let mut engine = w.replayed(SegmentRef(0));
     engine.begin_epoch(w.now, engine.epoch() + 1, [9; 16], &mut w.facts);
     w.engine = engine;
     let again = w.put_as(unique(&long, Scope::Waiting, OnRepeat::First));
@@ -315,11 +322,19 @@ fn whole_ids_of_an_older_log_refuse_repeats_and_become_hashes() {
     let ids = kinds.map(|scope| put(&mut w, scope));
     let token = w.put_as(by_token("t"));
     let whole = kept(&w);
-    assert!(whole.iter().all(|mark| matches!(mark, MarkId::Whole(_))));
+    assert!(
+        whole
+            .iter()
+            .all(|dedupe_record| matches!(dedupe_record, DedupeId::Whole(_)))
+    );
     for _ in 0..2 {
         w.restart();
         w.verify();
-        assert!(kept(&w).iter().all(|mark| matches!(mark, MarkId::Hash(_))));
+        assert!(
+            kept(&w)
+                .iter()
+                .all(|dedupe_record| matches!(dedupe_record, DedupeId::Hash(_)))
+        );
         assert_eq!(kinds.map(|scope| put(&mut w, scope)), ids);
         assert_eq!(w.put_as(by_token("t")), token);
     }
@@ -351,7 +366,7 @@ fn records_have_a_bound_of_their_own_and_go_with_their_queue_and_its_purge() {
         for number in 0..600 {
             w.put_as(by_token(&number.to_string()));
         }
-        let full = Some(Outcome::Refused(Refusal::DedupeFull));
+        let full = Some(Outcome::Refused(CommandError::DedupeFull));
         assert_eq!(w.ask(1, Command::Put(by_token("one more"))), full);
         assert_eq!(w.ask(1, Command::PutMany(vec![by_token("one more")])), full);
         // A repeat is answered as ever, and a plain put is stored.
@@ -365,7 +380,7 @@ fn records_have_a_bound_of_their_own_and_go_with_their_queue_and_its_purge() {
         let left = w.engine.memory_bytes() - empty;
         // The messages that time left are counted, and nothing else.
         assert!(left < 602 * 200 + 2000, "{left} bytes");
-        let bound = Some(Outcome::Refused(Refusal::DedupeFull));
+        let bound = Some(Outcome::Refused(CommandError::DedupeFull));
         let many = |count: u32| (0..count).map(|n| by_token(&format!("many {n}"))).collect();
         assert_eq!(w.ask(1, Command::PutMany(many(600))), bound);
         assert!(matches!(
@@ -390,7 +405,7 @@ fn bounded(dedupe_max: u64) -> World {
     })
 }
 
-const FULL: Option<Outcome> = Some(Outcome::Refused(Refusal::DedupeFull));
+const FULL: Option<Outcome> = Some(Outcome::Refused(CommandError::DedupeFull));
 
 #[test]
 fn a_put_that_replaces_the_first_adds_no_record_past_the_bound() {

@@ -5,7 +5,7 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Batch, BatchAsk, By, ByName, Caller, Command, Effect, NamedAct, Outcome, Track,
+    Batch, BatchRequest, By, ByName, Caller, Command, Effect, NamedAct, Outcome, Track,
 };
 
 use super::{Env, failed};
@@ -14,7 +14,7 @@ use crate::step::Work;
 
 /// Asks as the server: what a hook does no client needs a right for.
 fn ask(work: &mut Work, command: Command) -> Option<Outcome> {
-    let caller = Caller::server(work.caller.party);
+    let caller = Caller::server(work.caller.client_id);
     work.host.ask(caller, command).0
 }
 
@@ -24,13 +24,15 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
         let bytes = usize::try_from(new.bytes()).unwrap_or(usize::MAX);
         env.work(|work| {
             let first = new.callbacks().next();
-            let number = BatchAsk::Number {
+            let number = BatchRequest::Number {
                 queue: first.map(|first| first.queue.clone()).unwrap_or_default(),
                 parent: new.parent,
             };
             let id = match ask(work, Command::Batch(number)) {
                 Some(Outcome::Batch(batch)) => batch.id,
-                Some(Outcome::Refused(refusal)) => return Err(refusal.text().to_owned()),
+                Some(Outcome::Refused(command_error)) => {
+                    return Err(command_error.text().to_owned());
+                }
                 _ => return Err("the server returned no ids".to_owned()),
             };
             let limits = work.limits;
@@ -52,7 +54,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
     })?;
     raw.set("batch_commit", commit)?;
     let show = env.function(lua, "batch:show", |lua, env, id: Value| {
-        let show = Command::Batch(BatchAsk::Show(batch_id("batch", &id)?));
+        let show = Command::Batch(BatchRequest::Show(batch_id("batch", &id)?));
         match env.work(|work| Ok(ask(work, show)))? {
             Some(Outcome::Batch(batch)) => shown(lua, &batch).map(Value::Table).map_err(failed),
             _ => Ok(Value::Nil),

@@ -170,7 +170,10 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
             .map_or_else(Vec::new, |why| why.as_bytes().to_vec())
             .into();
         let (id, bytes) = (id(&which)?, reason.len());
-        let how = How::Bury { rank: None, reason };
+        let how = How::Bury {
+            priority: None,
+            reason,
+        };
         effect(env, Effect::Settle { id, how }, bytes)
     })?;
     quintet.set("bury", bury)?;

@@ -1,7 +1,7 @@
 //! Durable tables and counters.
 
 use mlua::{Lua, Result, Table, Value};
-use quintet_types::{Command, Effect, Guard, Name, Outcome, TableAsk, TableEntry};
+use quintet_types::{Command, Effect, Guard, Name, Outcome, TableEntry, TableRequest};
 
 use super::{Env, failed, json, option_ms};
 use crate::fields::{got, name, opaque};
@@ -41,14 +41,14 @@ fn read(
     if let Some(own) = work.step.own_entry(table, key) {
         return Ok(own.map(Into::into));
     }
-    let ask = TableAsk::Get {
+    let ask = TableRequest::Get {
         table: table.clone(),
         key: key.into(),
     };
     let caller = work.caller;
     let entry = match work.host.ask(caller, Command::Table(ask)).0 {
         Some(Outcome::Entries(entries)) => entries.into_iter().next(),
-        Some(Outcome::Refused(refusal)) => return Err(refusal.text().into()),
+        Some(Outcome::Refused(command_error)) => return Err(command_error.text().into()),
         _ => None,
     };
     work.step.guards.push(Guard::Table {
@@ -121,7 +121,7 @@ pub(super) fn install(lua: &Lua, env: &Env, raw: &Table) -> Result<()> {
         |lua, env, (table, after): (Value, Value)| {
             let table = name("table", &table)?;
             let after = (!after.is_nil()).then(|| key(&after)).transpose()?;
-            let ask = TableAsk::List {
+            let ask = TableRequest::List {
                 table,
                 after,
                 max: PAGE,

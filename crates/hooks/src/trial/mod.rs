@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use quintet_engine::{Engine, Fact};
 use quintet_types::{
-    Answer, Caller, Command, Delivery, Intent, Ms, Name, Outcome, Party, Settings, WallAhead,
+    Answer, Caller, ClientId, Command, Delivery, Ms, Name, Outcome, PendingDecision, Settings,
+    WallAhead,
 };
 
 use crate::error::HookError;
@@ -22,8 +23,8 @@ use quintet_policy::Event;
 pub use once::run_once;
 pub use tests_in_lua::{TestResult, run_tests};
 
-/// The party that decides intents and runs timers.
-const DECIDER: Party = Party(u64::MAX);
+/// The client that decides intents and runs timers.
+const DECIDER: ClientId = ClientId(u64::MAX);
 
 /// An engine in memory. Handles share it.
 #[derive(Clone)]
@@ -97,8 +98,8 @@ impl World {
     }
 
     /// The events that wait for a hook's decision, each returned once.
-    fn take_intents(&self) -> Vec<Intent> {
-        locked(&self.0).engine.take_intents()
+    fn take_pending_decisions(&self) -> Vec<PendingDecision> {
+        locked(&self.0).engine.take_pending_decisions()
     }
 
     fn next(&self) -> Ms {
@@ -151,7 +152,7 @@ pub struct Trial {
     /// The engine.
     pub world: World,
     pub state: HookState,
-    arrived: Vec<(Party, Decided)>,
+    arrived: Vec<(ClientId, Decided)>,
 }
 
 impl Trial {
@@ -163,7 +164,7 @@ impl Trial {
     pub fn new(program: Arc<Program>, settings: Settings, now: Ms) -> Result<Self, HookError> {
         let world = World::new(settings, now);
         let state = HookState::new(program, Box::new(world.clone()))?;
-        let intents = state.intents(DECIDER);
+        let pending_decisions = state.pending_decisions(DECIDER);
         {
             let mut inner = locked(&world.0);
             let Inner {
@@ -172,7 +173,7 @@ impl Trial {
                 deliveries,
                 ..
             } = &mut *inner;
-            engine.set_intents(now, intents, facts, deliveries);
+            engine.set_pending_decisions(now, pending_decisions, facts, deliveries);
         }
         let mut trial = Self {
             world,
@@ -210,7 +211,7 @@ impl Trial {
     }
 
     /// Outcomes of takes that waited, since this was last asked.
-    pub fn take_arrived(&mut self) -> Vec<(Party, Decided)> {
+    pub fn take_arrived(&mut self) -> Vec<(ClientId, Decided)> {
         std::mem::take(&mut self.arrived)
     }
 
@@ -218,18 +219,18 @@ impl Trial {
     fn deliver(&mut self) {
         // A bound for hooks whose decisions ask for decisions without end.
         for _ in 0..10_000 {
-            let intents = self.world.take_intents();
-            if intents.is_empty() {
+            let pending_decisions = self.world.take_pending_decisions();
+            if pending_decisions.is_empty() {
                 break;
             }
-            for intent in intents {
-                self.state.intent(&decider(), &intent);
+            for pending_decision in pending_decisions {
+                self.state.pending_decision(&decider(), &pending_decision);
             }
         }
         for delivery in self.world.take_deliveries() {
             let who = Who {
                 caller: Caller {
-                    party: delivery.to,
+                    client_id: delivery.to,
                     ..Caller::default()
                 },
                 connection: delivery.to.0,
@@ -247,7 +248,7 @@ impl Trial {
 fn decider() -> Who {
     Who {
         caller: Caller {
-            party: DECIDER,
+            client_id: DECIDER,
             ..Caller::default()
         },
         ..Who::default()
@@ -258,7 +259,7 @@ fn decider() -> Who {
 pub fn client(number: u64) -> Who {
     Who {
         caller: Caller {
-            party: Party(number),
+            client_id: ClientId(number),
             ..Caller::default()
         },
         connection: number,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quintet_types::{
-    Body, Caller, Command, Expiry, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MessageId, Ms,
-    Name, Outcome, Overrides, Party, Peek, Put, Settings, StatsOf, StatsReply, Take, When,
+    Body, Caller, ClientId, Command, Expiry, How, LeaseOwner, LeaseRequest, LeaseTime, ListState,
+    MessageId, Ms, Name, Outcome, Overrides, Peek, Put, Settings, StatsOf, StatsReply, Take, When,
 };
 
 use super::{Trial, client};
@@ -98,7 +98,7 @@ pub fn run_once(
             });
             lease(&mut trial, take, 0);
             let how = How::Release {
-                rank: None,
+                priority: None,
                 due: When::Now,
                 back_to: None,
             };
@@ -159,7 +159,7 @@ pub fn run_once(
 /// Asks past the hooks, as what they are to find.
 fn past(trial: &mut Trial, command: Command) -> Option<Outcome> {
     let caller = Caller {
-        party: Party(1),
+        client_id: ClientId(1),
         ..Caller::default()
     };
     trial.world.ask(caller, command).0
@@ -173,7 +173,7 @@ fn store(trial: &mut Trial, put: Put) -> MessageId {
 }
 
 fn lease(trial: &mut Trial, take: Take, ms: u64) {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(ms),
         back_to: Default::default(),
@@ -214,7 +214,9 @@ fn submit(trial: &mut Trial, command: Command) -> String {
             .collect::<Vec<_>>()
             .join("\n"),
         Decided::Now(Outcome::Empty, _) => "nothing there".into(),
-        Decided::Now(Outcome::Refused(refusal), _) => format!("refused: {}", refusal.text()),
+        Decided::Now(Outcome::Refused(command_error), _) => {
+            format!("refused: {}", command_error.text())
+        }
         Decided::Now(..) => "done".into(),
     }
 }
@@ -261,9 +263,9 @@ fn contents(trial: &mut Trial, out: &mut String) {
             for message in messages {
                 let _infallible = writeln!(
                     out,
-                    "queue {}: {word}, rank {}: {}",
+                    "queue {}: {word}, priority {}: {}",
                     queue.name,
-                    message.rank,
+                    message.priority,
                     shown(&message.body)
                 );
             }

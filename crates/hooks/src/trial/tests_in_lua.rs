@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use mlua::{ChunkMode, Error, Function, Lua, Table, Value};
 use quintet_types::{
-    By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Ms, Name, Outcome, Peek,
+    By, Command, How, LeaseOwner, LeaseRequest, LeaseTime, MessageId, Ms, Name, Outcome, Peek,
     Settings, Take, Wait, When,
 };
 
@@ -122,7 +122,7 @@ fn told(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<Told> {
                 None => (Value::Nil, Some("empty".into())),
             },
             Outcome::Empty => (Value::Nil, Some("empty".into())),
-            Outcome::Refused(refusal) => (Value::Nil, Some(refusal.text().into())),
+            Outcome::Refused(command_error) => (Value::Nil, Some(command_error.text().into())),
             _ => (Value::Boolean(true), None),
         },
     })
@@ -163,7 +163,7 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
     set(
         "release",
         settling(lua, bench, || How::Release {
-            rank: None,
+            priority: None,
             due: When::Now,
             back_to: None,
         })?,
@@ -171,7 +171,7 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
     set(
         "bury",
         settling(lua, bench, || How::Bury {
-            rank: None,
+            priority: None,
             reason: Box::default(),
         })?,
     )?;
@@ -292,7 +292,7 @@ fn take(args: Value) -> Result<Command, String> {
             take.queues.push(fields::name("queue", &field("queue")?)?);
             let lease = field("lease_ms")?;
             if !lease.is_nil() {
-                take.lease = Some(LeaseAsk {
+                take.lease = Some(LeaseRequest {
                     owner: LeaseOwner::Connection,
                     time: LeaseTime::Fixed(span("lease_ms", &lease)?),
                     back_to: Default::default(),

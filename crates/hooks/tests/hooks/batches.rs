@@ -3,7 +3,7 @@
 use quintet_engine::{Engine, Fact};
 use quintet_hooks::HookReply;
 use quintet_hooks::trial::{Trial, client};
-use quintet_types::{Home, Settings};
+use quintet_types::{SegmentRef, Settings};
 
 use super::{log, put, take, trial};
 
@@ -22,7 +22,7 @@ fn a_hook_makes_a_batch_fills_and_commits_it_in_one_step_with_its_command() {
            if msg.queue ~= 'order' then return end
            local b = quintet.batch{
              complete = {queue = 'ran', body = 'all ran', name = 'r', attrs = {k = 'v'}},
-             success = {queue = 'packed', body = msg.body, rank = 3, ttr_ms = 5000},
+             success = {queue = 'packed', body = msg.body, priority = 3, ttr_ms = 5000},
              description = 'an order',
            }
            b:commit()
@@ -59,7 +59,7 @@ fn a_hook_makes_a_batch_fills_and_commits_it_in_one_step_with_its_command() {
     // Nothing of it needs the hooks again.
     let mut engine = Engine::new(0, 1, Settings::default());
     for fact in t.world.facts() {
-        engine.replay(fact, Home(0));
+        engine.replay(fact, SegmentRef(0));
     }
     assert_eq!(engine.image(), t.world.image());
 }
@@ -106,7 +106,7 @@ fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
         ("text", "success: a message expected, got string"),
         (
             "delay",
-            "success: a table of queue, body, rank, ttr_ms, name, attrs expected",
+            "success: a table of queue, body, priority, ttr_ms, name, attrs expected",
         ),
         ("queue", "success: queue: a name expected, got nil"),
         (

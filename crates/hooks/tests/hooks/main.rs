@@ -14,8 +14,8 @@ use quintet_hooks::{
     Decided, Event, Events, HookReply, HookState, Host, Level, Limits, Program, Shared,
 };
 use quintet_types::{
-    Body, By, Caller, Command, Compound, Effect, Home, How, LeaseAsk, LeaseOwner, LeaseTime,
-    MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
+    Body, By, Caller, Command, Effect, How, LeaseOwner, LeaseRequest, LeaseTime, MessageId, Ms,
+    Name, Outcome, Put, SegmentRef, Settings, Take, Transaction, Wait,
 };
 
 fn trial(text: &str) -> Trial {
@@ -67,7 +67,9 @@ fn said(decided: Decided) -> String {
             .collect::<Vec<_>>()
             .join("+"),
         Decided::Now(Outcome::Empty, _) => "empty".into(),
-        Decided::Now(Outcome::Refused(refusal), _) => format!("refused: {}", refusal.text()),
+        Decided::Now(Outcome::Refused(command_error), _) => {
+            format!("refused: {}", command_error.text())
+        }
         Decided::Now(other, _) => format!("{other:?}"),
     }
 }
@@ -86,7 +88,7 @@ fn a_put_is_changed_refused_redirected_and_split() {
            if msg.body == 'many' then return {{body = 'x'}, {body = 'y', queue = 'b'}} end
            if msg.body == 'lost' then return {} end
            if msg.body == 'plain' then return end
-           msg.body, msg.rank = msg.body:upper(), 5
+           msg.body, msg.priority = msg.body:upper(), 5
          end",
     );
     assert_eq!(put(&mut t, "a", "bad"), "denied: no trial");
@@ -125,7 +127,7 @@ fn an_error_harms_nothing_and_says_where() {
         ..Limits::default()
     };
     let mut t = trial_with(
-        "function before_put(msg) msg.rank = 'x' end",
+        "function before_put(msg) msg.priority = 'x' end",
         limits,
         Settings::default(),
     );
@@ -133,7 +135,7 @@ fn an_error_harms_nothing_and_says_where() {
     assert_eq!(
         log(&t),
         [
-            "hook before_put: hooks.lua:1: msg.rank: a whole number from 0 to 4294967295 expected, got string"
+            "hook before_put: hooks.lua:1: msg.priority: a whole number from 0 to 4294967295 expected, got string"
         ]
     );
 }
@@ -346,7 +348,7 @@ fn an_empty_queue_is_supplied_and_a_full_one_overflows() {
 }
 
 fn reserve(t: &mut Trial, queue: &str, ms: u64) -> String {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(ms),
         back_to: Default::default(),
@@ -530,7 +532,7 @@ fn two_who_race_past_a_guard_cannot_both_win() {
     assert_eq!(won.iter().sum::<usize>(), KEYS);
 }
 
-/// Changes a table before every compound, so that its guards never hold.
+/// Changes a table before every transaction, so that its guards never hold.
 struct Meddler(World);
 
 impl Host for Meddler {
@@ -543,18 +545,19 @@ impl Host for Meddler {
     }
 
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
-        if matches!(command, Command::Compound(_)) {
+        if matches!(command, Command::Transaction(_)) {
             let set = Effect::Set {
                 table: "t".into(),
                 key: b"k".as_slice().into(),
                 value: Some(b"s1".as_slice().into()),
                 ttl_ms: None,
             };
-            let compound = Compound {
+            let transaction = Transaction {
                 effects: vec![set],
-                ..Compound::default()
+                ..Transaction::default()
             };
-            self.0.ask(caller, Command::Compound(Box::new(compound)));
+            self.0
+                .ask(caller, Command::Transaction(Box::new(transaction)));
         }
         self.0.ask(caller, command)
     }
@@ -612,7 +615,7 @@ fn replay_of_what_hooks_decided_needs_no_hooks() {
     assert_eq!(log(&t), [""; 0]);
     let mut engine = Engine::new(0, 1, settings);
     for fact in t.world.facts() {
-        engine.replay(fact, Home(0));
+        engine.replay(fact, SegmentRef(0));
     }
     assert_eq!(engine.image(), t.world.image());
     assert!(take(&mut t, "late") != "empty");
@@ -677,7 +680,7 @@ fn commands_settles_connections_and_users_are_decided() {
         how,
     };
     let bury = How::Bury {
-        rank: None,
+        priority: None,
         reason: Box::default(),
     };
     assert_eq!(said(t.submit(&client(2), settle(bury))), "denied: not bury");
@@ -761,7 +764,7 @@ fn a_reserve_by_id_goes_through_after_take() {
     put(&mut t, "q", "x");
     let reserve = |id| Command::ReserveId {
         id: MessageId(id),
-        lease: LeaseAsk {
+        lease: LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::Fixed(0),
             back_to: Default::default(),

@@ -7,11 +7,11 @@
 use std::sync::atomic::Ordering;
 
 use quintet_types::{
-    Caller, Command, DeadLetter, Name, Outcome, Overrides, Permits, Principal, Refusal, StatsReply,
-    Subject, Verb,
+    Caller, Command, CommandError, DeadLetter, Name, Outcome, Overrides, Permits, Principal,
+    StatsReply, Subject, Verb,
 };
 
-use crate::{Core, Need, Work};
+use crate::{Core, Required, Work};
 
 use super::{Access, Decided};
 
@@ -48,21 +48,21 @@ impl Access<'_> {
         if !self.permits(caller.principal, &command) {
             self.core.not_permitted.fetch_add(1, Ordering::Relaxed);
             // It rests on nothing in the log, and waits for nothing.
-            let refused = Outcome::Refused(Refusal::NotPermitted);
-            return Decided::Now(refused, Name::default(), Need::default());
+            let refused = Outcome::Refused(CommandError::NotPermitted);
+            return Decided::Now(refused, Name::default(), Required::default());
         }
         let lists = is_list(&command);
         match self.decide(caller, command) {
-            Decided::Now(outcome, name, need) if lists => {
+            Decided::Now(outcome, name, required) if lists => {
                 let seen = self.what_is_seen(caller.principal, outcome);
-                Decided::Now(seen, name, need)
+                Decided::Now(seen, name, required)
             }
-            Decided::Now(outcome, name, need) => {
+            Decided::Now(outcome, name, required) => {
                 // Of a message by its id it is known in its step alone.
-                if let Outcome::Refused(Refusal::NotPermitted) = outcome {
+                if let Outcome::Refused(CommandError::NotPermitted) = outcome {
                     self.core.not_permitted.fetch_add(1, Ordering::Relaxed);
                 }
-                Decided::Now(outcome, name, need)
+                Decided::Now(outcome, name, required)
             }
             Decided::Later => Decided::Later,
         }
@@ -79,10 +79,10 @@ impl Access<'_> {
         {
             return true;
         }
-        if let Command::Compound(compound) = command {
+        if let Command::Transaction(transaction) = command {
             // What a hook does it does as the server; the command it is about
             // stays the client's.
-            let then = compound.then.as_deref();
+            let then = transaction.then.as_deref();
             return then.is_none_or(|then| self.permits(principal, then));
         }
         if let Command::Configure {
@@ -168,6 +168,6 @@ fn is_list(command: &Command) -> bool {
         command,
         Command::Stats(
             quintet_types::StatsOf::Queues { .. } | quintet_types::StatsOf::Names { .. }
-        ) | Command::Batch(quintet_types::BatchAsk::List { .. })
+        ) | Command::Batch(quintet_types::BatchRequest::List { .. })
     )
 }

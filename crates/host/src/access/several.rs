@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quintet_engine::{Across, Best};
 use quintet_types::{
-    Answer, BatchId, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put, Refusal, Take,
-    Wait,
+    Answer, BatchId, Caller, Command, CommandError, Handed, Hold, MessageId, Name, Outcome, Put,
+    Take, Wait,
 };
 
 use super::{Access, Decided};
-use crate::Need;
+use crate::Required;
 
 impl Access<'_> {
     /// Takes from several shards, or sets a standing take.
@@ -55,7 +55,8 @@ impl Access<'_> {
         shards.dedup();
         self.hold_all(shards.iter().copied());
         (take.wait, take.deadline_soon_ms, take.messages_max) = (Wait::No, None, 1);
-        let (mut handed, mut from, mut need) = (Handed::new(), Name::default(), Need::default());
+        let (mut handed, mut from, mut required) =
+            (Handed::new(), Name::default(), Required::default());
         while handed.len() < wanted {
             let mut first: Option<(Best, usize)> = None;
             for &shard in &shards {
@@ -73,7 +74,7 @@ impl Access<'_> {
             let Decided::Now(outcome, name, held) = self.ask(shard, caller, command) else {
                 break;
             };
-            need = need.and(held);
+            required = required.and(held);
             if let Outcome::Messages(messages) = outcome {
                 if handed.is_empty() {
                     from = name;
@@ -81,7 +82,7 @@ impl Access<'_> {
                 handed.extend(messages);
             } else if handed.is_empty() {
                 self.release();
-                return Some(Decided::Now(outcome, name, need));
+                return Some(Decided::Now(outcome, name, required));
             } else {
                 break;
             }
@@ -92,7 +93,7 @@ impl Access<'_> {
             }
         }
         self.release();
-        (!handed.is_empty()).then(|| Decided::Now(Outcome::Messages(handed), from, need))
+        (!handed.is_empty()).then(|| Decided::Now(Outcome::Messages(handed), from, required))
     }
 
     /// Moves messages of shard `from` to the queue `to` of shard `into`.
@@ -106,12 +107,12 @@ impl Access<'_> {
     ) -> Decided {
         self.hold_all([from, into]);
         let decided = match self.step(into, |at| at.engine.may_receive(to, &command)) {
-            Err(refusal) => self.refused(into, refusal),
+            Err(command_error) => self.refused(into, command_error),
             Ok(()) => match self.ask(from, caller, command) {
-                Decided::Now(outcome, name, need) => {
+                Decided::Now(outcome, name, required) => {
                     self.carry_held(from, into, usize::MAX);
-                    let need = need.and(self.need(into, Hold::Durable));
-                    Decided::Now(outcome, name, need)
+                    let required = required.and(self.required(into, Hold::Durable));
+                    Decided::Now(outcome, name, required)
                 }
                 // No move waits.
                 Decided::Later => Decided::Later,
@@ -121,10 +122,10 @@ impl Access<'_> {
         decided
     }
 
-    /// Stores a message in shard `into`, as a member of a batch of shard `home`.
+    /// Stores a message in shard `into`, as a member of a batch of shard `segment_ref`.
     pub(super) fn put_member(
         &mut self,
-        home: usize,
+        segment_ref: usize,
         into: usize,
         caller: Caller,
         command: Command,
@@ -135,12 +136,14 @@ impl Access<'_> {
         let Some(batch) = put.batch() else {
             return self.ask(into, caller, Command::Put(put));
         };
-        self.hold_all([home, into]);
-        let answer = self.put_member_held((into, home), caller, (batch, put));
+        self.hold_all([segment_ref, into]);
+        let answer = self.put_member_held((into, segment_ref), caller, (batch, put));
         let decided = match self.decided(into, answer) {
-            Decided::Now(outcome, name, need) => {
-                Decided::Now(outcome, name, need.and(self.need(home, Hold::Durable)))
-            }
+            Decided::Now(outcome, name, required) => Decided::Now(
+                outcome,
+                name,
+                required.and(self.required(segment_ref, Hold::Durable)),
+            ),
             // No put waits that is decided as a part of a step.
             Decided::Later => Decided::Later,
         };
@@ -159,15 +162,18 @@ impl Access<'_> {
             part.batches.extend(put.batch());
             part.puts.push(put);
         }
-        let homes = self.homes_of(parts.values().flat_map(|part| &part.batches));
-        self.hold_all(parts.keys().chain(homes.values()).copied());
-        let decided = self.put_parts(caller, &mut parts, &homes, count);
+        let segment_refs = self.segment_refs_of(parts.values().flat_map(|part| &part.batches));
+        self.hold_all(parts.keys().chain(segment_refs.values()).copied());
+        let decided = self.put_parts(caller, &mut parts, &segment_refs, count);
         self.release();
         decided
     }
 
     /// The shards of these batches.
-    pub(super) fn homes_of<'b>(&self, batches: impl Iterator<Item = &'b BatchId>) -> Homes {
+    pub(super) fn segment_refs_of<'b>(
+        &self,
+        batches: impl Iterator<Item = &'b BatchId>,
+    ) -> SegmentRefs {
         batches
             .map(|&batch| (batch, self.core.shard_of_id(batch.as_id())))
             .collect()
@@ -180,11 +186,13 @@ impl Access<'_> {
     pub(super) fn may_join(
         &mut self,
         caller: Caller,
-        homes: &Homes,
-    ) -> Result<(), (usize, Refusal)> {
-        for (&batch, &home) in homes {
-            let may = self.step(home, |at| at.engine.may_join(caller.principal, batch));
-            may.map_err(|refusal| (home, refusal))?;
+        segment_refs: &SegmentRefs,
+    ) -> Result<(), (usize, CommandError)> {
+        for (&batch, &segment_ref) in segment_refs {
+            let may = self.step(segment_ref, |at| {
+                at.engine.may_join(caller.principal, batch)
+            });
+            may.map_err(|command_error| (segment_ref, command_error))?;
         }
         Ok(())
     }
@@ -195,17 +203,17 @@ impl Access<'_> {
         &mut self,
         shard: usize,
         batches: &BTreeSet<BatchId>,
-        homes: &Homes,
-    ) -> Need {
-        let mut need = Need::default();
+        segment_refs: &SegmentRefs,
+    ) -> Required {
+        let mut required = Required::default();
         for &batch in batches {
-            let home = homes[&batch];
-            if home != shard {
-                self.carry_owed_held(batch, shard, home);
-                need = need.and(self.need(home, Hold::Durable));
+            let segment_ref = segment_refs[&batch];
+            if segment_ref != shard {
+                self.carry_owed_held(batch, shard, segment_ref);
+                required = required.and(self.required(segment_ref, Hold::Durable));
             }
         }
-        need
+        required
     }
 
     /// The shards of their queues and of their batches are held.
@@ -213,23 +221,23 @@ impl Access<'_> {
         &mut self,
         caller: Caller,
         parts: &mut BTreeMap<usize, Part>,
-        homes: &Homes,
+        segment_refs: &SegmentRefs,
         count: usize,
     ) -> Decided {
-        if let Err((home, refusal)) = self.may_join(caller, homes) {
-            return self.refused(home, refusal);
+        if let Err((segment_ref, command_error)) = self.may_join(caller, segment_refs) {
+            return self.refused(segment_ref, command_error);
         }
         for (&shard, part) in parts.iter() {
             let may = self.step(shard, |at| {
                 at.engine
                     .may_put_many(at.now, caller, &part.puts, at.journal, at.deliveries)
             });
-            if let Err(refusal) = may {
-                return self.refused(shard, refusal);
+            if let Err(command_error) = may {
+                return self.refused(shard, command_error);
             }
         }
         let mut ids = vec![MessageId::default(); count];
-        let mut need = Need::default();
+        let mut required = Required::default();
         for (&shard, part) in parts {
             let command = Command::PutMany(std::mem::take(&mut part.puts));
             // As a part it waits for nothing, neither for room in memory: it
@@ -241,18 +249,18 @@ impl Access<'_> {
             let Answer::Now(Outcome::PutMany(stored), _) = answer else {
                 panic!("a list found good under the same lock is stored, not {answer:?}");
             };
-            for (place, id) in part.places.iter().zip(stored) {
-                ids[*place] = id;
+            for (position, id) in part.places.iter().zip(stored) {
+                ids[*position] = id;
             }
-            need = need.and(self.need(shard, Hold::Durable));
-            need = need.and(self.joined(shard, &part.batches, homes));
+            required = required.and(self.required(shard, Hold::Durable));
+            required = required.and(self.joined(shard, &part.batches, segment_refs));
         }
-        Decided::Now(Outcome::PutMany(ids), Name::default(), need)
+        Decided::Now(Outcome::PutMany(ids), Name::default(), required)
     }
 }
 
 /// Batches, and which shards they are of.
-pub(super) type Homes = BTreeMap<BatchId, usize>;
+pub(super) type SegmentRefs = BTreeMap<BatchId, usize>;
 
 /// The puts for one shard, and where they stood in the list.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use quintet_types::{Answer, BatchId, Caller, Delivery, Hold, Ms, Put, Verb};
 use smallvec::SmallVec;
 
 use crate::shard::Batch;
-use crate::{Core, Locked, Need, Shard, Work};
+use crate::{Core, Locked, Required, Shard, Work};
 
 /// Messages carried in one hold of two shards' locks.
 const SLICE: usize = 512;
@@ -17,7 +17,7 @@ const SLICE: usize = 512;
 #[derive(Default)]
 pub struct Trail {
     /// Outcomes for others that waited, and what each waits for.
-    pub mail: Vec<(Delivery, Need)>,
+    pub mail: Vec<(Delivery, Required)>,
     /// The newest batch something was recorded in; 0: nothing was.
     pub recorded: u64,
     /// Of the step that is being taken; empty between steps.
@@ -100,9 +100,9 @@ impl<'a> Access<'a> {
     }
 
     /// The condition for sending a reply that the last step in a shard decided.
-    pub(super) fn need(&mut self, shard: usize, hold: Hold) -> Need {
+    pub(super) fn required(&mut self, shard: usize, hold: Hold) -> Required {
         let core = self.core;
-        core.need(self.shard(shard), hold)
+        core.required(self.shard(shard), hold)
     }
 
     /// A shard, locked.
@@ -214,23 +214,30 @@ impl<'a> Access<'a> {
         self.core.collect(into, self.trail);
     }
 
-    /// Counts in a batch of `home` what `from` owes it; both are held.
-    pub(super) fn carry_owed_held(&mut self, batch: BatchId, from: usize, home: usize) {
-        let (from, home) = two(&mut self.held, from, home);
-        carry_owed(self.now, batch, side(from), side(home));
+    /// Counts in a batch of `segment_ref` what `from` owes it; both are held.
+    pub(super) fn carry_owed_held(&mut self, batch: BatchId, from: usize, segment_ref: usize) {
+        let (from, segment_ref) = two(&mut self.held, from, segment_ref);
+        carry_owed(self.now, batch, side(from), side(segment_ref));
     }
 
     /// Stores a message in the shard `into`, and counts it in its batch, which is one of
-    /// `home`; both are held.
+    /// `segment_ref`; both are held.
     pub(super) fn put_member_held(
         &mut self,
-        (into, home): (usize, usize),
+        (into, segment_ref): (usize, usize),
         caller: Caller,
         put: (BatchId, Put),
     ) -> Answer {
-        let (into, home) = two(&mut self.held, into, home);
+        let (into, segment_ref) = two(&mut self.held, into, segment_ref);
         let scratch = &mut self.trail.scratch;
-        let answer = put_member(self.now, caller, put, side(into), side(home), scratch);
+        let answer = put_member(
+            self.now,
+            caller,
+            put,
+            side(into),
+            side(segment_ref),
+            scratch,
+        );
         self.core.collect(into, self.trail);
         answer
     }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use quintet_types::{
-    BackTo, BatchAsk, Body, By, ByName, Callback, Compound, Effect, Filter, Guard, How, LeaseAsk,
-    LeaseOwner, LeaseTime, ListState, MessageId, NamedAct, NewBatch, Overrides, Pattern, Pick, Put,
-    PutMore, Refusal, Said, Settings, StatsOf, Sweep, SweepAct, TableAsk, Take, Tie, Wait,
-    shard_of_id, shard_of_queue,
+    BackTo, BatchRequest, Body, BulkAction, BulkOp, By, ByName, Callback, CallbackState,
+    CommandError, Effect, Filter, Guard, How, LeaseOwner, LeaseRequest, LeaseTime, ListState,
+    MessageId, NamedAct, NewBatch, Overrides, Pattern, Pick, Put, PutMore, Settings, StatsOf,
+    TableRequest, Take, Tie, Transaction, Wait, shard_of_id, shard_of_queue,
 };
 
 use super::*;
@@ -39,16 +39,16 @@ fn core_of(shards: usize, dir: &Path, settings: &Settings) -> Core {
 fn ask(core: &Core, command: Command) -> Outcome {
     let mut trail = Trail::default();
     let caller = Caller {
-        party: Party(1),
+        client_id: ClientId(1),
         ..Caller::default()
     };
     let decided = Access::new(core, core.clock.now(), &mut trail).submit(caller, command);
-    let Decided::Now(outcome, _, need) = decided else {
+    let Decided::Now(outcome, _, required) = decided else {
         panic!("nothing here waits");
     };
     // What was recorded is what the reply waits for, if it waits.
     let recorded = trail.recorded;
-    assert!(need.written == 0 || recorded == 0 || need.written == recorded);
+    assert!(required.written == 0 || recorded == 0 || required.written == recorded);
     assert!(trail.mail.is_empty());
     core.see_to(trail);
     outcome
@@ -67,10 +67,10 @@ fn names_in(shards: usize) -> Vec<Name> {
     (0..shards).map(|n| name_in(n).expect("one")).collect()
 }
 
-fn put(queue: &Name, rank: u32, body: &str) -> Put {
+fn put(queue: &Name, priority: u32, body: &str) -> Put {
     Put {
         queue: queue.clone(),
-        rank: Some(rank),
+        priority: Some(priority),
         body: Body::new(body.as_bytes()),
         ..Put::default()
     }
@@ -126,7 +126,7 @@ fn many_puts_are_stored_all_or_none_over_shards() {
     assert_eq!(shards, [2, 0, 1, 0]);
     // One shard refuses, so none stores.
     let refused = ask(&core_before, Command::PutMany(puts));
-    assert_eq!(refused, Outcome::Refused(Refusal::QueueFull));
+    assert_eq!(refused, Outcome::Refused(CommandError::QueueFull));
     core_before.sync();
     drop(core_before);
 
@@ -167,10 +167,10 @@ fn what_is_read_from_the_log_is_what_was_there() {
     let take = |owner| {
         Command::Take(Take {
             queues: [q[0].clone()].into_iter().collect(),
-            lease: Some(LeaseAsk {
+            lease: Some(LeaseRequest {
                 owner,
                 time: LeaseTime::Fixed(60_000),
-                back_to: BackTo::Place,
+                back_to: BackTo::Position,
                 held_max: 0,
             }),
             ..Take::default()
@@ -235,7 +235,7 @@ fn messages_move_between_shards_and_survive_it() {
         to: q[0].clone(),
     };
     assert_eq!(ask(&first, to_first(ids[3])), Outcome::Done);
-    let gone = Outcome::Refused(Refusal::NotFound);
+    let gone = Outcome::Refused(CommandError::NotFound);
     assert_eq!(ask(&first, to_first(ids[3])), gone);
     let all = |to: &Name| Command::MoveAll {
         from: q[2].clone(),
@@ -247,24 +247,26 @@ fn messages_move_between_shards_and_survive_it() {
     // A queue that cannot be made is no place to go, and nothing is sent.
     let mut other = (0..).map(|n| Name::from(format!("other{n}").as_str()));
     let other = other.find(|name| shard_of_queue(name.as_bytes(), SHARDS) == 0);
-    let full = Outcome::Refused(Refusal::TooManyQueues);
+    let full = Outcome::Refused(CommandError::TooManyQueues);
     assert_eq!(ask(&first, all(&other.expect("one"))), full);
     let into = |to: &Name| {
-        Command::Sweep(Box::new(Sweep {
+        Command::BulkOp(Box::new(BulkOp {
             queue: q[2].clone(),
             state: ListState::Ready,
             filter: Filter::default(),
-            act: SweepAct::RedriveInto(to.clone()),
+            act: BulkAction::RedriveInto(to.clone()),
             after: None,
             max: 1,
         }))
     };
     // Nor is one that would have to be made by what goes back only to queues that are there.
-    let gone = Outcome::Refused(Refusal::QueueNotFound);
+    let gone = Outcome::Refused(CommandError::QueueNotFound);
     assert_eq!(ask(&first, into(&q[1])), gone);
     let there = Command::Stats(StatsOf::Queue(q[1].clone()));
     assert_eq!(ask(&first, there), gone);
-    assert!(matches!(ask(&first, into(&q[0])), Outcome::Swept(swept) if swept.matched == 1));
+    assert!(
+        matches!(ask(&first, into(&q[0])), Outcome::BulkDone(bulk_done) if bulk_done.matched == 1)
+    );
     first.sync();
     drop(first);
 
@@ -310,22 +312,22 @@ fn nothing_is_decided_without_a_place_to_keep_it() {
         Command::Take(take.clone()),
         Command::Watch(Some(Box::new(take))),
         Command::Touch(ids[0]),
-        compound(vec![], effects, None),
+        transaction(vec![], effects, None),
     ] {
-        let refused = Outcome::Refused(Refusal::Unavailable);
+        let refused = Outcome::Refused(CommandError::Unavailable);
         assert_eq!(ask(&core, command), refused);
     }
     assert_ne!(
         ask(&core, Command::StopWaiting),
-        Outcome::Refused(Refusal::Unavailable)
+        Outcome::Refused(CommandError::Unavailable)
     );
     assert_eq!(image(&core), before);
     core.set_available(true);
     assert_eq!(take_many(&core, &q, 9), ["x", "x", "x"]);
 }
 
-fn compound(guards: Vec<Guard>, effects: Vec<Effect>, then: Option<Command>) -> Command {
-    Command::Compound(Box::new(Compound {
+fn transaction(guards: Vec<Guard>, effects: Vec<Effect>, then: Option<Command>) -> Command {
+    Command::Transaction(Box::new(Transaction {
         guards,
         effects,
         then: then.map(Box::new),
@@ -349,7 +351,7 @@ fn count_up(table: &Name, version: Option<u64>, value: u64) -> (Guard, Effect) {
 }
 
 #[test]
-fn a_compound_over_shards_is_done_whole_or_not_at_all() {
+fn a_transaction_over_shards_is_done_whole_or_not_at_all() {
     let dir = tempfile::tempdir().expect("directory");
     let full = Overrides {
         messages_max: Some(1),
@@ -370,8 +372,8 @@ fn a_compound_over_shards_is_done_whole_or_not_at_all() {
         ]
     };
     let then = || Some(Command::Put(put(a, 1, "a")));
-    let done = ask(&core, compound(vec![guard.clone()], effects(), then()));
-    let Outcome::Compound {
+    let done = ask(&core, transaction(vec![guard.clone()], effects(), then()));
+    let Outcome::Transaction {
         ids,
         then: answered,
     } = done
@@ -389,16 +391,16 @@ fn a_compound_over_shards_is_done_whole_or_not_at_all() {
         Some(Outcome::Put { fresh: true, .. })
     ));
     // The guard of one shard stops all, and so does a full queue of another.
-    let again = ask(&core, compound(vec![guard], effects(), then()));
-    assert_eq!(again, Outcome::Refused(Refusal::Conflict));
-    let fits_not = ask(&core, compound(vec![], effects(), then()));
-    assert_eq!(fits_not, Outcome::Refused(Refusal::QueueFull));
+    let again = ask(&core, transaction(vec![guard], effects(), then()));
+    assert_eq!(again, Outcome::Refused(CommandError::Conflict));
+    let fits_not = ask(&core, transaction(vec![], effects(), then()));
+    assert_eq!(fits_not, Outcome::Refused(CommandError::QueueFull));
     let gone = Some(Command::Touch(ids[0]));
     let refused = ask(
         &core,
-        compound(vec![], vec![Effect::Put(put(a, 1, "x"))], gone),
+        transaction(vec![], vec![Effect::Put(put(a, 1, "x"))], gone),
     );
-    assert_eq!(refused, Outcome::Refused(Refusal::NotFound));
+    assert_eq!(refused, Outcome::Refused(CommandError::NotFound));
     let all = [a.clone(), b.clone(), c.clone()];
     // And a take over all shards sees what the effects put.
     let take = Command::Take(Take {
@@ -406,9 +408,9 @@ fn a_compound_over_shards_is_done_whole_or_not_at_all() {
         ..Take::default()
     });
     let effects = vec![Effect::Put(put(b, 0, "first"))];
-    let Outcome::Compound {
+    let Outcome::Transaction {
         then: Some(then), ..
-    } = ask(&core, compound(vec![], effects, Some(take)))
+    } = ask(&core, transaction(vec![], effects, Some(take)))
     else {
         panic!("refused");
     };
@@ -430,7 +432,7 @@ fn connections_that_race_past_the_same_guard_never_both_win() {
     // Each adds one to a number it read without a lock, with a put into
     // another shard.
     let add = |queue: &Name| {
-        let get = TableAsk::Get {
+        let get = TableRequest::Get {
             table: a.clone(),
             key: b"n".as_slice().into(),
         };
@@ -446,11 +448,11 @@ fn connections_that_race_past_the_same_guard_never_both_win() {
             });
             let (guard, set) = count_up(a, seen.map(|entry| entry.version), value + 1);
             let effects = vec![set, Effect::Put(put(queue, 1, "x"))];
-            let outcome = ask_in(&core, compound(vec![guard], effects, None));
-            if let Outcome::Compound { .. } = outcome {
+            let outcome = ask_in(&core, transaction(vec![guard], effects, None));
+            if let Outcome::Transaction { .. } = outcome {
                 return;
             }
-            assert_eq!(outcome, Outcome::Refused(Refusal::Conflict));
+            assert_eq!(outcome, Outcome::Refused(CommandError::Conflict));
         }
     };
     std::thread::scope(|scope| {
@@ -458,7 +460,7 @@ fn connections_that_race_past_the_same_guard_never_both_win() {
             scope.spawn(|| (0..ROUNDS).for_each(|_| add(queue)));
         }
     });
-    let get = TableAsk::Get {
+    let get = TableRequest::Get {
         table: a.clone(),
         key: b"n".as_slice().into(),
     };
@@ -526,7 +528,7 @@ fn finish_named(name: &Name) -> Command {
 
 /// Puts a message into each of these queues, whose name is the queue's, and reserves all of them.
 fn reserve_named(core: &Core, queues: &[Name]) {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Time,
         time: LeaseTime::TtrElse(60_000),
         back_to: BackTo::Tail,
@@ -569,7 +571,7 @@ fn a_message_is_settled_by_its_name_whichever_shard_it_is_in() {
     for name in [&q[2], &q[0], &q[1]] {
         assert_eq!(ask(&core, finish_named(name)), Outcome::Done);
         let again = ask(&core, finish_named(name));
-        assert_eq!(again, Outcome::Refused(Refusal::NotFound));
+        assert_eq!(again, Outcome::Refused(CommandError::NotFound));
     }
 }
 
@@ -604,7 +606,7 @@ fn a_message_that_is_settled_by_its_name_locks_its_own_shard_alone() {
     let take = Take {
         queues: q[1..].iter().cloned().collect(),
         pick: Pick::InOrder,
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Time,
             time: LeaseTime::TtrElse(60_000),
             back_to: BackTo::Tail,
@@ -615,7 +617,7 @@ fn a_message_that_is_settled_by_its_name_locks_its_own_shard_alone() {
     };
     let mut trail = Trail::default();
     let caller = Caller {
-        party: Party(2),
+        client_id: ClientId(2),
         ..Caller::default()
     };
     let waits =
@@ -636,7 +638,7 @@ fn a_message_that_is_settled_by_its_name_locks_its_own_shard_alone() {
     assert_eq!(later, (Outcome::Done, vec![3]));
 
     // Nobody has it: all shards say so.
-    let none = Outcome::Refused(Refusal::NotFound);
+    let none = Outcome::Refused(CommandError::NotFound);
     assert_eq!(finish(&core, &q[2]), (none, vec![0, 1, 2, 3]));
 }
 
@@ -646,7 +648,7 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
     let core = core(dir.path(), &Settings::default());
     let [a, b, c] = [0, 1, 2].map(|n| names()[n].clone());
     let batch_id = |queue: &Name| {
-        let ask_for = BatchAsk::Number {
+        let ask_for = BatchRequest::Number {
             queue: queue.clone(),
             parent: None,
         };
@@ -664,19 +666,19 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
         ..put(queue, 1, body)
     };
     let progress = |id| {
-        let Outcome::Batch(batch) = ask(&core, Command::Batch(BatchAsk::Show(id))) else {
+        let Outcome::Batch(batch) = ask(&core, Command::Batch(BatchRequest::Show(id))) else {
             return None;
         };
         Some(batch.progress)
     };
     // The batch is of the command's shard, of another one before it, or behind it.
-    for home in [&a, &b, &c] {
-        let id = batch_id(home);
+    for segment_ref in [&a, &b, &c] {
+        let id = batch_id(segment_ref);
         let make = Effect::MakeBatch {
             id,
             new: Box::new(NewBatch {
                 complete: Some(Callback {
-                    queue: home.clone(),
+                    queue: segment_ref.clone(),
                     body: b"all ran".as_slice().into(),
                     ..Callback::default()
                 }),
@@ -693,12 +695,12 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
         };
         // Who is refused leaves none of it.
         let gone = Some(Command::Touch(MessageId(77)));
-        let refused = ask(&core, compound(vec![], effects(), gone));
-        assert_eq!(refused, Outcome::Refused(Refusal::NotFound));
+        let refused = ask(&core, transaction(vec![], effects(), gone));
+        assert_eq!(refused, Outcome::Refused(CommandError::NotFound));
         assert_eq!(progress(id), None);
         let then = Some(Command::Put(member(&b, "3", id)));
-        let done = ask(&core, compound(vec![], effects(), then));
-        assert!(matches!(done, Outcome::Compound { .. }), "{done:?}");
+        let done = ask(&core, transaction(vec![], effects(), then));
+        assert!(matches!(done, Outcome::Transaction { .. }), "{done:?}");
         let counts = progress(id).expect("it is there");
         assert_eq!((counts.total, counts.pending, counts.open), (3, 3, false));
         let all = [a.clone(), b.clone(), c.clone()];
@@ -706,7 +708,7 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
         bodies.sort();
         assert_eq!(bodies, ["1", "2", "3"]);
         let counts = progress(id).expect("it is there");
-        assert_eq!((counts.pending, counts.complete), (0, Said::Put));
+        assert_eq!((counts.pending, counts.complete), (0, CallbackState::Put));
         assert_eq!(take_many(&core, &all, 10), ["all ran"]);
     }
     // So is a list of puts that goes to several shards; the batch's own has no member, so that it
@@ -738,9 +740,9 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
     let (id, effects, puts) = list();
     let done = ask(
         &core,
-        compound(vec![], effects, Some(Command::PutMany(puts))),
+        transaction(vec![], effects, Some(Command::PutMany(puts))),
     );
-    let Outcome::Compound {
+    let Outcome::Transaction {
         ids,
         then: Some(then),
     } = done
@@ -764,19 +766,22 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
     puts[2].more.get_or_insert_default().name = Some(b"".as_slice().into());
     let refused = ask(
         &core,
-        compound(vec![], effects, Some(Command::PutMany(puts))),
+        transaction(vec![], effects, Some(Command::PutMany(puts))),
     );
-    assert_eq!(refused, Outcome::Refused(Refusal::BadMessageName));
+    assert_eq!(refused, Outcome::Refused(CommandError::BadMessageName));
     assert_eq!(progress(id), None);
     assert_eq!(take_many(&core, &names(), 10), [""; 0]);
     // A batch that is committed, or is not there, refuses the step of any shard.
     let id = batch_id(&b);
     for (effect, why) in [
-        (Effect::CommitBatch(id), Refusal::BatchNotFound),
-        (Effect::Put(member(&c, "x", id)), Refusal::BatchNotFound),
+        (Effect::CommitBatch(id), CommandError::BatchNotFound),
+        (
+            Effect::Put(member(&c, "x", id)),
+            CommandError::BatchNotFound,
+        ),
     ] {
         let effects = vec![Effect::Put(put(&a, 1, "x")), effect];
-        let refused = ask(&core, compound(vec![], effects, None));
+        let refused = ask(&core, transaction(vec![], effects, None));
         assert_eq!(refused, Outcome::Refused(why));
     }
     assert_eq!(take_many(&core, &names(), 10), [""; 0]);

@@ -1,10 +1,10 @@
 //! A client: what it asks next, of what it knows.
 
 use quintet_sim::Random;
-use quintet_sim::history::{Answer, Ask, CallId};
+use quintet_sim::history::{Answer, CallId, ClientRequest};
 use quintet_types::{
-    BackTo, Body, By, Command, Compound, Effect, Guard, How, LeaseAsk, LeaseOwner, LeaseTime,
-    MessageId, Name, Outcome, Put, Take, Wait, When,
+    BackTo, Body, By, Command, Effect, Guard, How, LeaseOwner, LeaseRequest, LeaseTime, MessageId,
+    Name, Outcome, Put, Take, Transaction, Wait, When,
 };
 
 /// Bytes of a large body: more than one entry of the stream holds.
@@ -26,7 +26,7 @@ pub(super) struct Client {
 /// A command on its way.
 pub(super) struct Asked {
     pub(super) call: CallId,
-    ask: Ask,
+    ask: ClientRequest,
     queue: u8,
     /// So many more of the client's turns it is waited for.
     pub(super) patience: u64,
@@ -40,15 +40,15 @@ impl Client {
         body: u64,
         puts: u64,
         large: bool,
-    ) -> (u8, Ask, Command) {
+    ) -> (u8, ClientRequest, Command) {
         if let Some(at) = random.below(3 * self.held.len() as u64 + 2).checked_sub(2)
             && let Some((body, id, queue)) = self.held.get(random.index(self.held.len()))
         {
             let release = at % 6 == 0;
             let ask = if release {
-                Ask::Release(*body)
+                ClientRequest::Release(*body)
             } else {
-                Ask::Finish(*body)
+                ClientRequest::Finish(*body)
             };
             return (*queue, ask, settle(*id, release));
         }
@@ -64,15 +64,19 @@ impl Client {
                 true => hooked(put, body),
                 false => put,
             };
-            return (number, Ask::Put(body), put);
+            return (number, ClientRequest::Put(body), put);
         }
         let removes = random.chance(1, 4);
         let wait = [Wait::No, Wait::No, Wait::For(random.below(400))][random.index(3)];
-        (number, Ask::Take { removes }, take(queue, removes, wait))
+        (
+            number,
+            ClientRequest::Take { removes },
+            take(queue, removes, wait),
+        )
     }
 
     /// It has asked.
-    pub(super) fn asks(&mut self, call: CallId, queue: u8, ask: Ask, patience: u64) {
+    pub(super) fn asks(&mut self, call: CallId, queue: u8, ask: ClientRequest, patience: u64) {
         self.asked = Some(Asked {
             call,
             ask,
@@ -82,17 +86,21 @@ impl Client {
     }
 
     /// It is answered, if it still waits for this.
-    pub(super) fn answered(&mut self, call: CallId, outcome: &Outcome) -> Option<(Ask, Answer)> {
+    pub(super) fn answered(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+    ) -> Option<(ClientRequest, Answer)> {
         let asked = self.asked.take_if(|asked| asked.call == call)?;
         let answer = answer(outcome);
         if let Outcome::Messages(messages) = outcome
-            && asked.ask == (Ask::Take { removes: false })
+            && asked.ask == (ClientRequest::Take { removes: false })
         {
             let got = messages.iter();
             let got = got.map(|message| (number(&message.body), message.id, asked.queue));
             self.held.extend(got);
         }
-        if let Ask::Finish(body) | Ask::Release(body) = asked.ask {
+        if let ClientRequest::Finish(body) | ClientRequest::Release(body) = asked.ask {
             self.held.retain(|(held, ..)| *held != body);
         }
         Some((asked.ask, answer))
@@ -114,7 +122,7 @@ pub(super) fn number(body: &Body) -> u64 {
 fn answer(outcome: &Outcome) -> Answer {
     if let Outcome::Put { id, .. } = outcome {
         Answer::Stored(id.0)
-    } else if let Outcome::Compound {
+    } else if let Outcome::Transaction {
         then: Some(outcome),
         ..
     } = outcome
@@ -160,7 +168,7 @@ fn hooked(put: Command, body: u64) -> Command {
         value: Some(body.to_le_bytes().into()),
         ttl_ms: None,
     };
-    Command::Compound(Box::new(Compound {
+    Command::Transaction(Box::new(Transaction {
         guards: looks.then_some(guard).into_iter().collect(),
         effects: vec![set],
         then: Some(Box::new(put)),
@@ -174,10 +182,10 @@ pub(super) fn take(queue: usize, removes: bool, wait: Wait) -> Command {
 
 /// A take of one message from a queue of this name.
 pub(super) fn take_from(queue: &str, removes: bool, wait: Wait) -> Command {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::OwnTtr,
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     Command::Take(Take {
@@ -192,7 +200,7 @@ pub(super) fn take_from(queue: &str, removes: bool, wait: Wait) -> Command {
 fn settle(id: MessageId, release: bool) -> Command {
     let how = match release {
         true => How::Release {
-            rank: None,
+            priority: None,
             due: When::Now,
             back_to: None,
         },

@@ -116,9 +116,9 @@ impl Duty for Work {
         }
     }
 
-    fn beat(&mut self) {
+    fn heartbeat(&mut self) {
         if let Some(node) = self.node.upgrade() {
-            node.beat();
+            node.heartbeat();
         }
     }
 

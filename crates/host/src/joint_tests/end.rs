@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_cluster::Role;
-use quintet_sim::history::{Answer, Ask};
+use quintet_sim::history::{Answer, ClientRequest};
 use quintet_types::Wait;
 
 use super::client::{QUEUES, take};
@@ -41,7 +41,7 @@ impl Run {
         let call = {
             let state = &mut *locked(&self.state);
             let (connection, life) = self.connect(state, 0).expect("somebody serves");
-            let ask = Ask::Take { removes: true };
+            let ask = ClientRequest::Take { removes: true };
             let number = u8::try_from(queue).expect("there are few");
             let call = state.history.asked(connection, number, ask);
             state.clients[0].asks(call, number, ask, 1);

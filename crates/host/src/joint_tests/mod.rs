@@ -12,7 +12,7 @@
 
 mod bucket;
 mod client;
-mod desk;
+mod dispatcher;
 mod duty;
 mod end;
 mod moves;

@@ -46,8 +46,8 @@ impl Run {
                     let put = Put::new(Name::from(MOVED[from]), Body::new(&body.to_le_bytes()));
                     (body, Command::Put(put))
                 };
-                let party = state.next();
-                self.submit(&node, party, command, move |run, outcome| {
+                let client_id = state.next();
+                self.submit(&node, client_id, command, move |run, outcome| {
                     let state = &mut *locked(&run.state);
                     let one = state.moves.entry(body).or_default();
                     if let Outcome::Put { id, .. } = outcome {
@@ -88,9 +88,9 @@ impl Run {
         {
             let state = &mut *locked(&self.state);
             let (_, node) = state.serving().expect("somebody serves");
-            let (party, told) = (state.next(), Arc::clone(&came));
+            let (client_id, told) = (state.next(), Arc::clone(&came));
             let command = take_from(queue, true, Wait::No);
-            self.submit(&node, party, command, move |_, outcome| {
+            self.submit(&node, client_id, command, move |_, outcome| {
                 *locked(&told) = Some(outcome.clone());
             });
         }

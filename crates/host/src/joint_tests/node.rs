@@ -18,7 +18,7 @@ use super::oracle::{Oracle, SHARDS, image};
 use crate::clock::ByHand;
 use crate::keep::tests::{everything_leaves, keep};
 use crate::recover::take_seat_at;
-use crate::{Clock, Core, Layout, Need, Owner, Post, Replay, Room, SyncPolicy, Work, locked};
+use crate::{Clock, Core, Layout, Owner, Post, Replay, Required, Room, SyncPolicy, Work, locked};
 
 /// Bytes of a segment, so few that there are many.
 const SEGMENT: u64 = 6 << 10;
@@ -66,9 +66,9 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Whether what leaves and what is replayed is looked at there and then. Where a fence is missing
-    /// that is for the histories and the nodes to find; but a reply without a lease seldom says what
-    /// is wrong.
+    /// Whether what leaves and what is replayed is looked at there and then. Where a fence is
+    /// missing that is for the histories and the nodes to find; but a reply without a lease seldom
+    /// says what is wrong.
     pub(super) fn watches(&self) -> bool {
         matches!(self.without, Without::Nothing | Without::Lease)
     }
@@ -89,7 +89,7 @@ pub(super) struct Node {
     member: OnceLock<Standing>,
     owned: Mutex<Option<Owned<Replay>>>,
     serving: OnceLock<Serving>,
-    pub(super) desk: Mutex<Desk>,
+    pub(super) dispatcher: Mutex<Dispatcher>,
     itself: Weak<Self>,
 }
 
@@ -102,13 +102,13 @@ pub(super) struct Serving {
 }
 
 /// Replies that wait, and the state that its threads would know.
-pub(super) struct Desk {
+pub(super) struct Dispatcher {
     pub(super) random: Random,
     pub(super) ahead: WallAhead,
     pub(super) closed: BTreeSet<u64>,
     pub(super) waiting: BTreeMap<u64, Told>,
-    pub(super) mail: Vec<(Delivery, Need)>,
-    pub(super) held: Vec<(u64, Need, Outcome, Told)>,
+    pub(super) mail: Vec<(Delivery, Required)>,
+    pub(super) held: Vec<(u64, Required, Outcome, Told)>,
     /// The log thread has something to do, and since when it gathers.
     pub(super) gathers: Option<Moment>,
     /// It will be woken after its time.
@@ -135,7 +135,7 @@ impl Node {
             member: OnceLock::new(),
             owned: Mutex::default(),
             serving: OnceLock::new(),
-            desk: Mutex::new(Desk {
+            dispatcher: Mutex::new(Dispatcher {
                 random: Random::new(seed),
                 ahead: WallAhead::default(),
                 closed: BTreeSet::new(),
@@ -169,19 +169,19 @@ impl Node {
     }
 
     /// The owner has said nothing for a beat.
-    pub(super) fn beat(&self) {
+    pub(super) fn heartbeat(&self) {
         if let Some(serving) = self.host() {
-            serving.core.beat();
+            serving.core.heartbeat();
         }
     }
 
-    /// Goes in good order: says farewell, and ends when that stands, or soon.
+    /// Goes in good order: says handoff, and ends when that stands, or soon.
     pub(super) fn leave(&self, to: &str) {
         if let Some(serving) = self.host() {
             // What is sent is not waited for here: this is the only thread.
-            serving.core.farewell(to, Duration::ZERO);
+            serving.core.handoff(to, Duration::ZERO);
             self.ring();
-            let wait = locked(&self.desk).random.below(1_000);
+            let wait = locked(&self.dispatcher).random.below(1_000);
             self.soon(Duration::from_millis(wait), |node| node.process.exit());
         }
     }
@@ -257,7 +257,7 @@ impl Node {
             cached,
         };
         self.set(&serving.hand);
-        locked(&self.desk).ahead = serving.core.clock.ahead();
+        locked(&self.dispatcher).ahead = serving.core.clock.ahead();
         assert!(self.serving.set(serving).is_ok(), "it owns once");
         self.wrote();
         if let Some(serving) = self.serving.get() {
@@ -286,19 +286,19 @@ impl Node {
     /// The timer thread.
     fn timer(&self) {
         if let Some(serving) = self.host() {
-            let mut ahead = locked(&self.desk).ahead;
+            let mut ahead = locked(&self.dispatcher).ahead;
             serving.core.timer_turn(&mut ahead);
-            locked(&self.desk).ahead = ahead;
+            locked(&self.dispatcher).ahead = ahead;
             self.turn();
         }
         self.soon(TIMER, Self::timer);
     }
 
-    /// The maintenance thread. Now and then the log is longer than it may be. Then the keeper thread
-    /// and the one that clears the bucket: both wait for acknowledgements, one at a time.
+    /// The maintenance thread. Now and then the log is longer than it may be. Then the keeper
+    /// thread and the one that clears the bucket: both wait for acknowledgements, one at a time.
     fn upkeep(&self) {
         let (long, pause, rewrites) = {
-            let random = &mut locked(&self.desk).random;
+            let random = &mut locked(&self.dispatcher).random;
             let long = random.chance(1, 4);
             (long, random.below(1_500), random.chance(1, 3))
         };
@@ -323,7 +323,7 @@ impl Node {
 
     /// Something was written, acknowledged or left for somebody.
     fn ring(&self) {
-        if !std::mem::replace(&mut locked(&self.desk).rung, true) {
+        if !std::mem::replace(&mut locked(&self.dispatcher).rung, true) {
             self.soon(Duration::ZERO, Self::turn);
         }
     }
@@ -333,9 +333,9 @@ impl Node {
         let Some(serving) = self.serving.get() else {
             return;
         };
-        let ticket = serving.core.progress.written();
+        let commit_number = serving.core.progress.written();
         let end = locked(&serving.core.committer).log.end();
-        locked(&self.desk).ends.insert(ticket, end);
+        locked(&self.dispatcher).ends.insert(commit_number, end);
         if self.ground.watches() {
             let mut oracle = locked(&self.ground.oracle);
             oracle.was(serving.epoch, end, serving.image());
@@ -374,9 +374,9 @@ impl Owner for StepsDown {
 struct Mailbox(Weak<Node>);
 
 impl Post for Mailbox {
-    fn post(&self, delivery: Delivery, need: Need) {
+    fn post(&self, delivery: Delivery, required: Required) {
         if let Some(node) = self.0.upgrade() {
-            locked(&node.desk).mail.push((delivery, need));
+            locked(&node.dispatcher).mail.push((delivery, required));
             node.ring();
         }
     }

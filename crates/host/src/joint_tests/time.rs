@@ -22,11 +22,11 @@ fn serving(run: &Run) -> Arc<Node> {
 
 /// Submits a command as a new client and returns the outcome.
 fn ask(run: &Run, node: &Node, command: Command) -> Outcome {
-    let party = locked(&run.state).next();
+    let client_id = locked(&run.state).next();
     let came = Arc::new(Mutex::new(None));
     let told = Arc::clone(&came);
     node.ask(
-        party,
+        client_id,
         command,
         Box::new(move |outcome, _| *locked(&told) = Some(outcome)),
     );

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quintet_cluster::World as _;
-use quintet_sim::history::{Answer, Ask, CallId};
+use quintet_sim::history::{Answer, CallId, ClientRequest};
 use quintet_types::{Command, Outcome};
 
 use super::node::Node;
@@ -59,7 +59,7 @@ impl Run {
         let call = state.history.asked(connection, queue, ask);
         let patience = 5 + state.random.below(40);
         state.clients[number].asks(call, queue, ask, patience);
-        if let Ask::Finish(body) = ask {
+        if let ClientRequest::Finish(body) = ask {
             state.there.remove(&body);
         }
         if let Some(node) = state.life(life) {
@@ -109,7 +109,7 @@ impl Run {
     pub(super) fn submit(
         &self,
         node: &Arc<Node>,
-        party: u64,
+        client_id: u64,
         command: Command,
         told: impl FnOnce(&Self, &Outcome) + Send + 'static,
     ) {
@@ -123,7 +123,7 @@ impl Run {
         self.ground.world.plan(Duration::ZERO, move || {
             let node = Arc::clone(&to);
             to.process
-                .later(move || node.ask(party, command, Box::new(told)));
+                .later(move || node.ask(client_id, command, Box::new(told)));
         });
     }
 
@@ -134,10 +134,10 @@ impl Run {
         };
         state.history.answered(call, epoch, answer);
         match (ask, answer) {
-            (Ask::Put(body), Answer::Stored(_)) => {
+            (ClientRequest::Put(body), Answer::Stored(_)) => {
                 state.there.insert(body);
             }
-            (Ask::Take { removes: true }, Answer::Got(body)) => {
+            (ClientRequest::Take { removes: true }, Answer::Got(body)) => {
                 state.there.remove(&body);
             }
             // A client that left may have taken one: clients would store nothing in its place.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use quintet_engine::Want;
 use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
-use quintet_types::{ChunkPlace, ColdStats, Home, RunId};
+use quintet_types::{ChunkPlace, ColdStats, RunId, SegmentRef};
 
 use super::{Core, Signal, Work, locked};
 
@@ -120,7 +120,7 @@ pub(crate) struct Runs {
     pub(crate) work: Signal,
     /// Wakes the keeper thread.
     pub(crate) pressed: Signal,
-    /// Dead runs whose files go when the ticket is durable: shard, run, ticket.
+    /// Dead runs whose files go when the commit number is durable: shard, run, commit number.
     dying: Mutex<Vec<(usize, u32, u64)>>,
     lingering: Mutex<Vec<(Instant, u32)>>,
     /// Runs whose blocks are being put in force one after the other, by the
@@ -314,14 +314,14 @@ impl Runs {
     }
 
     /// A chunk of a large body that lies in a run.
-    fn chunk(&self, run: RunId, place: ChunkPlace) -> Result<Vec<u8>, LogError> {
+    fn chunk(&self, run: RunId, position: ChunkPlace) -> Result<Vec<u8>, LogError> {
         let Some(found) = self.get(run) else {
-            return Err(LogError::NoSegment(SegmentNumber(place.segment)));
+            return Err(LogError::NoSegment(SegmentNumber(position.segment)));
         };
-        let mut bytes = vec![0; place.len as usize];
+        let mut bytes = vec![0; position.len as usize];
         let chunk = Chunk {
-            offset: place.offset,
-            len: place.len,
+            offset: position.offset,
+            len: position.len,
         };
         found.read_chunk(chunk, &mut bytes)?;
         Ok(bytes)
@@ -339,13 +339,13 @@ impl BodySource<'_> {
     ///
     /// # Errors
     /// It cannot be read, or its segment or run is gone.
-    pub fn read(&self, place: &ChunkPlace) -> Result<Vec<u8>, LogError> {
-        match Home(place.segment).run() {
-            Some(run) => self.runs.chunk(run, *place),
+    pub fn read(&self, position: &ChunkPlace) -> Result<Vec<u8>, LogError> {
+        match SegmentRef(position.segment).run() {
+            Some(run) => self.runs.chunk(run, *position),
             None => {
-                let segment = SegmentNumber(place.segment);
+                let segment = SegmentNumber(position.segment);
                 self.log
-                    .read_frame_payload(segment, place.offset, place.frame_len)
+                    .read_frame_payload(segment, position.offset, position.frame_len)
             }
         }
     }
@@ -361,7 +361,7 @@ impl Core {
     }
 
     /// The keeper thread: runs until `stop`.
-    pub fn run_keeper(&self, stop: &AtomicBool) {
+    pub fn run_compactor(&self, stop: &AtomicBool) {
         let mut looked = Instant::now();
         let mut last = [0; 2];
         let mut busy = false;
@@ -403,23 +403,27 @@ impl Core {
             let gone = shard.engine.take_dead_runs();
             if !gone.is_empty() {
                 let open = self.progress.open();
-                let ticket = if shard.batch.is_empty() {
+                let commit_number = if shard.batch.is_empty() {
                     open - 1
                 } else {
                     open
                 };
-                dying.extend(gone.into_iter().map(|run| (number, run.0, ticket)));
+                dying.extend(gone.into_iter().map(|run| (number, run.0, commit_number)));
             }
         }
         if !dying.is_empty() {
-            let newest = dying.iter().map(|&(.., ticket)| ticket).max().unwrap_or(0);
+            let newest = dying
+                .iter()
+                .map(|&(.., commit_number)| commit_number)
+                .max()
+                .unwrap_or(0);
             if self.progress.durable() < newest && self.write_now() {
                 self.sync();
                 self.tell_durable();
             }
             let durable = self.progress.durable();
-            dying.retain(|&(shard, run, ticket)| {
-                if ticket > durable || locked(&self.runs.unfinished).contains(&run) {
+            dying.retain(|&(shard, run, commit_number)| {
+                if commit_number > durable || locked(&self.runs.unfinished).contains(&run) {
                     return true;
                 }
                 // More blocks of it may have come into force since; then it

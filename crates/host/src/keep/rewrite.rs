@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quintet_engine::format::lane_tag;
+use quintet_engine::format::state_index_tag;
 use quintet_engine::{EntryFacts, Rewritten};
 use quintet_log::LogError;
-use quintet_log::run::{Block, Place, Run, RunWriter};
-use quintet_types::{Body, Lane, Message, QueueId, RunId};
+use quintet_log::run::{Block, Position, Run, RunWriter};
+use quintet_types::{Body, Message, QueueId, RunId, StateIndex};
 
 use crate::{Core, Work, locked};
 
@@ -20,7 +20,7 @@ const MERGE: std::ops::RangeInclusive<usize> = 4..=16;
 /// A message on its way from one run to another.
 struct Moving {
     queue: QueueId,
-    lane: Lane,
+    state_index: StateIndex,
     facts: EntryFacts,
     from: RunId,
     block: u32,
@@ -85,7 +85,7 @@ impl Core {
             locked(&self.runs.left_alone).extend(old.iter().map(|run| run.0));
             return Ok(());
         };
-        moving.sort_unstable_by_key(|m| (m.queue, m.lane, m.facts.order));
+        moving.sort_unstable_by_key(|m| (m.queue, m.state_index, m.facts.order));
         let run = self.write_again(number, &mut moving)?;
         let mut blocks = Vec::new();
         for number in 0..run.blocks() {
@@ -97,7 +97,7 @@ impl Core {
                 number,
                 ordinal: info.first_ordinal,
                 queue: head.queue,
-                lane: head.lane,
+                state_index: head.state_index,
                 entries: entries
                     .iter()
                     .map(|m| (m.facts, m.from, m.ordinal))
@@ -142,8 +142,8 @@ impl Core {
                 drop(shard);
                 moving.extend(found.iter().map(|(ordinal, message)| Moving {
                     queue: block.queue,
-                    lane: block.lane,
-                    facts: EntryFacts::of(message, block.lane),
+                    state_index: block.state_index,
+                    facts: EntryFacts::of(message, block.state_index),
                     from,
                     block: block.number,
                     ordinal: *ordinal,
@@ -159,10 +159,10 @@ impl Core {
         let options = self.run_options();
         let name = self.runs.next_name(number);
         let mut writer = RunWriter::create(Arc::clone(&self.runs.storage), name, options)?;
-        let mut lane = None;
+        let mut state_index = None;
         let mut payload = Vec::new();
         // One block of each run is at hand: entries of a run come in its order.
-        let mut at_hand: BTreeMap<RunId, (Block, Place)> = BTreeMap::new();
+        let mut at_hand: BTreeMap<RunId, (Block, Position)> = BTreeMap::new();
         let mut written = Vec::with_capacity(moving.len());
         for item in moving.drain(..) {
             let Some(run) = self.runs.get(item.from) else {
@@ -173,10 +173,11 @@ impl Core {
                 .is_none_or(|(block, _)| block.number() != item.block)
             {
                 let block = run.read_block(item.block)?;
-                at_hand.insert(item.from, (block, Place::default()));
+                at_hand.insert(item.from, (block, Position::default()));
             }
             let found = at_hand.get_mut(&item.from);
-            let found = found.and_then(|(block, place)| block.entry_from(place, item.ordinal));
+            let found =
+                found.and_then(|(block, position)| block.entry_from(position, item.ordinal));
             let Some(entry) = found else {
                 continue;
             };
@@ -200,9 +201,9 @@ impl Core {
                 }
                 Err(_) => continue,
             }
-            if lane != Some((item.queue, item.lane)) {
-                lane = Some((item.queue, item.lane));
-                writer.lane(&lane_tag(item.queue, item.lane))?;
+            if state_index != Some((item.queue, item.state_index)) {
+                state_index = Some((item.queue, item.state_index));
+                writer.state_index(&state_index_tag(item.queue, item.state_index))?;
             }
             // Of the key and the queue, which stay.
             writer.push(item.facts.id.0, entry.key, &payload)?;

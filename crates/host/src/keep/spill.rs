@@ -4,11 +4,11 @@ use quintet_engine::write_message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quintet_engine::format::{key_hash, lane_tag};
+use quintet_engine::format::{key_hash, state_index_tag};
 use quintet_engine::{Picked, Spill, Written};
 use quintet_log::LogError;
 use quintet_log::run::{Run, RunWriter};
-use quintet_types::{Body, ChunkPlace, Home, LargeBody, MessageId, RunId};
+use quintet_types::{Body, ChunkPlace, LargeBody, MessageId, RunId, SegmentRef};
 
 use super::PACE;
 use crate::{Core, Shard, Work, locked};
@@ -19,9 +19,9 @@ const PICK_SLICE: usize = 256;
 const SLOT_SLICE: u32 = 1024;
 /// Queues looked at in one hold of a shard's lock.
 const QUEUE_SLICE: usize = 1024;
-/// Lanes shorter than this stay: a block of their own would cost as much
+/// State indexes shorter than this stay: a block of their own would cost as much
 /// memory as they do.
-const LANE_MIN: usize = 16;
+const STATE_INDEX_MIN: usize = 16;
 /// Copies of blocks that are kept in any case, so that takes are not starved.
 const LOADED_MIN: usize = 24;
 /// A new run is synced each time so many bytes are written, so that no
@@ -65,7 +65,7 @@ impl Core {
             while self.shards[number]
                 .lock_last(Work::Spill)
                 .engine
-                .plan_spill(&mut plan, QUEUE_SLICE, LANE_MIN)
+                .plan_spill(&mut plan, QUEUE_SLICE, STATE_INDEX_MIN)
             {}
             let mut plan = plan.planned();
             match self.spill(number, &mut plan, budget.picks) {
@@ -127,23 +127,23 @@ impl Core {
                 break;
             }
         }
-        self.freeze(number, picked)
+        self.evict(number, picked)
     }
 
     /// Sends what lives in a segment of the log to a run. False: something
     /// could not be written now.
-    pub(crate) fn spill_home(&self, home: Home, stop: &AtomicBool) -> bool {
+    pub(crate) fn spill_segment_ref(&self, segment_ref: SegmentRef, stop: &AtomicBool) -> bool {
         let most = self.runs.budget().picks;
         for number in 0..self.shards.len() {
             let mut from = Some(0);
             while let Some(first) = from {
                 let mut picked = Vec::new();
-                from = self.pick_home(number, home, first, most, &mut picked);
+                from = self.pick_segment_ref(number, segment_ref, first, most, &mut picked);
                 if stop.load(Ordering::SeqCst) {
                     self.unpick(number, &picked);
                     return false;
                 }
-                if let Err(error) = self.freeze(number, picked) {
+                if let Err(error) = self.evict(number, picked) {
                     self.cannot_write_run(&error);
                     return false;
                 }
@@ -152,10 +152,10 @@ impl Core {
         true
     }
 
-    fn pick_home(
+    fn pick_segment_ref(
         &self,
         number: usize,
-        home: Home,
+        segment_ref: SegmentRef,
         first: u32,
         most: usize,
         picked: &mut Vec<Picked>,
@@ -166,7 +166,9 @@ impl Core {
                 break;
             }
             let mut shard = self.shards[number].lock_last(Work::Spill);
-            from = shard.engine.pick_home(home, at, SLOT_SLICE, picked);
+            from = shard
+                .engine
+                .pick_segment_ref(segment_ref, at, SLOT_SLICE, picked);
         }
         from
     }
@@ -182,14 +184,20 @@ impl Core {
     }
 
     /// Writes chosen messages as a run and puts its blocks in force.
-    fn freeze(&self, number: usize, mut picked: Vec<Picked>) -> Result<u64, LogError> {
+    fn evict(&self, number: usize, mut picked: Vec<Picked>) -> Result<u64, LogError> {
         if picked.is_empty() {
             return Ok(0);
         }
         // Chosen twice: it changed in between, and the later choice counts.
         picked.sort_unstable_by_key(|p| (p.message.id, std::cmp::Reverse(p.pick)));
         picked.dedup_by_key(|p| p.message.id);
-        picked.sort_unstable_by_key(|p| (p.message.queue, p.lane, p.lane.order(&p.message)));
+        picked.sort_unstable_by_key(|p| {
+            (
+                p.message.queue,
+                p.state_index,
+                p.state_index.order(&p.message),
+            )
+        });
         let run = match self.write_run(number, &mut picked) {
             Ok(run) => run,
             Err(error) => {
@@ -212,12 +220,12 @@ impl Core {
                 number: block,
                 ordinal: info.first_ordinal,
                 queue: head.message.queue,
-                lane: head.lane,
+                state_index: head.state_index,
                 entries: entries.iter().map(|p| (p.message.id, p.pick)).collect(),
             };
             let mut shard = self.shards[number].lock_last(Work::Spill);
             let Shard { engine, batch, .. } = &mut *shard;
-            left += u64::from(engine.freeze(id, &written, batch));
+            left += u64::from(engine.evict(id, &written, batch));
             drop(shard);
             if block % 8 == 7 {
                 // Puts that wait for room, and the batch, go on.
@@ -238,7 +246,7 @@ impl Core {
         let options = self.run_options();
         let name = self.runs.next_name(number);
         let mut writer = RunWriter::create(Arc::clone(&self.runs.storage), name, options)?;
-        let (mut lane, mut payload, mut synced) = (None, Vec::new(), 0);
+        let (mut state_index, mut payload, mut synced) = (None, Vec::new(), 0);
         let mut stay = Vec::new();
         for (at, picked) in picked.iter().enumerate() {
             let message = &picked.message;
@@ -262,9 +270,9 @@ impl Core {
                 stay.push(at);
                 continue;
             }
-            if lane != Some((message.queue, picked.lane)) {
-                lane = Some((message.queue, picked.lane));
-                writer.lane(&lane_tag(message.queue, picked.lane))?;
+            if state_index != Some((message.queue, picked.state_index)) {
+                state_index = Some((message.queue, picked.state_index));
+                writer.state_index(&state_index_tag(message.queue, picked.state_index))?;
             }
             let key = message.key().map(|key| key_hash(message.queue, key));
             writer.push(message.id.0, key, &payload)?;
@@ -301,10 +309,10 @@ impl Core {
         run: RunId,
         body: &LargeBody,
     ) -> Result<Option<LargeBody>, LogError> {
-        let home = Home::of_run(run).0;
+        let segment_ref = SegmentRef::of_run(run).0;
         let mut places = Vec::new();
-        for place in body.places() {
-            let bytes = match self.body_source().read(&place) {
+        for position in body.places() {
+            let bytes = match self.body_source().read(&position) {
                 Ok(bytes) => bytes,
                 // A retirement may have moved it just now.
                 Err(error) => {
@@ -312,20 +320,20 @@ impl Core {
                     return Ok(None);
                 }
             };
-            let bytes = &bytes[bytes.len().saturating_sub(place.len as usize)..];
+            let bytes = &bytes[bytes.len().saturating_sub(position.len as usize)..];
             let chunk = writer.chunk(bytes.len(), &mut |out| {
                 out.copy_from_slice(bytes);
                 Ok(())
             })?;
             places.push(ChunkPlace {
-                segment: home,
+                segment: segment_ref,
                 offset: chunk.offset,
                 frame_len: chunk.len,
                 len: chunk.len,
             });
         }
-        let copy = LargeBody::new(body.id(), body.len(), home);
-        copy.set_places(places, home);
+        let copy = LargeBody::new(body.id(), body.len(), segment_ref);
+        copy.set_places(places, segment_ref);
         Ok(Some(copy))
     }
 }

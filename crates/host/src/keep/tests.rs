@@ -13,7 +13,7 @@ use quintet_log::{LocalLog, Options, ReplayFrame, Storage};
 use quintet_sim::Random;
 use quintet_sim::disk::{Fault, Keep, SimDisk};
 use quintet_types::{
-    Body, By, Caller, Command, Delivery, How, ListState, MessageId, Name, Outcome, Party, Put,
+    Body, By, Caller, ClientId, Command, Delivery, How, ListState, MessageId, Name, Outcome, Put,
     Settings, Take,
 };
 
@@ -21,7 +21,8 @@ use super::Budget;
 use crate::commit::Ending;
 use crate::recover::{Layout, open_on};
 use crate::{
-    Access, Core, Decided, Need, Owner, Panics, Post, Replay, Room, SyncPolicy, Trail, Work, locked,
+    Access, Core, Decided, Owner, Panics, Post, Replay, Required, Room, SyncPolicy, Trail, Work,
+    locked,
 };
 
 pub(crate) const SEGMENT: u64 = 32 << 10;
@@ -36,11 +37,11 @@ fn open(disk: &SimDisk) -> Core {
 
 /// Keeps what is left for a thread that there is not.
 #[derive(Default)]
-struct Kept(Mutex<Vec<(Delivery, Need)>>);
+struct Kept(Mutex<Vec<(Delivery, Required)>>);
 
 impl Post for Kept {
-    fn post(&self, delivery: Delivery, need: Need) {
-        locked(&self.0).push((delivery, need));
+    fn post(&self, delivery: Delivery, required: Required) {
+        locked(&self.0).push((delivery, required));
     }
 
     fn tell_written(&self) {}
@@ -49,7 +50,7 @@ impl Post for Kept {
 
     fn wake(&self) {}
 
-    fn take(&self) -> Vec<(Delivery, Need)> {
+    fn take(&self) -> Vec<(Delivery, Required)> {
         std::mem::take(&mut *locked(&self.0))
     }
 }
@@ -115,7 +116,7 @@ pub(crate) fn keep(core: &Core, rewrites: bool) {
 pub(crate) fn ask(core: &Core, command: Command) -> Outcome {
     let mut trail = Trail::default();
     let caller = Caller {
-        party: Party(1),
+        client_id: ClientId(1),
         ..Caller::default()
     };
     let decided = Access::new(core, core.clock.now(), &mut trail).submit(caller, command);
@@ -253,7 +254,7 @@ fn step(core: &Core, random: &mut Random, known: &mut Known) {
                         id,
                         by: By::OwnerOrFree,
                         how: How::Bury {
-                            rank: None,
+                            priority: None,
                             reason: Box::default(),
                         },
                     },
@@ -484,7 +485,7 @@ fn a_log_does_not_begin_where_a_run_it_names_is_missing_or_another() {
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     disk.remove(&run.to_string()).expect("removed");
     let mut other = RunWriter::create(storage, run, RunOptions::default()).expect("created");
-    other.lane(b"lane").expect("a lane");
+    other.state_index(b"lane").expect("a lane");
     other.push(7, None, b"payload").expect("an entry");
     other.finish().expect("finished");
     let why = refused(&disk);
@@ -585,7 +586,7 @@ fn a_put_that_waits_for_memory_is_answered_where_the_keeper_has_nothing_to_do() 
     core.shards[0].lock(Work::Server).engine.set_memory_room(1);
     let mut trail = Trail::default();
     let caller = Caller {
-        party: Party(2),
+        client_id: ClientId(2),
         ..Caller::default()
     };
     let decided = Access::new(&core, core.clock.now(), &mut trail).submit(caller, put(2, 10));
@@ -612,7 +613,7 @@ fn a_stop_leaves_no_put_waiting_for_memory() {
     let submit = |number| {
         let mut trail = Trail::default();
         let caller = Caller {
-            party: Party(number),
+            client_id: ClientId(number),
             ..Caller::default()
         };
         let mut access = Access::new(&core, core.clock.now(), &mut trail);

@@ -23,11 +23,11 @@ pub struct RunBackup {
 /// Adds to `target` all runs of `source` that it does not have yet, durably, also while a server
 /// makes and removes runs; one that goes away before it is had is passed over.
 ///
-/// For a backup, call this before [`backup`](crate::backup()) and again after it: the first call has
-/// the runs that are old enough to be removed meanwhile, the second those that were made meanwhile.
-/// A run both made and removed between the two may be missing, so the caller, who can read what the
-/// log in the backup names, looks whether all of it is there and starts over if not. Runs that the
-/// log does not name do no harm.
+/// For a backup, call this before [`backup`](crate::backup()) and again after it: the first call
+/// has the runs that are old enough to be removed meanwhile, the second those that were made
+/// meanwhile. A run both made and removed between the two may be missing, so the caller, who can
+/// read what the log in the backup names, looks whether all of it is there and starts over if not.
+/// Runs that the log does not name do no harm.
 ///
 /// # Errors
 /// [`LogError::NoSpace`], [`LogError::Io`]; what was added stays.

@@ -118,33 +118,34 @@ impl Block {
 
     /// One entry by its ordinal; `None` when it is in another block.
     pub fn entry(&self, ordinal: u32) -> Option<Entry<'_>> {
-        self.entry_from(&mut Place::default(), ordinal)
+        self.entry_from(&mut Position::default(), ordinal)
     }
 
-    /// The same, looked for from `place` on, which is where the one before was found: as good as
+    /// The same, looked for from `position` on, which is where the one before was found: as good as
     /// [`Block::entries`] for a caller that cannot keep a borrow. Looks from the beginning where
-    /// `place` is not of this block or already behind it.
-    pub fn entry_from(&self, place: &mut Place, ordinal: u32) -> Option<Entry<'_>> {
+    /// `position` is not of this block or already behind it.
+    pub fn entry_from(&self, position: &mut Position, ordinal: u32) -> Option<Entry<'_>> {
         let content = self.part.content();
-        if place.block != Some(self.number) || place.ordinal > ordinal {
-            *place = Place {
+        if position.block != Some(self.number) || position.ordinal > ordinal {
+            *position = Position {
                 block: Some(self.number),
                 ordinal: self.first,
-                ..Place::default()
+                ..Position::default()
             };
         }
         let mut entries = Entries {
-            rest: content.get(place.offset..)?,
-            ordinal: place.ordinal,
-            last_id: place.last_id,
+            rest: content.get(position.offset..)?,
+            ordinal: position.ordinal,
+            last_id: position.last_id,
         };
-        let entry = entries.nth(ordinal.checked_sub(place.ordinal)? as usize)?;
-        place.offset = content.len() - entries.rest.len();
-        (place.ordinal, place.last_id) = (entries.ordinal, entries.last_id);
+        let entry = entries.nth(ordinal.checked_sub(position.ordinal)? as usize)?;
+        position.offset = content.len() - entries.rest.len();
+        (position.ordinal, position.last_id) = (entries.ordinal, entries.last_id);
         Some(entry)
     }
 
-    /// Gives the block's memory back, for [`Run::read_block_into`](crate::run::Run::read_block_into).
+    /// Gives the block's memory back, for
+    /// [`Run::read_block_into`](crate::run::Run::read_block_into).
     pub fn into_bytes(self) -> Vec<u8> {
         self.part.into_bytes()
     }
@@ -152,7 +153,7 @@ impl Block {
 
 /// A place between two entries of a block, for [`Block::entry_from`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct Position {
     block: Option<u32>,
     offset: usize,
     ordinal: u32,

@@ -152,7 +152,8 @@ pub(super) struct FooterPlaces {
 }
 
 impl FooterPlaces {
-    /// Follows from the length of the file and the place of the first; `None` when these do not fit.
+    /// Follows from the length of the file and the place of the first; `None` when these do not
+    /// fit.
     pub(super) fn of(cover: &Cover) -> Option<Self> {
         let header = PART_HEADER_BYTES as u64;
         if cover.footer < COVER_BYTES {

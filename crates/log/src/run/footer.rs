@@ -2,7 +2,7 @@
 //! in `docs/run-format.md` has the layout.
 
 use crate::run::{
-    CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, LANE_TAG_BYTES_MAX,
+    CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, STATE_INDEX_TAG_BYTES_MAX,
     block::ENTRY_OVERHEAD_MAX,
     cover::COVER_BYTES,
     pages::{PAGE_BYTES_MAX, PageIndex, PageRef},
@@ -18,7 +18,7 @@ pub(super) const BLOCK_BYTES_MAX: u32 = (ENTRY_BYTES_MAX + ENTRY_OVERHEAD_MAX) a
 
 /// Entries that belong together and stand together, such as those of one queue in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct StateIndex {
     /// The caller's label of the run.
     pub tag: Box<[u8]>,
     pub first_block: u32,
@@ -49,7 +49,7 @@ pub(super) struct Footer {
     pub(super) payload_bytes: u64,
     pub(super) chunks: u64,
     pub(super) chunk_bytes: u64,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) state_indexes: Vec<StateIndex>,
     pub(super) blocks: Vec<BlockRef>,
     pub(super) ids: PageIndex,
     pub(super) keys: PageIndex,
@@ -67,7 +67,7 @@ impl Footer {
 
     /// Gives back the room that growing left.
     pub(super) fn shrink(&mut self) {
-        self.lanes.shrink_to_fit();
+        self.state_indexes.shrink_to_fit();
         self.blocks.shrink_to_fit();
         self.ids.pages.shrink_to_fit();
         self.keys.pages.shrink_to_fit();
@@ -75,9 +75,13 @@ impl Footer {
 
     /// Bytes of memory it takes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let tags: usize = self.lanes.iter().map(|lane| lane.tag.len()).sum();
+        let tags: usize = self
+            .state_indexes
+            .iter()
+            .map(|state_index| state_index.tag.len())
+            .sum();
         size_of::<Self>()
-            + self.lanes.capacity() * size_of::<Lane>()
+            + self.state_indexes.capacity() * size_of::<StateIndex>()
             + tags
             + self.blocks.capacity() * size_of::<BlockRef>()
             + self.ids.memory_bytes()
@@ -89,12 +93,12 @@ impl Footer {
         for total in [self.payload_bytes, self.chunks, self.chunk_bytes] {
             varint::put(&mut out, total);
         }
-        varint::put(&mut out, self.lanes.len() as u64);
-        for lane in &self.lanes {
-            varint::put(&mut out, lane.tag.len() as u64);
-            out.extend_from_slice(&lane.tag);
-            varint::put(&mut out, u64::from(lane.blocks));
-            varint::put(&mut out, lane.payload_bytes);
+        varint::put(&mut out, self.state_indexes.len() as u64);
+        for state_index in &self.state_indexes {
+            varint::put(&mut out, state_index.tag.len() as u64);
+            out.extend_from_slice(&state_index.tag);
+            varint::put(&mut out, u64::from(state_index.blocks));
+            varint::put(&mut out, state_index.payload_bytes);
         }
         varint::put(&mut out, self.blocks.len() as u64);
         let mut end = COVER_BYTES;
@@ -110,7 +114,7 @@ impl Footer {
             varint::put(&mut out, index.pages.len() as u64);
             let mut first = 0;
             for (number, page) in index.pages.iter().enumerate() {
-                varint::put(&mut out, u64::from(index.place(number).1));
+                varint::put(&mut out, u64::from(index.position(number).1));
                 varint::put(&mut out, page.first - first);
                 first = page.first;
             }
@@ -129,9 +133,9 @@ impl Footer {
             chunk_bytes: varint::get(rest)?,
             ..Self::default()
         };
-        footer.lanes = decode_lanes(rest)?;
+        footer.state_indexes = decode_state_indexes(rest)?;
         let blocks_end = footer.decode_blocks(rest)?;
-        footer.lay_out_lanes()?;
+        footer.lay_out_state_indexes()?;
         footer.ids = decode_index(rest)?;
         footer.keys = decode_index(rest)?;
         let pairs_fit = footer.ids.pairs == footer.entries && footer.keys.pairs <= footer.entries;
@@ -171,21 +175,21 @@ impl Footer {
         Some(end)
     }
 
-    /// Gives each lane its share of the blocks.
-    fn lay_out_lanes(&mut self) -> Option<()> {
+    /// Gives each state index its share of the blocks.
+    fn lay_out_state_indexes(&mut self) -> Option<()> {
         let first_of = |block: u32| {
             let found = self.blocks.get(block as usize);
             found.map_or(self.entries, |block| block.first)
         };
         let mut block = 0_u32;
-        for lane in &mut self.lanes {
-            lane.first_block = block;
-            lane.first_ordinal = first_of(block);
-            block = block.checked_add(lane.blocks)?;
+        for state_index in &mut self.state_indexes {
+            state_index.first_block = block;
+            state_index.first_ordinal = first_of(block);
+            block = block.checked_add(state_index.blocks)?;
             if block as usize > self.blocks.len() {
                 return None;
             }
-            lane.entries = first_of(block) - lane.first_ordinal;
+            state_index.entries = first_of(block) - state_index.first_ordinal;
         }
         (block as usize == self.blocks.len()).then_some(())
     }
@@ -198,15 +202,15 @@ fn counted(rest: &mut &[u8], least: usize) -> Option<usize> {
     (count <= rest.len() / least).then_some(count)
 }
 
-fn decode_lanes(rest: &mut &[u8]) -> Option<Vec<Lane>> {
+fn decode_state_indexes(rest: &mut &[u8]) -> Option<Vec<StateIndex>> {
     let count = counted(rest, 3)?;
-    let mut lanes = Vec::with_capacity(count);
+    let mut state_indexes = Vec::with_capacity(count);
     for _ in 0..count {
         let tag_len = varint::get(rest)?;
-        if tag_len > LANE_TAG_BYTES_MAX as u64 {
+        if tag_len > STATE_INDEX_TAG_BYTES_MAX as u64 {
             return None;
         }
-        lanes.push(Lane {
+        state_indexes.push(StateIndex {
             tag: varint::take(rest, tag_len)?.into(),
             first_block: 0,
             blocks: u32::try_from(varint::get(rest)?).ok()?,
@@ -215,7 +219,7 @@ fn decode_lanes(rest: &mut &[u8]) -> Option<Vec<Lane>> {
             payload_bytes: varint::get(rest)?,
         });
     }
-    Some(lanes)
+    Some(state_indexes)
 }
 
 /// Decodes an index; its pages have their lengths where their offsets belong.

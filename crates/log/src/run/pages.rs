@@ -33,7 +33,7 @@ pub(super) struct PageRef {
 
 impl PageIndex {
     /// Offset and content length of a page that exists.
-    pub(super) fn place(&self, page: usize) -> (u64, u32) {
+    pub(super) fn position(&self, page: usize) -> (u64, u32) {
         let offset = self.pages[page].offset;
         let end = self
             .pages

@@ -6,7 +6,7 @@ use crate::narrow::to_u32;
 use crate::{
     LogError, Storage, StorageFile,
     run::{
-        Block, Chunk, Lane, RunName, RunPart,
+        Block, Chunk, RunName, RunPart, StateIndex,
         cover::{COVER_BYTES, Cover, FooterPlaces},
         footer::Footer,
         pages::{PageIndex, Pairs},
@@ -16,8 +16,8 @@ use crate::{
 
 /// An open run. All of it may be used from several threads at once; what is read is verified.
 ///
-/// In memory are 16 bytes for each block and each page of the indexes, and the lanes. Blocks and
-/// pages are read when they are asked for and not kept.
+/// In memory are 16 bytes for each block and each page of the indexes, and the state indexes.
+/// Blocks and pages are read when they are asked for and not kept.
 ///
 /// A read that fails says nothing about the rest: [`LogError::Damaged`] names what is damaged and
 /// where, [`LogError::BadRead`] what the system could not read; other blocks can be read as before.
@@ -123,22 +123,22 @@ impl Run {
         Some((first.first, self.footer.ids.greatest))
     }
 
-    /// Its lanes, in order; together they have all blocks.
-    pub fn lanes(&self) -> &[Lane] {
-        &self.footer.lanes
+    /// Its state indexes, in order; together they have all blocks.
+    pub fn state_indexes(&self) -> &[StateIndex] {
+        &self.footer.state_indexes
     }
 
-    /// The lane a block belongs to, by its index in [`Run::lanes`]; `None` when there is no such
-    /// block.
-    pub fn lane_of(&self, block: u32) -> Option<usize> {
+    /// The state index a block belongs to, by its index in [`Run::state_indexes`]; `None` when
+    /// there is no such block.
+    pub fn state_index_of(&self, block: u32) -> Option<usize> {
         if block >= self.blocks() {
             return None;
         }
-        // Of lanes that begin with one block, all but the last have none.
+        // Of state indexes that begin with one block, all but the last have none.
         let behind = self
             .footer
-            .lanes
-            .partition_point(|lane| lane.first_block <= block);
+            .state_indexes
+            .partition_point(|state_index| state_index.first_block <= block);
         behind.checked_sub(1)
     }
 
@@ -199,8 +199,8 @@ impl Run {
         })
     }
 
-    /// The ordinal of the entry with this id. Reads at most one page of the index, and none when the
-    /// id is outside [`Run::ids`].
+    /// The ordinal of the entry with this id. Reads at most one page of the index, and none when
+    /// the id is outside [`Run::ids`].
     ///
     /// # Errors
     /// [`LogError::Damaged`], [`LogError::BadRead`]: the entry, if there is one, can still be found
@@ -266,7 +266,7 @@ impl Run {
         mut visit: impl FnMut((u64, u32)) -> bool,
     ) -> Result<(bool, Vec<u8>), LogError> {
         let part = part(to_u32(page));
-        let (offset, len) = index.place(page);
+        let (offset, len) = index.position(page);
         let read = self.source.read(part, offset, len, memory)?;
         let no_pair = || {
             let why = "its content is not pairs, although its checksums are right";

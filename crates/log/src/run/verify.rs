@@ -377,7 +377,7 @@ impl Known {
             (&run.footer.keys, RunPart::KeyPage),
         ] {
             all.extend((0..index.pages.len()).map(|page| {
-                let (offset, len) = index.place(page);
+                let (offset, len) = index.position(page);
                 Self {
                     part: part(to_u32(page)),
                     offset,
@@ -398,7 +398,7 @@ fn page(
     sum: &mut Sum,
 ) -> Result<u64, LogError> {
     let page = number as usize;
-    let (offset, len) = index.place(page);
+    let (offset, len) = index.position(page);
     let source = &run.source;
     let read = source.read_header(part(number), offset)?;
     let mut seen = Sum::default();

@@ -6,7 +6,7 @@ use crate::narrow::{to_u32, to_usize};
 use crate::{
     LogError, Storage, StorageFile,
     run::{
-        CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, LANE_TAG_BYTES_MAX, Lane, Run, RunName,
+        CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, Run, RunName, STATE_INDEX_TAG_BYTES_MAX, StateIndex,
         block::{BlockBuf, ENTRY_OVERHEAD_MAX},
         cover::{COVER_BYTES, Cover},
         footer::{BlockRef, Footer},
@@ -76,7 +76,8 @@ impl RunWriter {
     /// Begins a run of that name, of which no other exists.
     ///
     /// # Errors
-    /// [`LogError::NoSpace`], [`LogError::Io`]; with the latter if the name is being written already.
+    /// [`LogError::NoSpace`], [`LogError::Io`]; with the latter if the name is being written
+    /// already.
     ///
     /// # Panics
     /// If an option is outside its range.
@@ -122,15 +123,15 @@ impl RunWriter {
     /// [`LogError::NoSpace`], [`LogError::Io`]; the run can then only be dropped.
     ///
     /// # Panics
-    /// If the tag is longer than [`LANE_TAG_BYTES_MAX`].
-    pub fn lane(&mut self, tag: &[u8]) -> Result<(), LogError> {
+    /// If the tag is longer than [`STATE_INDEX_TAG_BYTES_MAX`].
+    pub fn state_index(&mut self, tag: &[u8]) -> Result<(), LogError> {
         assert!(
-            tag.len() <= LANE_TAG_BYTES_MAX,
+            tag.len() <= STATE_INDEX_TAG_BYTES_MAX,
             "a tag of {} bytes",
             tag.len()
         );
         self.flush()?;
-        self.footer.lanes.push(Lane {
+        self.footer.state_indexes.push(StateIndex {
             tag: tag.into(),
             first_block: to_u32(self.footer.blocks.len()),
             blocks: 0,
@@ -141,7 +142,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Adds an entry to the lane and returns its ordinal, which counts the entries of the run.
+    /// Adds an entry to the state index and returns its ordinal, which counts the entries of the
+    /// run.
     ///
     /// # Errors
     /// [`LogError::RunFull`] for a payload above [`ENTRY_BYTES_MAX`] or an entry too many for the
@@ -149,7 +151,7 @@ impl RunWriter {
     /// be dropped.
     ///
     /// # Panics
-    /// If there is no lane.
+    /// If there is no state index.
     pub fn push(&mut self, id: u64, key: Option<u64>, payload: &[u8]) -> Result<u32, LogError> {
         let ordinal = self.footer.entries;
         if payload.len() > ENTRY_BYTES_MAX {
@@ -169,10 +171,10 @@ impl RunWriter {
         self.block.push(id, key, payload);
         self.footer.entries += 1;
         self.footer.payload_bytes += payload.len() as u64;
-        let lane = self.footer.lanes.last_mut();
-        let lane = lane.expect("lane() comes before push()");
-        lane.entries += 1;
-        lane.payload_bytes += payload.len() as u64;
+        let state_index = self.footer.state_indexes.last_mut();
+        let state_index = state_index.expect("lane() comes before push()");
+        state_index.entries += 1;
+        state_index.payload_bytes += payload.len() as u64;
         Ok(ordinal)
     }
 
@@ -246,8 +248,9 @@ impl RunWriter {
     /// Writes indexes and footer, makes all of it durable under the run's name, and opens it.
     ///
     /// # Errors
-    /// [`LogError::NoSpace`], [`LogError::Io`], [`LogError::Damaged`] for a scratch file. The run is
-    /// then not there, unless syncing the directory failed: then it may or may not be after a crash.
+    /// [`LogError::NoSpace`], [`LogError::Io`], [`LogError::Damaged`] for a scratch file. The run
+    /// is then not there, unless syncing the directory failed: then it may or may not be after a
+    /// crash.
     ///
     /// # Panics
     /// If an id came twice.
@@ -323,8 +326,8 @@ impl RunWriter {
         write(&*self.file, &self.tmp, offset, bytes)?;
         self.offset += bytes.len() as u64;
         self.footer.blocks.push(BlockRef { offset, len, first });
-        if let Some(lane) = self.footer.lanes.last_mut() {
-            lane.blocks += 1;
+        if let Some(state_index) = self.footer.state_indexes.last_mut() {
+            state_index.blocks += 1;
         }
         self.block.clear();
         Ok(())

@@ -43,7 +43,7 @@ fn a_small_run() {
 #[test]
 fn an_empty_run() {
     let mut plan = Plan::small();
-    plan.lanes.clear();
+    plan.state_indexes.clear();
     written(&SimDisk::new(1), &plan);
 }
 
@@ -68,7 +68,7 @@ fn a_key_that_fills_several_pages() {
     items.extend((9000..9600).map(|id| entry(id, id)));
     let plan = Plan {
         options: RunOptions::default(),
-        lanes: vec![(b"lane".to_vec(), items)],
+        state_indexes: vec![(b"lane".to_vec(), items)],
     };
     written(&SimDisk::new(1), &plan);
 }
@@ -79,7 +79,7 @@ fn the_largest_entries_and_chunks() {
     let large = vec![7; ENTRY_BYTES_MAX];
     let plan = Plan {
         options,
-        lanes: vec![(
+        state_indexes: vec![(
             b"lane".to_vec(),
             vec![
                 Item::Entry {
@@ -104,7 +104,7 @@ fn what_is_too_large_is_refused_and_leaves_the_run_as_it_was() {
     let disk = SimDisk::new(1);
     let storage = Arc::new(disk.clone());
     let mut writer = RunWriter::create(storage, NAME, RunOptions::default()).expect("create");
-    writer.lane(&[1; 64]).expect("lane");
+    writer.state_index(&[1; 64]).expect("lane");
     writer.push(1, None, b"one").expect("push");
     let refused = |result: Result<(), LogError>| match result {
         Err(LogError::RunFull { value, limit, .. }) => (value, limit),
@@ -122,7 +122,7 @@ fn what_is_too_large_is_refused_and_leaves_the_run_as_it_was() {
         matches!(failing, Err(LogError::NoSegment(_))),
         "{failing:?}"
     );
-    let long_tag = catch_unwind(AssertUnwindSafe(|| writer.lane(&[1; 65])));
+    let long_tag = catch_unwind(AssertUnwindSafe(|| writer.state_index(&[1; 65])));
     assert!(long_tag.is_err());
     let run = writer.finish().expect("finish");
     assert_eq!(
@@ -140,7 +140,7 @@ fn an_id_that_comes_twice_is_the_callers_fault() {
             ..RunOptions::default()
         };
         let mut writer = RunWriter::create(Arc::new(disk.clone()), NAME, options).expect("create");
-        writer.lane(b"").expect("lane");
+        writer.state_index(b"").expect("lane");
         for id in [4, 9, 1, 2, 9, 7] {
             writer.push(id, Some(1), b"").expect("push");
         }
@@ -158,7 +158,7 @@ fn a_run_that_is_dropped_leaves_nothing() {
     };
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let mut writer = RunWriter::create(Arc::clone(&storage), NAME, options).expect("create");
-    writer.lane(b"").expect("lane");
+    writer.state_index(b"").expect("lane");
     for id in 0..100 {
         writer.push(id, Some(id), b"payload").expect("push");
     }
@@ -215,7 +215,7 @@ fn many_threads_read_one_run() {
 fn memory_grows_with_blocks_and_pages_only() {
     let plan = |entries| Plan {
         options: RunOptions::default(),
-        lanes: vec![(
+        state_indexes: vec![(
             b"lane".to_vec(),
             (0..entries)
                 .map(|id| Item::Entry {
@@ -339,7 +339,7 @@ fn what_was_written_can_be_synced_on_the_way() {
     let disk = SimDisk::new(1);
     let storage = Arc::new(disk.clone());
     let mut writer = RunWriter::create(storage, NAME, RunOptions::default()).expect("create");
-    writer.lane(b"").expect("lane");
+    writer.state_index(b"").expect("lane");
     let before = writer.bytes();
     for id in 0..200 {
         writer.push(id, None, &[0; 1000]).expect("push");

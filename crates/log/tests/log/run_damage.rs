@@ -76,7 +76,7 @@ fn seal_cover(bytes: &mut [u8], at: usize) {
     bytes[at + COVER - 4..at + COVER].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn refusal(result: Result<Run, LogError>) -> (u64, String) {
+fn command_error(result: Result<Run, LogError>) -> (u64, String) {
     match result.map(|run| run.name()) {
         Err(LogError::Damaged { file, offset, why }) => {
             assert_eq!(file, NAME.to_string());
@@ -125,13 +125,13 @@ fn every_other_length_is_refused() {
     let sound = Sound::new(Plan::small());
     let whole = sound.bytes.len();
     for len in 0..whole {
-        let (offset, _) = refusal(sound.open(&sound.bytes[..len]));
+        let (offset, _) = command_error(sound.open(&sound.bytes[..len]));
         assert!(offset <= len as u64, "{len} bytes: named byte {offset}");
     }
     for more in [1, 128, 5000] {
         let mut bytes = sound.bytes.clone();
         bytes.resize(whole + more, 0);
-        assert_eq!(refusal(sound.open(&bytes)).0, whole as u64);
+        assert_eq!(command_error(sound.open(&bytes)).0, whole as u64);
     }
 }
 
@@ -264,7 +264,7 @@ fn a_part_in_the_wrong_place_or_of_another_file_is_not_taken() {
 fn chunks_that_changed_places_are_not_taken() {
     // Alike in everything but their place.
     let mut plan = Plan::small();
-    plan.lanes[0].1 = vec![Item::Large(vec![1; 50]), Item::Large(vec![2; 50])];
+    plan.state_indexes[0].1 = vec![Item::Large(vec![1; 50]), Item::Large(vec![2; 50])];
     let sound = Sound::new(plan);
     let parts = sound.parts();
     let mut bytes = sound.bytes.clone();
@@ -359,7 +359,7 @@ fn read_all(run: &Run, plan: &Plan, bodies: &Bodies) {
         if let Ok(block) = run.read_block(number) {
             assert_eq!(block.entries().count(), block.count() as usize);
         }
-        run.lane_of(number);
+        run.state_index_of(number);
     }
     for (id, key, _) in plan.entries() {
         run.find_id(id).ok();
@@ -499,7 +499,7 @@ fn arbitrary_bytes_are_no_run() {
         let mut random = Random::new(seed);
         let len = random.index(6000);
         let bytes: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
-        refusal(sound.open(&bytes));
+        command_error(sound.open(&bytes));
     }
     sound.disk.remove(&NAME.to_string()).expect("remove");
     assert!(matches!(

@@ -5,7 +5,7 @@
 //! the mark has to be as it was read. So no due time is put twice, whatever
 //! ends the server, and in a cluster nobody but the owner puts.
 
-mod acts;
+mod operations;
 mod plan;
 mod run;
 
@@ -13,8 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow};
+use quintet_client::{CronAct, CronSeen, LastRun, TellCron, TellCrons};
 use quintet_config::{Config, CronJob};
-use quintet_door::{CronAct, CronSeen, LastRun, TellCron, TellCrons};
 use quintet_host::{Point, Signal, locked};
 use quintet_types::Ms;
 

@@ -2,7 +2,7 @@
 //! clock, thread or queue.
 
 use chrono_tz::Tz;
-use quintet_door::CronAct;
+use quintet_client::CronAct;
 use quintet_hooks::Cron;
 use quintet_types::Ms;
 use serde::{Deserialize, Serialize};

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
+use quintet_client::{ClientApi, Visit};
 use quintet_config::CronJob;
-use quintet_door::{Door, Visit};
 use quintet_host::locked;
 use quintet_types::{
-    Command, Compound, Effect, Guard, MessageId, Ms, Name, Outcome, Put, Refusal, TableAsk,
-    TableEntry,
+    Command, CommandError, Effect, Guard, MessageId, Ms, Name, Outcome, Put, TableEntry,
+    TableRequest, Transaction,
 };
 
 use super::plan::{Look, Mark};
@@ -31,17 +31,17 @@ const PAGE: u32 = 256;
 /// The thread at work.
 pub(super) struct Runner<'a> {
     pub(super) crons: &'a Crons,
-    pub(super) door: &'a dyn Door,
+    pub(super) client_api: &'a dyn ClientApi,
     visit: Visit<'a>,
 }
 
 impl Crons {
     /// The thread of `[[cron]]`: runs until `stop`.
-    pub fn run(&self, door: &dyn Door, stop: &AtomicBool) {
+    pub fn run(&self, client_api: &dyn ClientApi, stop: &AtomicBool) {
         let runner = Runner {
             crons: self,
-            door,
-            visit: Visit::new(door),
+            client_api,
+            visit: Visit::new(client_api),
         };
         runner.run(stop);
         self.close();
@@ -82,7 +82,7 @@ impl Runner<'_> {
         if jobs.is_empty() {
             return NOTHING;
         }
-        let now = self.door.wall();
+        let now = self.client_api.wall();
         let wait = self.crons.next(now).since(now);
         Duration::from_millis(wait.max(1)).min(LOOK)
     }
@@ -94,7 +94,7 @@ impl Runner<'_> {
         let mut gone = Vec::new();
         let mut found: Vec<TableEntry> = Vec::new();
         loop {
-            let ask = TableAsk::List {
+            let ask = TableRequest::List {
                 table: Name::from(TABLE),
                 after: after.take(),
                 max: PAGE,
@@ -116,11 +116,11 @@ impl Runner<'_> {
             if mark.paused {
                 tracing::warn!("{}", forgotten(&String::from_utf8_lossy(&entry.key)));
             }
-            let forget = Compound {
+            let forget = Transaction {
                 effects: vec![set(&entry.key, None)],
-                ..Compound::default()
+                ..Transaction::default()
             };
-            self.visit.ask(Command::Compound(Box::new(forget)));
+            self.visit.ask(Command::Transaction(Box::new(forget)));
         }
         let mut inside = locked(&self.crons.inside);
         inside
@@ -142,7 +142,7 @@ impl Runner<'_> {
         // A mark that is noted is looked at again; three looks end it.
         for _ in 0..3 {
             let mark = self.mark_of(job);
-            match when.look(&mark, self.door.wall()) {
+            match when.look(&mark, self.client_api.wall()) {
                 Look::Rest => return,
                 Look::Note { mark, missed } => {
                     if self.remember(job, &mark, None).is_err() {
@@ -180,9 +180,9 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// Why not, in words; nothing was put.
-    fn remember(&self, job: &CronJob, mark: &Mark, puts: Option<Ms>) -> Result<(), Refusal> {
+    fn remember(&self, job: &CronJob, mark: &Mark, puts: Option<Ms>) -> Result<(), CommandError> {
         let done = self.commit(job, mark, puts).map(drop);
-        done.map_err(|refusal| self.failed(job, refusal))
+        done.map_err(|command_error| self.failed(job, command_error))
     }
 
     /// [`Runner::remember`], without counting a no. Answers what was put.
@@ -194,32 +194,32 @@ impl Runner<'_> {
         job: &CronJob,
         mark: &Mark,
         puts: Option<Ms>,
-    ) -> Result<Option<MessageId>, Refusal> {
+    ) -> Result<Option<MessageId>, CommandError> {
         let mut effects = Vec::new();
         if let Some(due) = puts {
             effects.push(Effect::Put(scheduled(&job.put, due)));
         }
         effects.push(set(job.name.as_bytes(), Some(mark)));
-        let step = Compound {
+        let step = Transaction {
             guards: vec![self.guard(job)],
             effects,
             then: None,
         };
-        let outcome = self.visit.ask(Command::Compound(Box::new(step)));
-        let done = if let Outcome::Compound { ids, .. } = outcome {
+        let outcome = self.visit.ask(Command::Transaction(Box::new(step)));
+        let done = if let Outcome::Transaction { ids, .. } = outcome {
             Ok(ids.first().copied())
-        } else if let Outcome::Refused(refusal) = outcome {
-            Err(refusal)
+        } else if let Outcome::Refused(command_error) = outcome {
+            Err(command_error)
         } else {
             // A hook of commands does not want it.
-            Err(Refusal::NotPermitted)
+            Err(CommandError::NotPermitted)
         };
         // The entry has a new version, or another than was known.
         self.read_again(job);
         let id = done?;
         // Nothing was stored: the queue could not be made any more.
         if puts.is_some() && id == Some(MessageId(0)) {
-            return Err(Refusal::TooManyQueues);
+            return Err(CommandError::TooManyQueues);
         }
         if let Some(id) = id {
             let mut inside = locked(&self.crons.inside);
@@ -230,20 +230,20 @@ impl Runner<'_> {
             drop(inside);
             // Of no consequence: it is only shown.
             mark.last_id = Some(id.0);
-            let note = Compound {
+            let note = Transaction {
                 guards: vec![self.guard(job)],
                 effects: vec![set(job.name.as_bytes(), Some(&mark))],
                 then: None,
             };
-            self.visit.ask(Command::Compound(Box::new(note)));
+            self.visit.ask(Command::Transaction(Box::new(note)));
             self.read_again(job);
         }
         Ok(id)
     }
 
     /// A put was refused: says so, once for each reason.
-    pub(super) fn failed(&self, job: &CronJob, refusal: Refusal) -> Refusal {
-        let text = refusal.text();
+    pub(super) fn failed(&self, job: &CronJob, command_error: CommandError) -> CommandError {
+        let text = command_error.text();
         let mut inside = locked(&self.crons.inside);
         let known = inside.known.entry(job.name.clone()).or_default();
         known.failures += 1;
@@ -251,7 +251,7 @@ impl Runner<'_> {
             tracing::warn!("[[cron]] {}: not put: {text}", job.name);
             text.clone_into(&mut known.error);
         }
-        refusal
+        command_error
     }
 
     /// The mark is as it was read.
@@ -265,7 +265,7 @@ impl Runner<'_> {
     }
 
     fn read_again(&self, job: &CronJob) {
-        let ask = TableAsk::Get {
+        let ask = TableRequest::Get {
             table: Name::from(TABLE),
             key: job.name.as_bytes().into(),
         };

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use quintet_client::{ClientApi, History, Rates, Recent, Series, Visit};
 use quintet_config::Config;
-use quintet_door::{Door, History, Rates, Recent, Series, Visit};
 use quintet_host::{Core, locked};
 use quintet_types::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
 
@@ -98,7 +98,7 @@ struct Runner<'a> {
 /// The parts of the server that the thread of histories needs.
 pub struct Surroundings<'a> {
     pub core: &'a Core,
-    pub door: &'a dyn Door,
+    pub client_api: &'a dyn ClientApi,
     pub config: &'a Mutex<Config>,
     pub audit: &'a Audit,
 }
@@ -174,7 +174,7 @@ impl Runner<'_> {
 
     /// Looks at all queues once, page by page. False: it is to end.
     fn look_at_queues(&self) -> bool {
-        let visit = Visit::new(self.surroundings.door);
+        let visit = Visit::new(self.surroundings.client_api);
         let most = self.histories_max();
         locked(&self.looks.inside).begin(self.now());
         let mut next = Some((0, 0));

@@ -9,7 +9,7 @@ pub(super) mod kept;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
-use quintet_door::{History, Rates, Recent, Sample, Series};
+use quintet_client::{History, Rates, Recent, Sample, Series};
 use quintet_types::{Left, Ms, Name, QueueStats};
 
 /// A step of the finer ring, ms.

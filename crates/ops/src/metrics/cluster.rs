@@ -1,6 +1,6 @@
 //! Metrics of a cluster: any node's of itself, and the owner's of all, as it saw them lately.
 
-use quintet_door::{ClusterNumbers, NodeNumbers};
+use quintet_client::{ClusterNumbers, NodeNumbers};
 use quintet_host::Point;
 
 use super::Reading;

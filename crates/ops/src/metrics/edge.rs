@@ -1,6 +1,6 @@
 //! Metrics of listeners and their clients.
 
-use quintet_door::ByteBudget;
+use quintet_client::ByteBudget;
 use quintet_host::{Point, Spread};
 
 /// Numbers of all listeners together. The protocols' numbers are only of those that are spoken.
@@ -34,7 +34,7 @@ pub struct EdgeNumbers {
     /// Server commands of clients without the right.
     pub not_permitted: u64,
     /// By limit, and whose it is.
-    pub limit_refusals: Vec<Point>,
+    pub limit_command_errors: Vec<Point>,
     /// By whose limit it is.
     pub limit_delays: Vec<Point>,
     /// Connections of HTTP and SQS.
@@ -45,7 +45,7 @@ pub struct EdgeNumbers {
     /// By protocol and command.
     pub commands: Vec<Point>,
     /// By protocol and reason.
-    pub refusals: Vec<Point>,
+    pub command_errors: Vec<Point>,
     /// By protocol and family of commands.
     pub latencies: Vec<Spread>,
     /// By family and status.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use quintet_door::Exposition;
+use quintet_client::Exposition;
 use quintet_host::Distribution;
 
 use super::Kind;

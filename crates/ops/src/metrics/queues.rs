@@ -3,8 +3,8 @@
 
 use std::cmp::Reverse;
 
-use quintet_door::attention::{Findings, Found, Rule};
-use quintet_door::{Door, Visit};
+use quintet_client::attention::{Findings, Found, Rule};
+use quintet_client::{ClientApi, Visit};
 use quintet_types::{Command, Left, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
 
 use super::Kind;
@@ -180,9 +180,9 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Looks at all queues: for the so many with the most bytes, and those that need attention.
-pub fn look(door: &dyn Door, most: usize) -> Told {
-    let visit = Visit::new(door);
-    let thresholds = door.thresholds();
+pub fn look(client_api: &dyn ClientApi, most: usize) -> Told {
+    let visit = Visit::new(client_api);
+    let thresholds = client_api.thresholds();
     let mut findings = Findings::new(most);
     let mut largest = Largest::new(most);
     let mut next = Some((0, 0)).filter(|_| most > 0);
@@ -191,7 +191,7 @@ pub fn look(door: &dyn Door, most: usize) -> Told {
             && let StatsReply::Queues(page) = *stats
         {
             for queue in page.queues {
-                let recent = door.recent(&queue);
+                let recent = client_api.recent(&queue);
                 if let Some(finding) = thresholds.judge(&queue, recent.as_ref()) {
                     findings.add(&queue.name, finding);
                 }
@@ -201,7 +201,7 @@ pub fn look(door: &dyn Door, most: usize) -> Told {
         }
     }
     // The rule about the server as a whole counts 1 at most.
-    findings.needing[Rule::Server as usize] = door.unready().is_some().into();
+    findings.needing[Rule::Server as usize] = client_api.unready().is_some().into();
     Told {
         largest: largest.end(),
         needing: findings.needing,
@@ -249,7 +249,7 @@ impl Largest {
 mod tests {
     use std::collections::BTreeSet;
 
-    use quintet_door::Exposition;
+    use quintet_client::Exposition;
     use quintet_types::{Name, QueueTotals};
 
     use super::*;
@@ -301,7 +301,7 @@ mod tests {
         let told = Told {
             findings: vec![(
                 Some(odd.name.clone()),
-                quintet_door::Finding {
+                quintet_client::Finding {
                     rule: Rule::Losing,
                     weight: 3,
                     says: String::new(),

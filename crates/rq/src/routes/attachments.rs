@@ -8,7 +8,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{HeaderMap, StatusCode};
 use quintet_scripts::{Attached, Fault, Rq};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 use serde_json::json;
 
 use super::{escaped, existing, messages::gone, problem};
@@ -269,7 +269,7 @@ fn answer(
     result: Result<String, Fault>,
     notice: &str,
 ) -> Result<Response, Problem> {
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
         return Err(problem(fault));
     }
     if json {

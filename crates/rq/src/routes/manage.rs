@@ -7,7 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{AdminOp, Fault, QueueConfig};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 use serde_json::{Value, json};
 
 use super::{escaped, problem};
@@ -151,7 +151,7 @@ pub(super) async fn ack_errs(
     let given = app.http.form(request).await?;
     let asked = queue.clone();
     let result = app.ask(move |rq| rq.ack_errs(&asked)).await?;
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
         return Err(problem(fault));
     }
     if given.form.get("x_format") == Some("json") {

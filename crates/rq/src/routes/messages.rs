@@ -7,14 +7,14 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
-use quintet_types::{Refusal, Verb};
+use quintet_types::{CommandError, Verb};
 use serde_json::{Map, Value, json};
 
 use super::{escaped, existing, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Given, Problem, Visitor,
+    Problem, RequestBody, Requester,
     reply::{self, document, said},
 };
 
@@ -91,7 +91,7 @@ pub(super) async fn create(
         })
         .await?;
     // That it failed would be taken for not stored.
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
         return Err(problem(fault));
     }
     if !html {
@@ -123,7 +123,7 @@ pub(super) async fn create(
 }
 
 /// The message's fields, wherever they stand.
-fn fields(given: &Given, html: bool) -> Result<Map<String, Value>, Problem> {
+fn fields(given: &RequestBody, html: bool) -> Result<Map<String, Value>, Problem> {
     if html {
         let mut fields = given.form.object("mesg").unwrap_or_default();
         // A form sends its empty boxes too.
@@ -232,19 +232,19 @@ fn act_of(method: Option<&str>) -> Option<Act> {
 pub(super) async fn act(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     request: Request,
 ) -> Result<Response, Problem> {
     let given = app.http.form(request).await?;
     let method = given.form.get("_method");
     let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
-    visitor.must(act.verb, &queue)?;
+    requester.must(act.verb, &queue)?;
     let json = given.form.get("x_format") == Some("json");
     let (asked, which, run) = (queue.clone(), id.clone(), act.run);
     let result = app
         .ask(move |rq| existing(rq, &asked).and_then(|()| run(rq, &asked, &which)))
         .await?;
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(Refusal::Unknown))) = &result {
+    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
         return Err(problem(fault));
     }
     let result = result.map(|()| act.done);
@@ -282,7 +282,7 @@ pub(super) async fn clone(
     let result = app
         .ask(move |rq| existing(rq, &asked).and_then(|()| rq.clone_message(&asked, &id)))
         .await?;
-    if let Err(fault @ Fault::Refused(Refusal::Unknown)) = &result {
+    if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
         return Err(problem(fault));
     }
     if given.form.get("x_format") == Some("json") {
@@ -303,7 +303,7 @@ pub(super) async fn run_now(
     let result = app
         .ask(move |rq| existing(rq, &asked).and_then(|()| rq.run_now(&asked, &which)))
         .await?;
-    if let Err(fault @ Fault::Refused(Refusal::Unknown)) = &result {
+    if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
         return Err(problem(fault));
     }
     if given.form.get("x_format") == Some("json") {

@@ -13,7 +13,7 @@ use axum::routing::{MethodRouter, get, post};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use quintet_scripts::{Fault, Rq};
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 
 use crate::app::App;
 use quintet_http::Problem;
@@ -83,7 +83,7 @@ pub(super) fn problem(fault: &Fault) -> Problem {
                 "Service Unavailable - Operationally Down",
             );
         }
-        Fault::Refused(Refusal::Unavailable) => return Problem::Unavailable,
+        Fault::Refused(CommandError::Unavailable) => return Problem::Unavailable,
         Fault::Paused => StatusCode::SERVICE_UNAVAILABLE,
         Fault::BadName(_) => StatusCode::BAD_REQUEST,
         Fault::Denied(_) => StatusCode::FORBIDDEN,
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn no_quorum_is_no_fault_of_the_server() {
-        let fault = Fault::from(Refusal::Unavailable);
+        let fault = Fault::from(CommandError::Unavailable);
         assert_eq!(problem(&fault), Problem::Unavailable);
     }
 }

@@ -14,7 +14,7 @@ use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Problem, Visitor,
+    Problem, Requester,
     reply::{self, document, plain},
 };
 
@@ -26,7 +26,7 @@ const BUILT_IN: [&str; 4] = ["cleaner", "relay", ROUTER, "webhook"];
 
 pub(super) async fn main_page(
     State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let notice = app.http.notice(&uri);
@@ -42,7 +42,7 @@ pub(super) async fn main_page(
             root: &shown.http.settings().relative_root,
             notice,
             warning: rq.rules_warning(),
-            queues: sorted(rq, &visitor).into_iter().map(row).collect(),
+            queues: sorted(rq, &requester).into_iter().map(row).collect(),
             uptime: shown.http.uptime(),
             version: env!("CARGO_PKG_VERSION"),
             allow_new_queue: shown.http.settings().allow_new_queue,
@@ -55,7 +55,7 @@ pub(super) async fn main_page(
 /// The addresses of their texts, for scripts that watch them all.
 pub(super) async fn list_text(
     State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
     let shown = Arc::clone(&app);
     // Of many queues it is long: written where nobody waits for it.
@@ -66,7 +66,9 @@ pub(super) async fn list_text(
                 .link(&format!("q/{}.txt\n", escaped_plainly(name)))
         };
         let queues = rq.queues();
-        let seen = queues.iter().filter(|name| visitor.may(Verb::Stats, name));
+        let seen = queues
+            .iter()
+            .filter(|name| requester.may(Verb::Stats, name));
         let text: String = seen.map(line).collect();
         match text.is_empty() {
             true => "\n".to_owned(),
@@ -78,10 +80,10 @@ pub(super) async fn list_text(
 
 pub(super) async fn list_json(
     State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
     let uptime = app.http.uptime();
-    app.document(move |rq| Ok(list_of(&sorted(rq, &visitor), uptime)))
+    app.document(move |rq| Ok(list_of(&sorted(rq, &requester), uptime)))
         .await
 }
 
@@ -222,10 +224,10 @@ pub(super) async fn config(
         .await
 }
 
-/// Every queue the visitor may see, with its state; one that goes meanwhile is left out.
-fn sorted(rq: &Rq, visitor: &Visitor) -> Vec<(String, QueueInfo)> {
+/// Every queue the requester may see, with its state; one that goes meanwhile is left out.
+fn sorted(rq: &Rq, requester: &Requester) -> Vec<(String, QueueInfo)> {
     let mut names = rq.queues();
-    names.retain(|name| visitor.may(Verb::Stats, name));
+    names.retain(|name| requester.may(Verb::Stats, name));
     names.sort_unstable_by_key(|name| (BUILT_IN.contains(&name.as_str()), name.clone()));
     let info = |name: String| rq.queue(&name).ok().map(|info| (name, info));
     names.into_iter().filter_map(info).collect()

@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use super::problem;
 use crate::app::App;
-use quintet_http::{Problem, Visitor};
+use quintet_http::{Problem, Requester};
 
 /// `?name=QUEUE&query[FIELD]=TEXT`: a part of the field, or with `exact` all of
 /// it.
 pub(super) async fn search(
     State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
+    Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let form = app.http.query(&uri)?;
     let queue = form.get("name").unwrap_or_default().to_owned();
-    visitor.must(Verb::Peek, &queue)?;
+    requester.must(Verb::Peek, &queue)?;
     let exact = form.says("exact");
     let query: Vec<(String, String)> = form
         .object("query")

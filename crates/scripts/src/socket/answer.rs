@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use quintet_types::Refusal;
+use quintet_types::CommandError;
 use serde_json::{Value, json};
 
 use crate::admin::{Admin, AdminOp};
@@ -29,7 +29,7 @@ pub(crate) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Optio
     };
     match answered {
         // That it failed would be taken for not done.
-        Err(Fault::Refused(Refusal::Unknown)) => None,
+        Err(Fault::Refused(CommandError::Unknown)) => None,
         answered => Some(answered.unwrap_or_else(fail)),
     }
 }

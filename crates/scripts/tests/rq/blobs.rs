@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quintet_scripts::{Blobs, Method, NewMessage};
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use quintet_types::Settings;
 use tempfile::TempDir;
 
@@ -80,16 +80,16 @@ impl Blobs for Nobody {
 }
 
 /// A service on a disk of its own.
-fn node(door: &Arc<SimDoor>, blobs: &Arc<Folder>) -> World {
+fn node(client_api: &Arc<SimApi>, blobs: &Arc<Folder>) -> World {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(folder.path());
     options.blobs = Some(Arc::<Folder>::clone(blobs));
     options.limits.sweep_every = Duration::from_millis(20);
-    World::start(Arc::clone(door), options, folder)
+    World::start(Arc::clone(client_api), options, folder)
 }
 
-fn door() -> Arc<SimDoor> {
-    SimDoor::ticking(Settings::default())
+fn client_api() -> Arc<SimApi> {
+    SimApi::ticking(Settings::default())
 }
 
 fn prepare(world: &World, queue: &str) -> String {
@@ -109,8 +109,8 @@ fn read(world: &World, queue: &str, id: &str, name: &str) -> Vec<u8> {
 
 #[test]
 fn a_script_finds_what_was_attached_elsewhere() {
-    let (door, blobs) = (door(), Folder::new());
-    let first = node(&door, &blobs);
+    let (client_api, blobs) = (client_api(), Folder::new());
+    let first = node(&client_api, &blobs);
     first.queue("test", "echo done >&3");
     let id = prepare(&first, "test");
     attach(&first, "test", &id, "a", b"replaced");
@@ -118,7 +118,7 @@ fn a_script_finds_what_was_attached_elsewhere() {
     attach(&first, "test", &id, "b", b"second");
     first.rq.stop();
 
-    let second = node(&door, &blobs);
+    let second = node(&client_api, &blobs);
     second.queue("test", "cat ../attach/a ../attach/b; echo done >&3");
     assert_eq!(read(&second, "test", &id, "b"), b"second");
     second.rq.commit("test", &id).expect("committed");
@@ -134,20 +134,20 @@ fn a_script_finds_what_was_attached_elsewhere() {
 
 #[test]
 fn what_the_disk_has_of_before_is_not_believed() {
-    let (door, blobs) = (door(), Folder::new());
-    let first = node(&door, &blobs);
+    let (client_api, blobs) = (client_api(), Folder::new());
+    let first = node(&client_api, &blobs);
     first.queue("test", "echo done >&3");
     let id = prepare(&first, "test");
     attach(&first, "test", &id, "a", b"old");
     let old = first.rq.attachment_path("test", &id, "a").expect("a path");
     first.rq.stop();
-    let second = node(&door, &blobs);
+    let second = node(&client_api, &blobs);
     second.queue("test", "echo done >&3");
     // Of the same length.
     attach(&second, "test", &id, "a", b"new");
     second.rq.stop();
     // The first node again.
-    let third = node(&door, &blobs);
+    let third = node(&client_api, &blobs);
     third.queue("test", "echo done >&3");
     let root = first.root().canonicalize().expect("a path");
     let here = third.root().canonicalize().expect("a path");
@@ -159,30 +159,30 @@ fn what_the_disk_has_of_before_is_not_believed() {
 
 #[test]
 fn a_copy_has_its_own() {
-    let (door, blobs) = (door(), Folder::new());
-    let first = node(&door, &blobs);
+    let (client_api, blobs) = (client_api(), Folder::new());
+    let first = node(&client_api, &blobs);
     first.queue("test", "echo done >&3");
     let id = prepare(&first, "test");
     attach(&first, "test", &id, "a", b"shared");
     first.rq.commit("test", &id).expect("committed");
     assert_eq!(first.end("test", &id), "done");
     first.rq.stop();
-    let second = node(&door, &blobs);
+    let second = node(&client_api, &blobs);
     second.queue("test", "echo done >&3");
     let copy = second.rq.clone_message("test", &id).expect("cloned");
     assert_eq!(blobs.count(), 2);
     second.rq.delete("test", &id).expect("deleted");
     eventually("the first is gone", || (blobs.count() == 1).then_some(()));
     second.rq.stop();
-    let third = node(&door, &blobs);
+    let third = node(&client_api, &blobs);
     third.queue("test", "echo done >&3");
     assert_eq!(read(&third, "test", &copy, "a"), b"shared");
 }
 
 #[test]
 fn without_those_who_keep_it_nothing_is_attached_and_no_script_runs_without() {
-    let (door, blobs) = (door(), Folder::new());
-    let first = node(&door, &blobs);
+    let (client_api, blobs) = (client_api(), Folder::new());
+    let first = node(&client_api, &blobs);
     first.queue("test", "echo done >&3");
     let id = prepare(&first, "test");
     attach(&first, "test", &id, "a", b"wanted");
@@ -191,7 +191,7 @@ fn without_those_who_keep_it_nothing_is_attached_and_no_script_runs_without() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut alone = options(folder.path());
     alone.blobs = Some(Arc::new(Nobody));
-    let second = World::start(Arc::clone(&door), alone, folder);
+    let second = World::start(Arc::clone(&client_api), alone, folder);
     second.queue("test", "echo done >&3");
     let refused = second.rq.attach("test", &id, "b", &mut &b"b"[..], None);
     let refused = refused.expect_err("not replicated").to_string();
@@ -211,7 +211,7 @@ fn without_those_who_keep_it_nothing_is_attached_and_no_script_runs_without() {
     // What is kept is damaged: nobody is given it.
     let name = blobs.list().expect("listed").remove(0);
     fs::write(blobs.path(&name), b"wanteD").expect("written");
-    let third = node(&door, &blobs);
+    let third = node(&client_api, &blobs);
     third.queue("test", "echo done >&3");
     let refused = third.rq.attachment_path("test", &id, "a");
     let refused = refused.expect_err("damaged").to_string();

@@ -1,4 +1,4 @@
-//! A service over a simulated door, and scripts for it.
+//! A service over a simulated client API, and scripts for it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_door::Visit;
+use quintet_client::Visit;
 use quintet_scripts::{Fault, Limits, Method, NewMessage, Options, QueueConfig, Rq};
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use quintet_types::{Body, Command, Name, Outcome, Put, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// A service that stops with the test.
 pub(crate) struct World {
     pub(crate) rq: Arc<Rq>,
-    pub(crate) door: Arc<SimDoor>,
+    pub(crate) client_api: Arc<SimApi>,
     pub(crate) folder: TempDir,
 }
 
@@ -58,13 +58,17 @@ impl World {
             ends_max: 100,
             ..Settings::default()
         };
-        Self::start(SimDoor::ticking(settings), options, folder)
+        Self::start(SimApi::ticking(settings), options, folder)
     }
 
-    /// A service behind this door.
-    pub(crate) fn start(door: Arc<SimDoor>, options: Options, folder: TempDir) -> Self {
-        let rq = Rq::start(door.clone(), options, Vec::new()).expect("started");
-        Self { rq, door, folder }
+    /// A service behind this client API.
+    pub(crate) fn start(client_api: Arc<SimApi>, options: Options, folder: TempDir) -> Self {
+        let rq = Rq::start(client_api.clone(), options, Vec::new()).expect("started");
+        Self {
+            rq,
+            client_api,
+            folder,
+        }
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -131,7 +135,7 @@ impl World {
 
     /// Asks the shard as any other protocol does.
     pub(crate) fn ask(&self, command: Command) -> Outcome {
-        Visit::new(&*self.door).ask(command)
+        Visit::new(&*self.client_api).ask(command)
     }
 
     /// Puts a body as any other protocol does; answers the message's full id.
@@ -188,7 +192,7 @@ impl World {
     }
 
     /// Waits for a sweep that begins from now on.
-    pub(crate) fn await_sweep(&self, queue: &str) {
+    pub(crate) fn await_bulk_op(&self, queue: &str) {
         let orphan = self.orphan(queue, "job/stdio.log");
         eventually("a sweep", || {
             (!fs::exists(&orphan).expect("asked")).then_some(())

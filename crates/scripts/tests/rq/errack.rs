@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quintet_scripts::{AdminOp, Fault};
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use quintet_types::{
     Attachment, Body, By, Command, MessageId, Ms, Name, Outcome, Past, Put, PutMore, Settings,
     State,
@@ -108,15 +108,15 @@ fn one_that_moves_to_another_queue_is_an_error_there() {
 
 #[test]
 fn it_is_durable() {
-    let door = SimDoor::ticking(Settings::default());
+    let client_api = SimApi::ticking(Settings::default());
     let folder = tempfile::tempdir().expect("a folder");
-    let mut world = World::start(Arc::clone(&door), options(folder.path()), folder);
+    let mut world = World::start(Arc::clone(&client_api), options(folder.path()), folder);
     world.queue("test", "echo err bad >&3");
     let (id, _) = world.run("test", json!({}));
     assert_eq!(world.rq.ack_errs("test"), Ok(1));
     world.rq.stop();
     let options = options(world.folder.path());
-    world.rq = quintet_scripts::Rq::start(door, options, Vec::new()).expect("started");
+    world.rq = quintet_scripts::Rq::start(client_api, options, Vec::new()).expect("started");
     assert_eq!(world.state("test", &id), "errack");
     assert_eq!(errors(&world, "test"), (0, 1));
     world.run("test", json!({}));
@@ -200,7 +200,7 @@ fn files_stay_with_one_that_had_moved() {
     let messages = world.root().join("queue/one/msg");
     fs::create_dir_all(&messages).expect("made");
     fs::rename(day, messages.join("20190101")).expect("put there");
-    world.await_sweep("one");
+    world.await_bulk_op("one");
     let id = world.rq.list("two", "errack", 1).expect("a list").pop();
     let path = world
         .rq

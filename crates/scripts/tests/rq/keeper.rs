@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quintet_scripts::{AdminOp, Method, NewMessage, QueueConfig, Rq};
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use quintet_types::{
     Command, Ms, Name, Outcome, Put, PutMore, Settings, StatsOf, StatsReply, WallAhead,
 };
@@ -26,7 +26,7 @@ fn still() -> World {
     options.limits.timers_every = LOOK;
     options.limits.scandir_every = LOOK;
     options.limits.look_every = LOOK;
-    World::start(SimDoor::new(Settings::default(), THEN), options, folder)
+    World::start(SimApi::new(Settings::default(), THEN), options, folder)
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn files_stay_with_a_message_that_moves() {
         world.rq.list("two", "done", 1).expect("a list").pop()
     });
     // A sweep that finds nothing else to do has been there since.
-    world.await_sweep("one");
+    world.await_bulk_op("one");
     let path = world
         .rq
         .attachment_path("two", &moved, "a")
@@ -110,7 +110,7 @@ fn files_stay_with_a_message_that_moves() {
 
 #[test]
 fn copies_a_crash_cut_short_are_swept_at_the_start() {
-    let door = SimDoor::ticking(Settings::default());
+    let client_api = SimApi::ticking(Settings::default());
     let attrs = vec![(b"copying".as_slice().into(), b"1".as_slice().into())];
     let put = Command::Put(Put {
         queue: Name::from("test"),
@@ -121,11 +121,11 @@ fn copies_a_crash_cut_short_are_swept_at_the_start() {
         })),
         ..Put::default()
     });
-    let put = quintet_door::Visit::new(&*door).ask(put);
+    let put = quintet_client::Visit::new(&*client_api).ask(put);
     assert!(matches!(put, Outcome::Put { .. }));
     let folder = tempfile::tempdir().expect("a folder");
     let options = options(folder.path());
-    let world = World::start(door, options, folder);
+    let world = World::start(client_api, options, folder);
     eventually("it is gone", || {
         (world.rq.queue("test").expect("a queue").sizes.prep == 0).then_some(())
     });
@@ -145,7 +145,7 @@ fn schedules_put_early_and_once() {
         (&shown["src"], &shown["param1"]),
         (&json!("cron"), &json!("tick"))
     );
-    world.door.set_time(Ms(THEN.0 + 31_000));
+    world.client_api.set_time(Ms(THEN.0 + 31_000));
     assert_eq!(world.end("test", &first), "done");
     let second = eventually("the second", || {
         world.rq.list("test", "que", 9).expect("a list").pop()
@@ -163,7 +163,7 @@ fn schedules_go_by_the_wall_clock_and_come_at_the_speed_of_time() {
     let world = still();
     // As after a start on a log from the future. 40 minutes and a half past the
     // hour, wherever this machine is.
-    world.door.set_wall(WallAhead(-20 * MINUTE));
+    world.client_api.set_wall(WallAhead(-20 * MINUTE));
     let schedule = json!([{"cron": "41,11 * * * *", "param1": "tick"}]);
     world.queue_with("test", "echo done >&3", json!({"schedule": schedule}));
     let first = eventually("the first", || {
@@ -172,8 +172,8 @@ fn schedules_go_by_the_wall_clock_and_come_at_the_speed_of_time() {
     let due = THEN.0 + 30_000;
     assert_eq!(world.json("test", &first)["due"], due / 1000);
     // Setting the clock does not move what was put.
-    world.door.set_wall(WallAhead(-525_600 * MINUTE));
-    world.door.set_time(Ms(due));
+    world.client_api.set_wall(WallAhead(-525_600 * MINUTE));
+    world.client_api.set_time(Ms(due));
     assert_eq!(world.end("test", &first), "done");
 }
 
@@ -198,10 +198,10 @@ fn timers() {
     };
     let first = done(1);
     assert_eq!(world.json("test", &first[0])["param2"], "x");
-    world.door.set_time(Ms(THEN.0 + 60_000));
+    world.client_api.set_time(Ms(THEN.0 + 60_000));
     done(2);
     // Long away: one, not ten.
-    world.door.set_time(Ms(THEN.0 + 660_000));
+    world.client_api.set_time(Ms(THEN.0 + 660_000));
     done(3);
     fs::remove_file(&link).expect("removed");
     let other = world.folder.path().join("other.json");
@@ -211,7 +211,7 @@ fn timers() {
     // The scan that finds this one misses the first.
     let all = done(4);
     assert_eq!(world.json("test", &all[0])["param2"], "y");
-    world.door.set_time(Ms(THEN.0 + 720_000));
+    world.client_api.set_time(Ms(THEN.0 + 720_000));
     let all = done(5);
     assert_eq!(world.json("test", &all[0])["param2"], "y");
 }
@@ -250,13 +250,13 @@ fn timers_in_yaml() {
     };
     // The second waits for its turn, 2 s behind the first.
     done(1);
-    world.door.set_time(Ms(THEN.0 + 2000));
+    world.client_api.set_time(Ms(THEN.0 + 2000));
     let both = done(2);
     assert_eq!(params(&both), ["007", "no"]);
     let shown = both.iter().map(|id| world.json("test", id));
     let sources: Vec<_> = shown.map(|message| message["src"].clone()).collect();
     assert!(sources.contains(&json!("clock")) && sources.contains(&json!("timer")));
-    world.door.set_time(Ms(THEN.0 + 62_000));
+    world.client_api.set_time(Ms(THEN.0 + 62_000));
     assert_eq!(params(&done(3)), ["007", "007", "no"]);
     // A change counts at once, as in JSON.
     fs::write(&file, "period: 60\nmsg: {dest: test, param1: new}\n").expect("written");
@@ -354,7 +354,7 @@ fn files_tell_the_process_while_it_looks_after_queues() {
     assert_eq!(pid("queue/test/queue.pid"), None);
     fs::write(&left, "1\n").expect("written");
     let options = options(world.folder.path());
-    let again = Rq::start(world.door.clone(), options, Vec::new()).expect("started");
+    let again = Rq::start(world.client_api.clone(), options, Vec::new()).expect("started");
     assert_eq!(pid("queue/gone/queue.pid"), None);
     assert_eq!(pid("queue/test/queue.pid"), own);
     again.stop();
@@ -382,7 +382,7 @@ fn settings_of_the_server_come_and_go() {
     assert!(!world.rq.queue("own").expect("a queue").has_script);
 }
 
-/// Its taker stood in its line until its last run was over, and a queue that is
+/// Its consumer stood in its line until its last run was over, and a queue that is
 /// waited for is made again when it is deleted.
 #[test]
 fn a_deleted_queue_is_gone_at_once_also_while_its_script_runs() {
@@ -404,7 +404,7 @@ fn a_deleted_queue_is_gone_at_once_also_while_its_script_runs() {
     world.rq.delete_queue("test").expect("deleted");
     assert!(!world.rq.has_queue("test"));
     assert_eq!(world.rq.queues(), [""; 0]);
-    // So is one that is deleted as soon as it is made, whatever its taker does.
+    // So is one that is deleted as soon as it is made, whatever its consumer does.
     for round in 0..100 {
         world.queue("other", "exit 0");
         world.rq.delete_queue("other").expect("deleted");

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use md5::{Digest, Md5};
 use quintet_scripts::{AdminOp, Fault, Method, NewMessage};
 use quintet_types::{
-    Attachment, Command, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome, Put, PutMore, Take,
+    Attachment, Command, LeaseOwner, LeaseRequest, LeaseTime, Name, Outcome, Put, PutMore, Take,
 };
 use serde_json::json;
 
@@ -434,16 +434,16 @@ fn bodies_that_fit_no_environment_become_files() {
 }
 
 #[test]
-fn a_wire_taker_has_what_the_script_did_not_get() {
+fn a_wire_consumer_has_what_the_script_did_not_get() {
     let world = World::new();
     world.queue("test", "echo done >&3");
     world.rq.admin("test", AdminOp::Pause).expect("paused");
     let id = world.put("test", json!({"param1": "for anybody"}));
-    let visit = quintet_door::Visit::new(&*world.door);
-    let lease = LeaseAsk {
+    let visit = quintet_client::Visit::new(&*world.client_api);
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(0),
-        back_to: quintet_types::BackTo::Place,
+        back_to: quintet_types::BackTo::Position,
         held_max: 0,
     };
     let take = Take {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use quintet_scripts::{Method, NewMessage, QueueConfig, Rq};
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use quintet_types::Settings;
 use serde_json::json;
 
@@ -21,8 +21,8 @@ fn host() {
     let folder = Path::new(&folder);
     let config = json!({"name": "test", "script": folder.join("test.sh"), "exec_prefix": ""});
     let config = QueueConfig::from_json(&config, None).expect("a config");
-    let door = SimDoor::ticking(Settings::default());
-    let rq = Rq::start(door, options(folder), vec![config]).expect("started");
+    let client_api = SimApi::ticking(Settings::default());
+    let rq = Rq::start(client_api, options(folder), vec![config]).expect("started");
     rq.create("test", NewMessage::default(), Method::Commit)
         .expect("made");
     // Until it is killed, or its parent is gone.
@@ -64,7 +64,7 @@ fn a_killed_server_leaves_nothing_running() {
     let records = folder.path().join("rq/run");
     assert_eq!(fs::read_dir(&records).expect("read").count(), 1);
     let options = options(folder.path());
-    let world = World::start(SimDoor::ticking(Settings::default()), options, folder);
+    let world = World::start(SimApi::ticking(Settings::default()), options, folder);
     assert!(
         pids.iter().all(|pid| !alive(pid)),
         "before anything else runs"
@@ -93,7 +93,7 @@ fn a_stop_puts_messages_back_and_they_run_again() {
     assert_eq!(ids.each_ref().map(|id| world.state("test", id)), ["que"; 2]);
     assert_eq!(crate::common::zombies(), 0);
     let options = options(world.folder.path());
-    let again = Rq::start(world.door.clone(), options, Vec::new()).expect("started");
+    let again = Rq::start(world.client_api.clone(), options, Vec::new()).expect("started");
     eventually("both run again", || {
         (fs::read_to_string(&runs).unwrap_or_default().len() == 8).then_some(())
     });
@@ -131,7 +131,7 @@ fn queues_in_folders_are_there_again() {
     world.queue_with("test", "echo done >&3", json!({"num_workers": 3}));
     world.rq.stop();
     let options = options(world.folder.path());
-    let again = Rq::start(world.door.clone(), options, Vec::new()).expect("started");
+    let again = Rq::start(world.client_api.clone(), options, Vec::new()).expect("started");
     assert_eq!(
         again.queue_config("test").expect("a config")["num_workers"],
         3
@@ -140,7 +140,7 @@ fn queues_in_folders_are_there_again() {
     assert!(!again.has_queue("test"));
     again.stop();
     let options = self::options(world.folder.path());
-    let third = Rq::start(world.door.clone(), options, Vec::new()).expect("started");
+    let third = Rq::start(world.client_api.clone(), options, Vec::new()).expect("started");
     assert!(!third.has_queue("test"));
     third.stop();
 }
@@ -150,7 +150,7 @@ fn a_folder_has_one_service() {
     let world = World::new();
     let start = || {
         let options = options(world.folder.path());
-        Rq::start(world.door.clone(), options, Vec::new())
+        Rq::start(world.client_api.clone(), options, Vec::new())
     };
     let refused = start().map(|_| ()).map_err(|fault| fault.to_string());
     let refused = refused.expect_err("it is taken");
@@ -169,8 +169,8 @@ fn rules_in_ruby_alone_are_refused_at_the_start() {
     let config = options.root.join("config");
     fs::create_dir_all(&config).expect("made");
     fs::write(config.join("rq_router_rules.rb"), "rule 'default'\n").expect("written");
-    let door = SimDoor::ticking(Settings::default());
-    let start = || Rq::start(door.clone(), options.clone(), Vec::new());
+    let client_api = SimApi::ticking(Settings::default());
+    let start = || Rq::start(client_api.clone(), options.clone(), Vec::new());
     let why = start().map(drop).expect_err("refused").to_string();
     assert!(
         why.contains("rq_router_rules.rb") && why.contains("rq_router_rules.toml"),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::common::{World, eventually, write_script};
-use quintet_types::{Cancel, Command, Filter, ListState, Outcome, Sweep, SweepAct};
+use quintet_types::{BulkAction, BulkOp, Cancel, Command, Filter, ListState, Outcome};
 use serde_json::json;
 
 #[test]
@@ -185,20 +185,20 @@ fn destroy_ends_a_script_that_ignores_it() {
 
 /// Asks for a cancel of the one message that runs.
 fn cancel(world: &World, grace_ms: u64) {
-    let sweep = Sweep {
+    let bulk_op = BulkOp {
         queue: "test".into(),
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: SweepAct::Cancel(Cancel {
+        act: BulkAction::Cancel(Cancel {
             reason: Box::default(),
             grace_ms,
         }),
         after: None,
         max: 1,
     };
-    let asked = world.ask(Command::Sweep(Box::new(sweep)));
-    let swept = matches!(&asked, Outcome::Swept(swept) if swept.matched == 1);
-    assert!(swept, "{asked:?}");
+    let asked = world.ask(Command::BulkOp(Box::new(bulk_op)));
+    let bulk_done = matches!(&asked, Outcome::BulkDone(bulk_done) if bulk_done.matched == 1);
+    assert!(bulk_done, "{asked:?}");
 }
 
 #[test]

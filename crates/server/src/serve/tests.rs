@@ -1,12 +1,12 @@
-//! The door of a whole server, without a socket.
+//! The client API of a whole server, without a socket.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use quintet_door::{BodyBytes, Door as _, Visit, ask};
+use quintet_client::{BodyBytes, ClientApi as _, Visit, ask};
 use quintet_types::{
-    BackTo, Body, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Party, Put,
-    Refusal, Take, Wait,
+    BackTo, Body, ClientId, Command, CommandError, LeaseOwner, LeaseRequest, LeaseTime, Message,
+    Name, Outcome, Put, Take, Wait,
 };
 
 use super::*;
@@ -23,13 +23,13 @@ impl Running {
         let (orders, _inbox) = channel();
         let (server, polls, spares) = {
             let places = fit(&config);
-            let trust = Trust::new(&config, None).expect("nobody");
+            let auth = Auth::new(&config, None).expect("nobody");
             let quotas = Arc::new(Quotas::new(&config, Instant::now()).expect("none"));
             let audit = Arc::new(Audit::new(&config.data));
-            let places = (places, trust, quotas, audit);
+            let places = (places, auth, quotas, audit);
             open(
                 config,
-                Given::default(),
+                CommandLine::default(),
                 Vec::new(),
                 orders,
                 places,
@@ -50,8 +50,8 @@ impl Running {
         }
     }
 
-    fn door(&self) -> ServerDoor {
-        ServerDoor(Arc::clone(&self.server))
+    fn client_api(&self) -> ServerApi {
+        ServerApi(Arc::clone(&self.server))
     }
 }
 
@@ -67,10 +67,10 @@ fn take(queues: &[&str], wait: Wait, lease: bool) -> Take {
     Take {
         queues: queues.iter().map(|q| Name::new(q.as_bytes())).collect(),
         wait,
-        lease: lease.then_some(LeaseAsk {
+        lease: lease.then_some(LeaseRequest {
             owner: LeaseOwner::Process,
             time: LeaseTime::Fixed(0),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..Take::default()
@@ -100,10 +100,10 @@ fn everywhere(test: impl Fn(&Running)) {
 }
 
 #[test]
-fn what_is_put_through_the_door_is_taken_through_it() {
+fn what_is_put_through_the_client_api_is_taken_through_it() {
     everywhere(|running| {
-        let door = running.door();
-        let visit = Visit::new(&door);
+        let client_api = running.client_api();
+        let visit = Visit::new(&client_api);
         for body in [b"a", b"b"] {
             assert!(matches!(
                 visit.ask(put("work", body)),
@@ -118,39 +118,43 @@ fn what_is_put_through_the_door_is_taken_through_it() {
 #[test]
 fn a_take_that_waits_is_answered_by_a_later_put() {
     everywhere(|running| {
-        let door = running.door();
+        let client_api = running.client_api();
         let (tell, told) = channel();
-        let party = door.enter(Box::new(|_, _| {}));
+        let client_id = client_api.enter(Box::new(|_, _| {}));
         let caller = quintet_types::Caller {
-            party,
+            client_id,
             ..Default::default()
         };
         let wait = Command::Take(take(&["one", "two", "three"], Wait::Forever, false));
-        door.submit(
+        client_api.submit(
             caller,
             wait,
             Box::new(move |outcome, name| tell.send((outcome, name)).expect("told")),
         );
-        ask(&door, Visit::new(&door).party(), put("two", b"x"));
+        ask(
+            &client_api,
+            Visit::new(&client_api).client_id(),
+            put("two", b"x"),
+        );
         let (outcome, name) = told.recv_timeout(Duration::from_secs(20)).expect("served");
         assert_eq!(bodies(&outcome), [b"x".to_vec()]);
         assert_eq!(name.as_bytes(), b"two");
         // Its next command finds it free again.
         assert!(matches!(
-            ask(&door, party, put("two", b"y")),
+            ask(&client_api, client_id, put("two", b"y")),
             Outcome::Put { .. }
         ));
-        door.leave(party);
+        client_api.leave(client_id);
     });
 }
 
 #[test]
 fn commands_behind_one_that_waits_come_in_their_turn() {
     everywhere(|running| {
-        let door = running.door();
-        let party = door.enter(Box::new(|_, _| {}));
+        let client_api = running.client_api();
+        let client_id = client_api.enter(Box::new(|_, _| {}));
         let caller = quintet_types::Caller {
-            party,
+            client_id,
             ..Default::default()
         };
         let (tell, told) = channel();
@@ -160,37 +164,37 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
             let reply = Box::new(move |outcome: Outcome, _| {
                 tell.send((number, bodies(&outcome))).expect("told");
             });
-            door.submit(caller, wait, reply);
+            client_api.submit(caller, wait, reply);
         }
-        let visit = Visit::new(&door);
+        let visit = Visit::new(&client_api);
         for body in [b"a", b"b", b"c"] {
             visit.ask(put("line", body));
         }
         let got: Vec<_> = told.iter().take(3).collect();
         let expected = [b"a", b"b", b"c"].map(|body| vec![body.to_vec()]);
         assert_eq!(got, (0..).zip(expected).collect::<Vec<_>>());
-        door.leave(party);
+        client_api.leave(client_id);
     });
 }
 
 #[test]
-fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_party() {
+fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client_id() {
     everywhere(|running| {
-        let door = running.door();
+        let client_api = running.client_api();
         let (tell, told) = channel();
         let arrive = Box::new(move |messages: quintet_types::Handed, _| {
             tell.send(Outcome::Messages(messages)).expect("told");
         });
-        let party = door.enter(arrive);
+        let client_id = client_api.enter(arrive);
         let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
-        ask(&door, party, watch);
-        let visit = Visit::new(&door);
+        ask(&client_api, client_id, watch);
+        let visit = Visit::new(&client_api);
         visit.ask(put("s2", b"x"));
         let got = told.recv_timeout(Duration::from_secs(20)).expect("arrived");
         assert_eq!(bodies(&got), [b"x".to_vec()]);
         let empty = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
         assert_eq!(empty, Outcome::Empty);
-        door.leave(party);
+        client_api.leave(client_id);
         let back = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
         assert_eq!(bodies(&back), [b"x".to_vec()]);
     });
@@ -199,14 +203,14 @@ fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_party() {
 #[test]
 fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
     everywhere(|running| {
-        let door = running.door();
+        let client_api = running.client_api();
         let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
         let queue = Name::new(b"large");
-        let body = door
+        let body = client_api
             .store(&queue, bytes.len() as u64, &mut &bytes[..])
             .expect("stored");
         assert!(body.as_small().is_none());
-        let visit = Visit::new(&door);
+        let visit = Visit::new(&client_api);
         let stored = visit.ask(Command::Put(Put {
             queue: queue.clone(),
             body,
@@ -218,12 +222,15 @@ fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
             panic!("nothing was taken");
         };
         let mut read = Vec::new();
-        std::io::Read::read_to_end(&mut BodyBytes::new(&door, got[0].body.clone()), &mut read)
-            .expect("read");
+        std::io::Read::read_to_end(
+            &mut BodyBytes::new(&client_api, got[0].body.clone()),
+            &mut read,
+        )
+        .expect("read");
         assert_eq!(read, bytes);
         let mut part = [0; 1000];
         let at: usize = (1 << 20) - 500;
-        let count = door.read(&got[0].body, at as u64, &mut part);
+        let count = client_api.read(&got[0].body, at as u64, &mut part);
         assert_eq!(count.expect("read"), 1000);
         assert_eq!(part[..], bytes[at..at + 1000]);
     });
@@ -232,10 +239,10 @@ fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
 #[test]
 fn a_source_that_breaks_off_stores_nothing() {
     everywhere(|running| {
-        let door = running.door();
+        let client_api = running.client_api();
         let queue = Name::new(b"large");
-        let stored = door.store(&queue, 200_000, &mut &[0u8; 1000][..]);
-        assert!(matches!(stored, Err(quintet_door::StoreError::Source(_))));
+        let stored = client_api.store(&queue, 200_000, &mut &[0u8; 1000][..]);
+        assert!(matches!(stored, Err(quintet_client::StoreError::Source(_))));
     });
 }
 
@@ -243,26 +250,29 @@ fn a_source_that_breaks_off_stores_nothing() {
 fn who_waits_when_the_server_stops_is_told_so() {
     let dir = tempfile::tempdir().expect("directory");
     let running = Running::start(dir.path(), 1, SyncPolicy::Always);
-    let door = running.door();
+    let client_api = running.client_api();
     let (tell, told) = channel();
     let waits = std::thread::spawn({
-        let door = running.door();
+        let client_api = running.client_api();
         move || {
-            let party = door.enter(Box::new(|_, _| {}));
+            let client_id = client_api.enter(Box::new(|_, _| {}));
             tell.send(()).expect("told");
             let take = Command::Take(take(&["never"], Wait::Forever, false));
-            ask(&door, party, take)
+            ask(&client_api, client_id, take)
         }
     });
     told.recv().expect("started");
-    let draining = Outcome::Refused(Refusal::Draining);
-    let party = door.enter(Box::new(|_, _| {}));
+    let draining = Outcome::Refused(CommandError::Draining);
+    let client_id = client_api.enter(Box::new(|_, _| {}));
     running.stop().expect("stop");
     assert_eq!(waits.join().expect("answered"), draining);
     // A command that comes later is not begun.
     let late = Command::Take(take(&["never"], Wait::Forever, false));
-    assert_eq!(ask(&door, party, late), draining);
-    assert_eq!(ask(&door, Party::default(), put("never", b"x")), draining);
+    assert_eq!(ask(&client_api, client_id, late), draining);
+    assert_eq!(
+        ask(&client_api, ClientId::default(), put("never", b"x")),
+        draining
+    );
 }
 
 /// Whether a task was woken.
@@ -280,7 +290,7 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
     for (shards, sync) in [(1, SyncPolicy::Always), (4, SyncPolicy::Never)] {
         let dir = tempfile::tempdir().expect("directory");
         let running = Running::start(dir.path(), shards, sync);
-        let door = running.door();
+        let client_api = running.client_api();
         let mut task = Box::pin(running.server.dispatchers.task().expect("one is free"));
         let woken = Arc::new(Woken::default());
         let waker = Arc::clone(&woken).into();
@@ -291,12 +301,12 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
         let (tell, told) = channel();
         let submit = |command| {
             let caller = quintet_types::Caller {
-                party: door.enter_here(Box::new(|_, _| {})),
+                client_id: client_api.enter_here(Box::new(|_, _| {})),
                 ..Default::default()
             };
             let tell = tell.clone();
             let reply = Box::new(move |outcome, _| tell.send(outcome).expect("told"));
-            door.submit(caller, command, reply);
+            client_api.submit(caller, command, reply);
         };
         submit(put("work", b"x"));
         assert!(woken.0.load(Ordering::SeqCst));
@@ -311,7 +321,10 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
         assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
         submit(Command::Take(take(&["never"], Wait::Forever, false)));
         running.stop().expect("stop");
-        assert_eq!(told.try_recv(), Ok(Outcome::Refused(Refusal::Draining)));
+        assert_eq!(
+            told.try_recv(),
+            Ok(Outcome::Refused(CommandError::Draining))
+        );
     }
 }
 
@@ -323,18 +336,18 @@ fn a_take_that_is_told_draining_took_nothing() {
         let (tell, told) = channel();
         let threads: Vec<_> = (0..4)
             .map(|number| {
-                let (door, tell) = (running.door(), tell.clone());
+                let (client_api, tell) = (running.client_api(), tell.clone());
                 std::thread::spawn(move || {
-                    let party = door.enter(Box::new(|_, _| {}));
+                    let client_id = client_api.enter(Box::new(|_, _| {}));
                     let (mut there, mut unknown) = (0, 0);
                     loop {
                         let outcome = if number % 2 == 0 {
-                            ask(&door, party, put("q", b"x"))
+                            ask(&client_api, client_id, put("q", b"x"))
                         } else {
                             let queues = ["q", "q2", "q3", "q4"];
                             ask(
-                                &door,
-                                party,
+                                &client_api,
+                                client_id,
                                 Command::Take(take(&queues, Wait::Forever, false)),
                             )
                         };
@@ -342,8 +355,8 @@ fn a_take_that_is_told_draining_took_nothing() {
                         match outcome {
                             Outcome::Put { .. } => there += 1,
                             Outcome::Messages(_) => there -= 1,
-                            Outcome::Refused(Refusal::Unknown) => unknown += 1,
-                            Outcome::Refused(Refusal::Draining) => return (there, unknown),
+                            Outcome::Refused(CommandError::Unknown) => unknown += 1,
+                            Outcome::Refused(CommandError::Draining) => return (there, unknown),
                             other => panic!("{other:?}"),
                         }
                         // Nobody listens after the first hundred.
@@ -359,15 +372,15 @@ fn a_take_that_is_told_draining_took_nothing() {
             .map(|thread| thread.join().expect("ended"));
         let (there, unknown) = done.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
         let running = Running::start(dir.path(), shards, SyncPolicy::Never);
-        let door = running.door();
-        let visit = Visit::new(&door);
+        let client_api = running.client_api();
+        let visit = Visit::new(&client_api);
         let take = || Command::Take(take(&["q"], Wait::No, false));
         let mut left = 0;
         while let Outcome::Messages(_) = visit.ask(take()) {
             left += 1;
         }
         drop(visit);
-        drop(door);
+        drop(client_api);
         running.stop().expect("stop");
         assert!(
             i32::abs(left - there) <= unknown,

@@ -290,7 +290,7 @@ fn drain(address: &str, known: &Mutex<Known>) {
 /// When somebody takes: in every round, or in a few, so that a backlog far
 /// larger than memory comes and goes.
 #[derive(Clone, Copy, PartialEq)]
-enum Takers {
+enum Consumers {
     Always,
     Seldom,
 }
@@ -301,7 +301,7 @@ struct Life {
     sync: &'static str,
     shards: u32,
     io_threads: u32,
-    takers: Takers,
+    consumers: Consumers,
     /// The power is cut; else `kill -9`.
     cuts: bool,
 }
@@ -310,7 +310,7 @@ const LIFE: Life = Life {
     sync: "always",
     shards: 1,
     io_threads: 0,
-    takers: Takers::Always,
+    consumers: Consumers::Always,
     cuts: false,
 };
 
@@ -331,14 +331,14 @@ fn kill_loop(life: Life) {
         sync,
         shards,
         io_threads,
-        takers,
+        consumers,
         cuts,
     } = life;
-    let rounds = match (cuts, takers) {
+    let rounds = match (cuts, consumers) {
         (false, _) => 30,
-        (true, Takers::Always) => 20,
+        (true, Consumers::Always) => 20,
         // Each is long.
-        (true, Takers::Seldom) => 6,
+        (true, Consumers::Seldom) => 6,
     };
     let number = |name: &str, default: u64| {
         std::env::var(name)
@@ -360,7 +360,7 @@ fn kill_loop(life: Life) {
     let faults = cuts.then(|| faults(&data));
     let known = Arc::new(Mutex::new(Known::default()));
     for round in 0..rounds {
-        let takes = takers == Takers::Always || round % 5 == 4;
+        let takes = consumers == Consumers::Always || round % 5 == 4;
         if let Some(faults) = &faults {
             let kinds = [Undo::Pages, Undo::PagesAndNames, Undo::SomePages];
             faults.undo(kinds[random.below(3) as usize]);
@@ -389,7 +389,11 @@ fn kill_loop(life: Life) {
             }));
         }
         // The moment of the kill is the random thing here; nothing waits on it.
-        let longest = if takers == Takers::Always { 250 } else { 900 };
+        let longest = if consumers == Consumers::Always {
+            250
+        } else {
+            900
+        };
         std::thread::sleep(Duration::from_millis(random.below(longest)));
         match &faults {
             Some(faults) => cut(server, faults),
@@ -473,7 +477,7 @@ fn kill_9_with_several_io_threads() {
 fn kill_9_with_a_backlog() {
     kill_loop(Life {
         sync: "50ms",
-        takers: Takers::Seldom,
+        consumers: Consumers::Seldom,
         ..LIFE
     });
 }
@@ -483,7 +487,7 @@ fn kill_9_with_a_backlog_in_several_shards() {
     kill_loop(Life {
         sync: "never",
         shards: 2,
-        takers: Takers::Seldom,
+        consumers: Consumers::Seldom,
         ..LIFE
     });
 }
@@ -506,7 +510,7 @@ fn power_cuts_with_several_shards_and_io_threads() {
 #[test]
 fn power_cuts_with_a_backlog() {
     kill_loop(Life {
-        takers: Takers::Seldom,
+        consumers: Consumers::Seldom,
         cuts: true,
         ..LIFE
     });

@@ -199,19 +199,19 @@ fn what_a_reply_says_survives_a_power_cut_right_behind_it() {
     }
 }
 
-/// A put that serves a taker on another I/O thread: neither is answered before
+/// A put that serves a consumer on another I/O thread: neither is answered before
 /// the put is durable.
 #[test]
-fn a_waiting_taker_is_not_served_what_a_power_cut_undoes() {
+fn a_waiting_consumer_is_not_served_what_a_power_cut_undoes() {
     let data = Data::fresh();
     let faults = faults(&data);
     for round in 1..=8 {
         let server = start(&faults, &data, "always", "io_threads = 4\n");
-        let mut taker = server.client();
+        let mut consumer = server.client();
         let mut putter = server.client();
         putter.put("gone", b"x");
         putter.take("gone", b"x");
-        taker.send(b"get w/t=60000/open\r\n");
+        consumer.send(b"get w/t=60000/open\r\n");
         putter.await_stat("queue_w_waiters", |waiters| waiters == 1);
         faults.rule(
             0,
@@ -315,8 +315,8 @@ fn no_sync_that_fails_is_passed_over() {
     }
 }
 
-/// Scripts' takers wait for an answer when they leave their lines, which does not come while the disk
-/// is full: a stop ends all the same, and says what that means.
+/// Scripts' consumers wait for an answer when they leave their lines, which does not come while the
+/// disk is full: a stop ends all the same, and says what that means.
 #[test]
 fn a_stop_ends_also_while_nothing_can_be_written() {
     let data = Data::fresh();
@@ -353,7 +353,8 @@ fn a_stop_ends_also_while_nothing_can_be_written() {
     assert!(server.stop().success());
 }
 
-/// Queues with scripts are opened through the door, which does not answer while the disk is full.
+/// Queues with scripts are opened through the client API, which does not answer while the disk is
+/// full.
 #[test]
 fn a_start_that_waits_for_space_ends_at_the_first_signal() {
     let data = Data::fresh();
@@ -634,13 +635,14 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
     assert!(server.stop().success());
 }
 
-/// An address that failed too often waits for seconds, not until the wall clock is back where it was.
+/// An address that failed too often waits for seconds, not until the wall clock is back where it
+/// was.
 #[test]
 fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
     const YEAR: i64 = 366 * 86_400_000;
     let data = Data::fresh();
     let faults = faults(&data);
-    let token = quintet_trust::NewToken::of([2; 32]);
+    let token = quintet_auth::NewToken::of([2; 32]);
     let config = format!("[[user]]\nname = 'bob'\ntokens = ['{}']\n", token.id.show());
     let server = start(&faults, &data, "always", &config);
     let told = |secret: &str| {
@@ -659,32 +661,32 @@ fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
     assert!(server.stop().success());
 }
 
-/// A put on one I/O thread serves a taker on another. The taker's thread holds
+/// A put on one I/O thread serves a consumer on another. The consumer's thread holds
 /// its reply until the put is durable; then the first one, which synced it,
-/// tells it. It matters when the sync ends while the taker's thread is asking
+/// tells it. It matters when the sync ends while the consumer's thread is asking
 /// the log thread for one, which then finds nothing to do: so syncs take as
 /// long as such an asking does, more or less, many times.
 #[test]
-fn a_taker_on_another_thread_is_told_what_is_durable() {
+fn a_consumer_on_another_thread_is_told_what_is_durable() {
     let data = Data::fresh();
     let faults = faults(&data);
     faults.skip_syncs();
     let server = start(&faults, &data, "always", "io_threads = 4\n");
     let mut putter = server.client();
-    let mut takers: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    let mut consumers: Vec<Client> = (0..3).map(|_| server.client()).collect();
     // Syncs are fast, so the thread of the put does each one itself.
     for _ in 0..40 {
         putter.put("fast", b"x");
         putter.take("fast", b"x");
     }
     for delay_us in (0..400).step_by(2) {
-        for taker in &mut takers {
-            taker.send(b"get w/t=600000\r\n");
+        for consumer in &mut consumers {
+            consumer.send(b"get w/t=600000\r\n");
             putter.await_stat("queue_w_waiters", |waiters| waiters == 1);
             let slow = Action::Delay(delay_us);
             faults.rule(0, Rule::once(Call::Sync, slow).on(files::SEGMENT));
             putter.put("w", b"served");
-            taker.expect_value("w", b"served");
+            consumer.expect_value("w", b"served");
         }
     }
     assert!(server.stop().success());

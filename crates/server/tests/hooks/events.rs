@@ -66,7 +66,7 @@ fn a_put_is_refused_in_each_protocols_own_words() {
     let place = Place::new("function before_put(msg) return false, 'no ' .. msg.queue end");
     let server = place.start();
     let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
-    for (protocol, hello, put, refusal) in [
+    for (protocol, hello, put, command_error) in [
         (
             "memcache",
             &b""[..],
@@ -89,7 +89,7 @@ fn a_put_is_refused_in_each_protocols_own_words() {
         }
         // Twice, as the connection lives.
         for _ in 0..2 {
-            client.ask(put, refusal);
+            client.ask(put, command_error);
         }
     }
     let put = server.run(&["put", "q", "a"]);
@@ -190,7 +190,7 @@ fn a_taken_message_is_changed_or_kept_also_when_it_was_waited_for() {
     });
     client.put("w", b"b");
     waits.expect_value("w", b"b!");
-    // One that is kept leaves nothing for the taker.
+    // One that is kept leaves nothing for the consumer.
     client.put("q", b"keep");
     client.take_nothing("q");
     client.send(b"get kept/peek\r\n");
@@ -215,7 +215,7 @@ fn a_taken_message_is_changed_or_kept_also_when_it_was_waited_for() {
 }
 
 #[test]
-fn a_taker_that_dies_leaves_no_message_leased() {
+fn a_consumer_that_dies_leaves_no_message_leased() {
     let place = Place::new("function after_take(msg) end").with("sync = \"never\"\n");
     let server = place.start();
     let mut client = server.client();

@@ -29,7 +29,7 @@ fn a_file_is_checked_run_and_tested() {
         "hi",
     ]);
     assert!(
-        ok && out == "stored as 1\nqueue default: ready, rank 1024: HI\n",
+        ok && out == "stored as 1\nqueue default: ready, priority 1024: HI\n",
         "{out}"
     );
     let tests = dir.path().join("tests");

@@ -89,11 +89,11 @@ fn a_message_goes_in_is_reserved_and_finished_once() {
     let server = server.kill_and_start(Start::default().listen(&["memcache=0", "http=0"]));
     assert_eq!(number(&server, "work", "reserved"), 1);
     let path = format!("POST /leases/{}/release", lease(1));
-    assert_eq!(ask(&server, &path, "", "{\"rank\": 5}").status, 204);
+    assert_eq!(ask(&server, &path, "", "{\"priority\": 5}").status, 204);
     assert_eq!(ask(&server, &path, "", "").status, 409);
     let again = reserve(&server, &json!({}));
     assert_eq!(
-        (again[0]["rank"].as_u64(), again[0]["attempts"].as_u64()),
+        (again[0]["priority"].as_u64(), again[0]["attempts"].as_u64()),
         (Some(5), Some(2))
     );
     let path = format!("POST /leases/{}/bury", again[0]["lease"].as_str().unwrap());
@@ -226,7 +226,15 @@ fn a_repeat_stores_nothing_and_an_old_version_changes_nothing() {
         shown.head
     );
     let guard = format!("if-match: \"{tag}\"\r\n");
-    let edit = || ask(&server, &format!("PATCH {path}"), &guard, "{\"rank\": 3}").status;
+    let edit = || {
+        ask(
+            &server,
+            &format!("PATCH {path}"),
+            &guard,
+            "{\"priority\": 3}",
+        )
+        .status
+    };
     assert_eq!((edit(), edit()), (200, 412));
     assert_eq!(
         ask(&server, &format!("DELETE {path}"), &guard, "").status,
@@ -236,7 +244,7 @@ fn a_repeat_stores_nothing_and_an_old_version_changes_nothing() {
     let path = format!("/messages/{}", moved.json["ids"][0]);
     let shown = get(&server, &path).json;
     assert_eq!(
-        (shown["body"].as_str(), shown["rank"].as_u64()),
+        (shown["body"].as_str(), shown["priority"].as_u64()),
         (Some("b"), Some(3))
     );
     assert_eq!(ask(&server, &format!("DELETE {path}"), "", "").status, 204);
@@ -378,9 +386,9 @@ fn what_is_wrong_is_named() {
         ),
         (
             "POST /queues/q/messages",
-            "{\"messages\": [{\"rank\": -1}]}",
+            "{\"messages\": [{\"priority\": -1}]}",
             400,
-            Some("messages[0].rank"),
+            Some("messages[0].priority"),
         ),
         (
             "POST /queues/q/messages",

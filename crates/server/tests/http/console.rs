@@ -1,6 +1,6 @@
 //! The console over the real binary: who may see and do what.
 
-use quintet_trust::{NewToken, Password};
+use quintet_auth::{NewToken, Password};
 
 use crate::common::{
     Client, Connection, Data, PATIENCE, Server, Start, await_that, http, page, text, whole_page,
@@ -17,7 +17,7 @@ fn send(server: &Server, from: &str, path: &str) -> u16 {
 }
 
 #[test]
-fn a_visitor_sees_and_does_what_was_granted_and_no_more() {
+fn a_requester_sees_and_does_what_was_granted_and_no_more() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'take', 'settle']\n\
                   [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
@@ -274,8 +274,8 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
     let head = text(&worker.until(b"\r\n"));
     let len = head.trim_end().strip_prefix('$').expect("a job");
     worker.exact(len.parse::<usize>().expect("a length") + 2);
-    let beat = r#"BEAT {"wid":"w/1<","rss_kb":2048}"#;
-    says(&mut worker, beat, "+OK\r\n");
+    let heartbeat = r#"BEAT {"wid":"w/1<","rss_kb":2048}"#;
+    says(&mut worker, heartbeat, "+OK\r\n");
 
     let (_, shown) = page(&server, "/workers");
     // What is more than a plain name stands in addresses in hex.
@@ -304,12 +304,12 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
         status == 200 && question.contains("Ask the worker to be quiet, with 1 job<"),
         "{question}"
     );
-    says(&mut worker, beat, "+OK\r\n");
+    says(&mut worker, heartbeat, "+OK\r\n");
     assert_eq!(
         send(&server, &ask, &format!("/workers/{part}/do/quiet")),
         303
     );
-    says(&mut worker, beat, "$17\r\n{\"state\":\"quiet\"}\r\n");
+    says(&mut worker, heartbeat, "$17\r\n{\"state\":\"quiet\"}\r\n");
     let (_, shown) = page(&server, "/workers");
     assert!(
         !shown.contains("/ask/quiet") && shown.contains("/ask/terminate"),
@@ -320,7 +320,11 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
         send(&server, &ask, &format!("/workers/{part}/do/terminate")),
         303
     );
-    says(&mut worker, beat, "$21\r\n{\"state\":\"terminate\"}\r\n");
+    says(
+        &mut worker,
+        heartbeat,
+        "$21\r\n{\"state\":\"terminate\"}\r\n",
+    );
     for path in [
         "/workers/none/ask/quiet",
         &format!("/workers/{part}/ask/explode"),

@@ -1,5 +1,5 @@
-//! Queues whose keys mean something, through the protocols of the real binary, also when it is killed
-//! in between.
+//! Queues whose keys mean something, through the protocols of the real binary, also when it is
+//! killed in between.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn end(server: &Server, lease: &str, how: &str, body: &str) {
 }
 
 #[test]
-fn a_key_is_one_takers_at_a_time_also_after_a_crash() {
+fn a_key_is_one_consumers_at_a_time_also_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = served(&dir);
     let again = |server: Server| {

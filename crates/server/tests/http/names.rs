@@ -48,7 +48,7 @@ fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
         ("release", "result"),
         ("fail", "reason"),
         ("bury", "delay_ms"),
-        ("extend", "rank"),
+        ("extend", "priority"),
     ] {
         let path = format!("/queues/film/names/order%208/{verb}");
         let refused = post(&server, &path, &json!({ field: null }));

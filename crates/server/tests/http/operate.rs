@@ -295,7 +295,7 @@ fn the_audit_tells_how_many_and_of_which_queue() {
     let asked = shown(&server, &edit);
     let (_, seen) = asked.split_once("name=\"seen\" value=\"").expect("it");
     let seen = seen.split('"').next().expect("its end");
-    let changes = format!("{form}&seen={seen}&body=y&rank=0");
+    let changes = format!("{form}&seen={seen}&body=y&priority=0");
     assert_eq!(post(&server, &edit, &changes).0, 303);
     let late = text(&server.run(&["put", "kept", "x", "--delay", "1h"]).stdout);
     let retry = format!("/messages/{}/do/retry", late.trim());

@@ -146,7 +146,7 @@ fn each_message_arrives_once() {
 }
 
 #[test]
-fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
+fn relay_goes_under_tls_to_whom_it_is_told_to_auth() {
     let folder = tempfile::tempdir().expect("a folder");
     let (near, far) = (folder.path().join("near"), folder.path().join("far"));
     // The plain one is for this test to look by.
@@ -159,12 +159,12 @@ fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
     let mut secret = secret.filter_map(|line| line.strip_prefix("listening http "));
     let secret = secret.next().expect("a second http listener");
     let ca = far.join(quintet_tls::CERTIFICATE);
-    for (trusts, state) in [
+    for (auth, state) in [
         (ca.display().to_string(), "relayed"),
         (String::new(), "que"),
     ] {
         let config = format!(
-            "relay_hosts = '127.0.0.1'\nrelay_ca = '{trusts}'\n[[queue]]\nname = 'relay'\n\
+            "relay_hosts = '127.0.0.1'\nrelay_ca = '{auth}'\n[[queue]]\nname = 'relay'\n\
              script = 'builtin:relay'\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n"
         );
         let start = Start::of(&config);

@@ -167,7 +167,7 @@ fn what_cannot_be_changed_says_why() {
     ] {
         // Nothing of it is done.
         let mut both = changes.clone();
-        both["default_rank"] = json!(5);
+        both["default_priority"] = json!(5);
         let reply = patch(&server, "work", "", &both);
         assert_eq!(
             (reply.status, &reply.json["code"], &reply.json["field"]),
@@ -182,7 +182,7 @@ fn what_cannot_be_changed_says_why() {
         );
     }
     let told = get(&server, "/queues/work/settings").json;
-    assert_eq!(setting(&told, "default_rank")["source"], "default");
+    assert_eq!(setting(&told, "default_priority")["source"], "default");
     assert_eq!(
         patch(&server, "none", "", &json!({ "ttl": null })).status,
         404

@@ -108,7 +108,7 @@ fn standard_input_and_files_of_any_bytes_and_size() {
 }
 
 #[test]
-fn delays_ranks_and_counts() {
+fn delays_priorities_and_counts() {
     let server = Server::fresh();
     server.run(&["put", "work", "later", "--delay", "1h"]);
     server.run(&["put", "work", "plain"]);

@@ -23,7 +23,7 @@ fn start() -> Server {
 #[test]
 fn queues_of_the_server_alone_are_no_tubes() {
     let server = start();
-    // The takers of `relay` and `webhook`.
+    // The consumers of `relay` and `webhook`.
     server.await_number("lookers", |lookers| lookers == 2);
     let mut client = server.client_of("beanstalk");
     let mut exchange = |sent: &[u8], expected: &[u8]| {

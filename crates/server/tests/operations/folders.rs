@@ -353,7 +353,7 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     assert_eq!(messages.len(), 4);
     let (bad, later) = (&messages["bad\r\n\0"], &messages["later"]);
     assert_eq!(
-        (&bad["state"], &bad["rank"]),
+        (&bad["state"], &bad["priority"]),
         (&json!("buried"), &json!(11))
     );
     assert_eq!(
@@ -362,12 +362,12 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     );
     assert_eq!((&bad["reserves"], &bad["buries"]), (&json!(1), &json!(1)));
     assert_eq!(
-        (&later["state"], &later["rank"]),
+        (&later["state"], &later["priority"]),
         (&json!("delayed"), &json!(8))
     );
     let rest = later["due_ms"].as_u64().unwrap() - later["created_ms"].as_u64().unwrap();
     assert!((3_600_000..3_601_000).contains(&rest), "{later}");
-    assert_eq!(messages["ready"]["rank"], 7);
+    assert_eq!(messages["ready"]["priority"], 7);
     assert_eq!(messages[""]["state"], "ready");
     let output = import(&server, &from, &[]);
     done(&output);

@@ -203,7 +203,7 @@ fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
         &server,
         &format!("PATCH /messages/{}", ids[1]),
         "",
-        &json!({"rank": 1}),
+        &json!({"priority": 1}),
     );
     let says = format!("message {} is reserved by worker agent/1.0", ids[1]);
     assert_eq!(
@@ -348,7 +348,7 @@ fn a_lease_of_sqs_names_the_client_that_received() {
     assert_eq!(lease["voice"], "sqs", "the old name: {lease}");
 }
 
-/// A connection has one party, under which its first taker is known.
+/// A connection has one client, under which its first consumer is known.
 #[test]
 fn workers_that_share_a_connection_are_told_apart() {
     let server = start();

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod auth;
 mod bench;
 mod commands;
 mod contract;
@@ -26,6 +27,5 @@ mod tail;
 mod top;
 mod trace;
 mod transfer;
-mod trust;
 mod verbs;
 mod workers;

@@ -246,7 +246,7 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
         told("default", "body"),
         ["first", "second", "third", "later", "bad", "worse"]
     );
-    assert_eq!(told("default", "rank"), [0, 7, 7, 9, 11, 12]);
+    assert_eq!(told("default", "priority"), [0, 7, 7, 9, 11, 12]);
     assert_eq!(
         told("default", "ttr_ms"),
         [1000, 60_000, 60_000, 61_000, 62_000, 62_000]
@@ -630,7 +630,7 @@ fn another_quintet_moves_by_its_beanstalk_listener() {
     assert_eq!(all(&old).len(), 0);
     let messages = all(&server);
     assert_eq!(messages.len(), 602);
-    let state = |at: usize| (&messages[at]["state"], &messages[at]["rank"]);
+    let state = |at: usize| (&messages[at]["state"], &messages[at]["priority"]);
     assert_eq!(state(0), (&"ready".into(), &5.into()));
     assert_eq!(state(600), (&"delayed".into(), &9.into()));
     assert_eq!(state(601), (&"buried".into(), &11.into()));

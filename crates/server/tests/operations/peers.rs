@@ -71,11 +71,11 @@ fn bodies(server: &Server) -> BTreeSet<String> {
 }
 
 #[test]
-fn all_of_a_quintet_moves_with_states_ranks_headers_and_times() {
+fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     let dir = tempfile::tempdir().unwrap();
     let old = served(&dir, None);
     let server = Server::start(&dir.path().join("data"));
-    let full = json!({"body": "full", "key": "k\u{e9}", "headers": {"to": "7", "a": ""}, "rank": 5,
+    let full = json!({"body": "full", "key": "k\u{e9}", "headers": {"to": "7", "a": ""}, "priority": 5,
         "ttl_ms": 99_999_999, "ttr_ms": 7000});
     put(
         &old,
@@ -99,7 +99,7 @@ fn all_of_a_quintet_moves_with_states_ranks_headers_and_times() {
     ask(
         &old,
         &format!("POST /leases/{lease}/bury"),
-        &json!({"reason": "why", "rank": 9}),
+        &json!({"reason": "why", "priority": 9}),
     );
     put(&old, "paused", &json!([{"body": "waits"}, {"body": "too"}]));
     ask(&old, "POST /queues/paused/pause", &json!({}));

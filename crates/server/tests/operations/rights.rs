@@ -7,7 +7,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_trust::Password;
+use quintet_auth::Password;
 use serde_json::{Value, json};
 
 use crate::common::{Client, Server, Start, text};

@@ -90,15 +90,15 @@ fn dead_letters_go_to_a_queue_of_another_shard() {
 }
 
 #[test]
-fn expired_messages_wake_a_taker_in_another_shard() {
+fn expired_messages_wake_a_consumer_in_another_shard() {
     let data = Data::fresh();
     let (brief, late) = (name_in(3, "brief"), name_in(1, "late"));
     let rule = format!("[[queue]]\nname = \"{brief}\"\nttl = \"50ms\"\nexpire_to = \"{late}\"\n");
     let server = start(&data, &rule);
-    let (mut taker, mut putter) = (server.client(), server.client());
-    taker.send(format!("get {late}/t=120000\r\n").as_bytes());
+    let (mut consumer, mut putter) = (server.client(), server.client());
+    consumer.send(format!("get {late}/t=120000\r\n").as_bytes());
     putter.put(&brief, b"too late");
-    taker.expect_value(&late, b"too late");
+    consumer.expect_value(&late, b"too late");
     putter.take_nothing(&brief);
     assert!(server.stop().success());
 }
@@ -157,9 +157,9 @@ fn dead_letters_survive_kills_on_their_way() {
 }
 
 /// A connection to the API on the control socket, which takes from several queues.
-struct Taker(BufReader<UnixStream>);
+struct Consumer(BufReader<UnixStream>);
 
-impl Taker {
+impl Consumer {
     fn new(server: &Server) -> Self {
         let stream = UnixStream::connect(server.data.join("quintet.sock")).expect("connected");
         stream
@@ -201,15 +201,15 @@ impl Taker {
 }
 
 #[test]
-fn takers_over_all_shards_get_everything_once() {
-    const TAKERS: usize = 6;
+fn consumers_over_all_shards_get_everything_once() {
+    const CONSUMERS: usize = 6;
     const EACH: usize = 150;
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir.path().join("data"), "");
     let queues: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "q")).collect();
-    let takers: Vec<_> = (0..TAKERS)
+    let consumers: Vec<_> = (0..CONSUMERS)
         .map(|first| {
-            let mut taker = Taker::new(&server);
+            let mut consumer = Consumer::new(&server);
             // Each in an order of its own, some from fewer shards.
             let mut queues = queues.clone();
             queues.rotate_left(first % SHARDS);
@@ -217,8 +217,8 @@ fn takers_over_all_shards_get_everything_once() {
             std::thread::spawn(move || {
                 let mut got = Vec::new();
                 loop {
-                    taker.ask(&queues, 20_000);
-                    match taker.answer() {
+                    consumer.ask(&queues, 20_000);
+                    match consumer.answer() {
                         Some(end) if end == "end" => return got,
                         Some(body) => got.push(body),
                         None => panic!("waited in vain after {got:?}"),
@@ -242,9 +242,9 @@ fn takers_over_all_shards_get_everything_once() {
         putter.join().expect("all are put");
     }
     // What is there comes before what is put from here on, in each queue. One
-    // that every taker asks for ends them one by one.
+    // that every consumer asks for ends them one by one.
     let last = queues.iter().find(|queue| {
-        (0..TAKERS).all(|first| {
+        (0..CONSUMERS).all(|first| {
             let mut queues = queues.clone();
             queues.rotate_left(first % SHARDS);
             queues.truncate(SHARDS - first % 2);
@@ -254,12 +254,12 @@ fn takers_over_all_shards_get_everything_once() {
     let last = last.expect("a queue of all").clone();
     let mut client = server.client();
     client.await_stat("curr_items", |items| items == 0);
-    for _ in 0..TAKERS {
+    for _ in 0..CONSUMERS {
         client.put(&last, b"end");
     }
     let mut got: Vec<String> = Vec::new();
-    for taker in takers {
-        got.extend(taker.join().expect("a taker that ends"));
+    for consumer in consumers {
+        got.extend(consumer.join().expect("a taker that ends"));
     }
     let mut expected: Vec<String> = queues
         .iter()
@@ -280,30 +280,30 @@ fn the_first_put_over_all_shards_is_taken_first() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir.path().join("data"), "");
     let queues: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "q")).collect();
-    let mut taker = Taker::new(&server);
-    taker.ask(&queues, 0);
-    assert_eq!(taker.answer(), None);
-    let rank = |queue: &str, rank: &str, text: &str| {
-        let put = server.run(&["put", "--rank", rank, queue, text]);
+    let mut consumer = Consumer::new(&server);
+    consumer.ask(&queues, 0);
+    assert_eq!(consumer.answer(), None);
+    let priority = |queue: &str, priority: &str, text: &str| {
+        let put = server.run(&["put", "--rank", priority, queue, text]);
         assert!(put.status.success(), "{}", crate::common::text(&put.stderr));
     };
-    rank(&queues[1], "5", "first of 5");
-    rank(&queues[0], "9", "first of 9");
-    rank(&queues[3], "5", "second of 5");
-    rank(&queues[2], "1", "of 1");
+    priority(&queues[1], "5", "first of 5");
+    priority(&queues[0], "9", "first of 9");
+    priority(&queues[3], "5", "second of 5");
+    priority(&queues[2], "1", "of 1");
     for body in ["of 1", "first of 5", "second of 5", "first of 9"] {
-        taker.ask(&queues, 0);
-        assert_eq!(taker.answer().as_deref(), Some(body));
+        consumer.ask(&queues, 0);
+        assert_eq!(consumer.answer().as_deref(), Some(body));
     }
     // A wait that ends, and one that its client gives up.
-    taker.ask(&queues, 20);
-    assert_eq!(taker.answer(), None);
-    taker.ask(&queues, 60_000);
+    consumer.ask(&queues, 20);
+    assert_eq!(consumer.answer(), None);
+    consumer.ask(&queues, 60_000);
     let mut client = server.client();
     // Known as soon as it is asked for, once somebody stands in its line.
     let waiters = format!("queue_{}_waiters", queues[2]);
     client.await_stat(&waiters, |waiters| waiters == 1);
-    drop(taker);
+    drop(consumer);
     client.await_stat(&waiters, |waiters| waiters == 0);
     client.put(&queues[2], b"left alone");
     client.take(&queues[2], b"left alone");

@@ -68,7 +68,8 @@ fn the_api_is_on_the_control_socket_without_a_listener_of_http() {
 fn of_connections_that_speak_http_there_are_so_many_and_commands_still_work() {
     let server = Server::fresh();
     let path = server.data.join("quintet.sock");
-    // Those that say nothing make way for others, which are answered, or told that there are too many.
+    // Those that say nothing make way for others, which are answered, or told that there are too
+    // many.
     use std::io::{Read as _, Write as _};
     // All at once, and again if some of them ended to make room: those are silent by then.
     let burst = || {

@@ -57,21 +57,21 @@ fn comparable(path: &Path) -> Vec<Value> {
 fn every_kind() -> String {
     let far = 4_000_000_000_000_u64;
     let mut lines = vec![
-        json!({"queue": "work", "rank": 0, "body": "best"}),
-        json!({"queue": "work", "rank": 7, "body": "", "flags": 9, "ttr_ms": 0}),
-        json!({"queue": "work", "rank": 7, "body": "\u{e4}\n\"\u{0}", "key": "",
+        json!({"queue": "work", "priority": 0, "body": "best"}),
+        json!({"queue": "work", "priority": 7, "body": "", "flags": 9, "ttr_ms": 0}),
+        json!({"queue": "work", "priority": 7, "body": "\u{e4}\n\"\u{0}", "key": "",
                "expires_ms": far, "ttr_ms": 60_000, "reserves": 3, "timeouts": 2, "releases": 1,
                "kicks": 4, "buries": 5, "changed_ms": 10, "status": "again"}),
-        json!({"queue": "work", "rank": 4_294_967_295_u32, "body_base64": "/wA=",
+        json!({"queue": "work", "priority": 4_294_967_295_u32, "body_base64": "/wA=",
                "key": {"base64": "/w=="}, "attrs": [["a", "b"], ["c", {"base64": "gA=="}]]}),
-        json!({"queue": "work", "rank": 0, "body": "held", "held_back": true, "key": "k"}),
-        json!({"queue": "work", "state": "delayed", "rank": 1, "body": "later", "due_ms": far}),
-        json!({"queue": "work", "state": "buried", "rank": 1, "body": "bad", "status": "why",
+        json!({"queue": "work", "priority": 0, "body": "held", "held_back": true, "key": "k"}),
+        json!({"queue": "work", "state": "delayed", "priority": 1, "body": "later", "due_ms": far}),
+        json!({"queue": "work", "state": "buried", "priority": 1, "body": "bad", "status": "why",
                "changed_ms": 11, "buries": 1}),
-        json!({"queue": "work", "state": "buried", "rank": 1, "body": "worse", "changed_ms": 5}),
-        json!({"queue": "work", "state": "prepared", "rank": 1, "body": "almost"}),
-        json!({"queue": "a\\x00b", "state": "done", "rank": 1, "body": "was", "changed_ms": far}),
-        json!({"queue": "a\\x00b", "state": "relayed", "rank": 1, "body": "went",
+        json!({"queue": "work", "state": "buried", "priority": 1, "body": "worse", "changed_ms": 5}),
+        json!({"queue": "work", "state": "prepared", "priority": 1, "body": "almost"}),
+        json!({"queue": "a\\x00b", "state": "done", "priority": 1, "body": "was", "changed_ms": far}),
+        json!({"queue": "a\\x00b", "state": "relayed", "priority": 1, "body": "went",
                "changed_ms": far, "status": "ok"}),
     ];
     for line in &mut lines {
@@ -113,7 +113,7 @@ fn queues_move_with_all_states_and_fields_in_both_forms() {
     for (line, given) in before[5..].iter().zip(every_kind().lines()) {
         let given: Value = serde_json::from_str(given).unwrap();
         for (field, value) in given.as_object().unwrap() {
-            if *value != json!(0) || field == "ttr_ms" || field == "rank" {
+            if *value != json!(0) || field == "ttr_ms" || field == "priority" {
                 assert_eq!(line[field], *value, "{field} of {given}");
             }
         }

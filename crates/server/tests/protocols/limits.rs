@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quintet_trust::NewToken;
+use quintet_auth::NewToken;
 use rustix::process::Signal;
 
 use crate::common::{Client, PATIENCE, Server, Start, await_that, page, text};

@@ -42,14 +42,14 @@ fn requests_cut_anywhere_are_understood() {
 #[test]
 fn a_waiting_get_holds_back_what_follows() {
     let server = Server::fresh();
-    let mut taker = server.client();
-    taker.send(b"get w/t=3600000\r\nversion\r\nget w\r\n");
+    let mut consumer = server.client();
+    consumer.send(b"get w/t=3600000\r\nversion\r\nget w\r\n");
     let mut putter = server.client();
     putter.await_stat("queue_w_waiters", |n| n != 0);
     putter.put("w", b"came");
-    taker.expect_value("w", b"came");
-    assert!(text(&taker.until(b"\r\n")).starts_with("VERSION "));
-    taker.expect(b"END\r\n");
+    consumer.expect_value("w", b"came");
+    assert!(text(&consumer.until(b"\r\n")).starts_with("VERSION "));
+    consumer.expect(b"END\r\n");
 }
 
 #[test]

@@ -6,10 +6,10 @@ use crate::node::{Cluster, Node, first_to_say};
 use crate::servers::until;
 use crate::{drain, put};
 
-/// Only a farewell lets such a node take over.
+/// Only a handoff lets such a node take over.
 const PATIENT: &str = "[cluster]\ntakeover_after = '1h'\n";
 
-/// A cluster with `a` as owner, whose other nodes wait for farewells.
+/// A cluster with `a` as owner, whose other nodes wait for handoffs.
 fn three(cluster: &Cluster) -> [Node; 3] {
     let mut a = cluster.node("a", "");
     a.wait_for("quintet owner");

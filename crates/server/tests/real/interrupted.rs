@@ -106,8 +106,8 @@ const FAILURES: [(Call, Action); 8] = [
 
 /// Runs the command with one call going wrong on `disk`: the first, the second, the fourth and so
 /// on. Each time it fails and says why, and the same command without the fault goes well; or it did
-/// without what failed (its scratch copy of the log), and `good` looks at what it made. `begin` makes
-/// room for the next one. Answers how many failed.
+/// without what failed (its scratch copy of the log), and `good` looks at what it made. `begin`
+/// makes room for the next one. Answers how many failed.
 fn fails_and_is_repeated(
     disk: &Path,
     (call, action): (Call, Action),

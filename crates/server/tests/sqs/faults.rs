@@ -128,7 +128,7 @@ fn case_74_a_full_disk_refuses_sends_and_does_deletes() {
         assert_eq!(s.delete("q", &got[0]).body, "{}");
     }
     assert_eq!(s.counts("q"), ["0", "0", "0"]);
-    // As an SDK does: again and again, until there is room. A refusal is not remembered, what was
+    // As an SDK does: again and again, until there is room. An error is not remembered, what was
     // done then is.
     s.faults().end_rules();
     await_that("there is room, and nobody knows", || {

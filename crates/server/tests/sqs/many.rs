@@ -271,7 +271,7 @@ fn who_stops_in_the_middle_of_a_request_stops_nobody() {
     assert_eq!(s.bodies("q", json!({"MaxNumberOfMessages": 10})), ["whole"]);
     for mut socket in begun {
         socket.half_close();
-        // A refusal or nothing.
+        // An error or nothing.
         assert!(!socket.all().contains(" 200 "));
     }
     let began = Instant::now();

@@ -301,16 +301,16 @@ enum Taken {
 fn take_or_give_up(small: &Small) -> Taken {
     const ANSWER: &[u8] = b"VALUE w 0 4\r\nkept\r\nEND\r\n";
     const REFUSED: &[u8] = b"SERVER_ERROR disk full\r\n";
-    let mut taker = TcpStream::connect(small.server.address()).unwrap();
+    let mut consumer = TcpStream::connect(small.server.address()).unwrap();
     let wait = Duration::from_millis(20);
-    taker.set_read_timeout(Some(wait)).unwrap();
-    taker.write_all(b"get w\r\n").unwrap();
+    consumer.set_read_timeout(Some(wait)).unwrap();
+    consumer.write_all(b"get w\r\n").unwrap();
     let mut got = Vec::new();
     let began = Instant::now();
     loop {
         assert!(began.elapsed() < PATIENCE, "after {:?}", text(&got));
         let mut some = [0; 64];
-        match taker.read(&mut some) {
+        match consumer.read(&mut some) {
             Ok(0) => panic!("closed after {:?}", text(&got)),
             Ok(n) => got.extend_from_slice(&some[..n]),
             Err(error) => {

@@ -202,7 +202,7 @@ fn cold_messages_answer_by_id_state_and_time() {
         format!("INSERTED {}\r\n", COUNT + 1).as_bytes(),
     );
     assert!(server.number("cold_messages") > COUNT / 5);
-    // Of the least urgent rank, so it left early.
+    // Of the least urgent priority, so it left early.
     let cold = 99;
     beans.send(format!("peek {}\r\n", cold + 1).as_bytes());
     beans.expect(format!("FOUND {} 100\r\n{}\r\n", cold + 1, job(cold)).as_bytes());
@@ -212,7 +212,7 @@ fn cold_messages_answer_by_id_state_and_time() {
         format!("delete {}\r\n", COUNT + 7).as_bytes(),
         b"NOT_FOUND\r\n",
     );
-    // By rank, then by id, as if all were in memory.
+    // By priority, then by id, as if all were in memory.
     for n in [0, 100, 200] {
         beans.ask(
             b"reserve\r\n",

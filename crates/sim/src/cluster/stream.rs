@@ -1,5 +1,5 @@
-//! A stream whose answers are lost, late, stale and in any order, and whose leader changes; but what
-//! it has stored it has.
+//! A stream whose answers are lost, late, stale and in any order, and whose leader changes; but
+//! what it has stored it has.
 
 use std::{
     collections::VecDeque,

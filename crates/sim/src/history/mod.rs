@@ -19,7 +19,7 @@ pub type Body = u64;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ClientRequest {
     /// To store a message.
     Put(Body),
     /// For one message: to have it and remove it, or under a lease that ends with the connection.
@@ -51,7 +51,7 @@ pub struct Call {
     /// The connection: a client that connects again has another.
     pub connection: u64,
     pub queue: u8,
-    pub ask: Ask,
+    pub ask: ClientRequest,
     /// When it was asked.
     pub asked: At,
     /// When it was answered, by the owner of which epoch, and what.
@@ -80,7 +80,7 @@ impl History {
     }
 
     /// A command was asked.
-    pub fn asked(&mut self, connection: u64, queue: u8, ask: Ask) -> CallId {
+    pub fn asked(&mut self, connection: u64, queue: u8, ask: ClientRequest) -> CallId {
         let asked = self.next();
         self.calls.push(Call {
             connection,
@@ -126,7 +126,7 @@ impl History {
         &self.calls
     }
 
-    /// How many were answered with something else than a refusal or that there was nothing.
+    /// How many were answered with something else than an error or that there was nothing.
     pub fn acknowledged(&self) -> usize {
         let done = |call: &&Call| {
             let answer = call.answered.map(|(_, _, answer)| answer);

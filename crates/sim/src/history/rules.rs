@@ -6,7 +6,7 @@ use std::{
     fmt,
 };
 
-use super::{Answer, Ask, At, Body, Call, History};
+use super::{Answer, At, Body, Call, ClientRequest, History};
 
 /// A rule that is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,9 +50,9 @@ struct Told<'a> {
 /// When a command was answered with what it is for.
 fn done(call: &Call) -> Option<At> {
     match (call.ask, call.answered?) {
-        (Ask::Put(_), (at, _, Answer::Stored(_)))
-        | (Ask::Take { .. }, (at, _, Answer::Got(_)))
-        | (Ask::Finish(_) | Ask::Release(_), (at, _, Answer::Done)) => Some(at),
+        (ClientRequest::Put(_), (at, _, Answer::Stored(_)))
+        | (ClientRequest::Take { .. }, (at, _, Answer::Got(_)))
+        | (ClientRequest::Finish(_) | ClientRequest::Release(_), (at, _, Answer::Done)) => Some(at),
         _ => None,
     }
 }
@@ -62,7 +62,7 @@ fn epoch(call: &Call) -> u64 {
 }
 
 fn removes(call: &Call) -> bool {
-    call.ask == Ask::Take { removes: true }
+    call.ask == ClientRequest::Take { removes: true }
 }
 
 impl<'a> Told<'a> {
@@ -73,17 +73,17 @@ impl<'a> Told<'a> {
             unknown: BTreeMap::new(),
         };
         for call in &history.calls {
-            if let Ask::Put(body) = call.ask {
+            if let ClientRequest::Put(body) = call.ask {
                 told.stories.entry(body).or_default().put = Some(call);
             }
         }
         for call in &history.calls {
             match (call.ask, call.answered) {
-                (Ask::Put(_), _) => {}
-                (Ask::Finish(body) | Ask::Release(body), _) => {
+                (ClientRequest::Put(_), _) => {}
+                (ClientRequest::Finish(body) | ClientRequest::Release(body), _) => {
                     told.stories.entry(body).or_default().settles.push(call);
                 }
-                (Ask::Take { .. }, Some((at, _, Answer::Got(body)))) => {
+                (ClientRequest::Take { .. }, Some((at, _, Answer::Got(body)))) => {
                     // One that waits may be asked before there is anything.
                     let put = |story: &&mut Story<'_>| story.put.is_some_and(|put| put.asked < at);
                     match told.stories.get_mut(&body).filter(put) {
@@ -94,8 +94,10 @@ impl<'a> Told<'a> {
                         }
                     }
                 }
-                (Ask::Take { .. }, None) => told.unknown.entry(call.queue).or_default().push(call),
-                (Ask::Take { .. }, Some(_)) => {}
+                (ClientRequest::Take { .. }, None) => {
+                    told.unknown.entry(call.queue).or_default().push(call)
+                }
+                (ClientRequest::Take { .. }, Some(_)) => {}
             }
         }
         Ok(told)
@@ -131,7 +133,7 @@ impl<'a> Told<'a> {
             let taken = story.takes.iter().any(|take| removes(take));
             // One that was refused did nothing.
             let finished = story.settles.iter().any(|call| {
-                matches!(call.ask, Ask::Finish(_))
+                matches!(call.ask, ClientRequest::Finish(_))
                     && (call.answered.is_none() || done(call).is_some())
             });
             if !taken && !finished {
@@ -164,7 +166,7 @@ impl<'a> Told<'a> {
                 return broken("R3", format!("{body} was taken away twice"));
             }
             let finished = story.settles.iter();
-            let finished = finished.filter(|call| matches!(call.ask, Ask::Finish(_)));
+            let finished = finished.filter(|call| matches!(call.ask, ClientRequest::Finish(_)));
             let gone = removed.chain(finished).filter_map(|call| done(call)).min();
             let again = story.takes.iter().find(|take| Some(take.asked) > gone);
             if let (Some(gone), Some(again)) = (gone, again) {
@@ -248,7 +250,9 @@ impl<'a> Told<'a> {
         let mut seen = BTreeSet::new();
         let mut puts: Vec<(At, At, u64)> = Vec::new();
         for call in &self.history.calls {
-            if let (Ask::Put(_), Some((at, _, Answer::Stored(id)))) = (call.ask, call.answered) {
+            if let (ClientRequest::Put(_), Some((at, _, Answer::Stored(id)))) =
+                (call.ask, call.answered)
+            {
                 if !seen.insert(id) {
                     return broken("R7", format!("{id} was given twice: {call:?}"));
                 }

@@ -1,19 +1,19 @@
 //! Each rule finds what breaks it, and nothing in a history that is well.
 
-use super::{Answer, Ask, CallId, History};
+use super::{Answer, CallId, ClientRequest, History};
 
-const TAKE: Ask = Ask::Take { removes: true };
-const LEASE: Ask = Ask::Take { removes: false };
+const TAKE: ClientRequest = ClientRequest::Take { removes: true };
+const LEASE: ClientRequest = ClientRequest::Take { removes: false };
 
 /// Asks and is answered at once, by the owner of epoch 1.
-fn told(history: &mut History, connection: u64, ask: Ask, answer: Answer) -> CallId {
+fn told(history: &mut History, connection: u64, ask: ClientRequest, answer: Answer) -> CallId {
     let call = history.asked(connection, 0, ask);
     history.answered(call, 1, answer);
     call
 }
 
 fn put(history: &mut History, body: u64) {
-    told(history, 9, Ask::Put(body), Answer::Stored(body));
+    told(history, 9, ClientRequest::Put(body), Answer::Stored(body));
 }
 
 fn rule(history: &History) -> &'static str {
@@ -31,15 +31,15 @@ fn a_history_that_may_be_is_passed() {
     // It comes back when the connection ends, and to another.
     history.closed(1);
     told(&mut history, 2, LEASE, Answer::Got(1));
-    told(&mut history, 2, Ask::Finish(1), Answer::Done);
+    told(&mut history, 2, ClientRequest::Finish(1), Answer::Done);
     // Nobody knows what this took: the third, as it seems.
     history.asked(3, 0, TAKE);
     history.ended(3);
     // One that was never answered may have finished the fourth.
     told(&mut history, 4, LEASE, Answer::Got(4));
-    history.asked(4, 0, Ask::Finish(4));
+    history.asked(4, 0, ClientRequest::Finish(4));
     told(&mut history, 5, LEASE, Answer::Got(5));
-    told(&mut history, 5, Ask::Release(5), Answer::Done);
+    told(&mut history, 5, ClientRequest::Release(5), Answer::Done);
     told(&mut history, 2, TAKE, Answer::Got(5));
     told(&mut history, 2, TAKE, Answer::Empty);
     assert_eq!(history.check(), Ok(()));
@@ -75,7 +75,7 @@ fn what_is_handed_out_after_its_end_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
     told(&mut history, 1, LEASE, Answer::Got(1));
-    told(&mut history, 1, Ask::Finish(1), Answer::Done);
+    told(&mut history, 1, ClientRequest::Finish(1), Answer::Done);
     told(&mut history, 2, LEASE, Answer::Got(1));
     assert_eq!(rule(&history), "R2");
     let mut history = History::default();
@@ -106,7 +106,7 @@ fn two_leases_at_once_are_found_but_across_a_claim() {
         told(&mut history, 1, LEASE, Answer::Got(1));
         let again = history.asked(2, 0, LEASE);
         history.answered(again, epoch, Answer::Got(1));
-        history.asked(2, 0, Ask::Finish(1));
+        history.asked(2, 0, ClientRequest::Finish(1));
         assert_eq!(rule(&history), expected);
     }
 }
@@ -125,7 +125,12 @@ fn ids_that_come_twice_or_fall_are_found() {
     for (ids, expected) in [([5, 5], "R7"), ([6, 5], "R7"), ([1 << 55, 5], "")] {
         let mut history = History::default();
         for (body, id) in [(1, ids[0]), (2, ids[1])] {
-            told(&mut history, 9, Ask::Put(body), Answer::Stored(id));
+            told(
+                &mut history,
+                9,
+                ClientRequest::Put(body),
+                Answer::Stored(id),
+            );
             told(&mut history, 9, TAKE, Answer::Got(body));
         }
         assert_eq!(rule(&history), expected);

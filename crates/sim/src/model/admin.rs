@@ -1,8 +1,9 @@
 //! Acts on stored messages and on queues.
 
 use quintet_types::{
-    By, Dropped, Edit, Filter, How, ListState, Message, MessageId, Name, Outcome, Overrides, Party,
-    Pattern, QueueId, Refusal, Scope, State, Sweep, SweepAct, Swept, Transfer,
+    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, Filter, How,
+    ListState, Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State,
+    Transfer,
 };
 
 use super::put::due;
@@ -22,10 +23,10 @@ impl Model {
         Outcome::Count(ids.len() as u64)
     }
 
-    pub(super) fn kick_id(&mut self, id: MessageId) -> Result<Outcome, Refusal> {
+    pub(super) fn kick_id(&mut self, id: MessageId) -> Result<Outcome, CommandError> {
         let message = self.message(id)?;
         if message.state != State::Buried && !message.is_delayed(self.now) {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         self.kick_one(id);
         Ok(Outcome::Done)
@@ -42,27 +43,29 @@ impl Model {
         self.totals(queue).kicks += 1;
     }
 
-    pub(super) fn move_one(&mut self, id: MessageId, to: &Name) -> Result<Outcome, Refusal> {
+    pub(super) fn move_one(&mut self, id: MessageId, to: &Name) -> Result<Outcome, CommandError> {
         if self.message(id)?.state == State::Reserved {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         let to = self.find_or_make(to)?;
         self.transfer(id, to, Transfer::Command);
         Ok(Outcome::Done)
     }
 
-    pub(super) fn redrive_one(&mut self, id: MessageId) -> Result<Outcome, Refusal> {
+    pub(super) fn redrive_one(&mut self, id: MessageId) -> Result<Outcome, CommandError> {
         let message = self.message(id)?.clone();
         if matches!(message.state, State::Reserved | State::Prepared) {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         let extra = message.extra.unwrap_or_default();
         let mut attrs = extra.attrs.iter();
         let name = attrs.find(|(name, _)| **name == *b"dead_letter_queue");
-        let name = Name::new(&name.ok_or(Refusal::NotFound)?.1);
-        let to = self.find_or_make(&name).map_err(|_| Refusal::NotFound)?;
+        let name = Name::new(&name.ok_or(CommandError::NotFound)?.1);
+        let to = self
+            .find_or_make(&name)
+            .map_err(|_| CommandError::NotFound)?;
         if to == message.queue {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         self.transfer(id, to, Transfer::Redriven);
         Ok(Outcome::Done)
@@ -74,8 +77,8 @@ impl Model {
         to: &Name,
         state: ListState,
         max: u64,
-    ) -> Result<Outcome, Refusal> {
-        let from = self.find(from).ok_or(Refusal::QueueNotFound)?;
+    ) -> Result<Outcome, CommandError> {
+        let from = self.find(from).ok_or(CommandError::QueueNotFound)?;
         if state == ListState::Reserved {
             return Ok(Outcome::Count(0));
         }
@@ -89,82 +92,87 @@ impl Model {
     }
 
     /// All of it at once; where a slice ends is the engine's to know.
-    pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Outcome, Refusal> {
-        let from = self.find(&sweep.queue).ok_or(Refusal::QueueNotFound)?;
-        let mut done = Swept::default();
-        let reserved = sweep.state == ListState::Reserved;
-        let fits_state = match sweep.act {
-            SweepAct::Show | SweepAct::Count => true,
-            SweepAct::Delete => !reserved,
-            SweepAct::Cancel(_) => sweep.state != ListState::Archived,
-            SweepAct::Kick => matches!(sweep.state, ListState::Buried | ListState::Delayed),
-            SweepAct::Move(_) | SweepAct::Redrive { .. } | SweepAct::RedriveInto(_) => {
-                !reserved && sweep.state != ListState::Prepared
+    pub(super) fn bulk_op(&mut self, bulk_op: BulkOp) -> Result<Outcome, CommandError> {
+        let from = self
+            .find(&bulk_op.queue)
+            .ok_or(CommandError::QueueNotFound)?;
+        let mut done = BulkDone::default();
+        let reserved = bulk_op.state == ListState::Reserved;
+        let fits_state = match bulk_op.act {
+            BulkAction::Show | BulkAction::Count => true,
+            BulkAction::Delete => !reserved,
+            BulkAction::Cancel(_) => bulk_op.state != ListState::Archived,
+            BulkAction::Kick => matches!(bulk_op.state, ListState::Buried | ListState::Delayed),
+            BulkAction::Move(_) | BulkAction::Redrive { .. } | BulkAction::RedriveInto(_) => {
+                !reserved && bulk_op.state != ListState::Prepared
             }
         };
         if !fits_state {
-            return Ok(Outcome::Swept(Box::new(done)));
+            return Ok(Outcome::BulkDone(Box::new(done)));
         }
-        let to = match &sweep.act {
-            SweepAct::Move(to) | SweepAct::Redrive { to: Some(to) } => Some(self.find_or_make(to)?),
-            SweepAct::RedriveInto(to) => Some(self.find(to).ok_or(Refusal::QueueNotFound)?),
+        let to = match &bulk_op.act {
+            BulkAction::Move(to) | BulkAction::Redrive { to: Some(to) } => {
+                Some(self.find_or_make(to)?)
+            }
+            BulkAction::RedriveInto(to) => Some(self.find(to).ok_or(CommandError::QueueNotFound)?),
             _ => None,
         };
         if to == Some(from) {
-            return Ok(Outcome::Swept(Box::new(done)));
+            return Ok(Outcome::BulkDone(Box::new(done)));
         }
-        for id in self.list(from, sweep.state) {
+        for id in self.list(from, bulk_op.state) {
             done.looked += 1;
             let Some(message) = self.item(id).map(|item| item.message.clone()) else {
                 continue;
             };
-            if !sweep.filter.fits(&message, self.now) {
+            if !bulk_op.filter.fits(&message, self.now) {
                 continue;
             }
-            match (&sweep.act, to) {
-                (SweepAct::Delete, _) => {
-                    self.settle(Party(0), id, By::Anyone, How::Finish)?;
+            match (&bulk_op.act, to) {
+                (BulkAction::Delete, _) => {
+                    self.settle(ClientId(0), id, By::Anyone, How::Finish)?;
                 }
-                (SweepAct::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
-                (SweepAct::Kick, _) => self.kick_one(id),
-                (SweepAct::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
-                (SweepAct::Redrive { .. } | SweepAct::RedriveInto(_), Some(to)) => {
+                (BulkAction::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
+                (BulkAction::Kick, _) => self.kick_one(id),
+                (BulkAction::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
+                (BulkAction::Redrive { .. } | BulkAction::RedriveInto(_), Some(to)) => {
                     self.transfer(id, to, Transfer::Redriven);
                 }
-                (SweepAct::Redrive { .. }, None) if self.redrive_one(id).is_err() => continue,
+                (BulkAction::Redrive { .. }, None) if self.redrive_one(id).is_err() => continue,
                 _ => {}
             }
             done.matched += 1;
         }
-        let purges = sweep.act == SweepAct::Delete && sweep.filter == Filter::default();
-        if purges && sweep.state == ListState::Ready {
+        let purges = bulk_op.act == BulkAction::Delete && bulk_op.filter == Filter::default();
+        if purges && bulk_op.state == ListState::Ready {
             self.forget_repeats(from);
         }
-        Ok(Outcome::Swept(Box::new(done)))
+        Ok(Outcome::BulkDone(Box::new(done)))
     }
 
     fn forget_repeats(&mut self, queue: QueueId) {
-        self.marks
-            .retain(|mark| mark.queue != queue || mark.scope != Scope::Window);
+        self.dedupe_records.retain(|dedupe_record| {
+            dedupe_record.queue != queue || dedupe_record.scope != Scope::Window
+        });
     }
 
-    pub(super) fn commit(&mut self, id: MessageId) -> Result<Outcome, Refusal> {
+    pub(super) fn commit(&mut self, id: MessageId) -> Result<Outcome, CommandError> {
         if self.message(id)?.state != State::Prepared {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         self.item_mut(id).message.state = State::Ready;
         self.tell(id);
         Ok(Outcome::Done)
     }
 
-    pub(super) fn edit(&mut self, id: MessageId, edit: Edit) -> Result<Outcome, Refusal> {
+    pub(super) fn edit(&mut self, id: MessageId, edit: Edit) -> Result<Outcome, CommandError> {
         let reserved = self.message(id)?.state == State::Reserved;
-        if reserved && (edit.rank.is_some() || edit.due.is_some()) {
-            return Err(Refusal::NotFound);
+        if reserved && (edit.priority.is_some() || edit.due.is_some()) {
+            return Err(CommandError::NotFound);
         }
         let now = self.now;
         let message = &mut self.item_mut(id).message;
-        message.rank = edit.rank.unwrap_or(message.rank);
+        message.priority = edit.priority.unwrap_or(message.priority);
         let extra = message.extra_mut();
         extra.changed = now;
         if let Some(when) = edit.due {
@@ -183,10 +191,14 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn pause(&mut self, name: &Name, for_ms: Option<u64>) -> Result<Outcome, Refusal> {
-        let number = self.find(name).ok_or(Refusal::QueueNotFound)?;
+    pub(super) fn pause(
+        &mut self,
+        name: &Name,
+        for_ms: Option<u64>,
+    ) -> Result<Outcome, CommandError> {
+        let number = self.find(name).ok_or(CommandError::QueueNotFound)?;
         if self.settings_of(number).locked & Overrides::bit("paused") != 0 {
-            return Err(Refusal::Locked);
+            return Err(CommandError::Locked);
         }
         let now = self.now;
         let queue = self.queue_mut(number);
@@ -200,18 +212,18 @@ impl Model {
     }
 
     /// The queue of this name, if it is more than what somebody waits on.
-    pub(super) fn there(&self, name: &Name) -> Result<QueueId, Refusal> {
+    pub(super) fn there(&self, name: &Name) -> Result<QueueId, CommandError> {
         let there = self.find(name).filter(|&queue| self.queue(queue).made);
-        there.ok_or(Refusal::QueueNotFound)
+        there.ok_or(CommandError::QueueNotFound)
     }
 
     pub(super) fn create(
         &mut self,
         name: &Name,
         overrides: Box<Overrides>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         match self.there(name) {
-            Ok(_) => Err(Refusal::QueueExists),
+            Ok(_) => Err(CommandError::QueueExists),
             Err(_) => self.configure(name, Some(overrides)),
         }
     }
@@ -220,7 +232,7 @@ impl Model {
         &mut self,
         name: &Name,
         overrides: Option<Box<Overrides>>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let number = self.find_or_make(name)?;
         let mut all = self.queue(number).overrides.clone();
         match overrides {
@@ -234,7 +246,7 @@ impl Model {
         &mut self,
         number: QueueId,
         all: Overrides,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let before = self.meaning_of_keys(number);
         let locked = self.settings_of(number).locked;
         let queue = self.queue_mut(number);
@@ -247,9 +259,9 @@ impl Model {
     }
 
     /// A child has one parent: the first one.
-    pub(super) fn join(&mut self, parent: &Name, child: &Name) -> Result<Outcome, Refusal> {
+    pub(super) fn join(&mut self, parent: &Name, child: &Name) -> Result<Outcome, CommandError> {
         if parent == child {
-            return Err(Refusal::BadName);
+            return Err(CommandError::BadName);
         }
         if self
             .find(child)
@@ -301,7 +313,8 @@ impl Model {
             .filter(waits)
             .map(|queue| queue.name.clone())
             .collect();
-        self.marks.retain(|mark| mark.scope != Scope::Window);
+        self.dedupe_records
+            .retain(|dedupe_record| dedupe_record.scope != Scope::Window);
         let mut count = 0;
         for name in names {
             if let Outcome::Count(some) = self.flush(&name, false) {
@@ -321,9 +334,10 @@ impl Model {
             .retain(|item| item.message.queue != number || item.message.state == State::Reserved);
         for item in &mut self.items {
             let doomed = item.message.is_doomed() || item.message.queue == number;
-            item.message.set_decided(item.message.place(), doomed);
+            item.message.set_decided(item.message.position(), doomed);
         }
-        self.marks.retain(|mark| mark.queue != number);
+        self.dedupe_records
+            .retain(|dedupe_record| dedupe_record.queue != number);
         for queue in &mut self.queues {
             queue.children.retain(|&child| child != number);
             queue.parent = queue.parent.filter(|&parent| parent != number);
@@ -336,8 +350,8 @@ impl Model {
             take.must_exist && !waiter.standing && take.queues.contains(name)
         };
         for waiter in self.waiters.extract_if(.., |waiter| must(waiter)) {
-            let outcome = Outcome::Refused(Refusal::QueueNotFound);
-            self.deliveries.push((waiter.party, false, outcome));
+            let outcome = Outcome::Refused(CommandError::QueueNotFound);
+            self.deliveries.push((waiter.client_id, false, outcome));
         }
         Outcome::Done
     }

@@ -1,8 +1,8 @@
 //! Batches: counted one member after the other.
 
 use quintet_types::{
-    BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Callback, Event, MessageId, Ms, NewBatch,
-    Outcome, Progress, Put, PutMore, Refusal, Role, Said, Tie, TrackState,
+    BATCH, BATCH_EVENT, Batch, BatchId, BatchRequest, Callback, CallbackState, CommandError, Event,
+    MessageId, Ms, NewBatch, Outcome, Progress, Put, PutMore, Role, Tie, TrackState,
 };
 
 use super::Model;
@@ -28,18 +28,18 @@ pub(super) enum Fares {
 }
 
 impl Model {
-    pub(super) fn batch(&mut self, ask: BatchAsk) -> Result<Outcome, Refusal> {
+    pub(super) fn batch(&mut self, ask: BatchRequest) -> Result<Outcome, CommandError> {
         let now = self.now;
         match ask {
-            BatchAsk::New(new) => return self.new_batch(*new),
-            BatchAsk::Number { .. } => {
+            BatchRequest::New(new) => return self.new_batch(*new),
+            BatchRequest::Number { .. } => {
                 let id = BatchId(self.new_id(false).0);
                 return Ok(Outcome::Batch(Box::new(Batch {
                     id,
                     ..Batch::default()
                 })));
             }
-            BatchAsk::List { after, max, .. } => {
+            BatchRequest::List { after, max, .. } => {
                 let mut found: Vec<Batch> = self.batches.iter().map(|b| b.batch.clone()).collect();
                 found.retain(|batch| batch.id > after);
                 found.sort_by_key(|batch| batch.id);
@@ -48,24 +48,24 @@ impl Model {
                 let next = found.last().map(|last| (0, last.id)).filter(|_| more);
                 return Ok(Outcome::Batches(found, next));
             }
-            BatchAsk::Open(id) => {
+            BatchRequest::Open(id) => {
                 let until = now + self.settings.batch_open_ms;
-                let progress = self.counts_of(id).ok_or(Refusal::BatchNotFound)?;
-                let over = progress.success != Said::No;
+                let progress = self.counts_of(id).ok_or(CommandError::BatchNotFound)?;
+                let over = progress.success != CallbackState::No;
                 let later = if over { progress.until } else { Ms(0) };
                 (progress.open, progress.until) = (true, until.max(later));
             }
-            BatchAsk::Commit(id) => {
+            BatchRequest::Commit(id) => {
                 let (ttl, keep) = (self.settings.batch_ttl_ms, self.settings.batch_keep_ms);
-                let progress = self.counts_of(id).ok_or(Refusal::BatchNotFound)?;
-                let over = progress.success != Said::No;
+                let progress = self.counts_of(id).ok_or(CommandError::BatchNotFound)?;
+                let over = progress.success != CallbackState::No;
                 let until = now + if over { keep } else { ttl };
                 if progress.open {
                     (progress.open, progress.until) = (false, until);
                 }
             }
-            BatchAsk::Show(_) => {}
-            BatchAsk::Forget(id) => {
+            BatchRequest::Show(_) => {}
+            BatchRequest::Forget(id) => {
                 let found = self.shown(id)?;
                 self.end_batch(id);
                 return Ok(found);
@@ -74,9 +74,9 @@ impl Model {
         self.shown(ask.batch().expect("all others name one"))
     }
 
-    fn shown(&self, id: BatchId) -> Result<Outcome, Refusal> {
+    fn shown(&self, id: BatchId) -> Result<Outcome, CommandError> {
         let found = self.batches.iter().find(|kept| kept.batch.id == id);
-        let batch = found.ok_or(Refusal::BatchNotFound)?.batch.clone();
+        let batch = found.ok_or(CommandError::BatchNotFound)?.batch.clone();
         Ok(Outcome::Batch(Box::new(batch)))
     }
 
@@ -86,18 +86,18 @@ impl Model {
         Some(&mut found.batch.progress)
     }
 
-    fn new_batch(&mut self, new: NewBatch) -> Result<Outcome, Refusal> {
+    fn new_batch(&mut self, new: NewBatch) -> Result<Outcome, CommandError> {
         if new.complete.is_none() && new.success.is_none() {
-            return Err(Refusal::BatchWithoutCallback);
+            return Err(CommandError::BatchWithoutCallback);
         }
         if new.callbacks().any(|callback| callback.queue.is_empty()) {
-            return Err(Refusal::BadName);
+            return Err(CommandError::BadName);
         }
         if new.bytes() > self.settings.batch_bytes_max {
-            return Err(Refusal::BatchTooLarge);
+            return Err(CommandError::BatchTooLarge);
         }
         if self.batches.len() >= self.settings.batches_max as usize {
-            return Err(Refusal::TooManyBatches);
+            return Err(CommandError::TooManyBatches);
         }
         if let Some(parent) = new.parent {
             self.may_join(Tie::member(parent))?;
@@ -124,16 +124,16 @@ impl Model {
     }
 
     /// Whether a put may be a member.
-    pub(super) fn may_join(&self, tie: Tie) -> Result<(), Refusal> {
+    pub(super) fn may_join(&self, tie: Tie) -> Result<(), CommandError> {
         if self.calling {
             return Ok(());
         }
         let mut kept = self.batches.iter();
         let found = kept.find(|kept| kept.batch.id == tie.batch);
-        let progress = found.ok_or(Refusal::BatchNotFound)?.batch.progress;
-        match progress.open || progress.complete != Said::No {
+        let progress = found.ok_or(CommandError::BatchNotFound)?.batch.progress;
+        match progress.open || progress.complete != CallbackState::No {
             true => Ok(()),
-            false => Err(Refusal::BatchClosed),
+            false => Err(CommandError::BatchClosed),
         }
     }
 
@@ -180,7 +180,9 @@ impl Model {
             Role::Member | Role::Failed => None,
         };
         match (callback, fares) {
-            (Some(said), Fares::Succeeded) if *said == Said::Put => *said = Said::Done,
+            (Some(said), Fares::Succeeded) if *said == CallbackState::Put => {
+                *said = CallbackState::Done
+            }
             (Some(_), _) => {}
             (None, Fares::Succeeded) => {
                 progress.pending = progress.pending.saturating_sub(1);
@@ -205,8 +207,8 @@ impl Model {
         let succeeded = p.pending == 0 && p.children_pending == 0;
         match (p.open, p.complete, p.success) {
             (true, ..) => None,
-            (_, Said::No, _) => ran.then_some(Event::Complete),
-            (_, Said::Done, Said::No) => succeeded.then_some(Event::Success),
+            (_, CallbackState::No, _) => ran.then_some(Event::Complete),
+            (_, CallbackState::Done, CallbackState::No) => succeeded.then_some(Event::Success),
             _ => None,
         }
     }
@@ -253,7 +255,11 @@ impl Model {
                 return;
             }
         }
-        let said = if was_put { Said::Put } else { Said::Done };
+        let said = if was_put {
+            CallbackState::Put
+        } else {
+            CallbackState::Done
+        };
         if let Some(progress) = self.counts_of(id) {
             match event {
                 Event::Complete => progress.complete = said,
@@ -271,7 +277,7 @@ impl Model {
     fn end_batch(&mut self, id: BatchId) {
         let at = self.batches.iter().position(|kept| kept.batch.id == id);
         let gone = self.batches.remove(at.expect("it is there")).batch;
-        if gone.progress.complete == Said::No
+        if gone.progress.complete == CallbackState::No
             && let Some(parent) = gone.made.parent.and_then(|parent| self.counts_of(parent))
         {
             parent.children_running -= 1;
@@ -313,7 +319,7 @@ fn put_of(id: BatchId, event: Event, callback: Callback) -> Put {
         ..PutMore::default()
     };
     Put {
-        rank: callback.rank,
+        priority: callback.priority,
         ttr_ms: callback.ttr_ms,
         more: Some(Box::new(more)),
         ..Put::new(

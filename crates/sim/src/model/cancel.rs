@@ -1,18 +1,22 @@
 //! Cancelled messages.
 
-use quintet_types::{Cancel, Cancelled, MessageId, Outcome, Refusal, State};
+use quintet_types::{Cancel, Cancelled, CommandError, MessageId, Outcome, State};
 
 use super::Model;
 use super::batch::Fares;
 
 impl Model {
-    pub(super) fn cancel(&mut self, id: MessageId, cancel: &Cancel) -> Result<Outcome, Refusal> {
+    pub(super) fn cancel(
+        &mut self,
+        id: MessageId,
+        cancel: &Cancel,
+    ) -> Result<Outcome, CommandError> {
         let message = self.message(id)?;
         if matches!(message.state, State::Done | State::Relayed) {
-            return Err(Refusal::AlreadyDone);
+            return Err(CommandError::AlreadyDone);
         }
         if message.cancelled().is_some() {
-            return Err(Refusal::AlreadyCancelled);
+            return Err(CommandError::AlreadyCancelled);
         }
         let until = self.now + cancel.grace_ms;
         let now = self.now;

@@ -16,8 +16,8 @@ pub(super) struct Keys {
     quiet_run: u64,
 }
 
-fn place(message: &Message) -> (i64, MessageId) {
-    (message.place(), message.id)
+fn position(message: &Message) -> (i64, MessageId) {
+    (message.position(), message.id)
 }
 
 impl Model {
@@ -54,13 +54,13 @@ impl Model {
     /// A message of this key is handed out.
     pub(super) fn handed_of_key(&mut self, queue: QueueId, key: Option<&Arc<[u8]>>) {
         let (interval, now) = (self.key_interval_ns(queue), self.now.0 * 1_000_000);
-        let noisy = self.noisy_keys(queue);
-        let waits = noisy.iter().any(|noisy| {
+        let over_share = self.noisy_keys(queue);
+        let waits = over_share.iter().any(|over_share| {
             let mut here = self.items.iter().map(|item| &item.message);
-            !self.key_is_limited(queue, noisy)
-                && here.any(|m| m.queue == queue && m.key() == Some(noisy) && self.may_wait(m))
+            !self.key_is_limited(queue, over_share)
+                && here.any(|m| m.queue == queue && m.key() == Some(over_share) && self.may_wait(m))
         });
-        let quiet = key.is_none_or(|key| !noisy.contains(key));
+        let quiet = key.is_none_or(|key| !over_share.contains(key));
         let keys = &mut self.queue_mut(queue).keys;
         keys.quiet_run = match quiet && waits {
             true => keys.quiet_run + 1,
@@ -119,7 +119,7 @@ impl Model {
         let others = self.items.iter().map(|item| &item.message);
         let mut others = others
             .filter(|m| m.queue == message.queue && m.key() == Some(key) && m.id != message.id);
-        !others.any(|m| place(m) < place(message) && (self.may_wait(m) || self.holds_up(m)))
+        !others.any(|m| position(m) < position(message) && (self.may_wait(m) || self.holds_up(m)))
     }
 
     /// Reserved or delayed.
@@ -138,8 +138,8 @@ impl Model {
             ready.retain(fits);
             let oldest = take.end == End::Oldest || self.has_groups(queue) && !take.look;
             match oldest {
-                true => ready.sort_by_key(|m| (m.rank, m.place(), m.id)),
-                false => ready.sort_by_key(|m| (m.rank, Reverse(m.place()), Reverse(m.id))),
+                true => ready.sort_by_key(|m| (m.priority, m.position(), m.id)),
+                false => ready.sort_by_key(|m| (m.priority, Reverse(m.position()), Reverse(m.id))),
             }
             if take.look || !self.has_groups(queue) {
                 return ready;
@@ -148,13 +148,13 @@ impl Model {
             ready.retain(|m| !limited(m));
             return self.fairly(queue, ready);
         }
-        ready.sort_by_key(place);
+        ready.sort_by_key(position);
         let heads = ready.iter().filter(|m| {
             let limited = m.key().is_some_and(|key| self.key_is_limited(queue, key));
             self.is_first_of_group(m) && (take.look || !limited)
         });
         let mut heads: Vec<&Message> = heads.filter(|m| fits(m)).collect();
-        heads.sort_by_key(|m| (m.rank, m.place(), m.id));
+        heads.sort_by_key(|m| (m.priority, m.position(), m.id));
         let mut line = Vec::new();
         for head in heads {
             let mut last = head.clone();
@@ -178,10 +178,12 @@ impl Model {
         let key = last.key()?;
         let here = self.items.iter().map(|item| &item.message);
         let mut behind: Vec<&Message> = here
-            .filter(|m| m.queue == last.queue && m.key() == Some(key) && place(m) > place(last))
+            .filter(|m| {
+                m.queue == last.queue && m.key() == Some(key) && position(m) > position(last)
+            })
             .filter(|m| self.may_wait(m) || self.holds_up(m))
             .collect();
-        behind.sort_by_key(|m| place(m));
+        behind.sort_by_key(|m| position(m));
         let next = (*behind.first()?).clone();
         let fits = take.body_max.is_none_or(|max| next.body.len() <= max);
         let limited = !take.look && self.key_is_limited(last.queue, key);
@@ -191,15 +193,15 @@ impl Model {
 
     /// Quiet keys first, unless one of a noisy key has waited long enough.
     fn fairly(&self, queue: QueueId, ready: Vec<Message>) -> Vec<Message> {
-        let noisy = self.noisy_keys(queue);
-        let is_noisy = |m: &Message| m.key().is_some_and(|key| noisy.contains(key));
+        let over_share = self.noisy_keys(queue);
+        let is_noisy = |m: &Message| m.key().is_some_and(|key| over_share.contains(key));
         let (loud, quiet): (Vec<Message>, Vec<Message>) = ready.into_iter().partition(is_noisy);
         let first = |key: &Arc<[u8]>| {
             let here = self.items.iter().map(|item| &item.message);
             let here = here.filter(|m| m.queue == queue && m.key() == Some(key));
             let orders = here
                 .filter(|m| self.may_wait(m))
-                .map(|m| (m.rank, m.place(), m.id));
+                .map(|m| (m.priority, m.position(), m.id));
             orders.min()
         };
         let of_loud = |m: &Message| {
@@ -207,8 +209,8 @@ impl Model {
             (
                 self.in_flight(queue, Some(key)),
                 first(key),
-                m.rank,
-                m.place(),
+                m.priority,
+                m.position(),
                 m.id,
             )
         };
@@ -235,18 +237,18 @@ impl Model {
             .collect();
         let wall = group
             .iter()
-            .filter(|m| self.holds_up(m) && place(m) > place(best));
-        let wall = wall.map(|m| place(m)).min();
+            .filter(|m| self.holds_up(m) && position(m) > position(best));
+        let wall = wall.map(|m| position(m)).min();
         let ready = group
             .iter()
             .filter(|m| self.is_ready(m) && !m.is_expired(self.now));
         let mut others: Vec<&&Message> = ready
-            .filter(|m| !m.selectable || place(m) > place(best))
-            .filter(|m| wall.is_none_or(|wall| place(m) < wall))
+            .filter(|m| !m.selectable || position(m) > position(best))
+            .filter(|m| wall.is_none_or(|wall| position(m) < wall))
             .collect();
-        others.sort_by_key(|m| place(m));
+        others.sort_by_key(|m| position(m));
         let mut bytes = best.body.len() + key.len() as u64;
-        let mut leave = vec![place(best)];
+        let mut leave = vec![position(best)];
         for other in others {
             bytes += other.body.len() + key.len() as u64;
             let fits = take.body_max.is_none_or(|max| other.body.len() <= max);
@@ -256,7 +258,7 @@ impl Model {
             {
                 break;
             }
-            leave.push(place(other));
+            leave.push(position(other));
         }
         leave.sort();
         leave.into_iter().map(|(_, id)| id).collect()

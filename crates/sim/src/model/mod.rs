@@ -19,8 +19,8 @@ mod track;
 use std::collections::BTreeSet;
 
 use quintet_types::{
-    BackTo, Bound, Command, Message, MessageId, Ms, Name, Outcome, Overrides, Party, QueueId,
-    QueueSettings, QueueTotals, Refusal, Scope, Settings, State, Take, Track, WallAhead,
+    BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
+    Overrides, QueueId, QueueSettings, QueueTotals, Scope, Settings, State, Take, Track, WallAhead,
 };
 
 /// A queue; a dropped one stays while messages of it are reserved.
@@ -51,7 +51,7 @@ pub struct Queue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Its holder; 0 after a restart.
-    pub party: Party,
+    pub client_id: ClientId,
     /// Its condition.
     pub bound: Bound,
     /// When it ends.
@@ -88,7 +88,7 @@ pub struct Item {
 
 #[derive(Clone, Debug)]
 struct Waiter {
-    party: Party,
+    client_id: ClientId,
     standing: bool,
     take: Take,
     until: Option<Ms>,
@@ -115,17 +115,17 @@ struct Taken {
 
 #[derive(Clone, Debug)]
 struct Reference {
-    party: Party,
+    client_id: ClientId,
     name: Name,
     uses: bool,
     watches: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Mark {
+struct DedupeKind {
     queue: QueueId,
-    kind: quintet_engine::Mark,
-    mark: Box<[u8]>,
+    kind: quintet_engine::DedupeKind,
+    dedupe_record: Box<[u8]>,
     id: MessageId,
     until: Ms,
     scope: Scope,
@@ -147,14 +147,14 @@ pub struct Model {
     /// Every queue, in the order they were made.
     pub queues: Vec<Queue>,
     /// Outcomes for those who waited: to whom, whether by a standing take.
-    pub deliveries: Vec<(Party, bool, Outcome)>,
+    pub deliveries: Vec<(ClientId, bool, Outcome)>,
     next_id: u64,
     /// Ids below this one are known to the log as used.
     known: u64,
     waiters: Vec<Waiter>,
     tokens: Vec<Taken>,
     references: Vec<Reference>,
-    marks: Vec<Mark>,
+    dedupe_records: Vec<DedupeKind>,
     turns: u64,
     /// The place of what has come back to a tail in this step.
     tail: Option<u64>,
@@ -207,7 +207,7 @@ impl Model {
             waiters: Vec::new(),
             tokens: Vec::new(),
             references: Vec::new(),
-            marks: Vec::new(),
+            dedupe_records: Vec::new(),
             turns: 0,
             tail: None,
             idle_scan: Ms(0),
@@ -220,13 +220,13 @@ impl Model {
     }
 
     /// Does one command; `None`: the take waits.
-    pub fn submit(&mut self, now: Ms, party: Party, command: Command) -> Option<Outcome> {
+    pub fn submit(&mut self, now: Ms, client_id: ClientId, command: Command) -> Option<Outcome> {
         self.now = now;
         self.tail = None;
         self.expire_all();
-        let outcome = match self.run(party, command) {
+        let outcome = match self.run(client_id, command) {
             Ok(outcome) => outcome,
-            Err(refusal) => Some(Outcome::Refused(refusal)),
+            Err(command_error) => Some(Outcome::Refused(command_error)),
         };
         self.expire_all();
         self.call_back();
@@ -235,34 +235,38 @@ impl Model {
         outcome
     }
 
-    fn run(&mut self, party: Party, command: Command) -> Result<Option<Outcome>, Refusal> {
+    fn run(
+        &mut self,
+        client_id: ClientId,
+        command: Command,
+    ) -> Result<Option<Outcome>, CommandError> {
         Ok(Some(match command {
             Command::Put(put) => self.put(put)?,
             Command::PutMany(puts) => self.put_many(puts)?,
-            Command::Take(take) => return self.take(party, take),
-            Command::Watch(take) => self.watch(party, take)?,
-            Command::Rewatch(take) => self.rewatch(party, take)?,
-            Command::WatchQueue { queue, on } => self.watch_queue(party, queue, on)?,
-            Command::StopWaiting => self.stop_waiting(party),
+            Command::Take(take) => return self.take(client_id, take),
+            Command::Watch(take) => self.watch(client_id, take)?,
+            Command::Rewatch(take) => self.rewatch(client_id, take)?,
+            Command::WatchQueue { queue, on } => self.watch_queue(client_id, queue, on)?,
+            Command::StopWaiting => self.stop_waiting(client_id),
             Command::Refer {
                 queue,
                 uses,
                 watches,
-            } => self.refer(party, queue, uses, watches)?,
-            Command::Settle { id, by, how } => self.settle(party, id, by, how)?,
-            Command::SettleHeld { queue, how, max } => self.settle_held(party, queue, how, max),
-            Command::Touch(id) => self.touch(party, id)?,
-            Command::Extend { id, by, ms } => self.extend((party, by), id, ms)?,
+            } => self.refer(client_id, queue, uses, watches)?,
+            Command::Settle { id, by, how } => self.settle(client_id, id, by, how)?,
+            Command::SettleHeld { queue, how, max } => self.settle_held(client_id, queue, how, max),
+            Command::Touch(id) => self.touch(client_id, id)?,
+            Command::Extend { id, by, ms } => self.extend((client_id, by), id, ms)?,
             Command::Progress {
                 id,
                 by,
                 percent,
                 text,
-            } => self.progress((party, by), id, percent, text)?,
-            Command::ByName(by_name) => self.by_name(party, *by_name)?,
-            Command::ReserveId { id, lease } => self.reserve_id(party, id, lease)?,
+            } => self.progress((client_id, by), id, percent, text)?,
+            Command::ByName(by_name) => self.by_name(client_id, *by_name)?,
+            Command::ReserveId { id, lease } => self.reserve_id(client_id, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
-            Command::Delete { id, by } => self.delete(party, id, by)?,
+            Command::Delete { id, by } => self.delete(client_id, id, by)?,
             Command::Cancel(id, cancel) => self.cancel(id, &cancel)?,
             Command::Kick { queue, state, max } => self.kick(&queue, state, max),
             Command::KickId(id) => self.kick_id(id)?,
@@ -274,7 +278,7 @@ impl Model {
                 state,
                 max,
             } => self.move_all(&from, &to, state, max)?,
-            Command::Sweep(sweep) => self.sweep(*sweep)?,
+            Command::BulkOp(bulk_op) => self.bulk_op(*bulk_op)?,
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
@@ -285,14 +289,14 @@ impl Model {
                 must_exist,
             } => {
                 if must_exist {
-                    self.find(&queue).ok_or(Refusal::QueueNotFound)?;
+                    self.find(&queue).ok_or(CommandError::QueueNotFound)?;
                 }
                 self.configure(&queue, overrides)?
             }
             Command::Reconfigure { queue, from, to } => {
-                let number = self.find(&queue).ok_or(Refusal::QueueNotFound)?;
+                let number = self.find(&queue).ok_or(CommandError::QueueNotFound)?;
                 if self.queue(number).overrides != *from {
-                    return Err(Refusal::Conflict);
+                    return Err(CommandError::Conflict);
                 }
                 let mut all = Overrides::default();
                 all.merge(&to);
@@ -320,7 +324,7 @@ impl Model {
             Command::Stats(_) => Outcome::Done,
             Command::Batch(ask) => self.batch(ask)?,
             // What hooks decide has tests of its own.
-            Command::Compound(_) | Command::Table(_) => Outcome::Done,
+            Command::Transaction(_) | Command::Table(_) => Outcome::Done,
         }))
     }
 
@@ -357,15 +361,15 @@ impl Model {
         }
     }
 
-    /// The party is gone.
-    pub fn disconnect(&mut self, now: Ms, party: Party) {
+    /// The client is gone.
+    pub fn disconnect(&mut self, now: Ms, client_id: ClientId) {
         self.now = now;
         self.tail = None;
         self.expire_all();
-        self.waiters.retain(|waiter| waiter.party != party);
-        self.references.retain(|other| other.party != party);
+        self.waiters.retain(|waiter| waiter.client_id != client_id);
+        self.references.retain(|other| other.client_id != client_id);
         self.tidy();
-        let mut held = self.held(party);
+        let mut held = self.held(client_id);
         held.reverse();
         for id in held {
             let lease = self.item(id).and_then(|item| item.lease.clone());
@@ -404,7 +408,8 @@ impl Model {
         }
         self.items
             .retain(|item| !memory.contains(&item.message.queue));
-        self.marks.retain(|mark| !memory.contains(&mark.queue));
+        self.dedupe_records
+            .retain(|dedupe_record| !memory.contains(&dedupe_record.queue));
         self.items
             .retain(|item| !(item.message.is_doomed() && forgets_doomed));
         self.next_id = self.known;
@@ -435,7 +440,7 @@ impl Model {
         self.known = self.next_id;
         for item in &mut self.items {
             if let Some(lease) = &mut item.lease {
-                lease.party = Party(0);
+                lease.client_id = ClientId(0);
             }
         }
         for id in lost {
@@ -517,16 +522,16 @@ impl Model {
         found.map(|queue| queue.number)
     }
 
-    fn find_or_make(&mut self, name: &Name) -> Result<QueueId, Refusal> {
+    fn find_or_make(&mut self, name: &Name) -> Result<QueueId, CommandError> {
         if let Some(number) = self.find(name) {
             return Ok(number);
         }
         if name.is_empty() {
-            return Err(Refusal::BadName);
+            return Err(CommandError::BadName);
         }
         let there = self.queues.iter().filter(|queue| !queue.dropped).count();
         if there >= self.settings.queues_max as usize {
-            return Err(Refusal::TooManyQueues);
+            return Err(CommandError::TooManyQueues);
         }
         Ok(self.make(name))
     }
@@ -561,7 +566,7 @@ impl Model {
     /// Queues that exist only because of waiting takes and references come and
     /// go with them; dropped ones go with their last message.
     fn tidy(&mut self) {
-        self.forget_marks();
+        self.forget_dedupe();
         let named = self.named();
         for name in &named {
             if self.find(name).is_none() {
@@ -582,12 +587,12 @@ impl Model {
 
     fn refer(
         &mut self,
-        party: Party,
+        client_id: ClientId,
         name: Name,
         uses: Option<bool>,
         watches: Option<bool>,
-    ) -> Result<Outcome, Refusal> {
-        let same = |other: &Reference| other.party == party && other.name == name;
+    ) -> Result<Outcome, CommandError> {
+        let same = |other: &Reference| other.client_id == client_id && other.name == name;
         let before = self.references.iter().find(|other| same(other)).cloned();
         let (used, watched) = before.map_or((false, false), |was| (was.uses, was.watches));
         let (uses, watches) = (uses.unwrap_or(used), watches.unwrap_or(watched));
@@ -597,7 +602,7 @@ impl Model {
         self.references.retain(|other| !same(other));
         if uses || watches {
             self.references.push(Reference {
-                party,
+                client_id,
                 name,
                 uses,
                 watches,
@@ -632,10 +637,10 @@ impl Model {
         found.expect("looked up before")
     }
 
-    fn message(&self, id: MessageId) -> Result<&Message, Refusal> {
+    fn message(&self, id: MessageId) -> Result<&Message, CommandError> {
         self.item(id)
             .map(|item| &item.message)
-            .ok_or(Refusal::NotFound)
+            .ok_or(CommandError::NotFound)
     }
 
     fn remove(&mut self, id: MessageId) -> Message {
@@ -651,9 +656,13 @@ impl Model {
             .collect()
     }
 
-    /// The party's leases, oldest first.
-    fn held(&self, party: Party) -> Vec<MessageId> {
-        let by = |item: &&Item| item.lease.as_ref().is_some_and(|l| l.party == party);
+    /// The client's leases, oldest first.
+    fn held(&self, client_id: ClientId) -> Vec<MessageId> {
+        let by = |item: &&Item| {
+            item.lease
+                .as_ref()
+                .is_some_and(|l| l.client_id == client_id)
+        };
         let mut held: Vec<&Item> = self.items.iter().filter(by).collect();
         held.sort_by_key(|item| item.lease.as_ref().map(|lease| lease.turn));
         held.iter().map(|item| item.message.id).collect()

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use quintet_engine::Mark as Kind;
+use quintet_engine::DedupeKind as Kind;
 use quintet_types::{
-    At, Dedupe, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past, Put, QueueId,
-    Refusal, Scope, State, When, WhenFull,
+    At, CommandError, Dedupe, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past,
+    Put, QueueId, Scope, State, When, WhenFull,
 };
 use sha2::{Digest as _, Sha256};
 
 use super::batch::Fares;
-use super::{Item, Mark, Model};
+use super::{DedupeKind, Item, Model};
 
 /// How long an idempotency token is remembered, ms.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
@@ -55,7 +55,7 @@ fn size_of(put: &Put) -> u64 {
 }
 
 impl Model {
-    pub(super) fn put(&mut self, put: Put) -> Result<Outcome, Refusal> {
+    pub(super) fn put(&mut self, put: Put) -> Result<Outcome, CommandError> {
         let queue = self.queue_of(&put)?;
         let only = self.settings_of(queue).fanout_only;
         let repeat = self.may_put(queue, &put)?;
@@ -68,7 +68,7 @@ impl Model {
                 let left = self.item(id).map_or(0, |item| size(&item.message));
                 let bytes = size_of(&put).saturating_sub(left);
                 if !only && !self.fits(queue, 0, bytes) {
-                    return Err(Refusal::QueueFull);
+                    return Err(CommandError::QueueFull);
                 }
                 self.replace(id);
             }
@@ -84,7 +84,7 @@ impl Model {
 
     /// All or none. One that repeats an earlier one of the list, whatever its
     /// rule, is answered with that one's id.
-    pub(super) fn put_many(&mut self, puts: Vec<Put>) -> Result<Outcome, Refusal> {
+    pub(super) fn put_many(&mut self, puts: Vec<Put>) -> Result<Outcome, CommandError> {
         let mut queues = Vec::new();
         let mut fresh: Vec<(QueueId, &Put)> = Vec::new();
         let mut own: Vec<(QueueId, Kind, Box<[u8]>)> = Vec::new();
@@ -95,16 +95,16 @@ impl Model {
             if matches!(self.may_put(queue, put)?, Repeat::Of(_)) {
                 continue;
             }
-            let marks = match self.settings_of(queue).fanout_only {
+            let dedupe_records = match self.settings_of(queue).fanout_only {
                 true => Vec::new(),
-                false => self.marks_of(queue, put),
+                false => self.dedupe_records_of(queue, put),
             };
             let key = |left: &Left| (queue, left.0, left.1.clone());
-            let repeated = marks.iter().find(|left| own.contains(&key(left)));
+            let repeated = dedupe_records.iter().find(|left| own.contains(&key(left)));
             if repeated.is_some_and(|left| left.4 != OnRepeat::Replace) {
                 continue;
             }
-            own.extend(marks.iter().map(key));
+            own.extend(dedupe_records.iter().map(key));
             added.extend(self.added_by(queue, put));
             self.may_leave(added.len())?;
             if repeated.is_some() {
@@ -117,13 +117,14 @@ impl Model {
             let alone = settings.bytes_max == 0 || size_of(put) <= settings.bytes_max;
             let drops = settings.when_full == WhenFull::DropOldest && alone;
             if !self.fits(queue, count, bytes) && !drops && !settings.fanout_only {
-                return Err(Refusal::QueueFull);
+                return Err(CommandError::QueueFull);
             }
         }
         let mut ids = Vec::new();
         for (put, queue) in puts.into_iter().zip(queues) {
             ids.push(match self.repeat_of(queue, &put) {
-                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id) | Refusal::TokenUsed(id)) => id,
+                Ok(Repeat::Of(id))
+                | Err(CommandError::Duplicate(id) | CommandError::TokenUsed(id)) => id,
                 Ok(Repeat::Instead(id)) => {
                     self.replace(id);
                     self.store(queue, put)
@@ -140,25 +141,25 @@ impl Model {
         Ok(Outcome::PutMany(ids))
     }
 
-    fn queue_of(&mut self, put: &Put) -> Result<QueueId, Refusal> {
+    fn queue_of(&mut self, put: &Put) -> Result<QueueId, CommandError> {
         match put.must_exist {
             true => self.there(&put.queue),
             false => self.find_or_make(&put.queue),
         }
     }
 
-    fn may_put(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
+    fn may_put(&self, queue: QueueId, put: &Put) -> Result<Repeat, CommandError> {
         let settings = self.settings_of(queue);
         if settings.down {
-            return Err(Refusal::QueueDown);
+            return Err(CommandError::QueueDown);
         }
         if put.body.len() > settings.message_bytes_max {
-            return Err(Refusal::MessageTooLarge);
+            return Err(CommandError::MessageTooLarge);
         }
         let name = put.more.as_ref().and_then(|more| more.name.as_ref());
         let tracked = put.more.as_ref().is_some_and(|more| more.tracked);
         if name.map_or(tracked, |name| name.is_empty() || name.len() > 255) {
-            return Err(Refusal::BadMessageName);
+            return Err(CommandError::BadMessageName);
         }
         if let Some(tie) = put.more.as_ref().and_then(|more| more.batch) {
             self.may_join(tie)?;
@@ -167,20 +168,20 @@ impl Model {
     }
 
     /// The record of a put by which a repeat is known.
-    pub(super) fn remembered(&self, queue: &Name, id: &[u8]) -> Result<Outcome, Refusal> {
-        let number = self.find(queue).ok_or(Refusal::NotFound)?;
+    pub(super) fn remembered(&self, queue: &Name, id: &[u8]) -> Result<Outcome, CommandError> {
+        let number = self.find(queue).ok_or(CommandError::NotFound)?;
         let known = self.known(number, Kind::Dedupe, id);
-        let id = known.ok_or(Refusal::NotFound)?.id;
+        let id = known.ok_or(CommandError::NotFound)?.id;
         Ok(Outcome::Put { id, fresh: false })
     }
 
-    fn marks_of(&self, queue: QueueId, put: &Put) -> Vec<Left> {
+    fn dedupe_records_of(&self, queue: QueueId, put: &Put) -> Vec<Left> {
         let settings = self.settings_of(queue);
         let more = put.more.as_deref().cloned().unwrap_or_default();
-        let mut marks = Vec::new();
+        let mut dedupe_records = Vec::new();
         if let Some(token) = more.token {
             let until = self.now + TOKEN_WINDOW_MS;
-            marks.push((Kind::Token, token, until, Scope::Window, OnRepeat::First));
+            dedupe_records.push((Kind::Token, token, until, Scope::Window, OnRepeat::First));
         }
         let of_body = settings.unique_by_body && more.past.is_none();
         let body = put.body.as_small().filter(|_| of_body);
@@ -198,15 +199,15 @@ impl Model {
                 window => self.now + window,
             };
             let on_repeat = dedupe.on_repeat.unwrap_or(settings.unique_repeat);
-            marks.push((Kind::Dedupe, dedupe.id, until, scope, on_repeat));
+            dedupe_records.push((Kind::Dedupe, dedupe.id, until, scope, on_repeat));
         }
         if let Some(key) = more.key.filter(|_| settings.dedupe_by_key_ms > 0) {
             let until = self.now + settings.dedupe_by_key_ms;
             let key = key.as_ref().into();
-            marks.push((Kind::Key, key, until, Scope::Window, OnRepeat::Refuse));
+            dedupe_records.push((Kind::Key, key, until, Scope::Window, OnRepeat::Refuse));
         }
-        marks.retain(|(_, _, until, ..)| *until > self.now);
-        marks
+        dedupe_records.retain(|(_, _, until, ..)| *until > self.now);
+        dedupe_records
     }
 
     /// The marks that a put and its copies add to those that are known.
@@ -219,11 +220,13 @@ impl Model {
             queues.push(queue);
         }
         let all = queues.into_iter().flat_map(|queue| {
-            let marks = self.marks_of(queue, put).into_iter();
-            marks.map(move |(kind, mark, ..)| (queue, kind, mark))
+            let dedupe_records = self.dedupe_records_of(queue, put).into_iter();
+            dedupe_records.map(move |(kind, dedupe_record, ..)| (queue, kind, dedupe_record))
         });
-        all.filter(|(queue, kind, mark)| self.known(*queue, *kind, mark).is_none())
-            .collect()
+        all.filter(|(queue, kind, dedupe_record)| {
+            self.known(*queue, *kind, dedupe_record).is_none()
+        })
+        .collect()
     }
 
     fn copies_of(&self, queue: QueueId, put: &Put) -> Vec<QueueId> {
@@ -234,64 +237,71 @@ impl Model {
         }
     }
 
-    fn known(&self, queue: QueueId, kind: Kind, mark: &[u8]) -> Option<&Mark> {
-        self.marks.iter().find(|known| {
-            (known.queue, known.kind, &*known.mark) == (queue, kind, mark)
+    fn known(&self, queue: QueueId, kind: Kind, dedupe_record: &[u8]) -> Option<&DedupeKind> {
+        self.dedupe_records.iter().find(|known| {
+            (known.queue, known.kind, &*known.dedupe_record) == (queue, kind, dedupe_record)
                 && known.until > self.now
                 && self.is_in_scope(known)
         })
     }
 
-    fn is_in_scope(&self, mark: &Mark) -> bool {
-        let message = self.item(mark.id).map(|item| &item.message);
+    fn is_in_scope(&self, dedupe_record: &DedupeKind) -> bool {
+        let message = self.item(dedupe_record.id).map(|item| &item.message);
         // What was put as expired is swept away with the next step.
-        let here =
-            message.filter(|message| message.queue == mark.queue && !message.is_expired(self.now));
+        let here = message.filter(|message| {
+            message.queue == dedupe_record.queue && !message.is_expired(self.now)
+        });
         let waits = |message: &Message| matches!(message.state, State::Ready | State::Prepared);
         let lives = |m: &Message| waits(m) || m.state == State::Reserved;
-        match mark.scope {
+        match dedupe_record.scope {
             Scope::Window => true,
             Scope::Waiting => here.is_some_and(waits),
-            Scope::Started => here.is_some_and(|m| lives(m) && m.reserves == mark.reserves),
+            Scope::Started => {
+                here.is_some_and(|m| lives(m) && m.reserves == dedupe_record.reserves)
+            }
             Scope::Done => here.is_some_and(lives),
         }
     }
 
     /// Forgets marks whose messages are gone, or have become what ends them.
-    pub(super) fn forget_marks(&mut self) {
-        let mut marks = std::mem::take(&mut self.marks);
-        marks.retain(|mark| {
-            let waiting = mark.scope == Scope::Waiting;
-            let held = self.item(mark.id).is_some_and(|item| {
-                item.message.queue == mark.queue && item.message.state == State::Reserved
+    pub(super) fn forget_dedupe(&mut self) {
+        let mut dedupe_records = std::mem::take(&mut self.dedupe_records);
+        dedupe_records.retain(|dedupe_record| {
+            let waiting = dedupe_record.scope == Scope::Waiting;
+            let held = self.item(dedupe_record.id).is_some_and(|item| {
+                item.message.queue == dedupe_record.queue && item.message.state == State::Reserved
             });
             // It may come back.
-            self.is_in_scope(mark) || waiting && held
+            self.is_in_scope(dedupe_record) || waiting && held
         });
-        self.marks = marks;
+        self.dedupe_records = dedupe_records;
     }
 
     /// Whether so many more puts can be remembered.
-    fn may_leave(&mut self, more: usize) -> Result<(), Refusal> {
-        self.forget_marks();
+    fn may_leave(&mut self, more: usize) -> Result<(), CommandError> {
+        self.forget_dedupe();
         let now = self.now;
-        self.marks.retain(|mark| mark.until > now);
-        let (max, all) = (self.settings.dedupe_max, (self.marks.len() + more) as u64);
+        self.dedupe_records
+            .retain(|dedupe_record| dedupe_record.until > now);
+        let (max, all) = (
+            self.settings.dedupe_max,
+            (self.dedupe_records.len() + more) as u64,
+        );
         match more == 0 || max == 0 || all <= max {
             true => Ok(()),
-            false => Err(Refusal::DedupeFull),
+            false => Err(CommandError::DedupeFull),
         }
     }
 
     /// Tokens are looked at first, then dedupe ids, then keys.
-    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
-        for (kind, mark, _, _, on_repeat) in self.marks_of(queue, put) {
-            let Some(known) = self.known(queue, kind, &mark) else {
+    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, CommandError> {
+        for (kind, dedupe_record, _, _, on_repeat) in self.dedupe_records_of(queue, put) {
+            let Some(known) = self.known(queue, kind, &dedupe_record) else {
                 continue;
             };
             let sum = put.more.as_ref().map_or(0, |more| more.token_sum);
             if kind == Kind::Token && sum > 0 && known.sum > 0 && sum != known.sum {
-                return Err(Refusal::TokenUsed(known.id));
+                return Err(CommandError::TokenUsed(known.id));
             }
             let waits = self
                 .item(known.id)
@@ -299,7 +309,7 @@ impl Model {
             return match on_repeat {
                 OnRepeat::First => Ok(Repeat::Of(known.id)),
                 OnRepeat::Replace if waits => Ok(Repeat::Instead(known.id)),
-                OnRepeat::Refuse | OnRepeat::Replace => Err(Refusal::Duplicate(known.id)),
+                OnRepeat::Refuse | OnRepeat::Replace => Err(CommandError::Duplicate(known.id)),
             };
         }
         Ok(Repeat::No)
@@ -328,14 +338,14 @@ impl Model {
             && (settings.bytes_max == 0 || held + bytes <= settings.bytes_max)
     }
 
-    fn make_room(&mut self, queue: QueueId, bytes: u64) -> Result<(), Refusal> {
+    fn make_room(&mut self, queue: QueueId, bytes: u64) -> Result<(), CommandError> {
         let settings = self.settings_of(queue);
         let alone = settings.bytes_max == 0 || bytes <= settings.bytes_max;
         while !self.fits(queue, 1, bytes) {
             if settings.when_full == WhenFull::Refuse || !alone {
-                return Err(Refusal::QueueFull);
+                return Err(CommandError::QueueFull);
             }
-            let id = self.least_wanted(queue).ok_or(Refusal::QueueFull)?;
+            let id = self.least_wanted(queue).ok_or(CommandError::QueueFull)?;
             self.totals(queue).discarded += 1;
             self.fares(id, Fares::Lost);
             self.remove(id);
@@ -343,7 +353,7 @@ impl Model {
         Ok(())
     }
 
-    /// The oldest of the least urgent rank; when nothing is ready, the first
+    /// The oldest of the least urgent priority; when nothing is ready, the first
     /// that is held back, then the one that is due last.
     fn least_wanted(&self, queue: QueueId) -> Option<MessageId> {
         let here = |which: &dyn Fn(&Message) -> bool| -> Vec<&Message> {
@@ -358,8 +368,10 @@ impl Model {
         let delayed = here(&|m| m.is_delayed(self.now));
         let first = ready
             .iter()
-            .min_by_key(|m| (std::cmp::Reverse(m.rank), m.place(), m.id));
-        let first = first.or(held_back.iter().min_by_key(|m| (m.rank, m.place(), m.id)));
+            .min_by_key(|m| (std::cmp::Reverse(m.priority), m.position(), m.id));
+        let first = first.or(held_back
+            .iter()
+            .min_by_key(|m| (m.priority, m.position(), m.id)));
         first
             .or(delayed.iter().max_by_key(|m| (m.due(), m.id)))
             .map(|m| m.id)
@@ -378,8 +390,8 @@ impl Model {
             let room = match self.may_put(child, &copy) {
                 Ok(Repeat::Of(_)) | Err(_) => false,
                 Ok(repeat) => {
-                    let marks = self.marks_of(child, &copy).into_iter();
-                    let new = marks
+                    let dedupe_records = self.dedupe_records_of(child, &copy).into_iter();
+                    let new = dedupe_records
                         .filter(|left| self.known(child, left.0, &left.1).is_none())
                         .count();
                     let room = self.may_leave(new).is_ok();
@@ -418,13 +430,14 @@ impl Model {
         let past = put.more.as_ref().and_then(|more| more.past.as_ref());
         let reserves = past.map_or(0, |past| past.reserves);
         let token_sum = put.more.as_ref().map_or(0, |more| more.token_sum);
-        for (kind, mark, until, scope, _) in self.marks_of(queue, &put) {
-            self.marks
-                .retain(|old| (old.queue, old.kind, &old.mark) != (queue, kind, &mark));
-            self.marks.push(Mark {
+        for (kind, dedupe_record, until, scope, _) in self.dedupe_records_of(queue, &put) {
+            self.dedupe_records.retain(|old| {
+                (old.queue, old.kind, &old.dedupe_record) != (queue, kind, &dedupe_record)
+            });
+            self.dedupe_records.push(DedupeKind {
                 queue,
                 kind,
-                mark,
+                dedupe_record,
                 id,
                 until,
                 scope,
@@ -435,8 +448,8 @@ impl Model {
         let more = put.more.map(|more| *more).unwrap_or_default();
         let at = At {
             queue,
-            rank: put.rank.unwrap_or(settings.default_rank),
-            place: id.0 as i64,
+            priority: put.priority.unwrap_or(settings.default_priority),
+            position: id.0 as i64,
             id,
         };
         let rests = match put.due {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use quintet_types::{
-    AttrChange, BackTo, Bound, By, ByName, DeadLetter, How, Message, MessageId, Ms, Name, NamedAct,
-    Outcome, Party, QueueId, Refusal, Retry, RetryOn, Return, State, TrackState, Transfer,
+    AttrChange, BackTo, Bound, By, ByName, ClientId, CommandError, DeadLetter, How, Message,
+    MessageId, Ms, Name, NamedAct, Outcome, QueueId, Retry, RetryOn, Return, State, TrackState,
+    Transfer,
 };
 
 use super::batch::Fares;
@@ -14,18 +15,18 @@ use super::{Held, IDLE_SCAN_MS, Item, Model};
 impl Model {
     pub(super) fn settle(
         &mut self,
-        party: Party,
+        client_id: ClientId,
         id: MessageId,
         by: By,
         how: How,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let reserved = self.message(id)?.state == State::Reserved;
         let releases = matches!(how, How::Release { .. } | How::Fail { .. });
-        self.may_settle(party, id, by)?;
+        self.may_settle(client_id, id, by)?;
         if releases && !reserved {
             return Err(match by {
-                By::Lease(_) => Refusal::LeaseOver,
-                _ => Refusal::NotFound,
+                By::Lease(_) => CommandError::LeaseOver,
+                _ => CommandError::NotFound,
             });
         }
         self.settle_one(id, how);
@@ -35,12 +36,12 @@ impl Model {
     /// The holder's, oldest first; those released at once keep their order.
     pub(super) fn settle_held(
         &mut self,
-        party: Party,
+        client_id: ClientId,
         queue: Option<Name>,
         how: How,
         max: u32,
     ) -> Outcome {
-        let mut ids = self.held(party);
+        let mut ids = self.held(client_id);
         ids.retain(|&id| queue.as_ref().is_none_or(|name| self.name_of(id) == *name));
         ids.truncate(max as usize);
         if matches!(how, How::Release { .. } | How::Fail { .. }) {
@@ -54,15 +55,19 @@ impl Model {
 
     pub(super) fn delete(
         &mut self,
-        party: Party,
+        client_id: ClientId,
         id: MessageId,
         by: By,
-    ) -> Result<Outcome, Refusal> {
-        self.settle(party, id, by, How::Finish)
+    ) -> Result<Outcome, CommandError> {
+        self.settle(client_id, id, by, How::Finish)
     }
 
     /// Of several the one whose lease has run longest.
-    pub(super) fn by_name(&mut self, party: Party, by_name: ByName) -> Result<Outcome, Refusal> {
+    pub(super) fn by_name(
+        &mut self,
+        client_id: ClientId,
+        by_name: ByName,
+    ) -> Result<Outcome, CommandError> {
         if by_name.act == NamedAct::Track {
             return self.tracked(&by_name);
         }
@@ -80,7 +85,7 @@ impl Model {
             message.name().is_some_and(|name| **name == *by_name.name)
                 && queue.is_none_or(|queue| Some(message.queue) == queue)
                 && message.state == State::Reserved
-                && self.allows(party, message.id, by_name.by)
+                && self.allows(client_id, message.id, by_name.by)
         });
         let first = found.min_by_key(|item| (since(item), item.message.id));
         let Some(first) = first else {
@@ -88,54 +93,54 @@ impl Model {
         };
         let message = first.message.clone();
         match by_name.act {
-            NamedAct::Track => Err(Refusal::NotFound),
+            NamedAct::Track => Err(CommandError::NotFound),
             NamedAct::Look => Ok(Outcome::Messages([message].into_iter().collect())),
-            NamedAct::Settle(how) => self.settle(party, message.id, by_name.by, how),
-            NamedAct::Extend(ms) => self.extend((party, By::Anyone), message.id, ms),
+            NamedAct::Settle(how) => self.settle(client_id, message.id, by_name.by, how),
+            NamedAct::Extend(ms) => self.extend((client_id, By::Anyone), message.id, ms),
             NamedAct::Until(at) => {
                 let lease = self.item(message.id).and_then(|item| item.lease.as_ref());
                 let ends = lease.and_then(|lease| lease.until);
                 if ends.is_some_and(|ends| ends < at) {
                     let ms = Some(at.since(self.now).max(1));
-                    return self.extend((party, By::Anyone), message.id, ms);
+                    return self.extend((client_id, By::Anyone), message.id, ms);
                 }
                 Ok(Outcome::Done)
             }
             NamedAct::Cancel(cancel) => self.cancel(message.id, &cancel),
             NamedAct::Progress(percent, text) => {
-                self.progress((party, by_name.by), message.id, percent, text)
+                self.progress((client_id, by_name.by), message.id, percent, text)
             }
         }
     }
 
     /// A place behind all that is there; what comes back in one step shares it.
-    fn tail_place(&mut self, queue: QueueId) -> i64 {
+    fn tail_position(&mut self, queue: QueueId) -> i64 {
         let next = self.next_id;
-        let place = match self.tail {
-            Some(place) if next <= place + 1 => place,
+        let position = match self.tail {
+            Some(position) if next <= position + 1 => position,
             _ => {
                 let logged = !self.settings_of(queue).memory;
                 self.new_id(logged).0
             }
         };
-        self.tail = Some(place);
-        place as i64
+        self.tail = Some(position);
+        position as i64
     }
 
     pub(super) fn extend(
         &mut self,
-        (party, by): (Party, By),
+        (client_id, by): (ClientId, By),
         id: MessageId,
         ms: Option<u64>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, CommandError> {
         let (now, epoch) = (self.now, self.epoch);
-        self.may_settle(party, id, by)?;
+        self.may_settle(client_id, id, by)?;
         let message = self.message(id)?;
         if let (By::Lease(_), State::Ready) = (by, message.state)
             && self.is_ordered(message.queue)
             && !self.is_first_of_group(message)
         {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         if let (By::Lease(_), State::Ready, Some(ms)) = (by, self.message(id)?.state, ms) {
             let turn = self.turn();
@@ -143,11 +148,11 @@ impl Model {
             item.message.state = State::Reserved;
             item.message.extra_mut().due = None;
             item.lease = Some(Held {
-                party: Party(0),
+                client_id: ClientId(0),
                 bound: Bound::Time,
                 until: Some(now + ms),
                 span_ms: ms,
-                back_to: BackTo::Place,
+                back_to: BackTo::Position,
                 turn,
                 epoch,
                 since: now,
@@ -159,9 +164,9 @@ impl Model {
             return Ok(Outcome::Done);
         }
         let item = self.items.iter_mut().find(|item| item.message.id == id);
-        let item = item.ok_or(Refusal::NotFound)?;
+        let item = item.ok_or(CommandError::NotFound)?;
         let cancelled = item.message.cancelled().map(|cancelled| cancelled.until);
-        let lease = item.lease.as_mut().ok_or(Refusal::NotFound)?;
+        let lease = item.lease.as_mut().ok_or(CommandError::NotFound)?;
         let asked = now + ms.unwrap_or(lease.span_ms);
         match (lease.until, cancelled) {
             (None, _) => {}
@@ -177,13 +182,13 @@ impl Model {
 
     pub(super) fn progress(
         &mut self,
-        (party, by): (Party, By),
+        (client_id, by): (ClientId, By),
         id: MessageId,
         percent: Option<u8>,
         text: Option<Box<[u8]>>,
-    ) -> Result<Outcome, Refusal> {
-        if self.message(id)?.state != State::Reserved || !self.allows(party, id, by) {
-            return Err(Refusal::NotFound);
+    ) -> Result<Outcome, CommandError> {
+        if self.message(id)?.state != State::Reserved || !self.allows(client_id, id, by) {
+            return Err(CommandError::NotFound);
         }
         self.note_progress(id, percent, text);
         Ok(match self.message(id)?.cancelled() {
@@ -216,10 +221,14 @@ impl Model {
         self.tell(id);
     }
 
-    pub(super) fn touch(&mut self, party: Party, id: MessageId) -> Result<Outcome, Refusal> {
+    pub(super) fn touch(
+        &mut self,
+        client_id: ClientId,
+        id: MessageId,
+    ) -> Result<Outcome, CommandError> {
         self.message(id)?;
-        if !self.allows(party, id, By::Owner) || self.message(id)?.cancelled().is_some() {
-            return Err(Refusal::NotFound);
+        if !self.allows(client_id, id, By::Owner) || self.message(id)?.cancelled().is_some() {
+            return Err(CommandError::NotFound);
         }
         let now = self.now;
         if let Some(lease) = &mut self.item_mut(id).lease
@@ -230,32 +239,32 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
-        self.may_settle(party, id, by).is_ok()
+    fn allows(&self, client_id: ClientId, id: MessageId, by: By) -> bool {
+        self.may_settle(client_id, id, by).is_ok()
     }
 
-    fn may_settle(&self, party: Party, id: MessageId, by: By) -> Result<(), Refusal> {
-        let item = self.item(id).ok_or(Refusal::NotFound)?;
+    fn may_settle(&self, client_id: ClientId, id: MessageId, by: By) -> Result<(), CommandError> {
+        let item = self.item(id).ok_or(CommandError::NotFound)?;
         let (lease, message) = (item.lease.as_ref(), &item.message);
         let allows = match (by, lease) {
             (By::Lease(shown), _) => {
                 let waits = matches!(message.state, State::Ready | State::Reserved);
                 let holds = lease.is_some_and(|lease| lease.epoch == shown.epoch)
                     && message.reserves == shown.number;
-                if !waits || message.place() != shown.place || message.is_expired(self.now) {
-                    return Err(Refusal::NotFound);
+                if !waits || message.position() != shown.position || message.is_expired(self.now) {
+                    return Err(CommandError::NotFound);
                 }
                 if !holds && !shown.over {
-                    return Err(Refusal::LeaseOver);
+                    return Err(CommandError::LeaseOver);
                 }
                 true
             }
             (By::Anyone, _) | (By::OwnerOrFree, None) => true,
             (By::Bearer, Some(lease)) => lease.bound == Bound::Time,
             (By::Owner | By::Bearer, None) => false,
-            (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party,
+            (By::Owner | By::OwnerOrFree, Some(lease)) => lease.client_id == client_id,
         };
-        allows.then_some(()).ok_or(Refusal::NotFound)
+        allows.then_some(()).ok_or(CommandError::NotFound)
     }
 
     pub(super) fn name_of(&self, id: MessageId) -> Name {
@@ -301,25 +310,25 @@ impl Model {
                 self.fares(id, Fares::Succeeded);
             }
             How::Release {
-                rank,
+                priority,
                 due: when,
                 back_to,
             } => {
-                let rank = rank.unwrap_or(item.message.rank);
+                let priority = priority.unwrap_or(item.message.priority);
                 let due = due(when, now);
                 let failed = self.fails(id, Return::Released, due);
-                self.give_back_as(id, Return::Released, (rank, due), back_to, failed);
+                self.give_back_as(id, Return::Released, (priority, due), back_to, failed);
             }
             How::Fail { error, note } => {
                 if !doomed {
                     note_down(&mut item.message, note);
                 }
-                let rank = item.message.rank;
-                self.give_back_as(id, Return::Released, (rank, None), None, Some(error));
+                let priority = item.message.priority;
+                self.give_back_as(id, Return::Released, (priority, None), None, Some(error));
             }
-            How::Bury { rank, reason } => {
-                let rank = rank.unwrap_or(item.message.rank);
-                self.bury(id, rank, reason);
+            How::Bury { priority, reason } => {
+                let priority = priority.unwrap_or(item.message.priority);
+                self.bury(id, priority, reason);
             }
         }
     }
@@ -336,13 +345,13 @@ impl Model {
         (ttl_ms > 0).then(|| self.now + ttl_ms)
     }
 
-    fn bury(&mut self, id: MessageId, rank: u32, reason: Box<[u8]>) {
+    fn bury(&mut self, id: MessageId, priority: u32, reason: Box<[u8]>) {
         self.fares(id, Fares::Failed);
         let (turn, now, until) = (self.turn(), self.now, self.buried_until(id));
         let item = self.item_mut(id);
         let queue = item.message.queue;
         item.message.state = State::Buried;
-        item.message.rank = rank;
+        item.message.priority = priority;
         let extra = item.message.extra_mut();
         extra.due = None;
         extra.buries += 1;
@@ -358,9 +367,9 @@ impl Model {
     }
 
     pub(super) fn give_back(&mut self, id: MessageId, why: Return) {
-        let rank = self.item_mut(id).message.rank;
+        let priority = self.item_mut(id).message.priority;
         let failed = self.fails(id, why, None);
-        self.give_back_as(id, why, (rank, None), None, failed);
+        self.give_back_as(id, why, (priority, None), None, failed);
     }
 
     /// The error of a failure that is kept, if the queue counts it as one.
@@ -373,7 +382,7 @@ impl Model {
             Return::Released => (RetryOn::RELEASE, ""),
             Return::Timeout => (RetryOn::TIMEOUT, "its lease ran out"),
             Return::Lost => (RetryOn::LOST, "its connection was lost"),
-            Return::Withheld => return None,
+            Return::Pending => return None,
         };
         let counts = policy && due.is_none() && settings.retry_on.has(cause);
         let own_counts = |retry: Retry| {
@@ -415,7 +424,7 @@ impl Model {
         &mut self,
         id: MessageId,
         why: Return,
-        (rank, due): (u32, Option<Ms>),
+        (priority, due): (u32, Option<Ms>),
         back_to: Option<BackTo>,
         failed: Option<Box<[u8]>>,
     ) {
@@ -432,13 +441,13 @@ impl Model {
             if let Some(error) = failed.filter(|error| !error.is_empty()) {
                 self.failed(id, error);
                 self.fares(id, Fares::Failed);
-                self.release(id, why, rank, None, back_to);
+                self.release(id, why, priority, None, back_to);
             }
             self.dead_letter(id);
         } else if let Some(error) = failed {
             let (due, enough) = self.failed(id, error);
             self.fares(id, Fares::Failed);
-            self.release(id, why, rank, due, back_to);
+            self.release(id, why, priority, due, back_to);
             let own = message.retry();
             if enough && own.is_some_and(|retry| retry.max == 0) {
                 self.ends(id, TrackState::Failed);
@@ -453,7 +462,7 @@ impl Model {
             if why == Return::Timeout {
                 self.fares(id, Fares::Failed);
             }
-            self.release(id, why, rank, due, back_to);
+            self.release(id, why, priority, due, back_to);
         }
     }
 
@@ -461,7 +470,7 @@ impl Model {
         &mut self,
         id: MessageId,
         why: Return,
-        rank: u32,
+        priority: u32,
         due: Option<Ms>,
         back_to: Option<BackTo>,
     ) {
@@ -471,13 +480,13 @@ impl Model {
         let says = item
             .lease
             .as_ref()
-            .map_or(BackTo::Place, |lease| lease.back_to);
+            .map_or(BackTo::Position, |lease| lease.back_to);
         match why {
             Return::Released | Return::Timeout => item.end_lease(),
-            Return::Lost | Return::Withheld => item.lease = None,
+            Return::Lost | Return::Pending => item.lease = None,
         }
         item.message.state = State::Ready;
-        item.message.rank = rank;
+        item.message.priority = priority;
         let extra = item.message.extra_mut();
         extra.due = due;
         if why == Return::Released {
@@ -487,21 +496,21 @@ impl Model {
         extra.timeouts += u32::from(why == Return::Timeout);
         let stays = self.is_ordered(queue) && self.item_mut(id).message.key().is_some();
         let back_to = match stays {
-            true => back_to.map(|_| BackTo::Place),
+            true => back_to.map(|_| BackTo::Position),
             false => back_to,
         };
-        let place = match back_to.unwrap_or(says) {
-            BackTo::Place => None,
+        let position = match back_to.unwrap_or(says) {
+            BackTo::Position => None,
             BackTo::Head => {
                 let head = self.queue_mut(queue);
                 head.head -= 1;
                 Some(head.head)
             }
-            BackTo::Tail => Some(self.tail_place(queue)),
+            BackTo::Tail => Some(self.tail_position(queue)),
         };
-        if let Some(place) = place {
+        if let Some(position) = position {
             let message = &mut self.item_mut(id).message;
-            message.set_decided(place, message.is_doomed());
+            message.set_decided(position, message.is_doomed());
         }
         self.tell(id);
         let totals = self.totals(queue);
@@ -510,18 +519,18 @@ impl Model {
             Return::Timeout => &mut totals.timeouts,
             Return::Lost => &mut totals.cancels,
             // The model has no hooks.
-            Return::Withheld => return,
+            Return::Pending => return,
         } += 1;
     }
 
     /// A lease ended by a restart: attempts are looked at afterwards.
     pub(super) fn end_lost(&mut self, id: MessageId) {
         let message = &self.item_mut(id).message;
-        let (doomed, rank) = (message.is_doomed(), message.rank);
+        let (doomed, priority) = (message.is_doomed(), message.priority);
         if doomed {
             self.remove(id);
         } else {
-            self.release(id, Return::Lost, rank, None, None);
+            self.release(id, Return::Lost, priority, None, None);
         }
     }
 
@@ -554,16 +563,16 @@ impl Model {
         if message.failures() > 0 && !status.is_empty() {
             reason += &format!(": {}", String::from_utf8_lossy(&status));
         }
-        self.bury(id, message.rank, reason.into_bytes().into());
+        self.bury(id, message.priority, reason.into_bytes().into());
         self.totals(message.queue).dead_letters += 1;
     }
 
-    /// To the tail of its rank in a queue. Whatever it was, it is ready there.
+    /// To the tail of its priority in a queue. Whatever it was, it is ready there.
     pub(super) fn transfer(&mut self, id: MessageId, to: QueueId, why: Transfer) {
         if why.is_dead_letter() {
             self.fares(id, Fares::Failed);
         }
-        let place = self.new_id(!self.settings_of(to).memory).0 as i64;
+        let position = self.new_id(!self.settings_of(to).memory).0 as i64;
         self.queue_mut(to).made = true;
         let from = self.item_mut(id).message.queue;
         let from_name = self.queue(from).name.clone();
@@ -571,7 +580,7 @@ impl Model {
         item.end_lease();
         item.message.state = State::Ready;
         item.message.queue = to;
-        item.message.set_decided(place, item.message.is_doomed());
+        item.message.set_decided(position, item.message.is_doomed());
         let reserves = item.message.reserves;
         let extra = item.message.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);
@@ -742,10 +751,9 @@ impl Model {
                     .pause
                     .is_some_and(|until| until.is_none_or(|until| until > now))
                 || queue.overrides != quintet_types::Overrides::default()
-                || self
-                    .marks
-                    .iter()
-                    .any(|mark| mark.queue == number && mark.until > now);
+                || self.dedupe_records.iter().any(|dedupe_record| {
+                    dedupe_record.queue == number && dedupe_record.until > now
+                });
             let after = self.settings_of(number).idle_ms;
             if used {
                 // It may be so until just before the next look.

@@ -1,13 +1,13 @@
 //! Looking without taking, and numbers.
 
 use quintet_types::{
-    ListState, Message, MessageId, Outcome, Peek, QueueGauges, QueueId, Refusal, State,
+    CommandError, ListState, Message, MessageId, Outcome, Peek, QueueGauges, QueueId, State,
 };
 
 use super::{Model, Reference};
 
 impl Model {
-    pub(super) fn peek(&self, peek: Peek) -> Result<Outcome, Refusal> {
+    pub(super) fn peek(&self, peek: Peek) -> Result<Outcome, CommandError> {
         let one = |message: &Message| Outcome::Messages([message.clone()].into_iter().collect());
         let (name, state) = match peek {
             Peek::Id(id) => return self.message(id).map(one),
@@ -17,7 +17,7 @@ impl Model {
                 after,
                 max,
             } => {
-                let queue = self.find(&queue).ok_or(Refusal::QueueNotFound)?;
+                let queue = self.find(&queue).ok_or(CommandError::QueueNotFound)?;
                 let mut ids = self.list(queue, state);
                 if let Some(after) = after {
                     let at = ids.iter().position(|&id| id == after);
@@ -36,16 +36,16 @@ impl Model {
             Peek::Delayed(name) => (name, ListState::Delayed),
             Peek::Buried(name) => (name, ListState::Buried),
         };
-        let queue = self.find(&name).ok_or(Refusal::NotFound)?;
+        let queue = self.find(&name).ok_or(CommandError::NotFound)?;
         let first = self
             .list(queue, state)
             .first()
             .copied()
-            .ok_or(Refusal::NotFound)?;
+            .ok_or(CommandError::NotFound)?;
         let message = self.message(first)?;
-        // A FIFO taker never gets what is held back.
+        // A FIFO consumer never gets what is held back.
         if state == ListState::Ready && !message.selectable {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         Ok(one(message))
     }
@@ -72,18 +72,18 @@ impl Model {
             let m = &item.message;
             let extra = m.extra.as_deref();
             let (a, b) = match state {
-                ListState::Ready => (u64::from(!m.selectable), u64::from(m.rank)),
+                ListState::Ready => (u64::from(!m.selectable), u64::from(m.priority)),
                 ListState::Delayed => (extra.and_then(|e| e.due).map_or(0, |at| at.0), 0),
                 ListState::Buried => (item.turn, 0),
                 ListState::Archived => (extra.map_or(0, |e| e.changed.0), 0),
                 ListState::Reserved | ListState::Prepared => (0, 0),
             };
-            let place = if state == ListState::Ready {
-                m.place()
+            let position = if state == ListState::Ready {
+                m.position()
             } else {
                 0
             };
-            (a, b, place, m.id)
+            (a, b, position, m.id)
         });
         items.iter().map(|item| item.message.id).collect()
     }
@@ -105,7 +105,7 @@ impl Model {
         };
         QueueGauges {
             ready: count(&|m| self.is_ready(m) && m.selectable),
-            urgent: count(&|m| self.is_ready(m) && m.selectable && m.rank < 1024),
+            urgent: count(&|m| self.is_ready(m) && m.selectable && m.priority < 1024),
             held_back: count(&|m| self.is_ready(m) && !m.selectable),
             delayed: count(&|m| m.is_delayed(self.now)),
             retrying: count(&|m| m.is_delayed(self.now) && m.failures() > 0),

@@ -3,15 +3,19 @@
 use std::cmp::Reverse;
 
 use quintet_types::{
-    AT_ONCE_MS, Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Name, Outcome,
-    Party, Pick, QueueId, Refusal, Return, State, Take, Wait,
+    AT_ONCE_MS, Bound, ClientId, CommandError, End, LeaseOwner, LeaseRequest, LeaseTime, Message,
+    MessageId, Ms, Name, Outcome, Pick, QueueId, Return, State, Take, Wait,
 };
 
 use super::batch::Fares;
 use super::{Held, Item, Model, Taken, Waiter};
 
 impl Model {
-    pub(super) fn take(&mut self, party: Party, take: Take) -> Result<Option<Outcome>, Refusal> {
+    pub(super) fn take(
+        &mut self,
+        client_id: ClientId,
+        take: Take,
+    ) -> Result<Option<Outcome>, CommandError> {
         if take.must_exist {
             for name in &take.queues {
                 self.there(name)?;
@@ -22,24 +26,24 @@ impl Model {
             _ => None,
         };
         if only.is_some_and(|queue| self.settings_of(queue).down) {
-            return Err(Refusal::QueueDown);
+            return Err(CommandError::QueueDown);
         }
         let limit = take
             .lease
             .map_or(take.refuse_if_held, |lease| lease.held_max) as usize;
-        let held = self.held(party);
+        let held = self.held(client_id);
         let counted = match (take.held_anywhere, take.queues.as_slice()) {
             (true, _) => held.len(),
             (false, [name]) => held.iter().filter(|&&id| self.name_of(id) == *name).count(),
             (false, _) => 0,
         };
         if limit > 0 && counted >= limit {
-            return Err(Refusal::HeldLimit);
+            return Err(CommandError::HeldLimit);
         }
         if let Some(outcome) = self.take_again(&take) {
             return Ok(Some(outcome));
         }
-        if let Some(outcome) = self.take_now(party, &take) {
+        if let Some(outcome) = self.take_now(client_id, &take) {
             return Ok(Some(outcome));
         }
         let ends = held
@@ -61,7 +65,7 @@ impl Model {
             return Ok(Some(Outcome::Empty));
         }
         self.stand_in_line(Waiter {
-            party,
+            client_id,
             standing: false,
             take,
             until,
@@ -82,7 +86,7 @@ impl Model {
         let sum = known.sum;
         if sum > 0 && take.token_sum > 0 && sum != take.token_sum {
             let first = known.given.first().map_or(MessageId(0), |given| given.0);
-            return Some(Outcome::Refused(Refusal::TokenUsed(first)));
+            return Some(Outcome::Refused(CommandError::TokenUsed(first)));
         }
         let mut handed = Vec::new();
         for &(id, number, until) in &known.given {
@@ -130,7 +134,7 @@ impl Model {
     }
 
     /// The queue, the token and the lease of a take that may be sent again.
-    fn with_token<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a [u8], LeaseAsk)> {
+    fn with_token<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a [u8], LeaseRequest)> {
         let (token, ask) = (take.token.as_deref()?, take.lease?);
         let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over && !take.look;
         match take.queues.as_slice() {
@@ -156,30 +160,30 @@ impl Model {
 
     pub(super) fn watch(
         &mut self,
-        party: Party,
+        client_id: ClientId,
         take: Option<Box<Take>>,
-    ) -> Result<Outcome, Refusal> {
-        let at = self.standing(party);
+    ) -> Result<Outcome, CommandError> {
+        let at = self.standing(client_id);
         let Some(take) = take else {
             self.waiters
-                .retain(|waiter| waiter.party != party || !waiter.standing);
+                .retain(|waiter| waiter.client_id != client_id || !waiter.standing);
             self.tidy();
             return Ok(Outcome::Done);
         };
-        if let Some(outcome) = self.take_now(party, &take) {
+        if let Some(outcome) = self.take_now(client_id, &take) {
             at.map(|at| self.waiters.remove(at));
-            self.deliveries.push((party, true, outcome));
+            self.deliveries.push((client_id, true, outcome));
         } else if let Some(at) = at {
-            if let Err(refusal) = self.make_all(&take) {
+            if let Err(command_error) = self.make_all(&take) {
                 self.waiters.remove(at);
                 self.tidy();
-                return Err(refusal);
+                return Err(command_error);
             }
             self.waiters[at].take = *take;
         } else {
             let take = *take;
             self.stand_in_line(Waiter {
-                party,
+                client_id,
                 standing: true,
                 take,
                 until: None,
@@ -190,20 +194,24 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn rewatch(&mut self, party: Party, take: Box<Take>) -> Result<Outcome, Refusal> {
-        match self.standing(party) {
-            Some(_) => self.watch(party, Some(take)),
+    pub(super) fn rewatch(
+        &mut self,
+        client_id: ClientId,
+        take: Box<Take>,
+    ) -> Result<Outcome, CommandError> {
+        match self.standing(client_id) {
+            Some(_) => self.watch(client_id, Some(take)),
             None => Ok(Outcome::Done),
         }
     }
 
     pub(super) fn watch_queue(
         &mut self,
-        party: Party,
+        client_id: ClientId,
         queue: Name,
         on: bool,
-    ) -> Result<Outcome, Refusal> {
-        let Some(at) = self.standing(party) else {
+    ) -> Result<Outcome, CommandError> {
+        let Some(at) = self.standing(client_id) else {
             return Ok(Outcome::Done);
         };
         let mut take = self.waiters[at].take.clone();
@@ -211,36 +219,36 @@ impl Model {
         if on {
             take.queues.push(queue);
         }
-        self.watch(party, Some(Box::new(take)))
+        self.watch(client_id, Some(Box::new(take)))
     }
 
-    fn standing(&self, party: Party) -> Option<usize> {
+    fn standing(&self, client_id: ClientId) -> Option<usize> {
         let mut waiters = self.waiters.iter();
-        waiters.position(|waiter| waiter.party == party && waiter.standing)
+        waiters.position(|waiter| waiter.client_id == client_id && waiter.standing)
     }
 
-    pub(super) fn stop_waiting(&mut self, party: Party) -> Outcome {
+    pub(super) fn stop_waiting(&mut self, client_id: ClientId) -> Outcome {
         let at = self
             .waiters
             .iter()
-            .position(|w| w.party == party && !w.standing);
+            .position(|w| w.client_id == client_id && !w.standing);
         if let Some(at) = at {
             self.waiters.remove(at);
-            self.deliveries.push((party, false, Outcome::Empty));
+            self.deliveries.push((client_id, false, Outcome::Empty));
         }
         Outcome::Done
     }
 
-    fn stand_in_line(&mut self, waiter: Waiter) -> Result<(), Refusal> {
+    fn stand_in_line(&mut self, waiter: Waiter) -> Result<(), CommandError> {
         if self.waiters.len() >= self.settings.waiters_max as usize {
-            return Err(Refusal::TooManyWaiters);
+            return Err(CommandError::TooManyWaiters);
         }
         self.make_all(&waiter.take)?;
         self.waiters.push(waiter);
         Ok(())
     }
 
-    fn make_all(&mut self, take: &Take) -> Result<(), Refusal> {
+    fn make_all(&mut self, take: &Take) -> Result<(), CommandError> {
         for name in &take.queues {
             self.find_or_make(name)?;
         }
@@ -252,11 +260,11 @@ impl Model {
     pub(super) fn serve(&mut self) {
         let mut at = 0;
         while let Some(waiter) = self.waiters.get(at).cloned() {
-            match self.take_now(waiter.party, &waiter.take) {
+            match self.take_now(waiter.client_id, &waiter.take) {
                 Some(outcome) => {
                     self.waiters.remove(at);
                     self.deliveries
-                        .push((waiter.party, waiter.standing, outcome));
+                        .push((waiter.client_id, waiter.standing, outcome));
                     // A queue that it alone waited on leaves room for another.
                     self.tidy();
                     at = 0;
@@ -279,14 +287,14 @@ impl Model {
                 false => Outcome::DeadlineSoon,
             };
             self.deliveries
-                .push((waiter.party, waiter.standing, outcome));
+                .push((waiter.client_id, waiter.standing, outcome));
         }
         let now = self.now;
         self.waiters
             .retain(|waiter| ends(waiter).is_none_or(|at| at > now));
     }
 
-    fn take_now(&mut self, party: Party, take: &Take) -> Option<Outcome> {
+    fn take_now(&mut self, client_id: ClientId, take: &Take) -> Option<Outcome> {
         let wanted = take.messages_max.max(1) as usize;
         if take.look {
             let mut seen = self.candidates(take);
@@ -322,7 +330,7 @@ impl Model {
                         self.handed_out(message.queue);
                         message
                     }
-                    Some(ask) => self.lease(party, id, ask),
+                    Some(ask) => self.lease(client_id, id, ask),
                 });
             }
         }
@@ -364,8 +372,10 @@ impl Model {
             found.append(&mut line);
         }
         match take.end {
-            End::Oldest => found.sort_by_key(|m| (m.rank, m.place(), m.id)),
-            End::Newest => found.sort_by_key(|m| (m.rank, Reverse(m.place()), Reverse(m.id))),
+            End::Oldest => found.sort_by_key(|m| (m.priority, m.position(), m.id)),
+            End::Newest => {
+                found.sort_by_key(|m| (m.priority, Reverse(m.position()), Reverse(m.id)))
+            }
         }
         if take.pick == Pick::InOrder {
             found.sort_by_key(|m| queues.iter().position(|&queue| queue == m.queue));
@@ -429,7 +439,14 @@ impl Model {
             .filter(|m| self.is_ready(m) && !m.is_expired(self.now))
             .filter(|m| take.body_max.is_none_or(|max| m.body.len() <= max))
             .collect();
-        others.sort_by_key(|m| (!m.selectable, m.rank, Reverse(m.place()), Reverse(m.id)));
+        others.sort_by_key(|m| {
+            (
+                !m.selectable,
+                m.priority,
+                Reverse(m.position()),
+                Reverse(m.id),
+            )
+        });
         let mut bytes = best.body.len() + key.len() as u64;
         for other in others {
             bytes += other.body.len() + key.len() as u64;
@@ -441,7 +458,7 @@ impl Model {
         group
     }
 
-    fn span_of(&self, id: MessageId, ask: &LeaseAsk) -> u64 {
+    fn span_of(&self, id: MessageId, ask: &LeaseRequest) -> u64 {
         let message = self.message(id).expect("it is there");
         let default = self.settings_of(message.queue).default_ttr_ms;
         match ask.time {
@@ -456,14 +473,14 @@ impl Model {
         }
     }
 
-    fn is_over(&self, id: MessageId, ask: &LeaseAsk) -> bool {
+    fn is_over(&self, id: MessageId, ask: &LeaseRequest) -> bool {
         let message = self.message(id).expect("it is there");
         let default = self.settings_of(message.queue).default_ttr_ms;
         let at_once = message.ttr_ms.unwrap_or(default) == AT_ONCE_MS;
         ask.time == LeaseTime::Over || ask.time == LeaseTime::TtrOrDefault && at_once
     }
 
-    fn lease(&mut self, party: Party, id: MessageId, ask: &LeaseAsk) -> Message {
+    fn lease(&mut self, client_id: ClientId, id: MessageId, ask: &LeaseRequest) -> Message {
         let turn = self.turn();
         let (now, epoch) = (self.now, self.epoch);
         let queue = self.item_mut(id).message.queue;
@@ -490,12 +507,12 @@ impl Model {
         item.message.reserves += 1;
         item.message.extra_mut().due = None;
         item.lease = Some(Held {
-            party,
+            client_id,
             bound,
             until,
             span_ms,
             back_to: match stays {
-                true => quintet_types::BackTo::Place,
+                true => quintet_types::BackTo::Position,
                 false => ask.back_to,
             },
             turn,
@@ -512,30 +529,30 @@ impl Model {
 
     pub(super) fn reserve_id(
         &mut self,
-        party: Party,
+        client_id: ClientId,
         id: MessageId,
-        ask: LeaseAsk,
-    ) -> Result<Outcome, Refusal> {
+        ask: LeaseRequest,
+    ) -> Result<Outcome, CommandError> {
         let message = self.message(id)?;
         if !matches!(message.state, State::Ready | State::Buried) {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         let ready = message.state == State::Ready && self.is_ordered(message.queue);
         if ready && !self.is_first_of_group(message) {
-            return Err(Refusal::NotFound);
+            return Err(CommandError::NotFound);
         }
         if self.settings_of(message.queue).down {
-            return Err(Refusal::QueueDown);
+            return Err(CommandError::QueueDown);
         }
         let name = self.name_of(id);
         let held = self
-            .held(party)
+            .held(client_id)
             .into_iter()
             .filter(|&other| self.name_of(other) == name);
         if ask.held_max > 0 && held.count() >= ask.held_max as usize {
-            return Err(Refusal::HeldLimit);
+            return Err(CommandError::HeldLimit);
         }
-        let handed = self.lease(party, id, &ask);
+        let handed = self.lease(client_id, id, &ask);
         if self.is_over(id, &ask) {
             self.give_back(id, Return::Timeout);
         }

@@ -1,8 +1,8 @@
 //! Tracked messages: one line for each, written again whenever something happens to it.
 
 use quintet_types::{
-    ByName, Message, MessageId, NamedAct, Outcome, Refusal, State, TRACK_NOTE_BYTES_MAX, Track,
-    TrackState,
+    ByName, CommandError, Message, MessageId, NamedAct, Outcome, State, TRACK_NOTE_BYTES_MAX,
+    Track, TrackState,
 };
 
 use super::Model;
@@ -69,7 +69,7 @@ impl Model {
     }
 
     /// Of one that nobody holds.
-    pub(super) fn say_of_track(&mut self, by_name: &ByName) -> Result<Outcome, Refusal> {
+    pub(super) fn say_of_track(&mut self, by_name: &ByName) -> Result<Outcome, CommandError> {
         let (percent, text) = match &by_name.act {
             NamedAct::Progress(percent, text) => (*percent, text.clone()),
             NamedAct::Until(_) => (None, None),
@@ -77,17 +77,17 @@ impl Model {
                 let (id, track) = self.track_named(by_name)?;
                 return match (self.message(id), track.state) {
                     (Ok(_), _) => self.cancel(id, cancel),
-                    (_, TrackState::Cancelled) => Err(Refusal::AlreadyCancelled),
-                    (_, TrackState::Done) => Err(Refusal::AlreadyDone),
-                    _ => Err(Refusal::NotFound),
+                    (_, TrackState::Cancelled) => Err(CommandError::AlreadyCancelled),
+                    (_, TrackState::Done) => Err(CommandError::AlreadyDone),
+                    _ => Err(CommandError::NotFound),
                 };
             }
-            _ => return Err(Refusal::NotFound),
+            _ => return Err(CommandError::NotFound),
         };
         let (id, mut track) = self.track_named(by_name)?;
         if let Ok(message) = self.message(id) {
             if message.state == State::Reserved {
-                return Err(Refusal::NotFound);
+                return Err(CommandError::NotFound);
             }
             self.note_progress(id, percent, text);
         } else if percent.is_some() || text.is_some() {
@@ -102,12 +102,12 @@ impl Model {
     }
 
     /// The one that was put last.
-    pub(super) fn tracked(&self, by_name: &ByName) -> Result<Outcome, Refusal> {
+    pub(super) fn tracked(&self, by_name: &ByName) -> Result<Outcome, CommandError> {
         let (_, track) = self.track_named(by_name)?;
         Ok(Outcome::Tracked(Box::new(track)))
     }
 
-    fn track_named(&self, by_name: &ByName) -> Result<(MessageId, Track), Refusal> {
+    fn track_named(&self, by_name: &ByName) -> Result<(MessageId, Track), CommandError> {
         let found = self.tracks.iter().filter(|(_, track)| {
             let queue = by_name.queue.as_ref();
             *track.name == *by_name.name
@@ -115,7 +115,7 @@ impl Model {
                 && queue.is_none_or(|queue| *queue == track.queue)
         });
         let found = found.max_by_key(|(id, _)| *id);
-        found.cloned().ok_or(Refusal::NotFound)
+        found.cloned().ok_or(CommandError::NotFound)
     }
 
     /// Those whose time is over.

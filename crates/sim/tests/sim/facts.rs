@@ -59,9 +59,9 @@ fn bytes() -> impl Strategy<Value = Box<[u8]>> {
     prop::collection::vec(any::<u8>(), 0..6).prop_map(Vec::into_boxed_slice)
 }
 
-fn mark_id() -> impl Strategy<Value = MarkId> {
-    let hash = any::<[u64; 2]>().prop_map(MarkId::Hash);
-    prop_oneof![bytes().prop_map(MarkId::Whole), hash]
+fn dedupe_id() -> impl Strategy<Value = DedupeId> {
+    let hash = any::<[u64; 2]>().prop_map(DedupeId::Hash);
+    prop_oneof![bytes().prop_map(DedupeId::Whole), hash]
 }
 
 fn queue() -> impl Strategy<Value = QueueId> {
@@ -77,10 +77,10 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 fn at() -> impl Strategy<Value = At> {
-    (queue(), small(), any::<i64>(), id()).prop_map(|(queue, rank, place, id)| At {
+    (queue(), small(), any::<i64>(), id()).prop_map(|(queue, priority, position, id)| At {
         queue,
-        rank,
-        place,
+        priority,
+        position,
         id,
     })
 }
@@ -167,7 +167,7 @@ fn message() -> impl Strategy<Value = Message> {
                 (selectable, doomed),
             )| {
                 let mut message = Message::new(at, created, body);
-                message.set_decided(at.place, doomed);
+                message.set_decided(at.position, doomed);
                 message.extra = extra.map(Box::new);
                 message.ttr_ms = ttr_ms;
                 (message.flags, message.reserves) = (flags, reserves);
@@ -188,8 +188,8 @@ fn lease() -> impl Strategy<Value = Lease> {
         ms(),
     )
         .prop_map(
-            |(party, bound, until, span_ms, back_to, epoch, since)| Lease {
-                party: Party(party),
+            |(client_id, bound, until, span_ms, back_to, epoch, since)| Lease {
+                client_id: ClientId(client_id),
                 bound,
                 until,
                 span_ms,
@@ -221,9 +221,9 @@ fn change() -> impl Strategy<Value = Change> {
         cancelled(),
     )
         .prop_map(
-            |(now, rank, due, status, attrs, attachments, expires, cancelled)| Change {
+            |(now, priority, due, status, attrs, attachments, expires, cancelled)| Change {
                 now,
-                rank,
+                priority,
                 due,
                 status,
                 attrs,
@@ -242,7 +242,13 @@ fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strate
 fn block() -> impl Strategy<Value = Block> {
     let order = || (small(), any::<i64>(), id());
     (
-        (small(), 0..1u32 << 20, 0..9u32, queue(), one_of(Lane::ALL)),
+        (
+            small(),
+            0..1u32 << 20,
+            0..9u32,
+            queue(),
+            one_of(StateIndex::ALL),
+        ),
         (order(), order(), 0..9u32, number()),
         (
             small(),
@@ -254,7 +260,7 @@ fn block() -> impl Strategy<Value = Block> {
     )
         .prop_map(
             |(
-                (number, ordinal, count, queue, lane),
+                (number, ordinal, count, queue, state_index),
                 (first, last, live, bytes),
                 (urgent, apart, keyed, expires, created),
             )| Block {
@@ -262,7 +268,7 @@ fn block() -> impl Strategy<Value = Block> {
                 ordinal,
                 count,
                 queue,
-                lane,
+                state_index,
                 first,
                 last,
                 live: live.min(count),
@@ -309,10 +315,10 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             (one_of(Return::ALL), prop::option::of(bytes())),
         )
             .prop_map(
-                |(at, rank, place, (due, delay_ms), (why, failed))| Fact::Released {
+                |(at, priority, position, (due, delay_ms), (why, failed))| Fact::Released {
                     at,
-                    rank,
-                    place,
+                    priority,
+                    position,
                     due,
                     delay_ms,
                     why,
@@ -327,9 +333,9 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             any::<bool>(),
             bytes(),
         )
-            .prop_map(|(at, rank, (now, until), dead, reason)| Fact::Buried {
+            .prop_map(|(at, priority, (now, until), dead, reason)| Fact::Buried {
                 at,
-                rank,
+                priority,
                 now,
                 dead,
                 reason,
@@ -346,10 +352,10 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             .boxed(),
         Kind::Kicked => at().prop_map(|at| Fact::Kicked { at }).boxed(),
         Kind::Moved => (at(), queue(), any::<i64>(), one_of(Transfer::ALL), ms())
-            .prop_map(|(at, to, place, why, now)| Fact::Moved {
+            .prop_map(|(at, to, position, why, now)| Fact::Moved {
                 at,
                 to,
-                place,
+                position,
                 why,
                 now,
             })
@@ -376,18 +382,18 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             .boxed(),
         Kind::Remembered => (
             queue(),
-            one_of(Mark::ALL),
-            mark_id(),
+            one_of(DedupeKind::ALL),
+            dedupe_id(),
             number(),
             ms(),
             one_of(Scope::ALL),
             prop_oneof![Just(0), number()],
         )
             .prop_map(
-                |(queue, kind, mark, id, until, scope, sum)| Fact::Remembered {
+                |(queue, kind, dedupe_record, id, until, scope, sum)| Fact::Remembered {
                     queue,
                     kind,
-                    mark,
+                    dedupe_record,
                     id: MessageId(id),
                     until,
                     scope,
@@ -395,7 +401,7 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 },
             )
             .boxed(),
-        Kind::Frozen => (run(), block(), prop::collection::vec(id(), 8))
+        Kind::Evicted => (run(), block(), prop::collection::vec(id(), 8))
             .prop_map(|(run, block, some)| {
                 // As many entries as the block counts, as many of them alive.
                 let ids = (0..block.count as usize)
@@ -413,15 +419,15 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                         Some(id)
                     })
                     .collect();
-                Fact::Frozen {
+                Fact::Evicted {
                     run,
                     block: Box::new(block),
                     ids,
                 }
             })
             .boxed(),
-        Kind::Thawed => (run(), small(), at(), number(), any::<bool>())
-            .prop_map(|(run, ordinal, at, bytes, apart)| Fact::Thawed {
+        Kind::Loaded => (run(), small(), at(), number(), any::<bool>())
+            .prop_map(|(run, ordinal, at, bytes, apart)| Fact::Loaded {
                 run,
                 ordinal,
                 at,
@@ -441,10 +447,10 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             })
             .boxed(),
         Kind::RunGone => run().prop_map(Fact::RunGone).boxed(),
-        Kind::Withheld => (at(), number())
-            .prop_map(|(at, party)| Fact::Withheld {
+        Kind::Pending => (at(), number())
+            .prop_map(|(at, client_id)| Fact::Pending {
                 at,
-                party: Party(party),
+                client_id: ClientId(client_id),
             })
             .boxed(),
         Kind::TableSet => (
@@ -520,8 +526,8 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 count,
             })
             .boxed(),
-        Kind::MarksForgotten => queue()
-            .prop_map(|queue| Fact::MarksForgotten { queue })
+        Kind::DedupeForgotten => queue()
+            .prop_map(|queue| Fact::DedupeForgotten { queue })
             .boxed(),
         Kind::QueueDropped => (queue(), number(), any::<bool>())
             .prop_map(|(queue, through, idle)| Fact::QueueDropped {
@@ -616,7 +622,7 @@ proptest! {
                 parent: None,
                 created: Ms(1),
             };
-            engine.replay(made, Home(0));
+            engine.replay(made, SegmentRef(0));
         }
         let mut dropped = Vec::new();
         for fact in facts {
@@ -630,7 +636,7 @@ proptest! {
                 }
                 _ => {}
             }
-            engine.replay(fact, Home(0));
+            engine.replay(fact, SegmentRef(0));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Every order of the steps of three takers at an ordered queue: six messages
+//! Every order of the steps of three consumers at an ordered queue: six messages
 //! of three keys, one of them in a run. Nothing is handed out before what stands
 //! before it in its key, and whatever is free is handed out to who asks.
 //!
 //! States are searched by the number of steps to them; one that was seen before
 //! is not gone on from. An engine cannot be copied, so each state is reached by
-//! its steps. Takers are alike: of those that have nothing the first one asks.
+//! its steps. Consumers are alike: of those that have nothing the first one asks.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use quintet_types::*;
 /// How long a lease lasts, and a rest, ms.
 const SPAN: u64 = 10;
 const KEYS: [&str; 6] = ["x", "y", "x", "z", "y", "z"];
-const TAKERS: usize = 3;
+const CONSUMERS: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Step {
-    /// A take of so many by a taker, which may wait.
+    /// A take of so many by a consumer, which may wait.
     Take(usize, u32, bool),
-    /// A taker finishes the first or the last it holds.
+    /// A consumer finishes the first or the last it holds.
     Finish(usize, bool),
     /// It gives back the first it holds, to rest.
     Release(usize),
@@ -41,22 +41,22 @@ struct Run {
     /// The message that is in a run, and its block.
     cold: Option<(BlockAt, Message)>,
     wants: Vec<Want>,
-    /// Messages of each taker.
-    held: [Vec<MessageId>; TAKERS],
-    /// The waiting takers, in the order they came.
+    /// Messages of each consumer.
+    held: [Vec<MessageId>; CONSUMERS],
+    /// The waiting consumers, in the order they came.
     waits: Vec<usize>,
     finished: BTreeSet<MessageId>,
 }
 
-fn party(taker: usize) -> Party {
-    Party(taker as u64 + 1)
+fn client_id(consumer: usize) -> ClientId {
+    ClientId(consumer as u64 + 1)
 }
 
 fn take(count: u32, waits: bool) -> Take {
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(SPAN),
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     Take {
@@ -79,7 +79,7 @@ impl Run {
         // Without a look at the indexes: it is done for every path.
         let mut ask = |command| {
             let caller = Caller {
-                party: Party(9),
+                client_id: ClientId(9),
                 principal: Principal(0),
             };
             world.submit(caller, command);
@@ -92,8 +92,8 @@ impl Run {
         for (number, key) in KEYS.iter().enumerate() {
             ask(Command::Put(Put {
                 queue: "q".into(),
-                // The ranks of a group's messages say nothing.
-                rank: Some(10 - number as u32 % 2),
+                // The priorities of a group's messages say nothing.
+                priority: Some(10 - number as u32 % 2),
                 more: Some(Box::new(PutMore {
                     key: Some(Arc::from(key.as_bytes())),
                     ..PutMore::default()
@@ -102,7 +102,9 @@ impl Run {
             }));
         }
         let mut picked = Vec::new();
-        world.engine.pick_home(Home(0), 0, u32::MAX, &mut picked);
+        world
+            .engine
+            .pick_segment_ref(SegmentRef(0), 0, u32::MAX, &mut picked);
         picked.sort_by_key(|p| p.message.id);
         let one = picked.swap_remove(cold);
         let rest: Vec<MessageId> = picked.iter().map(|p| p.message.id).collect();
@@ -111,10 +113,10 @@ impl Run {
             number: 0,
             ordinal: 0,
             queue: one.message.queue,
-            lane: one.lane,
+            state_index: one.state_index,
             entries: vec![(one.message.id, one.pick)],
         };
-        world.engine.freeze(RunId(0), &written, &mut world.facts);
+        world.engine.evict(RunId(0), &written, &mut world.facts);
         let at = BlockAt {
             run: RunId(0),
             ordinal: 0,
@@ -129,8 +131,8 @@ impl Run {
         }
     }
 
-    /// Notes the messages of a taker, in the order they were handed out.
-    fn got(&mut self, taker: usize, messages: &[Message]) {
+    /// Notes the messages of a consumer, in the order they were handed out.
+    fn got(&mut self, consumer: usize, messages: &[Message]) {
         for message in messages {
             let (key, id) = (message.key().cloned(), message.id);
             let before = (1..id.0).map(MessageId).filter(|other| {
@@ -138,17 +140,17 @@ impl Run {
                     && !self.finished.contains(other)
             });
             for other in before {
-                let with_it = self.held[taker].contains(&other)
+                let with_it = self.held[consumer].contains(&other)
                     && messages.iter().any(|message| message.id == other);
                 assert!(with_it, "{id:?} went before {other:?}");
             }
-            self.held[taker].push(id);
+            self.held[consumer].push(id);
         }
     }
 
-    fn ask(&mut self, taker: usize, command: Command) -> Option<Outcome> {
+    fn ask(&mut self, consumer: usize, command: Command) -> Option<Outcome> {
         let caller = Caller {
-            party: party(taker),
+            client_id: client_id(consumer),
             principal: Principal(0),
         };
         match self.world.submit(caller, command) {
@@ -157,30 +159,30 @@ impl Run {
         }
     }
 
-    fn settle(&mut self, taker: usize, id: MessageId, how: How) {
+    fn settle(&mut self, consumer: usize, id: MessageId, how: How) {
         let by = By::Owner;
-        let done = self.ask(taker, Command::Settle { id, by, how });
+        let done = self.ask(consumer, Command::Settle { id, by, how });
         assert_eq!(done, Some(Outcome::Done));
-        self.held[taker].retain(|held| *held != id);
+        self.held[consumer].retain(|held| *held != id);
     }
 
-    fn is_idle(&self, taker: usize) -> bool {
-        self.held[taker].is_empty() && !self.waits.contains(&taker)
+    fn is_idle(&self, consumer: usize) -> bool {
+        self.held[consumer].is_empty() && !self.waits.contains(&consumer)
     }
 
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
-        for taker in 0..TAKERS {
-            if self.is_idle(taker) && !(0..taker).any(|other| self.is_idle(other)) {
-                steps.extend([(1, true), (2, false)].map(|(n, w)| Step::Take(taker, n, w)));
+        for consumer in 0..CONSUMERS {
+            if self.is_idle(consumer) && !(0..consumer).any(|other| self.is_idle(other)) {
+                steps.extend([(1, true), (2, false)].map(|(n, w)| Step::Take(consumer, n, w)));
             }
-            match self.held[taker].len() {
+            match self.held[consumer].len() {
                 0 => {}
-                1 => steps.push(Step::Finish(taker, true)),
-                _ => steps.extend([true, false].map(|first| Step::Finish(taker, first))),
+                1 => steps.push(Step::Finish(consumer, true)),
+                _ => steps.extend([true, false].map(|first| Step::Finish(consumer, first))),
             }
-            if !self.held[taker].is_empty() {
-                steps.extend([Step::Release(taker), Step::Lose(taker)]);
+            if !self.held[consumer].is_empty() {
+                steps.extend([Step::Release(consumer), Step::Lose(consumer)]);
             }
         }
         if self.world.engine.next_deadline() != Ms::NEVER {
@@ -197,32 +199,32 @@ impl Run {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Take(taker, count, waits) => {
+            Step::Take(consumer, count, waits) => {
                 let asked = Command::Take(take(count, waits));
-                match self.ask(taker, asked) {
-                    Some(Outcome::Messages(messages)) => self.got(taker, &messages),
+                match self.ask(consumer, asked) {
+                    Some(Outcome::Messages(messages)) => self.got(consumer, &messages),
                     Some(Outcome::Empty) => self.nothing_is_free(),
-                    None => self.waits.push(taker),
+                    None => self.waits.push(consumer),
                     other => panic!("{other:?}"),
                 }
             }
-            Step::Finish(taker, first) => {
-                let held = &self.held[taker];
+            Step::Finish(consumer, first) => {
+                let held = &self.held[consumer];
                 let id = if first { held[0] } else { held[held.len() - 1] };
                 self.finished.insert(id);
-                self.settle(taker, id, How::Finish);
+                self.settle(consumer, id, How::Finish);
             }
-            Step::Release(taker) => {
+            Step::Release(consumer) => {
                 let how = How::Release {
-                    rank: None,
+                    priority: None,
                     due: When::In(SPAN),
                     back_to: Some(BackTo::Tail),
                 };
-                self.settle(taker, self.held[taker][0], how);
+                self.settle(consumer, self.held[consumer][0], how);
             }
-            Step::Lose(taker) => {
-                self.world.disconnect(party(taker));
-                self.held[taker].clear();
+            Step::Lose(consumer) => {
+                self.world.disconnect(client_id(consumer));
+                self.held[consumer].clear();
             }
             Step::Pass => {
                 let w = &mut self.world;
@@ -254,10 +256,10 @@ impl Run {
         }
         self.wants.extend(self.world.engine.take_wants());
         for delivery in std::mem::take(&mut self.world.deliveries) {
-            let taker = delivery.to.0 as usize - 1;
-            self.waits.retain(|waits| *waits != taker);
+            let consumer = delivery.to.0 as usize - 1;
+            self.waits.retain(|waits| *waits != consumer);
             match delivery.outcome {
-                Outcome::Messages(messages) => self.got(taker, &messages),
+                Outcome::Messages(messages) => self.got(consumer, &messages),
                 Outcome::Empty => self.nothing_is_free(),
                 other => panic!("{other:?}"),
             }
@@ -278,7 +280,7 @@ impl Run {
                 let left = until
                     .filter(|until| *until > now)
                     .map(|until| until.0 - now.0);
-                all.push((message.id, message.state, left, message.place()));
+                all.push((message.id, message.state, left, message.position()));
             }
         }
         all
@@ -314,7 +316,7 @@ impl Run {
     }
 }
 
-fn reached(cold: usize, steps: &[Step]) -> Run {
+fn completed(cold: usize, steps: &[Step]) -> Run {
     let mut run = Run::new(cold);
     steps.iter().for_each(|&step| run.step(step));
     run
@@ -346,15 +348,15 @@ fn no_order_of_steps_breaks_the_order_of_a_key_or_starves_one() {
     for &cold in colds {
         let mut seen: HashSet<String> = HashSet::new();
         let mut paths: VecDeque<Vec<Step>> = [Vec::new()].into();
-        seen.insert(reached(cold, &[]).state());
+        seen.insert(completed(cold, &[]).state());
         let mut states = 0;
         while let Some(path) = paths.pop_front() {
             states += 1;
             assert!(states < STATES, "too many states");
-            for step in reached(cold, &path).steps() {
+            for step in completed(cold, &path).steps() {
                 let mut longer = path.clone();
                 longer.push(step);
-                let run = reached(cold, &longer);
+                let run = completed(cold, &longer);
                 if seen.insert(run.state()) {
                     run.world.verify();
                     drains(run);

@@ -6,16 +6,16 @@
 //! looks longer than the few seconds of a usual run.
 
 mod batches;
+mod bulk_ops;
 mod groups;
 mod ops;
 mod runs;
-mod sweeps;
 mod world;
 
 use proptest::prelude::*;
 use quintet_types::{
-    BackTo, BatchAsk, BatchId, Body, Callback, Command, DeadLetter, Dedupe, End, Expiry,
-    GroupLimit, Groups, LeaseAsk, LeaseOwner, LeaseTime, Name, NewBatch, OnRepeat, Overrides,
+    BackTo, BatchId, BatchRequest, Body, Callback, Command, DeadLetter, Dedupe, End, Expiry,
+    GroupLimit, Groups, LeaseOwner, LeaseRequest, LeaseTime, Name, NewBatch, OnRepeat, Overrides,
     Pattern, Put, PutMore, Rate, Settings, Take, Wait, When, WhenFull,
 };
 
@@ -74,7 +74,7 @@ proptest! {
         let mut world = World::new(settings);
         for op in ops {
             world.step(op)?;
-            for op in [Op::Freeze(Some(u64::MAX), 1), Op::Freeze(None, 1), Op::Unload(0)] {
+            for op in [Op::Evict(Some(u64::MAX), 1), Op::Evict(None, 1), Op::Unload(0)] {
                 world.step(op)?;
             }
         }
@@ -133,10 +133,10 @@ fn keyed(held_back: bool) -> Put {
     }
 }
 
-/// Found by the test above: a taker that may leave what it cannot frame to
+/// Found by the test above: a consumer that may leave what it cannot frame to
 /// those behind it lost its turn while its companions were looked for in a run.
 #[test]
-fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
+fn a_consumer_whose_companions_are_looked_for_keeps_its_turn() {
     let waits = Take {
         queues: [Name::from("a")].into(),
         wait: Wait::Forever,
@@ -152,18 +152,18 @@ fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
     };
     let mut world = World::new(Settings::default());
     for op in [
-        Op::Ask(0, Command::Put(keyed(true))),
-        Op::Ask(0, Command::Take(group)),
-        Op::Freeze(None, 1),
+        Op::ClientRequest(0, Command::Put(keyed(true))),
+        Op::ClientRequest(0, Command::Take(group)),
+        Op::Evict(None, 1),
         Op::Pass(1100),
-        Op::Ask(1, Command::Take(waits)),
-        Op::Ask(0, Command::Put(keyed(false))),
+        Op::ClientRequest(1, Command::Take(waits)),
+        Op::ClientRequest(0, Command::Put(keyed(false))),
     ] {
         world.step(op).expect("agreed");
     }
 }
 
-/// Found by the test above: a taker of the newest over two queues got the one of
+/// Found by the test above: a consumer of the newest over two queues got the one of
 /// the other queue, while one that had become due was still in a run.
 #[test]
 fn the_newest_is_waited_for_that_becomes_due_in_a_run() {
@@ -173,7 +173,7 @@ fn the_newest_is_waited_for_that_becomes_due_in_a_run() {
     };
     let put = Put {
         queue: "b".into(),
-        rank: Some(0),
+        priority: Some(0),
         due: When::In(1),
         ..Put::default()
     };
@@ -191,10 +191,10 @@ fn the_newest_is_waited_for_that_becomes_due_in_a_run() {
         ..Settings::default()
     });
     for op in [
-        Op::Ask(0, join),
-        Op::Ask(0, Command::Put(put)),
-        Op::Freeze(None, 1),
-        Op::Ask(0, Command::Watch(Some(Box::new(newest)))),
+        Op::ClientRequest(0, join),
+        Op::ClientRequest(0, Command::Put(put)),
+        Op::Evict(None, 1),
+        Op::ClientRequest(0, Command::Watch(Some(Box::new(newest)))),
         Op::Pass(1),
     ] {
         world.step(op).expect("agreed");
@@ -225,9 +225,9 @@ fn a_wait_gets_what_expires_into_its_queue_from_a_run_as_it_ends() {
     };
     let mut world = World::new(settings);
     for op in [
-        Op::Ask(0, Command::Put(expiring)),
-        Op::Freeze(None, 1),
-        Op::Ask(0, Command::Take(waits)),
+        Op::ClientRequest(0, Command::Put(expiring)),
+        Op::Evict(None, 1),
+        Op::ClientRequest(0, Command::Take(waits)),
         Op::Pass(1),
     ] {
         world.step(op).expect("agreed");
@@ -259,11 +259,11 @@ fn nobody_takes_what_is_looked_into_for_one_who_came_before() {
     };
     let mut world = World::new(Settings::default());
     for op in [
-        Op::Ask(0, Command::Put(keyed(true))),
-        Op::Freeze(None, 1),
-        Op::Ask(0, Command::Take(group)),
-        Op::Ask(1, Command::Take(both)),
-        Op::Ask(2, Command::PutMany(vec![keyed(false), other])),
+        Op::ClientRequest(0, Command::Put(keyed(true))),
+        Op::Evict(None, 1),
+        Op::ClientRequest(0, Command::Take(group)),
+        Op::ClientRequest(1, Command::Take(both)),
+        Op::ClientRequest(2, Command::PutMany(vec![keyed(false), other])),
     ] {
         world.step(op).expect("agreed");
     }
@@ -273,9 +273,9 @@ fn nobody_takes_what_is_looked_into_for_one_who_came_before() {
 /// only what was in memory or in the first block that was read.
 #[test]
 fn takes_of_several_get_all_that_is_in_runs() {
-    let put = |queue: &str, rank| Put {
+    let put = |queue: &str, priority| Put {
         queue: queue.into(),
-        rank: Some(rank),
+        priority: Some(priority),
         ..Put::default()
     };
     let take = |queues: &[&str], end| Take {
@@ -297,12 +297,12 @@ fn takes_of_several_get_all_that_is_in_runs() {
         ] {
             let mut world = World::new(Settings::default());
             for op in [
-                Op::Ask(0, Command::Put(put("a", 5))),
-                Op::Ask(0, Command::Put(put("b", 4))),
-                Op::Ask(0, Command::Put(put("a", 3))),
-                Op::Freeze(None, 1),
-                Op::Ask(0, Command::Put(put("a", 1))),
-                Op::Ask(0, last),
+                Op::ClientRequest(0, Command::Put(put("a", 5))),
+                Op::ClientRequest(0, Command::Put(put("b", 4))),
+                Op::ClientRequest(0, Command::Put(put("a", 3))),
+                Op::Evict(None, 1),
+                Op::ClientRequest(0, Command::Put(put("a", 1))),
+                Op::ClientRequest(0, last),
             ] {
                 world.step(op).expect("agreed");
             }
@@ -325,10 +325,10 @@ fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
         take_burst: Some(2),
         ..Overrides::default()
     };
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::OwnTtr,
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     for limit in [one_at_a_time, two_an_hour] {
@@ -346,7 +346,9 @@ fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
                     queue: queue.into(),
                     ..Put::default()
                 };
-                world.step(Op::Ask(0, Command::Put(put))).expect("agreed");
+                world
+                    .step(Op::ClientRequest(0, Command::Put(put)))
+                    .expect("agreed");
             }
             let take = Take {
                 queues: ["b", "c"].iter().map(|&name| Name::from(name)).collect(),
@@ -355,8 +357,10 @@ fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
                 group,
                 ..Take::default()
             };
-            world.step(Op::Freeze(None, 1)).expect("agreed");
-            world.step(Op::Ask(0, Command::Take(take))).expect("agreed");
+            world.step(Op::Evict(None, 1)).expect("agreed");
+            world
+                .step(Op::ClientRequest(0, Command::Take(take)))
+                .expect("agreed");
         }
     }
 }
@@ -393,19 +397,19 @@ fn a_batch_that_a_waiting_take_ends_is_said_at_once() {
     });
     for op in [
         // While something is in a run, the clock stops at each deadline.
-        Op::Ask(0, Command::Put(other)),
-        Op::Freeze(None, 1),
-        Op::Ask(0, Command::Batch(BatchAsk::New(Box::new(new)))),
-        Op::Ask(0, Command::Batch(BatchAsk::Commit(BatchId(0)))),
-        Op::Ask(0, Command::Take(waits)),
+        Op::ClientRequest(0, Command::Put(other)),
+        Op::Evict(None, 1),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new)))),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::Commit(BatchId(0)))),
+        Op::ClientRequest(0, Command::Take(waits)),
         Op::Pass(20),
     ] {
         world.step(op).expect("agreed");
     }
 }
 
-/// The same of what a standing take is given: the next callback follows in a step of its own, which a
-/// server's timer begins at once.
+/// The same of what a standing take is given: the next callback follows in a step of its own, which
+/// a server's timer begins at once.
 #[test]
 fn a_callback_that_a_standing_take_ends_is_followed_by_the_next() {
     let to = |queue: &str| {
@@ -427,10 +431,10 @@ fn a_callback_that_a_standing_take_ends_is_followed_by_the_next() {
     let watched = takes("b", Wait::No);
     let mut world = World::new(Settings::default());
     for op in [
-        Op::Ask(0, Command::Batch(BatchAsk::New(Box::new(new)))),
-        Op::Ask(0, Command::Take(takes("d", Wait::Forever))),
-        Op::Ask(0, Command::Batch(BatchAsk::Commit(BatchId(0)))),
-        Op::Ask(0, Command::Watch(Some(Box::new(watched)))),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new)))),
+        Op::ClientRequest(0, Command::Take(takes("d", Wait::Forever))),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::Commit(BatchId(0)))),
+        Op::ClientRequest(0, Command::Watch(Some(Box::new(watched)))),
     ] {
         world.step(op).expect("agreed");
     }
@@ -454,10 +458,10 @@ fn a_wait_that_ends_leaves_room_for_a_queue() {
     };
     let fails = Take {
         queues: [Name::from("a")].into(),
-        lease: Some(LeaseAsk {
+        lease: Some(LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::Over,
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         wait: Wait::Forever,
@@ -465,9 +469,9 @@ fn a_wait_that_ends_leaves_room_for_a_queue() {
     };
     let mut world = World::new(settings);
     for op in [
-        Op::Ask(0, Command::Take(looks)),
-        Op::Ask(1, Command::Take(fails)),
-        Op::Ask(0, Command::Put(keyed(false))),
+        Op::ClientRequest(0, Command::Take(looks)),
+        Op::ClientRequest(1, Command::Take(fails)),
+        Op::ClientRequest(0, Command::Put(keyed(false))),
     ] {
         world.step(op).expect("agreed");
     }
@@ -504,11 +508,11 @@ fn as_many_make_way_as_must_where_they_are_in_runs() {
     for last in [put("b", 6), put("a", 5), list("b"), list("a")] {
         let mut world = World::new(settings.clone());
         for op in [
-            Op::Ask(0, join.clone()),
-            Op::Ask(0, put("b", 3)),
-            Op::Ask(0, put("b", 3)),
-            Op::Freeze(None, 1),
-            Op::Ask(0, last),
+            Op::ClientRequest(0, join.clone()),
+            Op::ClientRequest(0, put("b", 3)),
+            Op::ClientRequest(0, put("b", 3)),
+            Op::Evict(None, 1),
+            Op::ClientRequest(0, last),
         ] {
             world.step(op).expect("agreed");
         }
@@ -532,11 +536,11 @@ fn a_wait_does_not_end_behind_one_for_whom_something_is_read() {
     };
     let mut world = World::new(Settings::default());
     for op in [
-        Op::Ask(0, Command::Put(put("c", 2))),
-        Op::Freeze(None, 1),
-        Op::Ask(0, Command::Put(put("a", 2))),
-        Op::Ask(1, Command::Take(waits(["b", "c"], 3))),
-        Op::Ask(2, Command::Take(waits(["b", "a"], 2))),
+        Op::ClientRequest(0, Command::Put(put("c", 2))),
+        Op::Evict(None, 1),
+        Op::ClientRequest(0, Command::Put(put("a", 2))),
+        Op::ClientRequest(1, Command::Take(waits(["b", "c"], 3))),
+        Op::ClientRequest(2, Command::Take(waits(["b", "a"], 2))),
         Op::Pass(2),
     ] {
         world.step(op).expect("agreed");
@@ -573,12 +577,12 @@ fn a_standing_look_goes_by_the_queues_it_has_now() {
         for freezes in [false, true] {
             let mut world = World::new(Settings::default());
             let mut ops = vec![
-                Op::Ask(0, Command::Watch(Some(Box::new(before.clone())))),
-                Op::Ask(0, changed.clone()),
-                Op::Ask(1, Command::PutMany(vec![put.clone(), put.clone()])),
+                Op::ClientRequest(0, Command::Watch(Some(Box::new(before.clone())))),
+                Op::ClientRequest(0, changed.clone()),
+                Op::ClientRequest(1, Command::PutMany(vec![put.clone(), put.clone()])),
             ];
             if freezes {
-                ops.push(Op::Freeze(None, 1));
+                ops.push(Op::Evict(None, 1));
             }
             ops.push(Op::Pass(1));
             for op in ops {
@@ -592,7 +596,7 @@ fn a_standing_look_goes_by_the_queues_it_has_now() {
 /// that nothing got.
 #[test]
 fn what_vanishes_at_a_restart_needs_no_place() {
-    let tail = LeaseAsk {
+    let tail = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::OwnTtr,
         back_to: BackTo::Tail,
@@ -609,11 +613,11 @@ fn what_vanishes_at_a_restart_needs_no_place() {
     };
     let mut world = World::new(Settings::default());
     for op in [
-        Op::Ask(0, Command::Put(put.clone())),
-        Op::Ask(0, Command::Take(take)),
-        Op::Ask(0, Command::Drop("a".into())),
+        Op::ClientRequest(0, Command::Put(put.clone())),
+        Op::ClientRequest(0, Command::Take(take)),
+        Op::ClientRequest(0, Command::Drop("a".into())),
         Op::Restart,
-        Op::Ask(0, Command::Put(put)),
+        Op::ClientRequest(0, Command::Put(put)),
     ] {
         world.step(op).expect("agreed");
     }
@@ -652,12 +656,12 @@ fn whether_a_put_repeats_is_known_before_what_is_full() {
     let mut world = World::new(settings);
     let replace = unique(Expiry::Default, Some(OnRepeat::Replace));
     for op in [
-        Op::Ask(0, Command::Put(plain.clone())),
-        Op::Ask(0, Command::Put(unique(Expiry::In(0), None))),
-        Op::Freeze(Some(u64::MAX), 1),
-        Op::Freeze(None, 1),
+        Op::ClientRequest(0, Command::Put(plain.clone())),
+        Op::ClientRequest(0, Command::Put(unique(Expiry::In(0), None))),
+        Op::Evict(Some(u64::MAX), 1),
+        Op::Evict(None, 1),
         Op::Unload(0),
-        Op::Ask(0, Command::PutMany(vec![plain, replace])),
+        Op::ClientRequest(0, Command::PutMany(vec![plain, replace])),
     ] {
         world.step(op).expect("agreed");
     }

@@ -1,6 +1,6 @@
 //! Takes, waits and standing takes over several shards: no wake-up is lost,
 //! nothing is handed out twice, who holds a lease is warned before it ends, and
-//! nobody is left standing in a line, however the steps of the parties are
+//! nobody is left standing in a line, however the steps of the clients are
 //! mixed.
 //!
 //! `QUINTET_CASES=100000` tries more random schedules than a usual run.
@@ -30,10 +30,10 @@ fn take(queues: &[Name], wait: Wait, lease: bool) -> Take {
     Take {
         queues: queues.iter().cloned().collect(),
         wait,
-        lease: lease.then_some(LeaseAsk {
+        lease: lease.then_some(LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::Fixed(0),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         }),
         ..Take::default()
@@ -43,7 +43,7 @@ fn take(queues: &[Name], wait: Wait, lease: bool) -> Take {
 /// The same with leases that end after a while, and a warning before they do.
 fn warned(take: Take, lease_ms: u64, margin_ms: u64) -> Take {
     Take {
-        lease: take.lease.map(|lease| LeaseAsk {
+        lease: take.lease.map(|lease| LeaseRequest {
             time: LeaseTime::Fixed(lease_ms),
             ..lease
         }),
@@ -183,7 +183,7 @@ fn every_schedule_of_two_standing_takes() {
 #[test]
 fn every_schedule_of_a_standing_take_beside_a_wait() {
     let q = names(2);
-    // Of one party, and of two; the second one gives up or vanishes.
+    // Of one client, and of two; the second one gives up or vanishes.
     for end in [Op::HangUp, Op::Stop] {
         every_schedule(
             2,
@@ -241,7 +241,7 @@ fn every_schedule_of_a_lease_that_ends_while_its_holder_waits() {
     }
 }
 
-/// A random program for one party.
+/// A random program for one client.
 fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
     let mut ops = Vec::new();
     for _ in 0..random.below(6) + 1 {
@@ -291,8 +291,9 @@ fn random_schedules_of_random_programs() {
         let mut random = Random::new(seed);
         let shards = random.below(3) as u8 + 2;
         let q = names(shards.into());
-        let parties = random.below(4) + 2;
-        let mut programs: Vec<Vec<Op>> = (0..parties).map(|_| program(&mut random, &q)).collect();
+        let client_ids = random.below(4) + 2;
+        let mut programs: Vec<Vec<Op>> =
+            (0..client_ids).map(|_| program(&mut random, &q)).collect();
         // Those who wait for a while are answered in the end.
         programs.push(vec![Op::Pass(3), Op::Pass(10), Op::Pass(40)]);
         let mut world = World::new(shards, programs);
@@ -308,8 +309,8 @@ fn random_schedules_of_random_programs() {
 }
 
 /// Does a command over shards without anybody between its steps.
-fn alone(engines: &mut [Engine], party: u64, take: &Take, now: Ms) -> Outcome {
-    let mut across = Across::new(Party(party), take, engines.len()).expect("several shards");
+fn alone(engines: &mut [Engine], client_id: u64, take: &Take, now: Ms) -> Outcome {
+    let mut across = Across::new(ClientId(client_id), take, engines.len()).expect("several shards");
     let mut answered = None;
     while let Some(shard) = across.shard() {
         let (mut log, mut deliveries) = (Vec::<Fact>::new(), Vec::new());
@@ -323,11 +324,11 @@ fn alone(engines: &mut [Engine], party: u64, take: &Take, now: Ms) -> Outcome {
     }
 }
 
-fn put_at(engines: &mut [Engine], queue: &Name, rank: u32, number: u64, now: Ms) {
+fn put_at(engines: &mut [Engine], queue: &Name, priority: u32, number: u64, now: Ms) {
     let shard = shard_of_queue(queue.as_bytes(), engines.len());
     let put = Command::Put(Put {
         queue: queue.clone(),
-        rank: Some(rank),
+        priority: Some(priority),
         body: Body::new(&number.to_le_bytes()),
         ..Put::default()
     });
@@ -351,14 +352,14 @@ fn the_best_over_all_shards_comes_first() {
         let mut random = Random::new(7);
         let mut expected = Vec::new();
         for number in 0..60 {
-            let rank = random.below(4) as u32;
+            let priority = random.below(4) as u32;
             let queue = &q[random.index(q.len())];
-            put_at(&mut engines, queue, rank, number, Ms(1000 + number));
-            expected.push((rank, number));
+            put_at(&mut engines, queue, priority, number, Ms(1000 + number));
+            expected.push((priority, number));
         }
-        expected.sort_unstable_by_key(|&(rank, number)| match end {
-            End::Oldest => (rank, number),
-            End::Newest => (rank, u64::MAX - number),
+        expected.sort_unstable_by_key(|&(priority, number)| match end {
+            End::Oldest => (priority, number),
+            End::Newest => (priority, u64::MAX - number),
         });
         let take = Take {
             end,
@@ -379,10 +380,10 @@ fn leases_in_other_shards_count() {
     let q = names(2);
     let mut engines = fresh(2);
     put_at(&mut engines, &q[0], 0, 1, Ms(1000));
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(10_000),
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 1,
     };
     let first = Take {
@@ -392,12 +393,12 @@ fn leases_in_other_shards_count() {
     };
     let got = alone(&mut engines, 1, &first, Ms(1000));
     assert!(matches!(got, Outcome::Messages(_)), "{got:?}");
-    // Another shard, the same party.
+    // Another shard, the same client.
     let second = Take {
         queues: [q[1].clone()].into_iter().collect(),
         ..first
     };
-    let refused = Outcome::Refused(Refusal::HeldLimit);
+    let refused = Outcome::Refused(CommandError::HeldLimit);
     assert_eq!(alone(&mut engines, 1, &second, Ms(1000)), refused);
     assert_eq!(alone(&mut engines, 2, &second, Ms(1000)), Outcome::Empty);
     // The lease's end is near, seen from a queue of another shard.
@@ -413,7 +414,7 @@ fn leases_in_other_shards_count() {
     );
 }
 
-/// A take of another party, from both shards.
+/// A take of another client, from both shards.
 fn first_of(q: &[Name]) -> Take {
     take(&q[..2], Wait::No, false)
 }
@@ -423,10 +424,10 @@ fn a_warning_reaches_a_wait_in_another_shard_once() {
     let q = names(2);
     let mut engines = fresh(2);
     put_at(&mut engines, &q[0], 0, 1, Ms(1000));
-    let lease = LeaseAsk {
+    let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(10_000),
-        back_to: BackTo::Place,
+        back_to: BackTo::Position,
         held_max: 0,
     };
     let reserve = Take {
@@ -439,7 +440,7 @@ fn a_warning_reaches_a_wait_in_another_shard_once() {
         wait: Wait::Forever,
         ..reserve
     };
-    let mut across = Across::new(Party(1), &waits, 2).expect("several shards");
+    let mut across = Across::new(ClientId(1), &waits, 2).expect("several shards");
     let mut answers = Vec::new();
     while let Some(shard) = across.shard() {
         let mut log: Vec<Fact> = Vec::new();
@@ -482,11 +483,11 @@ fn a_standing_take_gets_the_best_over_all_shards() {
     for best in 0..3 {
         let mut engines = fresh(3);
         for (number, queue) in (0..).zip(&q[..3]) {
-            let rank = if number == best { 2 } else { 5 };
-            put_at(&mut engines, queue, rank, number, Ms(1000));
+            let priority = if number == best { 2 } else { 5 };
+            put_at(&mut engines, queue, priority, number, Ms(1000));
         }
         let take = take(&q[..3], Wait::Forever, false);
-        let got = stand(&mut engines, Across::watch(Party(1), take, 3));
+        let got = stand(&mut engines, Across::watch(ClientId(1), take, 3));
         assert_eq!(served(&got), [(1, best)]);
     }
 }
@@ -497,12 +498,12 @@ fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
     let mut engines = fresh(2);
     let nothing = take(&[], Wait::Forever, false);
     let both = take(&q[..2], Wait::Forever, false);
-    stand(&mut engines, Across::watch(Party(1), nothing, 2));
-    stand(&mut engines, Across::watch(Party(2), both.clone(), 2));
+    stand(&mut engines, Across::watch(ClientId(1), nothing, 2));
+    stand(&mut engines, Across::watch(ClientId(2), both.clone(), 2));
     // Only now does the first name a queue, and still it stands before.
-    stand(&mut engines, Across::rewatch(Party(1), both.clone(), 2));
+    stand(&mut engines, Across::rewatch(ClientId(1), both.clone(), 2));
     // One that does not stand is not set.
-    stand(&mut engines, Across::rewatch(Party(3), both, 2));
+    stand(&mut engines, Across::rewatch(ClientId(3), both, 2));
     for (number, queue, to) in [(7, &q[1], 1), (8, &q[0], 2)] {
         let shard = shard_of_queue(queue.as_bytes(), 2);
         let put = Command::Put(Put {
@@ -515,7 +516,7 @@ fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
         engines[shard].submit(Ms(6000), caller, put, log, &mut deliveries);
         assert_eq!(served(&deliveries), [(to, number)]);
         for engine in &mut engines {
-            engine.leave_lines(Party(to));
+            engine.leave_lines(ClientId(to));
         }
     }
 }
@@ -556,12 +557,12 @@ fn a_claim_is_taken_with_what_it_is_for() {
         number: 0,
         ordinal: 0,
         queue,
-        lane: picked[0].lane,
+        state_index: picked[0].state_index,
         entries: vec![(picked[0].message.id, picked[0].pick)],
     };
-    assert_eq!(engines[0].freeze(RunId(1), &written, &mut log), 1);
+    assert_eq!(engines[0].evict(RunId(1), &written, &mut log), 1);
 
-    stand(&mut engines, Across::watch(Party(1), group, 2));
+    stand(&mut engines, Across::watch(ClientId(1), group, 2));
     engines[0].submit(now, nobody, keyed(false), &mut log, &mut deliveries);
     assert!(deliveries.is_empty());
     assert_eq!(
@@ -571,8 +572,8 @@ fn a_claim_is_taken_with_what_it_is_for() {
     );
     let found = vec![Found::Key(queue, key, Vec::new())];
     engines[0].supply(now, found, &mut log, &mut deliveries);
-    let to: Vec<Party> = deliveries.iter().map(|delivery| delivery.to).collect();
-    assert_eq!(to, [Party(1)]);
+    let to: Vec<ClientId> = deliveries.iter().map(|delivery| delivery.to).collect();
+    assert_eq!(to, [ClientId(1)]);
 }
 
 /// Everything is to leave memory; so many queues are looked at at a time.
@@ -623,16 +624,16 @@ fn a_run_with_an_unreadable_block_may_be_written_again() {
     let mut picked = Vec::new();
     let mut spill = planned(engine, usize::MAX);
     while engine.pick(&mut spill, 1, &mut picked) {}
-    let (message, lane) = (picked[0].message.clone(), picked[0].lane);
+    let (message, state_index) = (picked[0].message.clone(), picked[0].state_index);
     let written = Written {
         number: 0,
         ordinal: 0,
         queue: message.queue,
-        lane,
+        state_index,
         entries: vec![(message.id, picked[0].pick)],
     };
     let (old, new) = (RunId(1), RunId(2));
-    assert_eq!(engine.freeze(old, &written, &mut log), 1);
+    assert_eq!(engine.evict(old, &written, &mut log), 1);
     let at = |run| BlockAt { run, ordinal: 0 };
     let unreadable = vec![Found::Block(at(old), None)];
     engine.supply(now, unreadable, &mut log, &mut deliveries);
@@ -642,8 +643,8 @@ fn a_run_with_an_unreadable_block_may_be_written_again() {
         number: 0,
         ordinal: 0,
         queue: message.queue,
-        lane,
-        entries: vec![(EntryFacts::of(&message, lane), old, 0)],
+        state_index,
+        entries: vec![(EntryFacts::of(&message, state_index), old, 0)],
     };
     engine.replace_runs(now, &[old], new, &[again], &mut log, &mut deliveries);
     engine.verify().expect("its counts are right");

@@ -1,30 +1,30 @@
-//! Rules that depend on hours, over a door whose time the test sets.
+//! Rules that depend on hours, over a client API whose time the test sets.
 
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use serde_json::{Value, json};
 
 use crate::world::{BEGIN, Served, sim};
 
 const SECOND: u64 = 1000;
 
-/// The protocol over such a door, and a queue `q.fifo`.
+/// The protocol over such a client API, and a queue `q.fifo`.
 struct World {
-    door: std::sync::Arc<SimDoor>,
+    client_api: std::sync::Arc<SimApi>,
     served: Served,
 }
 
 impl World {
     fn new() -> Self {
-        let door = sim();
+        let client_api = sim();
         Self {
-            served: Served::new(door.clone()),
-            door,
+            served: Served::new(client_api.clone()),
+            client_api,
         }
     }
 
     /// So long after the begin it is now.
     fn at(&self, ms: u64) {
-        self.door.set_time(BEGIN + ms);
+        self.client_api.set_time(BEGIN + ms);
     }
 
     fn ask(&self, action: &str, mut input: Value) -> (u16, Value) {

@@ -1,4 +1,4 @@
-//! The protocol over HTTP, with a door of the test's own behind it.
+//! The protocol over HTTP, with a client API of the test's own behind it.
 
 mod clock;
 mod moves;

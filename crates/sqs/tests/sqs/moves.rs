@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
-use quintet_door::{Arrive, Door, OnOutcome, StoreError};
-use quintet_sim::door::SimDoor;
-use quintet_types::{Body, Caller, Command, Ms, Name, Outcome, Party, SweepAct};
+use quintet_client::{Arrive, ClientApi, OnOutcome, StoreError};
+use quintet_sim::client_api::SimApi;
+use quintet_types::{Body, BulkAction, Caller, ClientId, Command, Ms, Name, Outcome};
 use serde_json::json;
 
 use crate::world::{PATIENCE, Served, sim};
 
-/// A door that keeps the steps of moves until it is told to let them through.
+/// A client API that keeps the steps of moves until it is told to let them through.
 struct Gate {
-    door: Arc<SimDoor>,
+    client_api: Arc<SimApi>,
     open: AtomicBool,
     inside: Mutex<Inside>,
     changed: Condvar,
@@ -28,7 +28,7 @@ struct Inside {
 impl Gate {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            door: sim(),
+            client_api: sim(),
             open: AtomicBool::new(false),
             inside: Mutex::default(),
             changed: Condvar::new(),
@@ -50,10 +50,10 @@ impl Gate {
 
     fn drop_queue(&self, name: &str) {
         let (tell, told) = mpsc::channel();
-        let caller = Caller::server(self.door.enter(Box::new(|_, _| {})));
+        let caller = Caller::server(self.client_api.enter(Box::new(|_, _| {})));
         let drop = Command::Drop(Name::from(name));
         let reply = Box::new(move |outcome, _| tell.send(outcome).expect("somebody listens"));
-        self.door.submit(caller, drop, reply);
+        self.client_api.submit(caller, drop, reply);
         assert_eq!(told.recv(), Ok(Outcome::Done));
     }
 
@@ -61,34 +61,34 @@ impl Gate {
         self.open.store(true, Ordering::SeqCst);
         let kept = self.inside().kept.take();
         let (caller, command, reply) = kept.expect("one is kept");
-        self.door.submit(caller, command, reply);
+        self.client_api.submit(caller, command, reply);
     }
 }
 
-impl Door for Gate {
+impl ClientApi for Gate {
     fn now(&self) -> Ms {
-        self.door.now()
+        self.client_api.now()
     }
 
     fn wall(&self) -> Ms {
-        self.door.wall()
+        self.client_api.wall()
     }
 
     fn epoch(&self) -> u64 {
-        self.door.epoch()
+        self.client_api.epoch()
     }
 
-    fn enter(&self, arrive: Arrive) -> Party {
-        self.door.enter(arrive)
+    fn enter(&self, arrive: Arrive) -> ClientId {
+        self.client_api.enter(arrive)
     }
 
-    fn leave(&self, party: Party) {
-        self.door.leave(party);
+    fn leave(&self, client_id: ClientId) {
+        self.client_api.leave(client_id);
     }
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        let moves = matches!(&command, Command::Sweep(sweep)
-            if matches!(sweep.act, SweepAct::Redrive { .. } | SweepAct::RedriveInto(_)));
+        let moves = matches!(&command, Command::BulkOp(bulk_op)
+            if matches!(bulk_op.act, BulkAction::Redrive { .. } | BulkAction::RedriveInto(_)));
         let mut inside = self.inside();
         if moves && !self.open.load(Ordering::SeqCst) {
             inside.kept = Some((caller, command, reply));
@@ -96,15 +96,15 @@ impl Door for Gate {
             return;
         }
         drop(inside);
-        self.door.submit(caller, command, reply);
+        self.client_api.submit(caller, command, reply);
     }
 
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.door.read(body, from, into)
+        self.client_api.read(body, from, into)
     }
 
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
-        self.door.store(queue, len, source)
+        self.client_api.store(queue, len, source)
     }
 }
 
@@ -176,50 +176,50 @@ fn what_was_dropped_is_not_made_again_by_a_step_of_a_move() {
     }
 }
 
-/// A door that says what is asked about queues, once somebody listens.
+/// A client API that says what is asked about queues, once somebody listens.
 struct Overheard {
-    door: Arc<SimDoor>,
+    client_api: Arc<SimApi>,
     tell: Mutex<Option<mpsc::Sender<bool>>>,
 }
 
-impl Door for Overheard {
+impl ClientApi for Overheard {
     fn now(&self) -> Ms {
-        self.door.now()
+        self.client_api.now()
     }
 
     fn wall(&self) -> Ms {
-        self.door.wall()
+        self.client_api.wall()
     }
 
     fn epoch(&self) -> u64 {
-        self.door.epoch()
+        self.client_api.epoch()
     }
 
-    fn enter(&self, arrive: Arrive) -> Party {
-        self.door.enter(arrive)
+    fn enter(&self, arrive: Arrive) -> ClientId {
+        self.client_api.enter(arrive)
     }
 
-    fn leave(&self, party: Party) {
-        self.door.leave(party);
+    fn leave(&self, client_id: ClientId) {
+        self.client_api.leave(client_id);
     }
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        let moves = matches!(&command, Command::Sweep(sweep)
-            if matches!(sweep.act, SweepAct::RedriveInto(_)));
+        let moves = matches!(&command, Command::BulkOp(bulk_op)
+            if matches!(bulk_op.act, BulkAction::RedriveInto(_)));
         let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tell) = &*tell {
             tell.send(moves).expect("somebody listens");
         }
         drop(tell);
-        self.door.submit(caller, command, reply);
+        self.client_api.submit(caller, command, reply);
     }
 
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.door.read(body, from, into)
+        self.client_api.read(body, from, into)
     }
 
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
-        self.door.store(queue, len, source)
+        self.client_api.store(queue, len, source)
     }
 }
 
@@ -227,7 +227,7 @@ impl Door for Overheard {
 #[test]
 fn a_cancelled_move_moves_nothing_more() {
     let overheard = Arc::new(Overheard {
-        door: sim(),
+        client_api: sim(),
         tell: Mutex::default(),
     });
     let served = Served::new(overheard.clone());

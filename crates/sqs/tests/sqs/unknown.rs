@@ -6,12 +6,12 @@ use crate::world::{Served, sim};
 
 #[test]
 fn a_send_that_nobody_acknowledges_is_not_told_as_refused() {
-    let door = sim();
-    let served = Served::new(door.clone());
+    let client_api = sim();
+    let served = Served::new(client_api.clone());
     let queue = served.yes("CreateQueue", &json!({"QueueName": "q"}));
     let url = &queue["QueueUrl"];
     let one = json!({"QueueUrl": url, "MessageBody": "one"});
-    door.set_silent(true);
+    client_api.set_silent(true);
     let (status, fault) = served.ask("SendMessage", &one);
     assert_eq!(status, 500, "{fault}");
     let said = fault.to_string();
@@ -27,7 +27,7 @@ fn a_send_that_nobody_acknowledges_is_not_told_as_refused() {
         unknown && failed["SenderFault"] != true,
         "{status}: {reply}"
     );
-    door.set_silent(false);
+    client_api.set_silent(false);
     let most = json!({"QueueUrl": url, "MaxNumberOfMessages": 10});
     let got = served.yes("ReceiveMessage", &most);
     assert_eq!(got["Messages"].as_array().map(Vec::len), Some(2), "{got}");

@@ -1,13 +1,13 @@
-//! The protocol on a free port, over a door that a test has.
+//! The protocol on a free port, over a client API that a test has.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quintet_door::Door;
+use quintet_client::ClientApi;
 use quintet_http::{Settings, Socket, Web};
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use quintet_sqs::{Keys, Options, Secrets, Sqs};
 use quintet_types::{Ms, QueueSettings, Settings as EngineSettings};
 use serde_json::Value;
@@ -16,9 +16,9 @@ use serde_json::Value;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const BEGIN: Ms = Ms(1_800_000_000_000);
 
-/// A door over a bare engine, whose time stands.
-pub(crate) fn sim() -> Arc<SimDoor> {
-    SimDoor::new(EngineSettings::default(), BEGIN)
+/// A client API over a bare engine, whose time stands.
+pub(crate) fn sim() -> Arc<SimApi> {
+    SimApi::new(EngineSettings::default(), BEGIN)
 }
 
 /// A service, until it is dropped.
@@ -36,7 +36,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    pub(crate) fn new(door: Arc<dyn Door>) -> Self {
+    pub(crate) fn new(client_api: Arc<dyn ClientApi>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let options = Options {
@@ -56,7 +56,7 @@ impl Served {
             options,
             Secrets::new(&[7; Secrets::BYTES]),
             Arc::new(|_| QueueSettings::default()),
-            door,
+            client_api,
         );
         let web =
             Web::start("sqs", 2, vec![(Socket::Tcp(listener), sqs)], || None).expect("served");

@@ -1,9 +1,9 @@
 //! Verb and subject of a command. Routing to shards, hooks and rights ask this and not the command,
 //! so a new command answers for itself in one place.
 
-use super::{Command, Peek, Put, StatsOf, Sweep, SweepAct};
-use crate::batch::BatchAsk;
-use crate::command::TableAsk;
+use super::{BulkAction, BulkOp, Command, Peek, Put, StatsOf};
+use crate::batch::BatchRequest;
+use crate::command::TableRequest;
 use crate::id::MessageId;
 use crate::name::Name;
 use crate::tie::BatchId;
@@ -62,7 +62,7 @@ verbs! {
     DropQueues = "drop_queues",
     BurnId = "burn_id",
     Restore = "restore",
-    Compound = "compound",
+    Transaction = "compound",
     Table = "table",
     Batch = "batch",
     Stats = "stats",
@@ -177,7 +177,7 @@ impl Command {
             Command::Redrive(id) => (Verb::Move, Subject::Message(*id)),
             Command::Move { id, to } => (Verb::Move, Subject::MessageTo(*id, to)),
             Command::MoveAll { from, to, .. } => (Verb::Move, Subject::Between(from, to)),
-            Command::Sweep(sweep) => sweep_about(sweep),
+            Command::BulkOp(bulk_op) => bulk_op_about(bulk_op),
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),
             Command::Pause { queue, .. } => (Verb::Pause, Subject::Queue(queue)),
@@ -198,9 +198,11 @@ impl Command {
                 let subject = first.map_or(Subject::Nothing, |first| Subject::Message(first.id));
                 (Verb::Restore, subject)
             }
-            Command::Compound(_) => (Verb::Compound, Subject::Several),
+            Command::Transaction(_) => (Verb::Transaction, Subject::Several),
             Command::Table(
-                TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
+                TableRequest::Get { table, .. }
+                | TableRequest::List { table, .. }
+                | TableRequest::Drop(table),
             ) => (Verb::Table, Subject::Table(table)),
             Command::Batch(ask) => (Verb::Batch, batch_subject(ask)),
             Command::Stats(of) => {
@@ -218,38 +220,39 @@ impl Command {
     }
 }
 
-fn batch_subject(ask: &BatchAsk) -> Subject<'_> {
+fn batch_subject(ask: &BatchRequest) -> Subject<'_> {
     if let Some(batch) = ask.batch() {
         return Subject::Batch(batch);
     }
     match ask {
         // It lives where its first callback goes.
-        BatchAsk::New(new) => {
+        BatchRequest::New(new) => {
             let first = new.callbacks().next();
             first.map_or(Subject::Nothing, |callback| Subject::Queue(&callback.queue))
         }
-        BatchAsk::Number { queue, .. } => Subject::Queue(queue),
-        BatchAsk::List { shard, .. } => Subject::Slice(*shard),
-        BatchAsk::Open(_) | BatchAsk::Commit(_) | BatchAsk::Show(_) | BatchAsk::Forget(_) => {
-            Subject::Nothing
-        }
+        BatchRequest::Number { queue, .. } => Subject::Queue(queue),
+        BatchRequest::List { shard, .. } => Subject::Slice(*shard),
+        BatchRequest::Open(_)
+        | BatchRequest::Commit(_)
+        | BatchRequest::Show(_)
+        | BatchRequest::Forget(_) => Subject::Nothing,
     }
 }
 
 /// The effect on each message counts as done to its queue.
-fn sweep_about(sweep: &Sweep) -> (Verb, Subject<'_>) {
-    let queue = Subject::Queue(&sweep.queue);
-    match &sweep.act {
+fn bulk_op_about(bulk_op: &BulkOp) -> (Verb, Subject<'_>) {
+    let queue = Subject::Queue(&bulk_op.queue);
+    match &bulk_op.act {
         // Whoever counts by what is in bodies looks at them.
-        SweepAct::Show | SweepAct::Count => (Verb::Peek, queue),
-        SweepAct::Delete | SweepAct::Cancel(_) => (Verb::Flush, queue),
-        SweepAct::Kick => (Verb::Kick, queue),
-        SweepAct::Move(to) => (Verb::Move, Subject::Between(&sweep.queue, to)),
+        BulkAction::Show | BulkAction::Count => (Verb::Peek, queue),
+        BulkAction::Delete | BulkAction::Cancel(_) => (Verb::Flush, queue),
+        BulkAction::Kick => (Verb::Kick, queue),
+        BulkAction::Move(to) => (Verb::Move, Subject::Between(&bulk_op.queue, to)),
         // Where each message goes is looked at with the message.
-        SweepAct::Redrive { to: Some(to) } | SweepAct::RedriveInto(to) => {
-            (Verb::Move, Subject::Between(&sweep.queue, to))
+        BulkAction::Redrive { to: Some(to) } | BulkAction::RedriveInto(to) => {
+            (Verb::Move, Subject::Between(&bulk_op.queue, to))
         }
-        SweepAct::Redrive { to: None } => (Verb::Move, queue),
+        BulkAction::Redrive { to: None } => (Verb::Move, queue),
     }
 }
 

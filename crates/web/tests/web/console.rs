@@ -194,12 +194,12 @@ fn a_message_is_copied_and_changed_by_forms_unless_somebody_else_was_first() {
         let reply = world.post_json("/api/v1/queues/work/messages", &body);
         reply.json()["ids"][0].as_u64().expect("an id")
     };
-    let id = put(json!({"body": "a\"b<\n", "key": "k", "rank": 7, "headers": {"h": "v"}}));
+    let id = put(json!({"body": "a\"b<\n", "key": "k", "priority": 7, "headers": {"h": "v"}}));
     let copy = page(&world, &format!("/put?copy={id}"));
     for field in [
         "a&#34;b&#60;\n</textarea>",
         "name=\"key\" value=\"k\"",
-        "name=\"rank\" inputmode=\"numeric\" value=\"7\"",
+        "name=\"priority\" inputmode=\"numeric\" value=\"7\"",
         "value=\"h\"",
         "value=\"v\"",
     ] {
@@ -214,7 +214,7 @@ fn a_message_is_copied_and_changed_by_forms_unless_somebody_else_was_first() {
     let fields = |body: &str| {
         let csrf = between(&form, "name=\"csrf\" value=\"", "\"");
         let seen = between(&form, "name=\"seen\" value=\"", "\"");
-        format!("csrf={csrf}&seen={seen}&body={body}&as=text&rank=7&delay=")
+        format!("csrf={csrf}&seen={seen}&body={body}&as=text&priority=7&delay=")
     };
     let edit = format!("/messages/{id}/edit");
     let same = world.post(&edit, &fields("a%22b%3C%0D%0A"));
@@ -230,7 +230,7 @@ fn a_message_is_copied_and_changed_by_forms_unless_somebody_else_was_first() {
     let id = put(json!({"body": "one"}));
     let form = page(&world, &format!("/messages/{id}/edit"));
     let csrf = between(&form, "name=\"csrf\" value=\"", "\"");
-    let stale = format!("csrf={csrf}&seen=0-1-2-3&body=two&as=text&rank=7&delay=");
+    let stale = format!("csrf={csrf}&seen=0-1-2-3&body=two&as=text&priority=7&delay=");
     assert_eq!(
         world.post(&format!("/messages/{id}/edit"), &stale).status,
         412
@@ -286,7 +286,7 @@ fn messages_are_paged_and_filtered() {
 fn a_message_is_put_by_the_form() {
     let world = World::new();
     let form = page(&world, "/put?queue=new.one");
-    let fields = "queue=new.one&body=line+1%0D%0Aline+2&as=text&delay=&ttl=1h&rank=7&key=k\
+    let fields = "queue=new.one&body=line+1%0D%0Aline+2&as=text&delay=&ttl=1h&priority=7&key=k\
                   &attr_name=origin&attr_value=here&attr_name=&attr_value=";
     let reply = send(&world, &form, "/put", fields);
     assert!(note(&world, &reply).starts_with("Message "));
@@ -298,19 +298,19 @@ fn a_message_is_put_by_the_form() {
         .to_owned();
     let message = world.get(&format!("/api/v1{path}")).json();
     assert_eq!(message["body"], "line 1\nline 2");
-    assert_eq!(message["rank"], 7);
+    assert_eq!(message["priority"], 7);
     assert_eq!(message["key"], "k");
     assert_eq!(message["headers"], json!({ "origin": "here" }));
     let wrong = send(
         &world,
         &form,
         "/put",
-        "queue=a&body=%3Cb%3E&ttl=3+weeks&rank=-1",
+        "queue=a&body=%3Cb%3E&ttl=3+weeks&priority=-1",
     );
     assert_eq!(wrong.status, 400);
     let text = wrong.text();
     assert!(text.contains("id=\"ttl-e\">Not a duration"), "{text}");
-    assert!(text.contains("id=\"rank-e\">A number"), "{text}");
+    assert!(text.contains("id=\"priority-e\">A number"), "{text}");
     assert!(
         text.contains("value=\"3 weeks\"") && text.contains("&#60;b&#62;"),
         "{text}"

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::World;
 use common::console::{csrf, note, page, put};
-use quintet_door::Door as _;
+use quintet_client::ClientApi as _;
 
 fn world() -> World {
     let world = World::new();
@@ -70,8 +70,8 @@ fn queues_are_purged_together_of_what_was_there_when_it_was_asked() {
     let asked = page(&world, "/bulk/purge?queue=a&queue=b");
     assert!(asked.contains("Delete 5 messages of 2 queues"), "{asked}");
     // Put later, by the server's clock: it stays.
-    let asked_at = world.door.now();
-    while world.door.now() <= asked_at {
+    let asked_at = world.client_api.now();
+    while world.client_api.now() <= asked_at {
         std::thread::yield_now();
     }
     put(&world, "a", "later");

@@ -1,4 +1,4 @@
-//! Access: the visitors who are let in, and their rights.
+//! Access: the requesters who are let in, and their rights.
 
 use crate::common;
 
@@ -267,7 +267,7 @@ fn many_at_once() {
 }
 
 #[test]
-fn the_api_names_the_refusal_of_a_host_that_is_not_ours() {
+fn the_api_names_the_command_error_of_a_host_that_is_not_ours() {
     let world = World::new();
     let foreign = |path: &str| {
         answered(

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use quintet_door::Door as _;
+use quintet_client::ClientApi as _;
 use quintet_types::{Body, By, Caller, Command, How, MessageId, Outcome, Put, PutMore};
 use serde_json::{Value, json};
 
@@ -10,9 +10,9 @@ use crate::common::{Reply, World};
 
 fn submit(world: &World, command: Command) -> Outcome {
     let (tell, told) = mpsc::channel();
-    let caller = Caller::server(world.door.enter(Box::new(|_, _| {})));
+    let caller = Caller::server(world.client_api.enter(Box::new(|_, _| {})));
     let reply = Box::new(move |outcome, _| tell.send(outcome).expect("somebody listens"));
-    world.door.submit(caller, command, reply);
+    world.client_api.submit(caller, command, reply);
     told.recv().expect("an outcome")
 }
 
@@ -51,7 +51,7 @@ fn bytes_that_are_no_text_are_told_in_base64() {
         id,
         by: By::Anyone,
         how: How::Bury {
-            rank: None,
+            priority: None,
             reason: odd.into(),
         },
     };
@@ -212,7 +212,7 @@ fn no_address_has_bytes_that_are_no_text() {
 fn a_put_that_nobody_acknowledges_is_not_told_as_refused() {
     let world = World::new();
     world.paused_queue("work");
-    world.door.set_silent(true);
+    world.client_api.set_silent(true);
     let path = "/api/v1/queues/other/messages";
     let one = json!({"messages": [{"body": "one"}]});
     let reply = world.post_json(path, &one);
@@ -221,7 +221,7 @@ fn a_put_that_nobody_acknowledges_is_not_told_as_refused() {
     // RQ's clients take `["fail", ...]` for not stored.
     let reply = world.post_json("/q/work/new_message", &json!({"param1": "x"}));
     assert_eq!(reply.status, 500, "{}", reply.text());
-    world.door.set_silent(false);
+    world.client_api.set_silent(false);
     let list = world.get(path).json();
     let there = list["messages"].as_array().map(Vec::len);
     assert_eq!(there, Some(1), "{list}");

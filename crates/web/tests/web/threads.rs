@@ -146,7 +146,7 @@ fn come(web: &Web, listener: &TcpListener, peer: &str) -> Kept {
 
 /// The first line of its reply, or of what it is told before.
 fn first_line(kept: &mut Kept) -> String {
-    // It may have been closed behind its refusal.
+    // It may have been closed behind its error.
     let _sent = kept
         .0
         .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");

@@ -1,11 +1,13 @@
 //! Pending replies to requests, and how they are written.
 
-use quintet_types::{Class, Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
+use quintet_types::{
+    Class, CommandError, Handed, ListState, Name, Outcome, QueueStats, StatsReply,
+};
 
 use super::names;
 use super::stats::{self, Tubes};
 use crate::output::Output;
-use crate::session::{Given, ServerStats};
+use crate::session::{ServerResponse, ServerStats};
 
 pub(super) const CRLF: &[u8] = b"\r\n";
 pub(super) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
@@ -64,34 +66,36 @@ pub(super) enum BeanstalkReply {
 
 impl BeanstalkReply {
     /// Writes it, but for what only the session knows.
-    pub(super) fn write(self, given: &Given, output: &mut Output) {
+    pub(super) fn write(self, given: &ServerResponse, output: &mut Output) {
         let outcome = match given {
-            Given::Engine(outcome, _) => outcome,
-            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
-                &Outcome::Done
-            }
+            ServerResponse::Engine(outcome, _) => outcome,
+            ServerResponse::Server(_)
+            | ServerResponse::Host(_)
+            | ServerResponse::Login(_)
+            | ServerResponse::Worker(_)
+            | ServerResponse::Own => &Outcome::Done,
         };
         match (self, outcome) {
             (BeanstalkReply::Silent, _) => {}
             (BeanstalkReply::LoggedIn, _) => output.put(match given {
-                Given::Login(Ok(())) => b"OK\r\n",
-                Given::Login(Err(refused)) => refused.line(),
-                Given::Engine(..)
-                | Given::Server(_)
-                | Given::Host(_)
-                | Given::Worker(_)
-                | Given::Own => INTERNAL_ERROR,
+                ServerResponse::Login(Ok(())) => b"OK\r\n",
+                ServerResponse::Login(Err(refused)) => refused.line(),
+                ServerResponse::Engine(..)
+                | ServerResponse::Server(_)
+                | ServerResponse::Host(_)
+                | ServerResponse::Worker(_)
+                | ServerResponse::Own => INTERNAL_ERROR,
             }),
-            (BeanstalkReply::StatsTube(_), Outcome::Refused(Refusal::NotPermitted)) => {
+            (BeanstalkReply::StatsTube(_), Outcome::Refused(CommandError::NotPermitted)) => {
                 output.put(NOT_PERMITTED);
             }
             // Not that there is no such tube: nobody has looked.
-            (_, Outcome::Refused(Refusal::Unavailable)) => output.put(INTERNAL_ERROR),
+            (_, Outcome::Refused(CommandError::Unavailable)) => output.put(INTERNAL_ERROR),
             (BeanstalkReply::StatsTube(name), outcome) => stats_tube(&name, outcome, output),
-            (BeanstalkReply::InsertedUnique, Outcome::Refused(Refusal::Duplicate(first))) => {
+            (BeanstalkReply::InsertedUnique, Outcome::Refused(CommandError::Duplicate(first))) => {
                 count(DUPLICATE, first.0, output);
             }
-            (_, Outcome::Refused(refusal)) => output.put(refused(*refusal)),
+            (_, Outcome::Refused(command_error)) => output.put(refused(*command_error)),
             (BeanstalkReply::Line(line), _) => output.put(line),
             (BeanstalkReply::Job(word), Outcome::Messages(handed)) => jobs(word, handed, output),
             (BeanstalkReply::ReservedId, Outcome::Messages(handed)) => {
@@ -188,21 +192,24 @@ fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
     }
 }
 
-/// How a refusal is told.
-pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
-    if refusal == Refusal::BatchClosed {
+/// How an error is told.
+pub(super) fn refused(command_error: CommandError) -> &'static [u8] {
+    if command_error == CommandError::BatchClosed {
         return b"BATCH_CLOSED\r\n";
     }
-    if refusal == Refusal::Draining {
+    if command_error == CommandError::Draining {
         return b"DRAINING\r\n";
     }
-    if refusal == Refusal::LeaseOver {
+    if command_error == CommandError::LeaseOver {
         return NOT_FOUND;
     }
-    if matches!(refusal, Refusal::MessageTooLarge | Refusal::BatchTooLarge) {
+    if matches!(
+        command_error,
+        CommandError::MessageTooLarge | CommandError::BatchTooLarge
+    ) {
         return JOB_TOO_BIG;
     }
-    match refusal.class() {
+    match command_error.class() {
         Class::Full => OUT_OF_MEMORY,
         Class::Absent => NOT_FOUND,
         Class::NotPermitted => NOT_PERMITTED,

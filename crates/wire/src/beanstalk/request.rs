@@ -1,8 +1,8 @@
 //! Reading a command line.
 
 use quintet_types::{
-    BackTo, BatchAsk, BatchId, By, ByName, Command, Event, How, LeaseAsk, LeaseOwner, LeaseTime,
-    MESSAGE_NAME_BYTES_MAX, MessageId, Name, NamedAct, Peek, StatsOf, Wait, When,
+    BackTo, BatchId, BatchRequest, By, ByName, Command, Event, How, LeaseOwner, LeaseRequest,
+    LeaseTime, MESSAGE_NAME_BYTES_MAX, MessageId, Name, NamedAct, Peek, StatsOf, Wait, When,
 };
 
 use super::Count;
@@ -19,10 +19,10 @@ const WAIT_MAX_S: u64 = i32::MAX as u64;
 pub(super) const BATCH_MAX: u32 = 1000;
 
 /// The lease of a reserve: a job belongs to its connection until its time is over.
-pub(super) const LEASE: LeaseAsk = LeaseAsk {
+pub(super) const LEASE: LeaseRequest = LeaseRequest {
     owner: LeaseOwner::Connection,
     time: LeaseTime::TtrOrDefault,
-    back_to: BackTo::Place,
+    back_to: BackTo::Position,
     held_max: 0,
 };
 
@@ -59,7 +59,7 @@ pub(super) enum Request<'a> {
 /// The announcement of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Announced {
-    pub(super) rank: u32,
+    pub(super) priority: u32,
     pub(super) due: When,
     pub(super) ttr_ms: u64,
     pub(super) len: u32,
@@ -127,7 +127,7 @@ fn batch_id(word: &[u8]) -> Option<BatchId> {
 /// Something about the batch that the rest of a line names.
 fn of_batch(
     word: &[u8],
-    ask: fn(BatchId) -> BatchAsk,
+    ask: fn(BatchId) -> BatchRequest,
     reply: BeanstalkReply,
 ) -> Option<Request<'static>> {
     Some(engine(Command::Batch(ask(batch_id(word)?)), reply))
@@ -219,19 +219,19 @@ fn arguments<'a>(
         b"new-batch" => (Count::Other, callbacks(rest).map(Request::NewBatch)),
         b"open-batch" => {
             let reply = BeanstalkReply::Line(b"OPENED\r\n");
-            (Count::Other, of_batch(rest, BatchAsk::Open, reply))
+            (Count::Other, of_batch(rest, BatchRequest::Open, reply))
         }
         b"commit-batch" => {
             let reply = BeanstalkReply::Line(b"COMMITTED\r\n");
-            (Count::Other, of_batch(rest, BatchAsk::Commit, reply))
+            (Count::Other, of_batch(rest, BatchRequest::Commit, reply))
         }
         b"forget-batch" => {
             let reply = BeanstalkReply::Line(b"FORGOTTEN\r\n");
-            (Count::Other, of_batch(rest, BatchAsk::Forget, reply))
+            (Count::Other, of_batch(rest, BatchRequest::Forget, reply))
         }
         b"stats-batch" => {
             let reply = BeanstalkReply::StatsBatch;
-            (Count::Other, of_batch(rest, BatchAsk::Show, reply))
+            (Count::Other, of_batch(rest, BatchRequest::Show, reply))
         }
         b"reserve-with-timeout" => {
             let wait = fields.last(WAIT_MAX_S);
@@ -376,9 +376,9 @@ impl<'a> Fields<'a> {
     }
 
     fn put(mut self) -> Option<Request<'a>> {
-        let (rank, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
+        let (priority, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
         Some(Request::Put(Announced {
-            rank,
+            priority,
             due: when(delay_s),
             ttr_ms: u64::from(ttr_s.max(1)) * 1000,
             len: self.last_small()?,
@@ -402,13 +402,13 @@ impl<'a> Fields<'a> {
 
     /// Reads the announcement of a put, and a word behind it.
     fn put_with_word(mut self) -> Option<(Announced, &'a [u8])> {
-        let (rank, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
+        let (priority, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
         let len = self.small()?;
         let [b' ', word @ ..] = self.0 else {
             return None;
         };
         let announced = Announced {
-            rank,
+            priority,
             due: when(delay_s),
             ttr_ms: u64::from(ttr_s.max(1)) * 1000,
             len,
@@ -446,9 +446,9 @@ impl<'a> Fields<'a> {
     fn release(mut self) -> Option<Request<'a>> {
         let id = self.number(u64::MAX)?;
         let how = How::Release {
-            rank: Some(self.small()?),
+            priority: Some(self.small()?),
             due: when(self.last_small()?),
-            back_to: Some(BackTo::Place),
+            back_to: Some(BackTo::Position),
         };
         Some(settle(id, how, b"RELEASED\r\n"))
     }
@@ -456,7 +456,7 @@ impl<'a> Fields<'a> {
     fn bury(mut self) -> Option<Request<'a>> {
         let id = self.number(u64::MAX)?;
         let how = How::Bury {
-            rank: Some(self.last_small()?),
+            priority: Some(self.last_small()?),
             reason: Box::default(),
         };
         Some(settle(id, how, b"BURIED\r\n"))
@@ -618,7 +618,7 @@ mod tests {
             assert_eq!(read(line), expected, "{line:?}");
         }
         let put = Announced {
-            rank: u32::MAX,
+            priority: u32::MAX,
             due: When::In(2000),
             ttr_ms: 1000,
             len: 4,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
 use quintet_types::{
-    BatchAsk, BatchId, Body, Callback, Command, Dedupe, Event, LargeBody, ListState, NewBatch,
-    Outcome, Put, Refusal, Tie,
+    BatchId, BatchRequest, Body, Callback, Command, CommandError, Dedupe, Event, LargeBody,
+    ListState, NewBatch, Outcome, Put, Tie,
 };
 
 use super::reply::{self, BeanstalkReply, CRLF};
@@ -14,12 +14,15 @@ use super::request::{Announced, Callbacks, LINE_MAX, Request, parse};
 use super::steps::{go_on, queues};
 use super::tubes::Referred;
 use super::{Count, Shared, stats};
-use crate::bodies::{Coming, Found, drop_some, skip};
+use crate::bodies::{Coming, ParseResult, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::login::{Logins, auth_line};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{
+    ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, STREAM_OVER, ServerResponse,
+    Session, Step,
+};
 
 /// Protocol state of one connection.
 pub(super) struct BeanstalkSession {
@@ -75,7 +78,7 @@ impl BeanstalkSession {
     }
 
     fn own(&mut self, used: usize, reply: BeanstalkReply) -> Step {
-        self.owed.ask(used, Ask::Own, reply)
+        self.owed.ask(used, ClientRequest::Own, reply)
     }
 
     fn fault(&mut self, used: usize, line: &'static [u8], env: &Env<'_>) -> Step {
@@ -88,13 +91,13 @@ impl BeanstalkSession {
             if input[0] == foreign::TLS {
                 env.tally.bump(Count::Fault as usize);
                 self.state = BeanstalkState::Over;
-                let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+                let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
                 return self.owed.ask(0, ask, BeanstalkReply::Tls);
             }
             // Whoever has yet to log in refers to nothing.
             if env.logins == Logins::Off || !may_be_auth(input) && env.logins == Logins::Open {
                 self.known = true;
-                let default = Ask::Engine(self.tubes.first());
+                let default = ClientRequest::Engine(self.tubes.first());
                 return self.owed.ask(0, default, BeanstalkReply::Silent);
             }
         }
@@ -117,7 +120,7 @@ impl BeanstalkSession {
             && let Some(login) = auth_line(line)
         {
             env.tally.bump(Count::Other as usize);
-            let ask = Ask::Login(login);
+            let ask = ClientRequest::Login(login);
             return self.owed.ask(end, ask, BeanstalkReply::LoggedIn);
         }
         let (count, request) = parse(line, self.tubes.used());
@@ -125,7 +128,7 @@ impl BeanstalkSession {
         let (ask, reply) = match request {
             // These are what workers do all day.
             Request::Engine(command, reply) => {
-                return self.owed.ask(end, Ask::Engine(command), reply);
+                return self.owed.ask(end, ClientRequest::Engine(command), reply);
             }
             Request::Put(put) => {
                 self.beside = None;
@@ -146,13 +149,13 @@ impl BeanstalkSession {
             Request::NewBatch(callbacks) => return self.batch(input, end, callbacks, env),
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
-                let take = Ask::Engine(self.tubes.reserve(1, wait));
+                let take = ClientRequest::Engine(self.tubes.reserve(1, wait));
                 let reply = BeanstalkReply::Job(b"RESERVED ");
                 return self.owed.ask(end, take, reply);
             }
             Request::ReserveBatch(most, wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
-                let take = Ask::Engine(self.tubes.reserve(most, wait));
+                let take = ClientRequest::Engine(self.tubes.reserve(most, wait));
                 (take, BeanstalkReply::Batch)
             }
             Request::Use(name) => self.tubes.use_one(name),
@@ -160,30 +163,34 @@ impl BeanstalkSession {
             Request::Ignore(name) => self.tubes.ignore(name),
             Request::Kick(max) => {
                 let buried = ListState::Buried;
-                let kick = Ask::EngineAlone(self.tubes.kick(buried, max));
+                let kick = ClientRequest::EngineAlone(self.tubes.kick(buried, max));
                 (kick, BeanstalkReply::Kicked(buried, 0, max))
             }
-            Request::Stats => (Ask::Host(HostAsk::Stats), BeanstalkReply::Stats),
+            Request::Stats => (
+                ClientRequest::Host(HostRequest::Stats),
+                BeanstalkReply::Stats,
+            ),
             Request::ListTubes => {
-                let first = Ask::EngineAlone(queues((0, 0)));
+                let first = ClientRequest::EngineAlone(queues((0, 0)));
                 (first, BeanstalkReply::Tubes(stats::Tubes::new()))
             }
             Request::ListTubeUsed => {
                 let used = self.tubes.used().clone();
-                (Ask::Own, BeanstalkReply::Using(used))
+                (ClientRequest::Own, BeanstalkReply::Using(used))
             }
             Request::ListTubesWatched => {
                 let watched = self.tubes.watched().to_vec();
-                (Ask::Own, BeanstalkReply::Watched(watched))
+                (ClientRequest::Own, BeanstalkReply::Watched(watched))
             }
             Request::Quit => {
                 self.state = BeanstalkState::Over;
-                (Ask::Close, BeanstalkReply::Silent)
+                (ClientRequest::Close, BeanstalkReply::Silent)
             }
-            Request::Fault(fault @ reply::UNKNOWN_COMMAND) => {
-                (Ask::Unknown(line.into()), BeanstalkReply::Line(fault))
-            }
-            Request::Fault(fault) => (Ask::Own, BeanstalkReply::Line(fault)),
+            Request::Fault(fault @ reply::UNKNOWN_COMMAND) => (
+                ClientRequest::Unknown(line.into()),
+                BeanstalkReply::Line(fault),
+            ),
+            Request::Fault(fault) => (ClientRequest::Own, BeanstalkReply::Line(fault)),
         };
         self.owed.ask(end, ask, reply)
     }
@@ -201,14 +208,17 @@ impl BeanstalkSession {
 
     fn job(&mut self, coming: Coming<Announced>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, CRLF, |_| self.tubes.used().clone()) {
-            Found::Part(coming, step) => {
+            ParseResult::Part(coming, step) => {
                 self.state = BeanstalkState::Job(coming);
                 step
             }
-            Found::Whole(found) if !found.ended => self.not_ended(found.used, env),
-            Found::Whole(found) => match found.body {
+            ParseResult::Whole(found) if !found.ended => self.not_ended(found.used, env),
+            ParseResult::Whole(found) => match found.body {
                 Ok(body) => self.put(found.used, found.head, body),
-                Err(refusal) => self.own(found.used, BeanstalkReply::Line(reply::refused(refusal))),
+                Err(command_error) => self.own(
+                    found.used,
+                    BeanstalkReply::Line(reply::refused(command_error)),
+                ),
             },
         }
     }
@@ -228,17 +238,17 @@ impl BeanstalkSession {
     fn callbacks(&mut self, coming: Coming<Box<Callbacks>>, input: &[u8], env: &Env<'_>) -> Step {
         // None is so long that it goes to the log, and to a queue's limits.
         let found = match coming.read(input, CRLF, |of| of.first.tube.clone()) {
-            Found::Part(coming, step) => {
+            ParseResult::Part(coming, step) => {
                 self.state = BeanstalkState::Callbacks(coming);
                 return step;
             }
-            Found::Whole(found) => found,
+            ParseResult::Whole(found) => found,
         };
         let bodies = found.body.as_ref().ok().and_then(Body::as_small);
         let new = bodies.filter(|_| found.ended);
         match new.and_then(|bodies| new_batch(&found.head, bodies)) {
             Some(new) => {
-                let ask = Ask::Engine(Command::Batch(BatchAsk::New(Box::new(new))));
+                let ask = ClientRequest::Engine(Command::Batch(BatchRequest::New(Box::new(new))));
                 self.owed.ask(found.used, ask, BeanstalkReply::NewBatch)
             }
             None => self.fault(found.used, reply::EXPECTED_CRLF, env),
@@ -247,7 +257,7 @@ impl BeanstalkSession {
 
     fn put(&mut self, used: usize, announced: Announced, body: Body) -> Step {
         let mut put = Put {
-            rank: Some(announced.rank),
+            priority: Some(announced.priority),
             due: announced.due,
             ttr_ms: Some(announced.ttr_ms),
             ..Put::new(self.tubes.used().clone(), body)
@@ -273,14 +283,16 @@ impl BeanstalkSession {
                 (more.name, more.tracked) = (Some(name), true);
             }
         }
-        self.owed.ask(used, Ask::Engine(Command::Put(put)), reply)
+        self.owed
+            .ask(used, ClientRequest::Engine(Command::Put(put)), reply)
     }
 
     /// A job that does not end where it should has used up its id.
     fn not_ended(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         let reply = BeanstalkReply::Line(reply::EXPECTED_CRLF);
-        self.owed.ask(used, Ask::Engine(Command::BurnId), reply)
+        self.owed
+            .ask(used, ClientRequest::Engine(Command::BurnId), reply)
     }
 
     fn too_big(&mut self, input: &[u8], mut left: u64, env: &Env<'_>) -> Step {
@@ -377,10 +389,10 @@ impl Session for BeanstalkSession {
         }
     }
 
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let done = matches!(
             given,
-            Given::Engine(Outcome::Done | Outcome::Messages(_), _)
+            ServerResponse::Engine(Outcome::Done | Outcome::Messages(_), _)
         );
         match self.owed.pop() {
             None => Next::Close,
@@ -424,24 +436,24 @@ impl Session for BeanstalkSession {
         words.iter().any(|word| reply.starts_with(word))
     }
 
-    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
         match (self.owed.pop(), said) {
             (Some(BeanstalkReply::Silent), _) => {}
-            (_, Said::Line(text)) => {
+            (_, HookReply::Line(text)) => {
                 output.line(text.as_bytes());
             }
-            (_, Said::Message(bytes)) => {
+            (_, HookReply::Message(bytes)) => {
                 output.put(b"OK ");
                 output.block_of(bytes);
             }
             // Errors have no text here.
-            (_, Said::Refused(_)) => output.put(reply::INTERNAL_ERROR),
-            (_, Said::Limited(_)) => output.put(reply::OUT_OF_MEMORY),
+            (_, HookReply::Refused(_)) => output.put(reply::INTERNAL_ERROR),
+            (_, HookReply::Limited(_)) => output.put(reply::OUT_OF_MEMORY),
         }
         Next::Done
     }
 
-    fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+    fn streamed(&mut self, body: Result<LargeBody, CommandError>) {
         if let BeanstalkState::Job(coming) = &mut self.state {
             coming.streamed(body);
         }

@@ -131,12 +131,19 @@ pub(super) fn job(stats: &MessageStats, output: &mut Output) {
     yaml.pair("id", message.id.0);
     yaml.text("tube", &stats.queue);
     yaml.pair("state", stats.state_word());
-    yaml.pair("pri", message.rank);
+    yaml.pair("pri", message.priority);
     yaml.pair("age", seconds(stats.age_ms));
     yaml.pair("delay", seconds(extra.map_or(0, |extra| extra.delay_ms)));
     yaml.pair("ttr", seconds(stats.ttr_ms));
     yaml.pair("time-left", seconds_left(stats.left_ms));
-    yaml.pair("file", if stats.logged { message.home().0 } else { 0 });
+    yaml.pair(
+        "file",
+        if stats.logged {
+            message.segment_ref().0
+        } else {
+            0
+        },
+    );
     yaml.pair("reserves", message.reserves);
     yaml.pair("timeouts", extra.map_or(0, |extra| extra.timeouts));
     yaml.pair("releases", extra.map_or(0, |extra| extra.releases));

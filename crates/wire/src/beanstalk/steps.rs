@@ -10,7 +10,7 @@ use super::tubes::Referred;
 use super::{Shared, stats};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Given, Next};
+use crate::session::{Next, ServerResponse};
 
 /// Asks for a page of queues.
 pub(super) fn queues(from: (u8, u32)) -> Command {
@@ -21,17 +21,20 @@ pub(super) fn queues(from: (u8, u32)) -> Command {
 #[inline]
 pub(super) fn go_on(
     reply: BeanstalkReply,
-    given: &Given,
+    given: &ServerResponse,
     (shared, tubes, now): (&Shared, &Referred, Ms),
     owed: &mut Owed<BeanstalkReply>,
     output: &mut Output,
 ) -> Next {
     match (reply, given) {
-        (BeanstalkReply::Stats, Given::Server(server)) => {
+        (BeanstalkReply::Stats, ServerResponse::Server(server)) => {
             let counted = BeanstalkReply::Counted(server.clone(), 1);
             return owed.again(counted, queues((0, 0)));
         }
-        (BeanstalkReply::Counted(server, tubes), Given::Engine(Outcome::Stats(page), _)) => {
+        (
+            BeanstalkReply::Counted(server, tubes),
+            ServerResponse::Engine(Outcome::Stats(page), _),
+        ) => {
             let (count, next) = match page_of(page) {
                 Some(page) => (stats::tubes(&page.queues).count(), page.next),
                 None => (0, None),
@@ -42,7 +45,7 @@ pub(super) fn go_on(
             }
             stats::server(&server, tubes, shared, output);
         }
-        (BeanstalkReply::Tubes(mut tubes), Given::Engine(Outcome::Stats(page), _)) => {
+        (BeanstalkReply::Tubes(mut tubes), ServerResponse::Engine(Outcome::Stats(page), _)) => {
             if let Some(page) = page_of(page) {
                 stats::tubes(&page.queues).for_each(|name| tubes.add(name));
                 if let Some(from) = page.next {
@@ -51,7 +54,10 @@ pub(super) fn go_on(
             }
             tubes.send(output);
         }
-        (BeanstalkReply::Kicked(state, kicked, left), Given::Engine(Outcome::Count(now), _)) => {
+        (
+            BeanstalkReply::Kicked(state, kicked, left),
+            ServerResponse::Engine(Outcome::Count(now), _),
+        ) => {
             let (kicked, left) = (kicked + now, left.saturating_sub(*now));
             if let Some(state) = kicks_on(state, *now, kicked, left) {
                 let reply = BeanstalkReply::Kicked(state, kicked, left);
@@ -59,10 +65,10 @@ pub(super) fn go_on(
             }
             BeanstalkReply::Kicked(state, kicked, left).write(given, output);
         }
-        (BeanstalkReply::StatsBatch, Given::Engine(Outcome::Batch(batch), _)) => {
+        (BeanstalkReply::StatsBatch, ServerResponse::Engine(Outcome::Batch(batch), _)) => {
             stats::batch(batch, now, output);
         }
-        (BeanstalkReply::StatsTrack, Given::Engine(Outcome::Tracked(track), _)) => {
+        (BeanstalkReply::StatsTrack, ServerResponse::Engine(Outcome::Tracked(track), _)) => {
             stats::track(track, now, output);
         }
         (reply, given) => reply.write(given, output),

@@ -5,7 +5,7 @@ use quintet_types::{Command, ListState, Name, Take, Wait};
 use super::names::DEFAULT;
 use super::reply::{self, BeanstalkReply};
 use super::request::LEASE;
-use crate::session::Ask;
+use crate::session::ClientRequest;
 
 /// A reserve is answered with DEADLINE_SOON when a job of the client has less
 /// time left than this.
@@ -75,13 +75,16 @@ impl Referred {
 
     /// Carries out `use`. The session leaves the tube before it when the engine has heard of the
     /// new one: [`Referred::now_using`].
-    pub(super) fn use_one(&self, name: &[u8]) -> (Ask, BeanstalkReply) {
+    pub(super) fn use_one(&self, name: &[u8]) -> (ClientRequest, BeanstalkReply) {
         let name = Name::new(name);
         if name == self.used {
-            return (Ask::Own, BeanstalkReply::Using(name));
+            return (ClientRequest::Own, BeanstalkReply::Using(name));
         }
         let refer = refer(name.clone(), Some(true), None);
-        (Ask::EngineAlone(refer), BeanstalkReply::NowUsing(name))
+        (
+            ClientRequest::EngineAlone(refer),
+            BeanstalkReply::NowUsing(name),
+        )
     }
 
     /// Uses a tube the engine has heard of; what lets go of the one before.
@@ -91,15 +94,21 @@ impl Referred {
 
     /// Carries out `watch`, with at most `max` watched tubes. The session watches the tube when the
     /// engine has heard of it: [`Referred::now_watching`].
-    pub(super) fn watch(&self, name: &[u8], max: usize) -> (Ask, BeanstalkReply) {
+    pub(super) fn watch(&self, name: &[u8], max: usize) -> (ClientRequest, BeanstalkReply) {
         let (name, watched) = (Name::new(name), self.watched());
         if watched.contains(&name) {
-            (Ask::Own, BeanstalkReply::Watching(watched.len()))
+            (ClientRequest::Own, BeanstalkReply::Watching(watched.len()))
         } else if watched.len() >= max {
-            (Ask::Own, BeanstalkReply::Line(reply::OUT_OF_MEMORY))
+            (
+                ClientRequest::Own,
+                BeanstalkReply::Line(reply::OUT_OF_MEMORY),
+            )
         } else {
             let refer = refer(name.clone(), None, Some(true));
-            (Ask::EngineAlone(refer), BeanstalkReply::NowWatching(name))
+            (
+                ClientRequest::EngineAlone(refer),
+                BeanstalkReply::NowWatching(name),
+            )
         }
     }
 
@@ -111,18 +120,20 @@ impl Referred {
     }
 
     /// Carries out `ignore`. The last watched tube stays watched.
-    pub(super) fn ignore(&mut self, name: &[u8]) -> (Ask, BeanstalkReply) {
+    pub(super) fn ignore(&mut self, name: &[u8]) -> (ClientRequest, BeanstalkReply) {
         let watched = &mut self.reserve.queues;
         match watched.iter().position(|other| other.as_bytes() == name) {
-            None => (Ask::Own, BeanstalkReply::Watching(watched.len())),
-            Some(_) if watched.len() == 1 => (Ask::Own, BeanstalkReply::Line(b"NOT_IGNORED\r\n")),
+            None => (ClientRequest::Own, BeanstalkReply::Watching(watched.len())),
+            Some(_) if watched.len() == 1 => {
+                (ClientRequest::Own, BeanstalkReply::Line(b"NOT_IGNORED\r\n"))
+            }
             Some(at) => {
                 let name = watched.swap_remove(at);
                 // The first one was never counted.
                 self.bytes = self.bytes.saturating_sub(bytes_of(&name));
                 let refer = refer(name, None, Some(false));
                 let reply = BeanstalkReply::Watching(watched.len());
-                (Ask::Engine(refer), reply)
+                (ClientRequest::Engine(refer), reply)
             }
         }
     }

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use quintet_types::{
-    Batch, BatchAsk, BatchId, ByName, Callback, Command, Dedupe, Expiry, Ms, Name, NamedAct,
-    NewBatch, OnRepeat, Outcome, Said, Scope, Tie, Track, TrackState,
+    Batch, BatchId, BatchRequest, ByName, Callback, CallbackState, Command, Dedupe, Expiry, Ms,
+    Name, NamedAct, NewBatch, OnRepeat, Outcome, Scope, Tie, Track, TrackState,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -113,11 +113,11 @@ impl Batches {
                     complete: callback(new.complete),
                     success: callback(new.success),
                 };
-                (BatchAsk::New(Box::new(new)), Told::Bid)
+                (BatchRequest::New(Box::new(new)), Told::Bid)
             }
-            Batches::Open(id) => (BatchAsk::Open(id), Told::Bid),
-            Batches::Commit(id) => (BatchAsk::Commit(id), Told::Ok),
-            Batches::Status(id) => (BatchAsk::Show(id), Told::Status),
+            Batches::Open(id) => (BatchRequest::Open(id), Told::Bid),
+            Batches::Commit(id) => (BatchRequest::Commit(id), Told::Ok),
+            Batches::Status(id) => (BatchRequest::Show(id), Told::Status),
         };
         (Command::Batch(ask), told)
     }
@@ -131,7 +131,7 @@ fn callback(job: &Job, now: Ms, dead_ttl_ms: u64) -> Callback {
     Callback {
         queue: Name::from(&*job.queue),
         body: job.body(now).into_bytes().into(),
-        rank: None,
+        priority: None,
         ttr_ms: job.ttr_ms(),
         name: (!job.jid.is_empty()).then(|| job.jid.as_bytes().into()),
         retry: Some(failure::retry(
@@ -146,9 +146,9 @@ fn callback(job: &Job, now: Ms, dead_ttl_ms: u64) -> Callback {
 /// How far a batch is.
 pub(super) fn status(batch: &Batch) -> String {
     let state = |said| match said {
-        Said::No => "",
-        Said::Put => "1",
-        Said::Done => "2",
+        CallbackState::No => "",
+        CallbackState::Put => "1",
+        CallbackState::Done => "2",
     };
     let mut out = format!("{{\"bid\":\"{}\"", batch.id);
     if let Some(parent) = batch.made.parent {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use quintet_types::{
-    By, Command, Cursor, Filter, How, ListState, Message, Ms, Name, Outcome, Sweep, SweepAct,
+    BulkAction, BulkOp, By, Command, Cursor, Filter, How, ListState, Message, Ms, Name, Outcome,
 };
 
 use super::failure;
@@ -182,7 +182,7 @@ impl Mutate {
             Act::Kill if self.target == Target::Dead => Vec::new(),
             Act::Kill => {
                 let how = How::Bury {
-                    rank: None,
+                    priority: None,
                     reason: (*b"killed").into(),
                 };
                 vec![Command::Settle { id, by, how }]
@@ -217,7 +217,7 @@ pub(super) struct Mutating {
     left: VecDeque<Name>,
     after: Option<Cursor>,
     /// A slice of that queue was asked for.
-    sweeps: bool,
+    bulk_ops: bool,
 }
 
 impl Mutating {
@@ -229,7 +229,7 @@ impl Mutating {
             acts: VecDeque::new(),
             left: VecDeque::new(),
             after: None,
-            sweeps: false,
+            bulk_ops: false,
         }
     }
 
@@ -251,15 +251,15 @@ impl Mutating {
             }
             self.gathers = false;
         }
-        if std::mem::replace(&mut self.sweeps, false) {
+        if std::mem::replace(&mut self.bulk_ops, false) {
             self.after = None;
-            if let (Outcome::Swept(swept), Some(queue)) = (outcome, self.left.front()) {
-                for message in &swept.messages {
+            if let (Outcome::BulkDone(bulk_done), Some(queue)) = (outcome, self.left.front()) {
+                for message in &bulk_done.messages {
                     if self.mutate.fits(message, queue, jobtype, now) {
                         self.acts.extend(self.mutate.act(message, queue, now));
                     }
                 }
-                self.after = swept.next;
+                self.after = bulk_done.next;
             }
             if self.after.is_none() {
                 self.left.pop_front();
@@ -269,12 +269,12 @@ impl Mutating {
             return Some(act);
         }
         let queue = self.left.front()?.clone();
-        self.sweeps = true;
-        Some(Command::Sweep(Box::new(Sweep {
+        self.bulk_ops = true;
+        Some(Command::BulkOp(Box::new(BulkOp {
             queue,
             state: self.mutate.state(),
             filter: Filter::default(),
-            act: SweepAct::Show,
+            act: BulkAction::Show,
             after: self.after,
             max: match self.mutate.regexp {
                 Some(_) => LOOKS_AT_TEXT,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use quintet_types::{Command, How, MessageId, Ms, Outcome, Put, Refusal};
+use quintet_types::{Command, CommandError, How, MessageId, Ms, Outcome, Put};
 
 use super::ent::Told;
 use super::info::Info;
@@ -12,7 +12,7 @@ use super::mutate::Mutating;
 use super::queues::Each;
 use super::shown::job_shown;
 use crate::output::Output;
-use crate::session::Given;
+use crate::session::ServerResponse;
 use crate::workers::WorkerState;
 
 pub(super) const OK: &[u8] = b"+OK\r\n";
@@ -143,10 +143,10 @@ impl Bulk {
 /// Why it was refused, if it was, without `ERR `.
 fn why_not(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Outcome::Refused(Refusal::Duplicate(_)) => Some("Job not unique".to_owned()),
+        Outcome::Refused(CommandError::Duplicate(_)) => Some("Job not unique".to_owned()),
         // Clients look for these words.
-        Outcome::Refused(Refusal::BatchNotFound) => Some("No such batch".to_owned()),
-        Outcome::Refused(refusal) => Some(refusal.text().to_owned()),
+        Outcome::Refused(CommandError::BatchNotFound) => Some("No such batch".to_owned()),
+        Outcome::Refused(command_error) => Some(command_error.text().to_owned()),
         Outcome::Denied(text) => Some(text.to_string()),
         Outcome::Cancelled => Some("Job is cancelled".to_owned()),
         Outcome::Done
@@ -156,13 +156,13 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         | Outcome::Empty
         | Outcome::DeadlineSoon
         | Outcome::Count(_)
-        | Outcome::Compound { .. }
+        | Outcome::Transaction { .. }
         | Outcome::Entries(_)
         | Outcome::Batch(_)
         | Outcome::Batches(..)
         | Outcome::Tracked(_)
         | Outcome::Dropped(_)
-        | Outcome::Swept(_)
+        | Outcome::BulkDone(_)
         | Outcome::Stats(_) => None,
     }
 }
@@ -195,12 +195,12 @@ pub(super) fn state(state: WorkerState, output: &mut Output) {
 pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Output) {
     let gone = matches!(
         outcome,
-        Outcome::Refused(Refusal::NotFound | Refusal::QueueNotFound)
+        Outcome::Refused(CommandError::NotFound | CommandError::QueueNotFound)
     );
     if gone && matches!(reply, FaktoryReply::DoneOrGone | FaktoryReply::Ack(_)) {
         return output.put(OK);
     }
-    if let Outcome::Refused(Refusal::Duplicate(_)) = outcome {
+    if let Outcome::Refused(CommandError::Duplicate(_)) = outcome {
         return output.put(b"-NOTUNIQUE Job not unique\r\n");
     }
     match why_not(outcome) {
@@ -210,10 +210,14 @@ pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Outp
 }
 
 /// Writes what FETCH answers.
-pub(super) fn fetched(given: &Given, jobtype: &str, now: Ms, output: &mut Output) {
+pub(super) fn fetched(given: &ServerResponse, jobtype: &str, now: Ms, output: &mut Output) {
     let (outcome, queue) = match given {
-        Given::Engine(outcome, queue) => (outcome, queue),
-        Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
+        ServerResponse::Engine(outcome, queue) => (outcome, queue),
+        ServerResponse::Server(_)
+        | ServerResponse::Host(_)
+        | ServerResponse::Login(_)
+        | ServerResponse::Worker(_)
+        | ServerResponse::Own => {
             return output.put(NOTHING);
         }
     };
@@ -248,7 +252,7 @@ mod tests {
             let refused = sizes.len() == 1 || sizes.len() == 2 + 7;
             sizes.push(size);
             next = bulk.go_on(&match refused {
-                true => Outcome::Refused(Refusal::QueueFull),
+                true => Outcome::Refused(CommandError::QueueFull),
                 false => Outcome::Done,
             });
         }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quintet_types::{
-    BackTo, Body, By, ByName, Command, How, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Ms, Name,
-    NamedAct, Outcome, Pattern, Pick, Put, PutMore, RANK_DEFAULT, Refusal, Take, Wait, When,
+    BackTo, Body, By, ByName, Command, CommandError, How, LargeBody, LeaseOwner, LeaseRequest,
+    LeaseTime, Ms, Name, NamedAct, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take,
+    Wait, When,
 };
 
 use super::ent::{self, Told, Tracking, Wishes};
@@ -24,8 +25,10 @@ use crate::lines::{Line, Lines};
 use crate::login::LoginRefused;
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
-use crate::workers::{WID_MAX, Worker, WorkerAsk, WorkerState};
+use crate::session::{
+    ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, ServerResponse, Session, Step,
+};
+use crate::workers::{WID_MAX, Worker, WorkerRequest, WorkerState};
 
 /// Longest first line, its end included.
 const HELLO_MAX: usize = 64 << 10;
@@ -36,7 +39,7 @@ const RESERVE_MS: u64 = 1_800_000;
 
 /// The lease of FETCH: anybody who can name a job may settle it until its time is over; then it
 /// goes behind the jobs that have come since.
-const LEASE: LeaseAsk = LeaseAsk {
+const LEASE: LeaseRequest = LeaseRequest {
     owner: LeaseOwner::Time,
     time: LeaseTime::TtrElse(RESERVE_MS),
     back_to: BackTo::Tail,
@@ -92,19 +95,19 @@ impl FaktorySession {
     }
 
     fn own(&mut self, used: usize, reply: FaktoryReply) -> Step {
-        self.owed.ask(used, Ask::Own, reply)
+        self.owed.ask(used, ClientRequest::Own, reply)
     }
 
     fn close(&mut self, used: usize, reply: FaktoryReply) -> Step {
         self.state = FaktoryState::Over;
-        self.owed.ask(used, Ask::Close, reply)
+        self.owed.ask(used, ClientRequest::Close, reply)
     }
 
     fn hello(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if self.first.is_tls(input) {
             env.tally.bump(Count::Fault as usize);
             self.state = FaktoryState::Over;
-            let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+            let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
             return self.owed.ask(0, ask, FaktoryReply::Tls);
         }
         // What begins as no handshake is not waited for.
@@ -132,7 +135,9 @@ impl FaktorySession {
         {
             // The line is read again when the server has said that it may be.
             let met = challenge.is_met(&self.shared.password, hello.pwdhash.as_deref());
-            return self.owed.ask(0, Ask::Proof(met), FaktoryReply::Proved);
+            return self
+                .owed
+                .ask(0, ClientRequest::Proof(met), FaktoryReply::Proved);
         }
         env.tally.bump(Count::Hello as usize);
         if hello.joins.wid.len() > WID_MAX {
@@ -145,7 +150,7 @@ impl FaktorySession {
         }
         self.joining = hello.joins.wid.to_string();
         self.said = hello.joins.bytes();
-        let ask = Ask::Worker(WorkerAsk::Join(Box::new(hello.joins)));
+        let ask = ClientRequest::Worker(WorkerRequest::Join(Box::new(hello.joins)));
         self.owed.ask(used, ask, FaktoryReply::Joined)
     }
 
@@ -183,17 +188,19 @@ impl FaktorySession {
         env.tally.bump(count as usize);
         let (ask, reply) = match request {
             Request::Push(job) => match self.put(*job, env.now) {
-                Ok(put) => (Ask::Engine(Command::Put(put)), FaktoryReply::Done),
-                Err(why) => (Ask::Own, FaktoryReply::Fault(why.into())),
+                Ok(put) => (ClientRequest::Engine(Command::Put(put)), FaktoryReply::Done),
+                Err(why) => (ClientRequest::Own, FaktoryReply::Fault(why.into())),
             },
             Request::PushBulk(jobs, refused) => self.push_bulk(jobs, refused, env.now),
-            Request::Fetch(queues) => (Ask::Engine(self.fetch(queues)), FaktoryReply::Job),
+            Request::Fetch(queues) => {
+                (ClientRequest::Engine(self.fetch(queues)), FaktoryReply::Job)
+            }
             Request::Ack(jid) => {
                 let ack = by_name(&jid, NamedAct::Settle(How::Finish));
                 match job::of_foreign_jid(&jid) {
-                    Some(id) => (Ask::EngineAlone(ack), FaktoryReply::Ack(id)),
-                    None if jid.is_empty() => (Ask::Own, FaktoryReply::Done),
-                    None => (Ask::Engine(ack), FaktoryReply::DoneOrGone),
+                    Some(id) => (ClientRequest::EngineAlone(ack), FaktoryReply::Ack(id)),
+                    None if jid.is_empty() => (ClientRequest::Own, FaktoryReply::Done),
+                    None => (ClientRequest::Engine(ack), FaktoryReply::DoneOrGone),
                 }
             }
             Request::Fail(jid, report) => {
@@ -206,39 +213,52 @@ impl FaktorySession {
                 match job::of_foreign_jid(&jid) {
                     Some(id) => {
                         let reply = FaktoryReply::FailOrId(jid.into(), id, how);
-                        (Ask::EngineAlone(fail), reply)
+                        (ClientRequest::EngineAlone(fail), reply)
                     }
-                    None => (Ask::Engine(fail), FaktoryReply::Fail(jid.into())),
+                    None => (ClientRequest::Engine(fail), FaktoryReply::Fail(jid.into())),
                 }
             }
             Request::Beat(beat) => self.beat(beat, env.now),
-            Request::Info => (Ask::Host(HostAsk::Stats), FaktoryReply::InfoFirst),
-            Request::Flush if !self.shared.flush => {
-                (Ask::Own, FaktoryReply::Fault("FLUSH is disabled".into()))
-            }
-            Request::Flush => (Ask::EngineAlone(drop_all((0, 0))), FaktoryReply::Flush),
+            Request::Info => (
+                ClientRequest::Host(HostRequest::Stats),
+                FaktoryReply::InfoFirst,
+            ),
+            Request::Flush if !self.shared.flush => (
+                ClientRequest::Own,
+                FaktoryReply::Fault("FLUSH is disabled".into()),
+            ),
+            Request::Flush => (
+                ClientRequest::EngineAlone(drop_all((0, 0))),
+                FaktoryReply::Flush,
+            ),
             Request::End => return self.close(used, FaktoryReply::Silent),
             Request::Queue(sub, names) => {
                 let (each, first) = Each::begin(sub, names);
-                let ask = first.map_or(Ask::Own, Ask::EngineAlone);
+                let ask = first.map_or(ClientRequest::Own, ClientRequest::EngineAlone);
                 (ask, FaktoryReply::Each(Box::new(each)))
             }
             Request::Mutate(mutate) => {
                 let what = mutate.shown().into_boxed_str();
                 let reply = FaktoryReply::Mutate(Box::new(Mutating::new(mutate)));
-                (Ask::Host(HostAsk::Noted("mutate", what)), reply)
+                (
+                    ClientRequest::Host(HostRequest::Noted("mutate", what)),
+                    reply,
+                )
             }
             Request::Batch(batches) => {
                 let (command, told) = batches.ask(env.now, self.shared.dead_ttl_ms);
-                (Ask::Engine(command), FaktoryReply::Batch(told))
+                (ClientRequest::Engine(command), FaktoryReply::Batch(told))
             }
             Request::Track(track) => track_ask(track),
-            Request::Fault(text) => (Ask::Own, FaktoryReply::Fault(text)),
+            Request::Fault(text) => (ClientRequest::Own, FaktoryReply::Fault(text)),
             Request::Unknown => {
                 let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
                 let verb = String::from_utf8_lossy(verb);
                 let text = format!("unknown command {verb}");
-                (Ask::Unknown(line.into()), FaktoryReply::Fault(text.into()))
+                (
+                    ClientRequest::Unknown(line.into()),
+                    FaktoryReply::Fault(text.into()),
+                )
             }
         };
         self.owed.ask(used, ask, reply)
@@ -271,11 +291,12 @@ impl FaktorySession {
         }
         let priority = job
             .priority
-            .filter(|priority| self.shared.rank && (1..=9).contains(priority));
+            .filter(|priority| self.shared.priority && (1..=9).contains(priority));
         Ok(Put {
             expires: wishes.expires,
-            rank: priority
-                .and_then(|priority| u32::try_from(i64::from(RANK_DEFAULT) + 5 - priority).ok()),
+            priority: priority.and_then(|priority| {
+                u32::try_from(i64::from(PRIORITY_DEFAULT) + 5 - priority).ok()
+            }),
             due: job
                 .at
                 .as_ref()
@@ -291,7 +312,7 @@ impl FaktorySession {
         jobs: Vec<Job>,
         refused: Vec<(String, String)>,
         now: Ms,
-    ) -> (Ask, FaktoryReply) {
+    ) -> (ClientRequest, FaktoryReply) {
         let mut refused: BTreeMap<String, String> = refused.into_iter().collect();
         let mut puts = VecDeque::with_capacity(jobs.len());
         for job in jobs {
@@ -302,7 +323,9 @@ impl FaktorySession {
             }
         }
         let mut bulk = Bulk::new(refused, puts);
-        let ask = bulk.next().map_or(Ask::Own, Ask::EngineAlone);
+        let ask = bulk
+            .next()
+            .map_or(ClientRequest::Own, ClientRequest::EngineAlone);
         (ask, FaktoryReply::Bulk(Box::new(bulk)))
     }
 
@@ -327,15 +350,15 @@ impl FaktorySession {
         })
     }
 
-    fn beat(&self, beat: Beat, now: Ms) -> (Ask, FaktoryReply) {
+    fn beat(&self, beat: Beat, now: Ms) -> (ClientRequest, FaktoryReply) {
         if let Some((wid, worker)) = &self.worker
             && *wid == beat.wid
             && !worker.is_gone(now)
         {
             worker.beats(now, beat.rss_kb, beat.state);
-            return (Ask::Own, FaktoryReply::State(worker.state()));
+            return (ClientRequest::Own, FaktoryReply::State(worker.state()));
         }
-        let ask = Ask::Worker(WorkerAsk::Beat {
+        let ask = ClientRequest::Worker(WorkerRequest::Beat {
             wid: (&*beat.wid).into(),
             rss_kb: beat.rss_kb,
             state: beat.state,
@@ -344,13 +367,21 @@ impl FaktorySession {
     }
 
     /// Writes a reply, or asks for more of what it is made of.
-    fn write(&mut self, owed: FaktoryReply, given: &Given, now: Ms, output: &mut Output) -> Next {
+    fn write(
+        &mut self,
+        owed: FaktoryReply,
+        given: &ServerResponse,
+        now: Ms,
+        output: &mut Output,
+    ) -> Next {
         let done = Outcome::Done;
         let outcome = match given {
-            Given::Engine(outcome, _) => outcome,
-            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
-                &done
-            }
+            ServerResponse::Engine(outcome, _) => outcome,
+            ServerResponse::Server(_)
+            | ServerResponse::Host(_)
+            | ServerResponse::Login(_)
+            | ServerResponse::Worker(_)
+            | ServerResponse::Own => &done,
         };
         match owed {
             FaktoryReply::Silent => {}
@@ -360,23 +391,23 @@ impl FaktorySession {
             }
             FaktoryReply::Greeting(text) => output.line(text.as_bytes()),
             FaktoryReply::Proved => match given {
-                Given::Login(Ok(())) => self.proved = true,
-                Given::Login(Err(LoginRefused::Throttled)) => {
+                ServerResponse::Login(Ok(())) => self.proved = true,
+                ServerResponse::Login(Err(LoginRefused::Throttled)) => {
                     reply::error(LoginRefused::Throttled.text(), output);
                     return Next::Close;
                 }
-                Given::Login(Err(_))
-                | Given::Engine(..)
-                | Given::Server(_)
-                | Given::Host(_)
-                | Given::Worker(_)
-                | Given::Own => {
+                ServerResponse::Login(Err(_))
+                | ServerResponse::Engine(..)
+                | ServerResponse::Server(_)
+                | ServerResponse::Host(_)
+                | ServerResponse::Worker(_)
+                | ServerResponse::Own => {
                     reply::error("Invalid password", output);
                     return Next::Close;
                 }
             },
             FaktoryReply::Joined => {
-                let Given::Worker(Some(worker)) = given else {
+                let ServerResponse::Worker(Some(worker)) = given else {
                     reply::error("too many workers", output);
                     return Next::Close;
                 };
@@ -388,14 +419,16 @@ impl FaktorySession {
             FaktoryReply::Fault(text) => reply::error(&text, output),
             FaktoryReply::State(state) => reply::state(state, output),
             FaktoryReply::Beat(wid) => {
-                if let Given::Worker(Some(worker)) = given {
+                if let ServerResponse::Worker(Some(worker)) = given {
                     reply::state(worker.state(), output);
                 } else {
                     reply::error(&format!("unknown worker {wid}"), output);
                 }
             }
             FaktoryReply::Job => reply::fetched(given, &self.shared.foreign_jobtype, now, output),
-            FaktoryReply::Ack(id) if matches!(outcome, Outcome::Refused(Refusal::NotFound)) => {
+            FaktoryReply::Ack(id)
+                if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
+            {
                 let by_id = Command::Settle {
                     id,
                     by: By::Bearer,
@@ -407,14 +440,14 @@ impl FaktorySession {
                 reply::outcome(&owed, outcome, output);
             }
             FaktoryReply::FailOrId(jid, id, how)
-                if matches!(outcome, Outcome::Refused(Refusal::NotFound)) =>
+                if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
             {
                 let by = By::Bearer;
                 let by_id = Command::Settle { id, by, how };
                 return self.owed.again(FaktoryReply::Fail(jid), by_id);
             }
             FaktoryReply::Fail(jid) | FaktoryReply::FailOrId(jid, ..) => {
-                if let Outcome::Refused(Refusal::NotFound) = outcome {
+                if let Outcome::Refused(CommandError::NotFound) = outcome {
                     reply::error(&format!("Job not found {jid}"), output);
                 } else {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
@@ -434,7 +467,7 @@ impl FaktorySession {
                 }
             },
             FaktoryReply::Track(jid, true)
-                if matches!(outcome, Outcome::Refused(Refusal::NotFound)) =>
+                if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
             {
                 let look = ent::of_job(&jid, NamedAct::Look);
                 return self.owed.again(FaktoryReply::Track(jid, false), look);
@@ -444,7 +477,7 @@ impl FaktorySession {
                     outcome,
                     Outcome::Tracked(_)
                         | Outcome::Messages(_)
-                        | Outcome::Refused(Refusal::NotFound)
+                        | Outcome::Refused(CommandError::NotFound)
                 ) =>
             {
                 reply::bulk(&ent::tracked(&jid, outcome), output);
@@ -457,7 +490,7 @@ impl FaktorySession {
             FaktoryReply::InfoFirst => {
                 // Who may not see the server's numbers sees those of its queues.
                 let mut server = Box::default();
-                if let Given::Server(given) = given {
+                if let ServerResponse::Server(given) = given {
                     server = given.clone();
                 }
                 let info = Box::new(Info::new(server));
@@ -476,7 +509,9 @@ impl FaktorySession {
                 reply::outcome(&FaktoryReply::Done, outcome, output);
             }
             FaktoryReply::Each(mut each) => {
-                if let Outcome::Refused(Refusal::NotPermitted | Refusal::Unavailable) = outcome {
+                if let Outcome::Refused(CommandError::NotPermitted | CommandError::Unavailable) =
+                    outcome
+                {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
                 } else if let Some(next) = each.go_on(outcome) {
                     return self.owed.again(FaktoryReply::Each(each), next);
@@ -487,13 +522,15 @@ impl FaktorySession {
                     }
                 }
             }
-            FaktoryReply::Mutate(mutating) if matches!(given, Given::Host(_)) => {
+            FaktoryReply::Mutate(mutating) if matches!(given, ServerResponse::Host(_)) => {
                 return self
                     .owed
                     .again(FaktoryReply::Mutate(mutating), page((0, 0)));
             }
             FaktoryReply::Mutate(mut mutating) => {
-                if let Outcome::Refused(Refusal::NotPermitted | Refusal::Unavailable) = outcome {
+                if let Outcome::Refused(CommandError::NotPermitted | CommandError::Unavailable) =
+                    outcome
+                {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
                 } else if let Some(next) =
                     mutating.go_on(outcome, &self.shared.foreign_jobtype, now)
@@ -509,11 +546,14 @@ impl FaktorySession {
 }
 
 /// The request of a TRACK, and its pending reply.
-fn track_ask(track: Tracking) -> (Ask, FaktoryReply) {
+fn track_ask(track: Tracking) -> (ClientRequest, FaktoryReply) {
     match track {
         Tracking::Get(jid) => {
             let ask = ent::of_job(&jid, NamedAct::Track);
-            (Ask::EngineAlone(ask), FaktoryReply::Track(jid.into(), true))
+            (
+                ClientRequest::EngineAlone(ask),
+                FaktoryReply::Track(jid.into(), true),
+            )
         }
         Tracking::Set {
             jid,
@@ -530,7 +570,7 @@ fn track_ask(track: Tracking) -> (Ask, FaktoryReply) {
                     FaktoryReply::TrackThen(Box::new(extend))
                 }
             };
-            (Ask::EngineAlone(says), reply)
+            (ClientRequest::EngineAlone(says), reply)
         }
     }
 }
@@ -576,7 +616,7 @@ impl Session for FaktorySession {
         }
     }
 
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         match self.owed.pop() {
             Some(owed) => self.write(owed, given, env.now, output),
             None => Next::Close,
@@ -587,23 +627,23 @@ impl Session for FaktorySession {
         reply.starts_with(b"-")
     }
 
-    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
         match (self.owed.pop(), said) {
             (Some(FaktoryReply::Silent), _) => {}
-            (_, Said::Line(text)) => {
+            (_, HookReply::Line(text)) => {
                 output.put(b"+");
                 output.line(text.as_bytes());
             }
-            (_, Said::Message(bytes)) => {
+            (_, HookReply::Message(bytes)) => {
                 output.put(b"$");
                 output.block_of(bytes);
             }
-            (_, Said::Refused(text) | Said::Limited(text)) => reply::error(text, output),
+            (_, HookReply::Refused(text) | HookReply::Limited(text)) => reply::error(text, output),
         }
         Next::Done
     }
 
-    fn streamed(&mut self, _: Result<LargeBody, Refusal>) {}
+    fn streamed(&mut self, _: Result<LargeBody, CommandError>) {}
 
     fn half_closed(&mut self) -> HalfClose {
         HalfClose::StopWaiting

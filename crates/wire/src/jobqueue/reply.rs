@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use quintet_types::{Message, Outcome, Refusal};
+use quintet_types::{CommandError, Message, Outcome};
 
 use super::Count;
 use crate::foreign::Foreign;
 use crate::output::Output;
-use crate::session::{Env, Given, Next};
+use crate::session::{Env, Next, ServerResponse};
 
 pub(super) const TOO_LARGE: &str = "Job data too large";
 
@@ -30,12 +30,14 @@ pub(super) enum JobqueueReply {
 
 impl JobqueueReply {
     /// Writes it.
-    pub(super) fn write(self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    pub(super) fn write(self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let outcome = match given {
-            Given::Engine(outcome, _) => Some(outcome),
-            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
-                None
-            }
+            ServerResponse::Engine(outcome, _) => Some(outcome),
+            ServerResponse::Server(_)
+            | ServerResponse::Host(_)
+            | ServerResponse::Login(_)
+            | ServerResponse::Worker(_)
+            | ServerResponse::Own => None,
         };
         match (self, outcome) {
             (JobqueueReply::Tls, _) => {
@@ -59,12 +61,14 @@ impl JobqueueReply {
                 env.tally.bump(Count::Timeout as usize);
                 output.put(b"TIMEOUT\0");
             }
-            (JobqueueReply::Deleted(id), Some(Outcome::Refused(Refusal::NotFound))) => {
+            (JobqueueReply::Deleted(id), Some(Outcome::Refused(CommandError::NotFound))) => {
                 output.put(b"ERROR\0Job ");
                 output.number(id);
                 output.put(b" already deleted\0");
             }
-            (_, Some(Outcome::Refused(refusal))) => error(output, text(*refusal).as_bytes()),
+            (_, Some(Outcome::Refused(command_error))) => {
+                error(output, text(*command_error).as_bytes())
+            }
             (JobqueueReply::Error(text), _) => error(output, text.as_bytes()),
             (JobqueueReply::Last(text), _) => {
                 error(output, text.as_bytes());
@@ -83,28 +87,28 @@ impl JobqueueReply {
     }
 }
 
-/// How a refusal is told: its text with a capital letter, but for those that clients of this
+/// How an error is told: its text with a capital letter, but for those that clients of this
 /// protocol have words for.
-pub(super) fn text(refusal: Refusal) -> Cow<'static, str> {
+pub(super) fn text(command_error: CommandError) -> Cow<'static, str> {
     for (own, text) in [
-        (Refusal::MessageTooLarge, TOO_LARGE),
-        (Refusal::NotFound, "Job not found"),
-        (Refusal::LeaseOver, "Reservation is over"),
-        (Refusal::HeldLimit, "Too many reserved jobs"),
-        (Refusal::Unavailable, "no quorum"),
-        (Refusal::Unknown, "outcome not known"),
+        (CommandError::MessageTooLarge, TOO_LARGE),
+        (CommandError::NotFound, "Job not found"),
+        (CommandError::LeaseOver, "Reservation is over"),
+        (CommandError::HeldLimit, "Too many reserved jobs"),
+        (CommandError::Unavailable, "no quorum"),
+        (CommandError::Unknown, "outcome not known"),
     ] {
-        if refusal == own {
+        if command_error == own {
             return text.into();
         }
     }
-    if let Refusal::Duplicate(_) = refusal {
+    if let CommandError::Duplicate(_) = command_error {
         return "Duplicate job".into();
     }
-    if let Refusal::TokenUsed(_) = refusal {
+    if let CommandError::TokenUsed(_) = command_error {
         return "Token used before".into();
     }
-    let mut text = refusal.text().to_owned();
+    let mut text = command_error.text().to_owned();
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
     }
@@ -126,7 +130,7 @@ fn seconds(ttr_ms: Option<u64>) -> u32 {
 fn reserved(output: &mut Output, message: &Message) {
     output.put(b"RESERVED\0");
     output.put(&message.id.0.to_le_bytes());
-    output.put(&message.rank.to_le_bytes());
+    output.put(&message.priority.to_le_bytes());
     output.put(&seconds(message.ttr_ms).to_le_bytes());
     output.put(b"reserved\0");
     // The take asked for no longer ones.

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use quintet_types::{
-    BackTo, Body, By, Command, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Put,
-    Refusal, Take, Wait,
+    BackTo, Body, By, Command, CommandError, LargeBody, LeaseOwner, LeaseRequest, LeaseTime,
+    MessageId, Name, Put, Take, Wait,
 };
 
 use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
 use super::reply::{JobqueueReply, TOO_LARGE, error, text};
 use super::{Count, Shared};
-use crate::bodies::{Coming, Found, drop_some, skip};
+use crate::bodies::{Coming, ParseResult, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
+use crate::session::{
+    ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, ServerResponse, Session, Step,
+};
 
 /// Priority, ttp and the length of the data.
 const NUMBERS: usize = 12;
@@ -23,10 +25,10 @@ const TIMEOUT: usize = 4;
 
 /// Ends with the ttp whoever is connected, or, without one, with the
 /// connection, so that a crash cannot lose the job.
-const LEASE: LeaseAsk = LeaseAsk {
+const LEASE: LeaseRequest = LeaseRequest {
     owner: LeaseOwner::TimeElseConnection,
     time: LeaseTime::TtrOrDefault,
-    back_to: BackTo::Place,
+    back_to: BackTo::Position,
     held_max: 0,
 };
 
@@ -48,7 +50,7 @@ type Queue = Result<Name, &'static str>;
 #[derive(Clone)]
 struct Job {
     queue: Name,
-    rank: u32,
+    priority: u32,
     ttp: u32,
 }
 
@@ -99,14 +101,18 @@ impl JobqueueSession {
         if closes || matches!(reply, JobqueueReply::Error(_)) {
             env.tally.bump(Count::Fault as usize);
         }
-        let ask = if closes { Ask::Close } else { Ask::Own };
+        let ask = if closes {
+            ClientRequest::Close
+        } else {
+            ClientRequest::Own
+        };
         self.owed.ask(used, ask, reply)
     }
 
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = JobqueueState::Over;
-        let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+        let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
         self.owed.ask(0, ask, JobqueueReply::Tls)
     }
 
@@ -164,7 +170,7 @@ impl JobqueueSession {
 
     fn numbers(&mut self, input: &[u8], queue: Queue, env: &Env<'_>) -> Step {
         let numbers = (number(input, 0), number(input, 4), number(input, 8));
-        let (Some(rank), Some(ttp), Some(len)) = numbers else {
+        let (Some(priority), Some(ttp), Some(len)) = numbers else {
             let seen = input.len();
             self.state = JobqueueState::Numbers { queue, seen };
             return Step::More;
@@ -179,7 +185,11 @@ impl JobqueueSession {
                 Step::Skip { used: NUMBERS }
             }
             Ok(queue) => {
-                let job = Job { queue, rank, ttp };
+                let job = Job {
+                    queue,
+                    priority,
+                    ttp,
+                };
                 self.data(Coming::new(job, NUMBERS, len), input, env)
             }
         }
@@ -187,13 +197,15 @@ impl JobqueueSession {
 
     fn data(&mut self, coming: Coming<Job>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, b"", |job| job.queue.clone()) {
-            Found::Part(coming, step) => {
+            ParseResult::Part(coming, step) => {
                 self.state = JobqueueState::Data(coming);
                 step
             }
-            Found::Whole(found) => match found.body {
+            ParseResult::Whole(found) => match found.body {
                 Ok(body) => self.add(found.used, found.head, body, env),
-                Err(refusal) => self.own(found.used, JobqueueReply::Error(text(refusal)), env),
+                Err(command_error) => {
+                    self.own(found.used, JobqueueReply::Error(text(command_error)), env)
+                }
             },
         }
     }
@@ -201,11 +213,11 @@ impl JobqueueSession {
     fn add(&mut self, used: usize, job: Job, body: Body, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Add as usize);
         let put = Put {
-            rank: Some(job.rank),
+            priority: Some(job.priority),
             ttr_ms: Some(u64::from(job.ttp) * 1000),
             ..Put::new(job.queue, body)
         };
-        let put = Ask::Engine(Command::Put(put));
+        let put = ClientRequest::Engine(Command::Put(put));
         self.owed.ask(used, put, JobqueueReply::Added)
     }
 
@@ -239,7 +251,7 @@ impl JobqueueSession {
             body_max: Some(u32::MAX.into()),
             ..Take::default()
         };
-        let take = Ask::Engine(Command::Take(take));
+        let take = ClientRequest::Engine(Command::Take(take));
         self.owed
             .ask(TIMEOUT, take, JobqueueReply::Reserved(timeout == 0))
     }
@@ -254,8 +266,11 @@ impl JobqueueSession {
             id: MessageId(id),
             by: By::Anyone,
         };
-        self.owed
-            .ask(ID, Ask::Engine(command), JobqueueReply::Deleted(id))
+        self.owed.ask(
+            ID,
+            ClientRequest::Engine(command),
+            JobqueueReply::Deleted(id),
+        )
     }
 
     /// The missing part of a request whose client sends no more.
@@ -301,7 +316,7 @@ impl Session for JobqueueSession {
         }
     }
 
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
@@ -312,17 +327,17 @@ impl Session for JobqueueSession {
         reply.starts_with(b"ERROR\0")
     }
 
-    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
         let _instead = self.owed.pop();
         match said {
             // No reply of this protocol has a text or a body of its own.
-            Said::Line(_) | Said::Message(_) => output.put(b"OK\0"),
-            Said::Refused(text) | Said::Limited(text) => error(output, text.as_bytes()),
+            HookReply::Line(_) | HookReply::Message(_) => output.put(b"OK\0"),
+            HookReply::Refused(text) | HookReply::Limited(text) => error(output, text.as_bytes()),
         }
         Next::Done
     }
 
-    fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+    fn streamed(&mut self, body: Result<LargeBody, CommandError>) {
         if let JobqueueState::Data(coming) = &mut self.state {
             coming.streamed(body);
         }

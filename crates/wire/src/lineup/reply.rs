@@ -1,12 +1,12 @@
 //! Pending replies to requests, and how they are written.
 
-use quintet_types::{Class, Outcome, Refusal};
+use quintet_types::{Class, CommandError, Outcome};
 
 use super::Count;
 use super::request::INVALID;
 use crate::foreign::Foreign;
 use crate::output::Output;
-use crate::session::{Env, Given, Next};
+use crate::session::{Env, Next, ServerResponse};
 
 pub(super) const CRLF: &[u8] = b"\r\n";
 
@@ -28,28 +28,30 @@ pub(super) enum LineupReply {
 
 impl LineupReply {
     /// Writes it.
-    pub(super) fn write(self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    pub(super) fn write(self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         match (self, given) {
-            (LineupReply::Pushed, Given::Engine(Outcome::Put { .. }, _)) => output.put(b"+OK\r\n"),
-            (LineupReply::Pushed, Given::Engine(Outcome::Refused(refusal), _)) => {
-                error(output, push_error(*refusal));
+            (LineupReply::Pushed, ServerResponse::Engine(Outcome::Put { .. }, _)) => {
+                output.put(b"+OK\r\n")
             }
-            (LineupReply::Popped, Given::Engine(Outcome::Messages(messages), _)) => {
+            (LineupReply::Pushed, ServerResponse::Engine(Outcome::Refused(command_error), _)) => {
+                error(output, push_error(*command_error));
+            }
+            (LineupReply::Popped, ServerResponse::Engine(Outcome::Messages(messages), _)) => {
                 env.tally.bump(Count::Hit as usize);
                 for message in messages {
                     output.put(b"$");
                     output.block(&message.body);
                 }
             }
-            (LineupReply::Popped, Given::Engine(Outcome::Empty, _)) => {
+            (LineupReply::Popped, ServerResponse::Engine(Outcome::Empty, _)) => {
                 env.tally.bump(Count::Miss as usize);
                 error(output, "NO_MESSAGES");
             }
-            (LineupReply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
-                error(output, pop_error(*refusal));
+            (LineupReply::Popped, ServerResponse::Engine(Outcome::Refused(command_error), _)) => {
+                error(output, pop_error(*command_error));
             }
-            (LineupReply::LoggedIn, Given::Login(Ok(()))) => output.put(b"+OK\r\n"),
-            (LineupReply::LoggedIn, Given::Login(Err(refused))) => {
+            (LineupReply::LoggedIn, ServerResponse::Login(Ok(()))) => output.put(b"+OK\r\n"),
+            (LineupReply::LoggedIn, ServerResponse::Login(Err(refused))) => {
                 output.put(b"-");
                 output.put(refused.line());
             }
@@ -77,33 +79,33 @@ const NO_QUORUM: &str = "no quorum";
 const UNKNOWN: &str = "outcome not known";
 
 /// How a refused put is told.
-pub(super) fn push_error(refusal: Refusal) -> &'static str {
-    if refusal == Refusal::MessageTooLarge {
+pub(super) fn push_error(command_error: CommandError) -> &'static str {
+    if command_error == CommandError::MessageTooLarge {
         return "MESSAGE_TOO_LARGE";
     }
-    if refusal == Refusal::Draining {
+    if command_error == CommandError::Draining {
         return "SERVER_DRAINING";
     }
-    error_of(refusal, "MESSAGE_NOT_PUSHED")
+    error_of(command_error, "MESSAGE_NOT_PUSHED")
 }
 
 /// How a refused take is told.
-fn pop_error(refusal: Refusal) -> &'static str {
-    match refusal == Refusal::QueueDown {
+fn pop_error(command_error: CommandError) -> &'static str {
+    match command_error == CommandError::QueueDown {
         true => "QUEUE_DOWN",
-        false => error_of(refusal, "MESSAGE_NOT_POPPED"),
+        false => error_of(command_error, "MESSAGE_NOT_POPPED"),
     }
 }
 
-/// How a refusal is told that says the same of puts and takes; else `other`.
-fn error_of(refusal: Refusal, other: &'static str) -> &'static str {
-    if refusal == Refusal::NoMemory {
+/// How an error is told that says the same of puts and takes; else `other`.
+fn error_of(command_error: CommandError, other: &'static str) -> &'static str {
+    if command_error == CommandError::NoMemory {
         return "Out of memory";
     }
-    if refusal == Refusal::Unavailable {
+    if command_error == CommandError::Unavailable {
         return NO_QUORUM;
     }
-    match refusal.class() {
+    match command_error.class() {
         Class::NotPermitted => "NOT_PERMITTED",
         Class::Unknown => UNKNOWN,
         Class::Full | Class::Absent | Class::Busy | Class::Unavailable | Class::Malformed => other,

@@ -5,7 +5,7 @@
 pub(super) enum Request {
     /// A message of `len` bytes and a CR LF follow.
     Push {
-        rank: u32,
+        priority: u32,
         len: u64,
     },
     /// A message probably follows, but it cannot be stored.
@@ -40,11 +40,11 @@ pub(super) fn parse(line: &[u8]) -> Request {
 }
 
 fn push(priority: Option<&[u8]>, length: Option<&[u8]>, more: bool) -> Request {
-    let rank = priority
+    let priority = priority
         .and_then(number)
-        .and_then(|rank| u32::try_from(rank).ok());
+        .and_then(|priority| u32::try_from(priority).ok());
     let usable = length.and_then(number);
-    match (rank, usable) {
+    match (priority, usable) {
         // A missing priority comes first, as the original looks for it first.
         (None, None) => Request::Error(EXPECTED_PRIORITY),
         (Some(_), None) => Request::Error(EXPECTED_LENGTH),
@@ -56,7 +56,7 @@ fn push(priority: Option<&[u8]>, length: Option<&[u8]>, more: bool) -> Request {
             error: EXPECTED_LENGTH,
             len,
         },
-        (Some(rank), Some(len)) => Request::Push { rank, len },
+        (Some(priority), Some(len)) => Request::Push { priority, len },
     }
 }
 
@@ -81,12 +81,24 @@ mod tests {
     fn lines() {
         let bad = |error, len| Request::BadPush { error, len };
         for (line, expected) in [
-            ("PUSH 5 16\r\n", Request::Push { rank: 5, len: 16 }),
-            ("GIVE 0005 0\n", Request::Push { rank: 5, len: 0 }),
+            (
+                "PUSH 5 16\r\n",
+                Request::Push {
+                    priority: 5,
+                    len: 16,
+                },
+            ),
+            (
+                "GIVE 0005 0\n",
+                Request::Push {
+                    priority: 5,
+                    len: 0,
+                },
+            ),
             (
                 "PUSH 4294967295 1",
                 Request::Push {
-                    rank: u32::MAX,
+                    priority: u32::MAX,
                     len: 1,
                 },
             ),
@@ -100,7 +112,7 @@ mod tests {
             (
                 "PUSH 1 99999999999999999999",
                 Request::Push {
-                    rank: 1,
+                    priority: 1,
                     len: u64::MAX,
                 },
             ),

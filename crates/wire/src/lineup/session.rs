@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use memchr::memchr;
-use quintet_types::{Body, Command, LargeBody, Put, Refusal, Take};
+use quintet_types::{Body, Command, CommandError, LargeBody, Put, Take};
 
 use super::reply::{CRLF, LineupReply, error, push_error};
 use super::request::{INVALID, Request, parse};
 use super::{Count, Shared};
-use crate::bodies::{Coming, Found, drop_some, skip};
+use crate::bodies::{Coming, ParseResult, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::lines::{Line, Lines};
 use crate::login::{Logins, auth_line};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Ask, Env, Given, HostAsk, Next, Said, Session, Step};
+use crate::session::{
+    ClientRequest, Env, HookReply, HostRequest, Next, ServerResponse, Session, Step,
+};
 
 /// A message over this many times the limit is not read to its end.
 const SWALLOW_TIMES: u64 = 16;
@@ -34,7 +36,7 @@ enum LineupState {
     Line,
     /// The rest of a line that was too long.
     LongLine,
-    /// The message of a push with this rank.
+    /// The message of a push with this priority.
     Message(Coming<u32>),
     /// The message of a push that was refused, if it comes: its header may
     /// also have been all there is.
@@ -60,14 +62,14 @@ impl LineupSession {
         let ask = match reply {
             LineupReply::Last(_) | LineupReply::End => {
                 self.state = LineupState::Over;
-                Ask::Close
+                ClientRequest::Close
             }
             LineupReply::Pushed
             | LineupReply::Popped
             | LineupReply::Pong
             | LineupReply::LoggedIn
             | LineupReply::Error(_)
-            | LineupReply::Tls => Ask::Own,
+            | LineupReply::Tls => ClientRequest::Own,
         };
         if matches!(reply, LineupReply::Error(_) | LineupReply::Last(_)) {
             env.tally.bump(Count::Fault as usize);
@@ -78,7 +80,7 @@ impl LineupSession {
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = LineupState::Over;
-        let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+        let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
         self.owed.ask(0, ask, LineupReply::Tls)
     }
 
@@ -89,10 +91,10 @@ impl LineupSession {
         {
             return self
                 .owed
-                .ask(used, Ask::Login(login), LineupReply::LoggedIn);
+                .ask(used, ClientRequest::Login(login), LineupReply::LoggedIn);
         }
         match parse(line) {
-            Request::Push { rank, len } => self.announce(input, used, (rank, len), env),
+            Request::Push { priority, len } => self.announce(input, used, (priority, len), env),
             Request::BadPush { error, len } => {
                 // Answered at once: a client that sent only the header waits
                 // for nothing else.
@@ -105,7 +107,7 @@ impl LineupSession {
                     queues: [self.shared.queue.clone()].into(),
                     ..Take::default()
                 };
-                let take = Ask::Engine(Command::Take(take));
+                let take = ClientRequest::Engine(Command::Take(take));
                 self.owed.ask(used, take, LineupReply::Popped)
             }
             Request::Ping => {
@@ -115,7 +117,7 @@ impl LineupSession {
             Request::Exit => self.own(used, LineupReply::End, env),
             Request::Error(INVALID) => {
                 env.tally.bump(Count::Fault as usize);
-                let ask = Ask::Unknown(line.trim_ascii_end().into());
+                let ask = ClientRequest::Unknown(line.trim_ascii_end().into());
                 self.owed.ask(used, ask, LineupReply::Error(INVALID))
             }
             Request::Error(error) => self.own(used, LineupReply::Error(error), env),
@@ -126,7 +128,7 @@ impl LineupSession {
         &mut self,
         input: &[u8],
         used: usize,
-        (rank, len): (u32, u64),
+        (priority, len): (u32, u64),
         env: &Env<'_>,
     ) -> Step {
         let max = self.shared.message_max;
@@ -139,33 +141,37 @@ impl LineupSession {
             };
             return self.own(used, LineupReply::Error("MESSAGE_TOO_LARGE"), env);
         }
-        self.message(Coming::new(rank, used, len), input, env)
+        self.message(Coming::new(priority, used, len), input, env)
     }
 
     /// Stores a message once its end is seen to be right.
-    fn push(&mut self, used: usize, rank: u32, body: Body, env: &Env<'_>) -> Step {
+    fn push(&mut self, used: usize, priority: u32, body: Body, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Push as usize);
         let queue = self.shared.queue.clone();
         let put = Put {
-            rank: Some(rank),
+            priority: Some(priority),
             ..Put::new(queue, body)
         };
-        let put = Ask::Engine(Command::Put(put));
+        let put = ClientRequest::Engine(Command::Put(put));
         self.owed.ask(used, put, LineupReply::Pushed)
     }
 
     fn message(&mut self, coming: Coming<u32>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, CRLF, |_| self.shared.queue.clone()) {
-            Found::Part(coming, step) => {
+            ParseResult::Part(coming, step) => {
                 self.state = LineupState::Message(coming);
                 step
             }
-            Found::Whole(found) if !found.ended => {
+            ParseResult::Whole(found) if !found.ended => {
                 self.own(found.used, LineupReply::Last("EXPECTED_TERMINATOR"), env)
             }
-            Found::Whole(found) => match found.body {
+            ParseResult::Whole(found) => match found.body {
                 Ok(body) => self.push(found.used, found.head, body, env),
-                Err(refusal) => self.own(found.used, LineupReply::Error(push_error(refusal)), env),
+                Err(command_error) => self.own(
+                    found.used,
+                    LineupReply::Error(push_error(command_error)),
+                    env,
+                ),
             },
         }
     }
@@ -250,7 +256,7 @@ impl Session for LineupSession {
         }
     }
 
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
@@ -261,23 +267,23 @@ impl Session for LineupSession {
         reply.starts_with(b"-")
     }
 
-    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
         let _instead = self.owed.pop();
         match said {
-            Said::Line(text) => {
+            HookReply::Line(text) => {
                 output.put(b"+");
                 output.line(text.as_bytes());
             }
-            Said::Message(bytes) => {
+            HookReply::Message(bytes) => {
                 output.put(b"$");
                 output.block_of(bytes);
             }
-            Said::Refused(text) | Said::Limited(text) => error(output, text),
+            HookReply::Refused(text) | HookReply::Limited(text) => error(output, text),
         }
         Next::Done
     }
 
-    fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+    fn streamed(&mut self, body: Result<LargeBody, CommandError>) {
         if let LineupState::Message(coming) = &mut self.state {
             coming.streamed(body);
         }

@@ -5,18 +5,24 @@ use super::line::Words;
 use super::reply::{Fault, MemcacheReply};
 use super::request::{Begun, no_more};
 use super::session::{MemcacheSession, MemcacheState};
-use crate::session::{Ask, HostAsk};
+use crate::session::{ClientRequest, HostRequest};
 
 impl MemcacheSession {
     /// Begins one of them, whose verb is in small letters.
     pub(super) fn about_server(&mut self, verb: &[u8], used: usize, mut words: Words<'_>) -> Begun {
         let (ask, reply) = match verb {
-            b"stats" => (Ask::Host(HostAsk::Stats), MemcacheReply::Stats),
+            b"stats" => (
+                ClientRequest::Host(HostRequest::Stats),
+                MemcacheReply::Stats,
+            ),
             b"dump_stats" => {
                 let only = words
                     .map(|word| self.queue(Some(word)))
                     .collect::<Result<_, _>>()?;
-                (Ask::Host(HostAsk::Stats), MemcacheReply::DumpStats(only))
+                (
+                    ClientRequest::Host(HostRequest::Stats),
+                    MemcacheReply::DumpStats(only),
+                )
             }
             b"status" => {
                 let asked = self.status(words.next())?;
@@ -26,13 +32,22 @@ impl MemcacheSession {
             _ => {
                 no_more(&words)?;
                 match verb {
-                    b"version" => (Ask::Own, MemcacheReply::Version),
-                    b"dump_config" => (Ask::Host(HostAsk::Config), MemcacheReply::Config),
-                    b"reload" => (Ask::Host(HostAsk::Reload), MemcacheReply::Reloaded),
+                    b"version" => (ClientRequest::Own, MemcacheReply::Version),
+                    b"dump_config" => (
+                        ClientRequest::Host(HostRequest::Config),
+                        MemcacheReply::Config,
+                    ),
+                    b"reload" => (
+                        ClientRequest::Host(HostRequest::Reload),
+                        MemcacheReply::Reloaded,
+                    ),
                     b"shutdown" => {
                         // Granted or not, the connection ends.
                         self.state = MemcacheState::Over;
-                        (Ask::Host(HostAsk::Shutdown), MemcacheReply::Goodbye)
+                        (
+                            ClientRequest::Host(HostRequest::Shutdown),
+                            MemcacheReply::Goodbye,
+                        )
                     }
                     _ => return Err(Fault::SYNTAX),
                 }
@@ -42,14 +57,14 @@ impl MemcacheSession {
     }
 
     /// Shows or sets the listener's state.
-    fn status(&self, word: Option<&[u8]>) -> Result<(Ask, MemcacheReply), Fault> {
+    fn status(&self, word: Option<&[u8]>) -> Result<(ClientRequest, MemcacheReply), Fault> {
         let Some(word) = word else {
             let line = match self.shared.status() {
                 Status::Up => "UP\r\n",
                 Status::ReadOnly => "READONLY\r\n",
                 Status::Quiescent => "QUIESCENT\r\n",
             };
-            return Ok((Ask::Own, MemcacheReply::Line(line)));
+            return Ok((ClientRequest::Own, MemcacheReply::Line(line)));
         };
         let states = [
             ("up", Status::Up),
@@ -60,6 +75,9 @@ impl MemcacheSession {
             .into_iter()
             .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
             .ok_or(Fault::SYNTAX)?;
-        Ok((Ask::Host(HostAsk::Listener), MemcacheReply::Become(status)))
+        Ok((
+            ClientRequest::Host(HostRequest::Listener),
+            MemcacheReply::Become(status),
+        ))
     }
 }

@@ -1,13 +1,13 @@
 //! The replies, one by one.
 
-use quintet_types::{Command, Handed, Name, Outcome, Refusal, StatsOf, StatsReply};
+use quintet_types::{Command, CommandError, Handed, Name, Outcome, StatsOf, StatsReply};
 
 use super::meta_reply::{MetaReply, MetaTo};
 use super::reply::{Listing, MemcacheReply, Monitor, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Env, Given, Next, ServerStats};
+use crate::session::{Env, Next, ServerResponse, ServerStats};
 
 pub(super) const END: &[u8] = b"END\r\n";
 
@@ -15,14 +15,14 @@ impl MemcacheReply {
     /// Writes it, or the first part of it.
     pub(super) fn write(
         self,
-        given: &Given,
+        given: &ServerResponse,
         (shared, env): (&Shared, &Env<'_>),
         owed: &mut Owed<Self>,
         output: &mut Output,
     ) -> Next {
         let given = no_queue_no_matter(given);
         match (self, given) {
-            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Put { .. }, _)) => {
+            (MemcacheReply::Stored { noreply }, ServerResponse::Engine(Outcome::Put { .. }, _)) => {
                 if !noreply {
                     output.put(b"STORED\r\n");
                 }
@@ -38,13 +38,16 @@ impl MemcacheReply {
             (MemcacheReply::Meta(meta), given) => {
                 return answer_meta(*meta, given, (shared, env), output);
             }
-            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Messages(messages), queue)) => {
+            (
+                MemcacheReply::Value { peek },
+                ServerResponse::Engine(Outcome::Messages(messages), queue),
+            ) => {
                 if !peek {
                     env.tally.bump(Count::Hit as usize);
                 }
                 messages_of(messages, queue, shared, output);
             }
-            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Empty, _)) => {
+            (MemcacheReply::Value { peek }, ServerResponse::Engine(Outcome::Empty, _)) => {
                 if !peek {
                     env.tally.bump(Count::Miss as usize);
                 }
@@ -53,15 +56,15 @@ impl MemcacheReply {
             (MemcacheReply::Monitor(monitor), given) => {
                 return monitored(monitor, given, (shared, env), owed, output);
             }
-            (MemcacheReply::Line(line), Given::Own) => output.put(line.as_bytes()),
+            (MemcacheReply::Line(line), ServerResponse::Own) => output.put(line.as_bytes()),
             (
                 MemcacheReply::Silent | MemcacheReply::Line(_),
-                given @ Given::Engine(Outcome::Refused(_), _),
+                given @ ServerResponse::Engine(Outcome::Refused(_), _),
             ) => {
                 return unexpected(given, output);
             }
             (MemcacheReply::Silent, _) => {}
-            (MemcacheReply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
+            (MemcacheReply::Line(line), ServerResponse::Engine(..)) => output.put(line.as_bytes()),
             (MemcacheReply::Foreign(foreign), _) => {
                 output.put(foreign.answer());
                 return Next::Close;
@@ -70,14 +73,14 @@ impl MemcacheReply {
                 output.put(fault.0.as_bytes());
                 return Next::Close;
             }
-            (MemcacheReply::Refused(refusal), _) => {
-                refused(refusal, output);
+            (MemcacheReply::Refused(command_error), _) => {
+                refused(command_error, output);
                 return Next::Close;
             }
-            (MemcacheReply::Confirmed, Given::Engine(Outcome::Count(count), _)) => {
+            (MemcacheReply::Confirmed, ServerResponse::Engine(Outcome::Count(count), _)) => {
                 output.put(if *count > 0 { END } else { b"ERROR\r\n" });
             }
-            (MemcacheReply::Count, Given::Engine(Outcome::Count(count), _)) => {
+            (MemcacheReply::Count, ServerResponse::Engine(Outcome::Count(count), _)) => {
                 output.number(*count);
                 output.put(b"\r\n");
             }
@@ -85,33 +88,35 @@ impl MemcacheReply {
                 output.put(b"VERSION ");
                 output.line(shared.version.as_bytes());
             }
-            (MemcacheReply::Stats, Given::Server(server)) => {
+            (MemcacheReply::Stats, ServerResponse::Server(server)) => {
                 stats::write_server(server, &shared.version, output);
                 return list(None, server, owed);
             }
-            (MemcacheReply::DumpStats(only), Given::Server(server)) => {
+            (MemcacheReply::DumpStats(only), ServerResponse::Server(server)) => {
                 return list(Some(only), server, owed);
             }
-            (MemcacheReply::Queues(listing), Given::Engine(Outcome::Stats(page), _)) => {
+            (MemcacheReply::Queues(listing), ServerResponse::Engine(Outcome::Stats(page), _)) => {
                 return listed(listing, page, owed, output);
             }
-            (MemcacheReply::Config, Given::Host(Ok(text))) => {
+            (MemcacheReply::Config, ServerResponse::Host(Ok(text))) => {
                 for line in text.lines() {
                     output.line(line.as_bytes());
                 }
                 output.put(END);
             }
-            (MemcacheReply::LoggedIn, Given::Login(Ok(()))) => output.put(b"STORED\r\n"),
-            (MemcacheReply::LoggedIn, Given::Login(Err(refused))) => {
+            (MemcacheReply::LoggedIn, ServerResponse::Login(Ok(()))) => output.put(b"STORED\r\n"),
+            (MemcacheReply::LoggedIn, ServerResponse::Login(Err(refused))) => {
                 output.put(b"CLIENT_ERROR ");
                 output.line(refused.text().as_bytes());
             }
-            (MemcacheReply::Become(status), Given::Host(Ok(_))) => {
+            (MemcacheReply::Become(status), ServerResponse::Host(Ok(_))) => {
                 shared.set_status(status);
                 output.put(END);
             }
-            (MemcacheReply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
-            (MemcacheReply::Goodbye, Given::Host(Err(text))) => {
+            (MemcacheReply::Reloaded, ServerResponse::Host(Ok(_))) => {
+                output.put(b"Reloaded config.\r\n")
+            }
+            (MemcacheReply::Goodbye, ServerResponse::Host(Err(text))) => {
                 server_error(text, output);
                 return Next::Close;
             }
@@ -138,23 +143,26 @@ impl MemcacheReply {
 
 /// True if an item was not stored for its own sake: what it is answered with
 /// leaves the connection open.
-fn dropped(given: &Given) -> bool {
+fn dropped(given: &ServerResponse) -> bool {
     match given {
-        Given::Engine(Outcome::Refused(refusal), _) => not_stored(*refusal),
-        Given::Worker(_) | Given::Own => true,
-        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Login(_) => false,
+        ServerResponse::Engine(Outcome::Refused(command_error), _) => not_stored(*command_error),
+        ServerResponse::Worker(_) | ServerResponse::Own => true,
+        ServerResponse::Engine(..)
+        | ServerResponse::Server(_)
+        | ServerResponse::Host(_)
+        | ServerResponse::Login(_) => false,
     }
 }
 
 /// The reply to a meta command.
 fn answer_meta(
     meta: MetaReply,
-    given: &Given,
+    given: &ServerResponse,
     (shared, env): (&Shared, &Env<'_>),
     output: &mut Output,
 ) -> Next {
     match (&meta.to, given) {
-        (MetaTo::Get { peek, value }, Given::Engine(Outcome::Messages(messages), _)) => {
+        (MetaTo::Get { peek, value }, ServerResponse::Engine(Outcome::Messages(messages), _)) => {
             if !peek {
                 env.tally.bump(Count::Hit as usize);
             }
@@ -169,24 +177,24 @@ fn answer_meta(
                 }
             }
         }
-        (MetaTo::Get { peek, .. }, Given::Engine(Outcome::Empty, _)) => {
+        (MetaTo::Get { peek, .. }, ServerResponse::Engine(Outcome::Empty, _)) => {
             if !peek {
                 env.tally.bump(Count::Miss as usize);
             }
             meta.unless_quiet("EN", None, output);
         }
         // What settles an open read fetches nothing.
-        (MetaTo::Get { .. }, Given::Engine(Outcome::Count(_), _)) => {
+        (MetaTo::Get { .. }, ServerResponse::Engine(Outcome::Count(_), _)) => {
             meta.unless_quiet("EN", None, output);
         }
-        (MetaTo::Set { flags, len }, Given::Engine(Outcome::Put { .. }, _)) => {
+        (MetaTo::Set { flags, len }, ServerResponse::Engine(Outcome::Put { .. }, _)) => {
             meta.unless_quiet("HD", Some((*flags, *len)), output);
         }
         (MetaTo::Set { .. }, given) if dropped(given) => meta.head("NS", None, output),
-        (MetaTo::Delete, Given::Engine(Outcome::Done | Outcome::Count(_), _)) => {
+        (MetaTo::Delete, ServerResponse::Engine(Outcome::Done | Outcome::Count(_), _)) => {
             meta.unless_quiet("HD", None, output);
         }
-        (MetaTo::Describe(key), Given::Engine(Outcome::Stats(stats), _)) => {
+        (MetaTo::Describe(key), ServerResponse::Engine(Outcome::Stats(stats), _)) => {
             let StatsReply::Queue(queue) = &**stats else {
                 return unexpected(given, output);
             };
@@ -194,9 +202,11 @@ fn answer_meta(
             output.put(key);
             stats::write_described(queue, output);
         }
-        (MetaTo::Describe(_), Given::Engine(Outcome::Count(_), _)) => output.put(b"EN\r\n"),
-        (MetaTo::Login, Given::Login(Ok(()))) => meta.unless_quiet("HD", None, output),
-        (MetaTo::Login, Given::Login(Err(refused))) => {
+        (MetaTo::Describe(_), ServerResponse::Engine(Outcome::Count(_), _)) => {
+            output.put(b"EN\r\n")
+        }
+        (MetaTo::Login, ServerResponse::Login(Ok(()))) => meta.unless_quiet("HD", None, output),
+        (MetaTo::Login, ServerResponse::Login(Err(refused))) => {
             output.put(b"CLIENT_ERROR ");
             output.line(refused.text().as_bytes());
         }
@@ -230,13 +240,13 @@ fn messages_of(handed: &Handed, queue: &Name, shared: &Shared, output: &mut Outp
 
 fn monitored(
     mut monitor: Box<Monitor>,
-    given: &Given,
+    given: &ServerResponse,
     (shared, env): (&Shared, &Env<'_>),
     owed: &mut Owed<MemcacheReply>,
     output: &mut Output,
 ) -> Next {
     match given {
-        Given::Engine(Outcome::Messages(messages), queue) => {
+        ServerResponse::Engine(Outcome::Messages(messages), queue) => {
             messages_of(messages, queue, shared, output);
             monitor.left = monitor.left.saturating_sub(1);
             if monitor.left > 0 && env.now < monitor.until {
@@ -244,15 +254,15 @@ fn monitored(
                 return owed.again(MemcacheReply::Monitor(monitor), take);
             }
         }
-        Given::Engine(Outcome::Empty, _) => {}
+        ServerResponse::Engine(Outcome::Empty, _) => {}
         // As many are open as may be: the client is to confirm some.
-        Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
-        Given::Engine(..)
-        | Given::Server(_)
-        | Given::Host(_)
-        | Given::Login(_)
-        | Given::Worker(_)
-        | Given::Own => {
+        ServerResponse::Engine(Outcome::Refused(CommandError::HeldLimit), _) => {}
+        ServerResponse::Engine(..)
+        | ServerResponse::Server(_)
+        | ServerResponse::Host(_)
+        | ServerResponse::Login(_)
+        | ServerResponse::Worker(_)
+        | ServerResponse::Own => {
             return unexpected(given, output);
         }
     }
@@ -287,17 +297,19 @@ fn listed(
     Next::Done
 }
 
-/// A refusal, or an answer that does not fit the question.
-fn unexpected(given: &Given, output: &mut Output) -> Next {
+/// An error, or an answer that does not fit the question.
+fn unexpected(given: &ServerResponse, output: &mut Output) -> Next {
     match given {
-        Given::Engine(Outcome::Refused(refusal), _) => refused(*refusal, output),
-        Given::Host(Err(text)) => server_error(text, output),
-        Given::Engine(..)
-        | Given::Server(_)
-        | Given::Host(Ok(_))
-        | Given::Login(_)
-        | Given::Worker(_)
-        | Given::Own => {
+        ServerResponse::Engine(Outcome::Refused(command_error), _) => {
+            refused(*command_error, output)
+        }
+        ServerResponse::Host(Err(text)) => server_error(text, output),
+        ServerResponse::Engine(..)
+        | ServerResponse::Server(_)
+        | ServerResponse::Host(Ok(_))
+        | ServerResponse::Login(_)
+        | ServerResponse::Worker(_)
+        | ServerResponse::Own => {
             server_error("unexpected answer", output);
         }
     }
@@ -305,16 +317,16 @@ fn unexpected(given: &Given, output: &mut Output) -> Next {
 }
 
 /// To a queue that does not exist nothing can be done, and nothing need be.
-fn no_queue_no_matter(given: &Given) -> &Given {
-    static NOTHING_DONE: std::sync::LazyLock<Given> =
-        std::sync::LazyLock::new(|| Given::Engine(Outcome::Count(0), Name::default()));
+fn no_queue_no_matter(given: &ServerResponse) -> &ServerResponse {
+    static NOTHING_DONE: std::sync::LazyLock<ServerResponse> =
+        std::sync::LazyLock::new(|| ServerResponse::Engine(Outcome::Count(0), Name::default()));
     match given {
-        Given::Engine(Outcome::Refused(Refusal::QueueNotFound), _) => &NOTHING_DONE,
-        Given::Engine(..)
-        | Given::Server(_)
-        | Given::Host(_)
-        | Given::Login(_)
-        | Given::Worker(_)
-        | Given::Own => given,
+        ServerResponse::Engine(Outcome::Refused(CommandError::QueueNotFound), _) => &NOTHING_DONE,
+        ServerResponse::Engine(..)
+        | ServerResponse::Server(_)
+        | ServerResponse::Host(_)
+        | ServerResponse::Login(_)
+        | ServerResponse::Worker(_)
+        | ServerResponse::Own => given,
     }
 }

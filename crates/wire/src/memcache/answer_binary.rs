@@ -1,32 +1,32 @@
 //! The replies of memcached's binary protocol, one by one.
 
-use quintet_types::{Body, Command, Outcome, Refusal, StatsOf, StatsReply};
+use quintet_types::{Body, Command, CommandError, Outcome, StatsOf, StatsReply};
 
 use super::binary_reply::{BinaryReply, Head, Status, What};
 use super::reply::{Listing, MemcacheReply, not_stored};
 use super::{Count, Shared, stats};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Env, Given, Next, Said};
+use crate::session::{Env, HookReply, Next, ServerResponse};
 
 impl BinaryReply {
     /// Writes it, or the first part of it.
     pub(super) fn write(
         self,
-        given: &Given,
+        given: &ServerResponse,
         (shared, env): (&Shared, &Env<'_>),
         owed: &mut Owed<MemcacheReply>,
         output: &mut Output,
     ) -> Next {
         let Self { head, what } = self;
         let refused = match given {
-            Given::Engine(Outcome::Refused(refusal), _) => Some(*refusal),
-            Given::Engine(..)
-            | Given::Server(_)
-            | Given::Host(_)
-            | Given::Login(_)
-            | Given::Worker(_)
-            | Given::Own => None,
+            ServerResponse::Engine(Outcome::Refused(command_error), _) => Some(*command_error),
+            ServerResponse::Engine(..)
+            | ServerResponse::Server(_)
+            | ServerResponse::Host(_)
+            | ServerResponse::Login(_)
+            | ServerResponse::Worker(_)
+            | ServerResponse::Own => None,
         };
         match (what, given) {
             (What::Error(status, text), _) => head.say(status, text.as_bytes(), output),
@@ -34,26 +34,28 @@ impl BinaryReply {
                 head.say(status, text.as_bytes(), output);
                 return Next::Close;
             }
-            (What::Refused(refusal), _) => refuse(head, refusal, output),
+            (What::Refused(command_error), _) => refuse(head, command_error, output),
             (What::Quit, _) => {
                 done(head, output);
                 return Next::Close;
             }
             // What comes behind it in the same request would rest on it.
             (What::Part, _) => {
-                if let Some(refusal) = refused {
-                    refuse(head, refusal, output);
+                if let Some(command_error) = refused {
+                    refuse(head, command_error, output);
                     return Next::Close;
                 }
             }
-            (What::Set, Given::Own) => head.say(Status::TooLarge, b"item too large", output),
+            (What::Set, ServerResponse::Own) => {
+                head.say(Status::TooLarge, b"item too large", output)
+            }
             (_, _) if refused.is_some() => {
-                refuse(head, refused.unwrap_or(Refusal::Unavailable), output);
+                refuse(head, refused.unwrap_or(CommandError::Unavailable), output);
                 if head.errors_close() {
                     return Next::Close;
                 }
             }
-            (What::Get { peek, key }, Given::Engine(Outcome::Messages(messages), _)) => {
+            (What::Get { peek, key }, ServerResponse::Engine(Outcome::Messages(messages), _)) => {
                 if !peek {
                     env.tally.bump(Count::Hit as usize);
                 }
@@ -67,7 +69,7 @@ impl BinaryReply {
                 }
             }
             // What settles an open read fetches nothing.
-            (What::Get { peek, .. }, Given::Engine(outcome, _)) => {
+            (What::Get { peek, .. }, ServerResponse::Engine(outcome, _)) => {
                 if !peek && matches!(outcome, Outcome::Empty) {
                     env.tally.bump(Count::Miss as usize);
                 }
@@ -80,20 +82,20 @@ impl BinaryReply {
             // The blank ends the name: libmemcached 1.0.18 reads on to the next zero byte, into
             // what its stack held before.
             (What::Mechanisms, _) => head.say(Status::Done, b"PLAIN ", output),
-            (What::Login, Given::Login(Ok(()))) => {
+            (What::Login, ServerResponse::Login(Ok(()))) => {
                 head.say(Status::Done, b"Authenticated", output);
             }
-            (What::Login, Given::Login(Err(refused))) => {
+            (What::Login, ServerResponse::Login(Err(refused))) => {
                 head.say(Status::Auth, refused.text().as_bytes(), output);
             }
-            (What::Stats, Given::Server(server)) => {
+            (What::Stats, ServerResponse::Server(server)) => {
                 let mut lines = Output::new();
                 stats::write_server(server, &shared.version, &mut lines);
                 pairs(head, &lines, output);
                 let log = (server.number("log_retired"), server.number("log_rotations"));
                 return go_on(head, log, (0, 0), owed);
             }
-            (What::Queues(log), Given::Engine(Outcome::Stats(page), _)) => {
+            (What::Queues(log), ServerResponse::Engine(Outcome::Stats(page), _)) => {
                 if let StatsReply::Queues(page) = &**page {
                     let listing = Listing { dump: None, log };
                     let mut lines = Output::new();
@@ -107,13 +109,13 @@ impl BinaryReply {
             }
             (What::Get { .. } | What::Login | What::Stats | What::Queues(_), given) => {
                 let text = match given {
-                    Given::Host(Err(text)) => text,
-                    Given::Engine(..)
-                    | Given::Server(_)
-                    | Given::Host(Ok(_))
-                    | Given::Login(_)
-                    | Given::Worker(_)
-                    | Given::Own => "unexpected answer",
+                    ServerResponse::Host(Err(text)) => text,
+                    ServerResponse::Engine(..)
+                    | ServerResponse::Server(_)
+                    | ServerResponse::Host(Ok(_))
+                    | ServerResponse::Login(_)
+                    | ServerResponse::Worker(_)
+                    | ServerResponse::Own => "unexpected answer",
                 };
                 head.say(Status::Temporary, text.as_bytes(), output);
                 return Next::Close;
@@ -123,11 +125,11 @@ impl BinaryReply {
     }
 
     /// Writes what a hook said in its place.
-    pub(super) fn say(&self, said: Said<'_>, output: &mut Output) {
+    pub(super) fn say(&self, said: HookReply<'_>, output: &mut Output) {
         let bytes = match said {
-            Said::Line(text) => text.as_bytes(),
-            Said::Message(bytes) => bytes,
-            Said::Refused(text) | Said::Limited(text) => {
+            HookReply::Line(text) => text.as_bytes(),
+            HookReply::Message(bytes) => bytes,
+            HookReply::Refused(text) | HookReply::Limited(text) => {
                 return self.head.say(Status::Temporary, text.as_bytes(), output);
             }
         };
@@ -152,19 +154,22 @@ fn done(head: Head, output: &mut Output) {
     }
 }
 
-fn refuse(head: Head, refusal: Refusal, output: &mut Output) {
-    let (status, text) = if refusal == Refusal::HeldLimit {
+fn refuse(head: Head, command_error: CommandError, output: &mut Output) {
+    let (status, text) = if command_error == CommandError::HeldLimit {
         (Status::Invalid, "close current item first")
-    } else if refusal == Refusal::NotPermitted {
+    } else if command_error == CommandError::NotPermitted {
         (Status::Auth, "not permitted")
-    } else if refusal == Refusal::MessageTooLarge {
-        (Status::TooLarge, refusal.text())
-    } else if not_stored(refusal) {
-        (Status::NotStored, refusal.text())
-    } else if matches!(refusal, Refusal::NoMemory | Refusal::NoSpace) {
-        (Status::NoMemory, refusal.text())
+    } else if command_error == CommandError::MessageTooLarge {
+        (Status::TooLarge, command_error.text())
+    } else if not_stored(command_error) {
+        (Status::NotStored, command_error.text())
+    } else if matches!(
+        command_error,
+        CommandError::NoMemory | CommandError::NoSpace
+    ) {
+        (Status::NoMemory, command_error.text())
     } else {
-        (Status::Temporary, refusal.text())
+        (Status::Temporary, command_error.text())
     };
     head.say(status, text.as_bytes(), output);
 }

@@ -11,7 +11,7 @@ use super::reply::{Fault, MemcacheReply};
 use super::request::{Begun, SWALLOW_TIMES_MAX};
 use super::session::{MemcacheSession, MemcacheState, Set, Unwanted};
 use crate::login::{Login, Logins};
-use crate::session::{Ask, Env, HostAsk, Step};
+use crate::session::{ClientRequest, Env, HostRequest, Step};
 
 /// Bytes behind the header of a login, or of anything of a client that has to
 /// log in first, at most.
@@ -178,24 +178,24 @@ impl MemcacheSession {
             }),
             FLUSH | FLUSHQ => self.may_write().map(|()| {
                 env.tally.bump(Count::Remove as usize);
-                let ask = Ask::Engine(Command::FlushAll);
+                let ask = ClientRequest::Engine(Command::FlushAll);
                 self.last(used, ask, reply(frame, What::Done))
             }),
             QUIT | QUITQ => {
                 self.state = MemcacheState::Over;
-                Ok(self.last(used, Ask::Close, reply(frame, What::Quit)))
+                Ok(self.last(used, ClientRequest::Close, reply(frame, What::Quit)))
             }
             SASL_LIST | SASL_AUTH | SASL_STEP => Ok(Some(self.sasl(used, frame, &parts, env))),
             NOOP | VERSION | STAT => {
                 env.tally.bump(Count::Other as usize);
                 let (ask, what) = match (opcode, key) {
-                    (VERSION, _) => (Ask::Own, What::Version),
-                    (STAT, b"") => (Ask::Host(HostAsk::Stats), What::Stats),
+                    (VERSION, _) => (ClientRequest::Own, What::Version),
+                    (STAT, b"") => (ClientRequest::Host(HostRequest::Stats), What::Stats),
                     (STAT, _) => (
-                        Ask::Own,
+                        ClientRequest::Own,
                         What::Error(Status::NotFound, "no such statistics"),
                     ),
-                    _ => (Ask::Own, What::Done),
+                    _ => (ClientRequest::Own, What::Done),
                 };
                 Ok(self.last(used, ask, reply(frame, what)))
             }
@@ -208,9 +208,9 @@ impl MemcacheSession {
                 let (status, text) = told(fault);
                 let (ask, what) = if frame.head.errors_close() {
                     self.state = MemcacheState::Over;
-                    (Ask::Close, What::Fault(status, text))
+                    (ClientRequest::Close, What::Fault(status, text))
                 } else {
-                    (Ask::Own, What::Error(status, text))
+                    (ClientRequest::Own, What::Error(status, text))
                 };
                 Some(self.owed.ask(used, ask, reply(frame, what)))
             }
@@ -283,11 +283,11 @@ impl MemcacheSession {
         } else if let Some(login) = plain(parts.value) {
             return self
                 .owed
-                .ask(used, Ask::Login(login), reply(frame, What::Login));
+                .ask(used, ClientRequest::Login(login), reply(frame, What::Login));
         } else {
             What::Error(Status::Auth, "not as PLAIN has it")
         };
-        self.owed.ask(used, Ask::Own, reply(frame, what))
+        self.owed.ask(used, ClientRequest::Own, reply(frame, what))
     }
 
     /// Answers an error, and drops what belongs to the request.
@@ -302,11 +302,13 @@ impl MemcacheSession {
         if far || frame.head.errors_close() {
             self.state = MemcacheState::Over;
             let what = What::Fault(status, text);
-            return self.owed.ask(HEAD, Ask::Close, reply(frame, what));
+            return self
+                .owed
+                .ask(HEAD, ClientRequest::Close, reply(frame, what));
         }
         let reply = reply(frame, What::Error(status, text));
         if frame.total == 0 {
-            return self.owed.ask(HEAD, Ask::Own, reply);
+            return self.owed.ask(HEAD, ClientRequest::Own, reply);
         }
         self.state = MemcacheState::unwanted(frame.total, b"", Unwanted::Dropped(reply));
         Step::Skip { used: HEAD }
@@ -318,7 +320,7 @@ impl MemcacheSession {
         self.state = MemcacheState::Over;
         let what = What::Fault(Status::Invalid, "invalid header");
         let reply = MemcacheReply::binary_of(head, what);
-        self.owed.ask(0, Ask::Close, reply)
+        self.owed.ask(0, ClientRequest::Close, reply)
     }
 }
 

@@ -1,7 +1,7 @@
 //! memcached's binary protocol: what is remembered of a request until its
 //! reply is written, and the form of replies.
 
-use quintet_types::{Body, Refusal};
+use quintet_types::{Body, CommandError};
 
 use super::opcode;
 use crate::output::Output;
@@ -144,7 +144,7 @@ pub(super) enum What {
     /// More of them; segments retired and begun.
     Queues((u64, u64)),
     /// An error from before the engine was asked.
-    Refused(Refusal),
+    Refused(CommandError),
     Error(Status, &'static str),
     /// The same, then the connection closes.
     Fault(Status, &'static str),

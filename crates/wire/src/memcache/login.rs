@@ -6,7 +6,7 @@ use super::meta;
 use super::reply::{Fault, MemcacheReply};
 use super::session::{MemcacheSession, MemcacheState};
 use crate::login::name_and_secret;
-use crate::session::{Ask, Env, Step};
+use crate::session::{ClientRequest, Env, Step};
 
 /// Bytes of such a data block at most.
 const BLOCK_MAX: usize = 2048;
@@ -31,11 +31,13 @@ impl MemcacheSession {
             }
             Some(b"quit") => {
                 self.state = MemcacheState::Over;
-                return self.owed.ask(used, Ask::Close, MemcacheReply::Goodbye);
+                return self
+                    .owed
+                    .ask(used, ClientRequest::Close, MemcacheReply::Goodbye);
             }
             _ => {
                 let reply = MemcacheReply::Line(UNAUTHENTICATED);
-                return self.owed.ask(used, Ask::Own, reply);
+                return self.owed.ask(used, ClientRequest::Own, reply);
             }
         };
         let length = length.and_then(number);
@@ -49,7 +51,7 @@ impl MemcacheSession {
             None => {
                 self.state = MemcacheState::Over;
                 let reply = MemcacheReply::Fault(Fault::BAD_DATA);
-                self.owed.ask(used, Ask::Close, reply)
+                self.owed.ask(used, ClientRequest::Close, reply)
             }
         }
     }
@@ -70,7 +72,7 @@ impl MemcacheSession {
         if end != END {
             return self.fault(used, Fault::BAD_DATA, env);
         }
-        let login = Ask::Login(name_and_secret(block));
+        let login = ClientRequest::Login(name_and_secret(block));
         self.owed.ask(used, login, reply)
     }
 }

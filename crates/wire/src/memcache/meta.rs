@@ -13,7 +13,7 @@ use super::meta_reply::{Back, MetaReply, MetaTo};
 use super::reply::{Fault, MemcacheReply};
 use super::request::{Begun, no_more};
 use super::session::{CRLF, MemcacheSession, Set};
-use crate::session::{Ask, Env};
+use crate::session::{ClientRequest, Env};
 
 /// Bytes of an opaque token at most, as in memcached.
 const OPAQUE_MAX: usize = 32;
@@ -143,7 +143,7 @@ impl MemcacheSession {
         if verb == b"mn" {
             no_more(&words)?;
             env.tally.bump(Count::Other as usize);
-            return Ok(self.last(used, Ask::Own, MemcacheReply::Line("MN\r\n")));
+            return Ok(self.last(used, ClientRequest::Own, MemcacheReply::Line("MN\r\n")));
         }
         let word = words.next().filter(|word| !word.is_empty());
         let word = word.ok_or(Fault::BAD_LINE)?;
@@ -176,7 +176,7 @@ impl MemcacheSession {
                 env.tally.bump(Count::Other as usize);
                 let command = Command::Stats(StatsOf::Queue(queue));
                 let reply = flags.reply(MetaTo::Describe(word.into()));
-                Ok(self.last(used, Ask::Engine(command), reply))
+                Ok(self.last(used, ClientRequest::Engine(command), reply))
             }
         }
     }

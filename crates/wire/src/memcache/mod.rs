@@ -20,7 +20,7 @@ mod stats;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use quintet_types::{BackTo, LeaseAsk, LeaseOwner, LeaseTime};
+use quintet_types::{BackTo, LeaseOwner, LeaseRequest, LeaseTime};
 
 use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
 use crate::session::Session;
@@ -152,8 +152,8 @@ impl Shared {
     }
 
     /// The lease of an open read.
-    fn open_read(&self) -> LeaseAsk {
-        LeaseAsk {
+    fn open_read(&self) -> LeaseRequest {
+        LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::OwnTtr,
             back_to: BackTo::Head,

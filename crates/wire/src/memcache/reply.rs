@@ -1,13 +1,13 @@
 //! The part of a request that is kept until its reply is written, and the texts of errors.
 
-use quintet_types::{Command, Ms, Name, Refusal, Take, Wait};
+use quintet_types::{Command, CommandError, Ms, Name, Take, Wait};
 
 use super::binary_reply::{BinaryReply, Head, What};
 use super::meta_reply::MetaReply;
 use super::{Shared, Status};
 use crate::foreign::Foreign;
 use crate::output::Output;
-use crate::session::Ask;
+use crate::session::ClientRequest;
 
 /// A protocol error's reply line. All of them close the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) enum MemcacheReply {
     /// To a client of another protocol, then the connection closes.
     Foreign(Foreign),
     /// The host's error about a data block; the connection closes behind it.
-    Refused(Refusal),
+    Refused(CommandError),
     /// To the set with which a client logs in.
     LoggedIn,
     /// To a set; without an answer of the engine, that its item was dropped.
@@ -111,11 +111,14 @@ impl MemcacheReply {
     }
 
     /// How a set is answered whose item the host refused.
-    pub(super) fn of_refused(self, refusal: Refusal) -> (Ask, Self) {
+    pub(super) fn of_refused(self, command_error: CommandError) -> (ClientRequest, Self) {
         match self.binary() {
-            Some(head) => (Ask::Own, Self::binary_of(head, What::Refused(refusal))),
-            None if not_stored(refusal) => (Ask::Own, self),
-            None => (Ask::Close, Self::Refused(refusal)),
+            Some(head) => (
+                ClientRequest::Own,
+                Self::binary_of(head, What::Refused(command_error)),
+            ),
+            None if not_stored(command_error) => (ClientRequest::Own, self),
+            None => (ClientRequest::Close, Self::Refused(command_error)),
         }
     }
 
@@ -178,24 +181,24 @@ pub(super) fn server_error(text: &str, output: &mut Output) {
 }
 
 /// Writes the reply to a refused command, other than a full queue's to a set.
-pub(super) fn refused(refusal: Refusal, output: &mut Output) {
-    if refusal == Refusal::HeldLimit {
+pub(super) fn refused(command_error: CommandError, output: &mut Output) {
+    if command_error == CommandError::HeldLimit {
         output.put(Fault::CLOSE_FIRST.0.as_bytes());
-    } else if refusal == Refusal::NotPermitted {
+    } else if command_error == CommandError::NotPermitted {
         output.put(Fault::NOT_PERMITTED.0.as_bytes());
     } else {
-        server_error(refusal.text(), output);
+        server_error(command_error.text(), output);
     }
 }
 
 /// True for what a set answers with `NOT_STORED`: the item is the trouble, not
 /// the server.
-pub(super) fn not_stored(refusal: Refusal) -> bool {
+pub(super) fn not_stored(command_error: CommandError) -> bool {
     matches!(
-        refusal,
-        Refusal::QueueFull
-            | Refusal::MessageTooLarge
-            | Refusal::Duplicate(_)
-            | Refusal::TokenUsed(_)
+        command_error,
+        CommandError::QueueFull
+            | CommandError::MessageTooLarge
+            | CommandError::Duplicate(_)
+            | CommandError::TokenUsed(_)
     )
 }

@@ -7,7 +7,7 @@ use super::reply::{Fault, MemcacheReply, Monitor};
 use super::session::{CRLF, MemcacheSession, MemcacheState, Set, Unwanted};
 use super::{Count, Status};
 use crate::login::Logins;
-use crate::session::{Ask, Env, Step};
+use crate::session::{ClientRequest, Env, Step};
 
 /// A data block this many times longer than an item may be is not even read
 /// and dropped.
@@ -46,7 +46,7 @@ impl MemcacheSession {
                 self.may_write()?;
                 env.tally.bump(Count::Remove as usize);
                 let command = Command::FlushExpired(None);
-                Ok(self.last(used, Ask::Engine(command), MemcacheReply::Count))
+                Ok(self.last(used, ClientRequest::Engine(command), MemcacheReply::Count))
             }
             b"monitor" => self.monitor(used, words, env),
             b"confirm" => self.confirm(used, words, env),
@@ -56,7 +56,7 @@ impl MemcacheSession {
             b"mg" | b"ms" | b"md" | b"me" | b"mn" => self.meta(lower, used, words, env),
             b"quit" => {
                 self.state = MemcacheState::Over;
-                Ok(self.last(used, Ask::Close, MemcacheReply::Goodbye))
+                Ok(self.last(used, ClientRequest::Close, MemcacheReply::Goodbye))
             }
             b"version" | b"stats" | b"dump_stats" | b"dump_config" | b"reload" | b"status"
             | b"shutdown" => {
@@ -70,7 +70,7 @@ impl MemcacheSession {
     /// A line whose verb is none, unless a hook knows it.
     fn unknown(&mut self, line: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        let ask = Ask::Unknown(line.trim_ascii_end().into());
+        let ask = ClientRequest::Unknown(line.trim_ascii_end().into());
         self.owed
             .ask(line.len(), ask, MemcacheReply::Fault(Fault::SYNTAX))
     }
@@ -102,7 +102,7 @@ impl MemcacheSession {
             env.tally.bump(Count::Settle as usize);
             let how = if options.abort {
                 How::Release {
-                    rank: None,
+                    priority: None,
                     due: When::Now,
                     back_to: Some(BackTo::Head),
                 }
@@ -110,7 +110,7 @@ impl MemcacheSession {
                 How::Finish
             };
             let command = self.settle(queue, how, 1);
-            return Ok(self.last(used, Ask::Engine(command), reply));
+            return Ok(self.last(used, ClientRequest::Engine(command), reply));
         }
         if self.shared.status() == Status::Quiescent {
             return Err(Fault::QUIESCENT);
@@ -125,7 +125,7 @@ impl MemcacheSession {
             env.tally.bump(Count::Settle as usize);
             let command = self.settle(queue.clone(), How::Finish, 1);
             self.parts
-                .push_back((0, Ask::Engine(command), reply.part()));
+                .push_back((0, ClientRequest::Engine(command), reply.part()));
         }
         let single = self.shared.single_open_read;
         let take = Take {
@@ -145,9 +145,9 @@ impl MemcacheSession {
         };
         let take = Command::Take(take);
         let ask = if reply.errors_close() {
-            Ask::EngineOrClose(take)
+            ClientRequest::EngineOrClose(take)
         } else {
-            Ask::Engine(take)
+            ClientRequest::Engine(take)
         };
         Ok(self.last(used, ask, reply))
     }
@@ -225,7 +225,7 @@ impl MemcacheSession {
     ) -> Begun {
         self.may_write()?;
         env.tally.bump(Count::Remove as usize);
-        Ok(self.last(used, Ask::Engine(Command::Drop(queue)), reply))
+        Ok(self.last(used, ClientRequest::Engine(Command::Drop(queue)), reply))
     }
 
     fn flush(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -235,7 +235,7 @@ impl MemcacheSession {
         env.tally.bump(Count::Remove as usize);
         Ok(self.last(
             used,
-            Ask::Engine(Command::Flush {
+            ClientRequest::Engine(Command::Flush {
                 queue,
                 reserved: false,
             }),
@@ -252,7 +252,7 @@ impl MemcacheSession {
             (false, true) => "OK\r\n",
             (false, false) => "Flushed all queues.\r\n",
         });
-        Ok(self.last(used, Ask::Engine(Command::FlushAll), reply))
+        Ok(self.last(used, ClientRequest::Engine(Command::FlushAll), reply))
     }
 
     fn flush_expired(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -261,7 +261,7 @@ impl MemcacheSession {
         self.may_write()?;
         env.tally.bump(Count::Remove as usize);
         let command = Command::FlushExpired(Some(queue));
-        Ok(self.last(used, Ask::Engine(command), MemcacheReply::Count))
+        Ok(self.last(used, ClientRequest::Engine(command), MemcacheReply::Count))
     }
 
     fn monitor(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -289,7 +289,7 @@ impl MemcacheSession {
         });
         // Not one that closes when refused: at the limit of open reads a
         // monitor merely ends.
-        let ask = Ask::EngineAlone(monitor.take(&self.shared));
+        let ask = ClientRequest::EngineAlone(monitor.take(&self.shared));
         Ok(self.last(used, ask, MemcacheReply::Monitor(monitor)))
     }
 
@@ -300,7 +300,11 @@ impl MemcacheSession {
         env.tally.bump(Count::Settle as usize);
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         let command = self.settle(queue, How::Finish, max);
-        Ok(self.last(used, Ask::Engine(command), MemcacheReply::Confirmed))
+        Ok(self.last(
+            used,
+            ClientRequest::Engine(command),
+            MemcacheReply::Confirmed,
+        ))
     }
 
     /// A queue's name without options.
@@ -320,7 +324,7 @@ impl MemcacheSession {
                 child: Name::new(target.name),
             };
             self.parts
-                .push_back((0, Ask::EngineOrClose(command), reply));
+                .push_back((0, ClientRequest::EngineOrClose(command), reply));
         }
     }
 

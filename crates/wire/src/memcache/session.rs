@@ -3,19 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quintet_types::{Body, Command, Expiry, LargeBody, Name, Put, Refusal, When};
+use quintet_types::{Body, Command, CommandError, Expiry, LargeBody, Name, Put, When};
 
 use super::answer::END;
 use super::answer_binary;
 use super::binary_reply::{BinaryReply, Head, REQUEST, What};
 use super::reply::{Fault, MemcacheReply, server_error};
 use super::{Count, Shared};
-use crate::bodies::{Coming, Found, drop_some, skip};
+use crate::bodies::{Coming, ParseResult, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
+use crate::session::{
+    ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, ServerResponse, Session, Step,
+};
 
 /// The end of every data block of the text protocol.
 pub(super) const CRLF: &[u8] = b"\r\n";
@@ -28,7 +30,7 @@ pub(super) struct MemcacheSession {
     lines: Lines,
     /// Further commands of the request last read, each with the bytes it
     /// consumes: all but the last consume none, so that the host comes back.
-    pub(super) parts: VecDeque<(usize, Ask, MemcacheReply)>,
+    pub(super) parts: VecDeque<(usize, ClientRequest, MemcacheReply)>,
     pub(super) owed: Owed<MemcacheReply>,
 }
 
@@ -106,7 +108,12 @@ impl MemcacheSession {
     }
 
     /// Hands out the last command of a request, behind its other parts.
-    pub(super) fn last(&mut self, used: usize, ask: Ask, reply: MemcacheReply) -> Option<Step> {
+    pub(super) fn last(
+        &mut self,
+        used: usize,
+        ask: ClientRequest,
+        reply: MemcacheReply,
+    ) -> Option<Step> {
         if self.parts.is_empty() {
             Some(self.owed.ask(used, ask, reply))
         } else {
@@ -120,7 +127,8 @@ impl MemcacheSession {
         env.tally.bump(Count::Fault as usize);
         self.state = MemcacheState::Over;
         self.parts.clear();
-        self.owed.ask(used, Ask::Close, MemcacheReply::Fault(fault))
+        self.owed
+            .ask(used, ClientRequest::Close, MemcacheReply::Fault(fault))
     }
 
     /// Begins the request of a line; `None` if it waits in parts or state.
@@ -148,7 +156,7 @@ impl MemcacheSession {
     fn foreign(&mut self, foreign: Foreign, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = MemcacheState::Over;
-        let ask = Ask::Host(HostAsk::Foreign(foreign));
+        let ask = ClientRequest::Host(HostRequest::Foreign(foreign));
         self.owed.ask(0, ask, MemcacheReply::Foreign(foreign))
     }
 
@@ -171,16 +179,18 @@ impl MemcacheSession {
     fn block(&mut self, coming: Coming<Set>, input: &[u8], env: &Env<'_>) -> Step {
         let end = coming.head().end;
         match coming.read(input, end, |set| set.queue.clone()) {
-            Found::Part(coming, step) => {
+            ParseResult::Part(coming, step) => {
                 self.state = MemcacheState::Data(coming);
                 step
             }
-            Found::Whole(found) if !found.ended => self.fault(found.used, Fault::BAD_DATA, env),
-            Found::Whole(found) => match found.body {
+            ParseResult::Whole(found) if !found.ended => {
+                self.fault(found.used, Fault::BAD_DATA, env)
+            }
+            ParseResult::Whole(found) => match found.body {
                 Ok(body) => self.store(found.used, found.head, body),
-                Err(refusal) => {
-                    let (ask, reply) = found.head.reply.of_refused(refusal);
-                    if matches!(ask, Ask::Close) {
+                Err(command_error) => {
+                    let (ask, reply) = found.head.reply.of_refused(command_error);
+                    if matches!(ask, ClientRequest::Close) {
                         self.state = MemcacheState::Over;
                     }
                     self.owed.ask(found.used, ask, reply)
@@ -211,7 +221,7 @@ impl MemcacheSession {
         match then {
             Unwanted::NotACache => self.fault(whole, Fault::NOT_A_CACHE, env),
             Unwanted::Dropped(_) if !rest.ends_with(end) => self.fault(whole, Fault::BAD_DATA, env),
-            Unwanted::Dropped(reply) => self.owed.ask(whole, Ask::Own, reply),
+            Unwanted::Dropped(reply) => self.owed.ask(whole, ClientRequest::Own, reply),
         }
     }
 
@@ -220,7 +230,7 @@ impl MemcacheSession {
             queue: set.queue,
             must_exist: false,
             body,
-            rank: None,
+            priority: None,
             flags: set.flags,
             due: When::Default,
             expires: set.expires,
@@ -229,9 +239,9 @@ impl MemcacheSession {
         };
         let command = Command::Put(put);
         let ask = if set.sync {
-            Ask::EngineSynced(command)
+            ClientRequest::EngineSynced(command)
         } else {
-            Ask::Engine(command)
+            ClientRequest::Engine(command)
         };
         self.owed.ask(used, ask, set.reply)
     }
@@ -270,7 +280,7 @@ impl Session for MemcacheSession {
         self.data(input, env)
     }
 
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
@@ -295,7 +305,7 @@ impl Session for MemcacheSession {
         words.iter().any(|word| reply.starts_with(word))
     }
 
-    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
         match (self.owed.pop(), said) {
             (Some(MemcacheReply::Stored { noreply: true }), _) => {}
             (Some(MemcacheReply::Binary(reply)), said) => reply.say(said, output),
@@ -304,22 +314,22 @@ impl Session for MemcacheSession {
                 let what = What::Done;
                 BinaryReply { head, what }.say(said, output);
             }
-            (_, Said::Line(text)) => output.line(text.as_bytes()),
-            (Some(MemcacheReply::Meta(meta)), Said::Message(bytes)) => {
+            (_, HookReply::Line(text)) => output.line(text.as_bytes()),
+            (Some(MemcacheReply::Meta(meta)), HookReply::Message(bytes)) => {
                 meta.value(0, bytes.len() as u64, output);
                 output.line(bytes);
             }
-            (_, Said::Message(bytes)) => {
+            (_, HookReply::Message(bytes)) => {
                 output.put(b"VALUE hook 0 ");
                 output.block_of(bytes);
                 output.put(END);
             }
-            (_, Said::Refused(text) | Said::Limited(text)) => server_error(text, output),
+            (_, HookReply::Refused(text) | HookReply::Limited(text)) => server_error(text, output),
         }
         Next::Done
     }
 
-    fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+    fn streamed(&mut self, body: Result<LargeBody, CommandError>) {
         if let MemcacheState::Data(coming) = &mut self.state {
             coming.streamed(body);
         }

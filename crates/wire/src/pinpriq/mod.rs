@@ -95,7 +95,7 @@ const TALLY_NAMES: &[&str] = &[
 #[derive(Debug)]
 pub(crate) struct Shared {
     ttl_zero: Expiry,
-    close_on_refusal: bool,
+    close_on_command_error: bool,
     packet_max: usize,
     subscriptions_max: usize,
     subscribed_bytes_max: usize,
@@ -115,7 +115,7 @@ impl Shared {
             // Those who wait are served in the step that stores the packet, so
             // one millisecond is long enough for them.
             ttl_zero: if expire { Expiry::In(1) } else { Expiry::Never },
-            close_on_refusal: options.one_of("refused_push", ["drop", "close"])? == "close",
+            close_on_command_error: options.one_of("refused_push", ["drop", "close"])? == "close",
             packet_max: options.within("max_packet_size", 1, 2 * LENGTH_MAX)?,
             subscriptions_max: options.within("max_subscriptions", 1, 65_535)?,
             subscribed_bytes_max: options.within("max_subscribed_bytes", 64 << 10, 64 << 20)?,

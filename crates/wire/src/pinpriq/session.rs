@@ -4,17 +4,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quintet_types::{Body, Command, Expiry, LargeBody, Name, Outcome, Put, PutMore, Refusal, Take};
+use quintet_types::{
+    Body, Command, CommandError, Expiry, LargeBody, Name, Outcome, Put, PutMore, Take,
+};
 
 use super::frame::{self, Frame, Push, Verb};
 use super::{Count, Shared};
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Ask, Env, Given, HostAsk, Next, Said, Session, Step};
+use crate::session::{
+    ClientRequest, Env, HookReply, HostRequest, Next, ServerResponse, Session, Step,
+};
 
-/// Rank of packets that are never selected: behind all that a push can name.
-const RANK_HELD_BACK: u32 = 256;
+/// Priority of packets that are never selected: behind all that a push can name.
+const PRIORITY_NOT_SELECTABLE: u32 = 256;
 
 /// Protocol state of one connection.
 pub(super) struct PinpriqSession {
@@ -34,7 +38,7 @@ pub(super) struct PinpriqSession {
 enum PinpriqReply {
     /// Nothing, whatever came of it.
     Nothing,
-    /// Nothing; a refusal is counted.
+    /// Nothing; an error is counted.
     Pushed,
     /// A group, or an empty one.
     Popped,
@@ -59,8 +63,8 @@ impl PinpriqSession {
         env.tally.bump(Count::Push as usize);
         let held_back = push.priority == 0;
         let put = Put {
-            rank: Some(match held_back {
-                true => RANK_HELD_BACK,
+            priority: Some(match held_back {
+                true => PRIORITY_NOT_SELECTABLE,
                 false => push.priority.into(),
             }),
             expires: match push.ttl {
@@ -75,9 +79,9 @@ impl PinpriqSession {
             ..Put::new(Name::new(push.queue), Body::new(push.payload))
         };
         let command = Command::Put(put);
-        let ask = match self.shared.close_on_refusal {
-            true => Ask::EngineOrClose(command),
-            false => Ask::Engine(command),
+        let ask = match self.shared.close_on_command_error {
+            true => ClientRequest::EngineOrClose(command),
+            false => ClientRequest::Engine(command),
         };
         self.owed.ask(push.len(), ask, PinpriqReply::Pushed)
     }
@@ -93,11 +97,16 @@ impl PinpriqSession {
     fn pop(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Pop as usize);
         if name.is_empty() {
-            return self.owed.ask(used, Ask::Own, PinpriqReply::Popped);
+            return self
+                .owed
+                .ask(used, ClientRequest::Own, PinpriqReply::Popped);
         }
         let take = self.take([Name::new(name)]);
-        self.owed
-            .ask(used, Ask::Engine(Command::Take(take)), PinpriqReply::Popped)
+        self.owed.ask(
+            used,
+            ClientRequest::Engine(Command::Take(take)),
+            PinpriqReply::Popped,
+        )
     }
 
     fn subscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
@@ -134,8 +143,11 @@ impl PinpriqSession {
         }
         let queue = Name::new(name);
         let command = Command::WatchQueue { queue, on };
-        self.owed
-            .ask(used, Ask::EngineOrClose(command), PinpriqReply::Nothing)
+        self.owed.ask(
+            used,
+            ClientRequest::EngineOrClose(command),
+            PinpriqReply::Nothing,
+        )
     }
 
     /// The client can take a group. It stands in line from now on, even before
@@ -148,14 +160,18 @@ impl PinpriqSession {
         self.ready = true;
         let take = self.take(self.subscribed.iter().cloned());
         let command = Command::Watch(Some(Box::new(take)));
-        self.owed
-            .ask(1, Ask::EngineOrClose(command), PinpriqReply::Nothing)
+        self.owed.ask(
+            1,
+            ClientRequest::EngineOrClose(command),
+            PinpriqReply::Nothing,
+        )
     }
 
     /// The protocol has no word for an error. Nothing behind it is read.
     fn fault(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.owed.ask(used, Ask::Close, PinpriqReply::Nothing)
+        self.owed
+            .ask(used, ClientRequest::Close, PinpriqReply::Nothing)
     }
 
     /// Drops what has come of a push that nobody wants.
@@ -175,7 +191,7 @@ impl Session for PinpriqSession {
             env.tally.bump(Count::Fault as usize);
             // Nothing behind it is read.
             self.unwanted = usize::MAX;
-            let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+            let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
             return self.owed.ask(0, ask, PinpriqReply::Tls);
         }
         if self.unwanted > 0 {
@@ -203,16 +219,18 @@ impl Session for PinpriqSession {
         }
     }
 
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         // There is no word for them, and a push that was dropped in silence would
         // be taken for one that is kept.
-        if let Given::Engine(Outcome::Refused(Refusal::Unavailable | Refusal::NotPermitted), _) =
-            given
+        if let ServerResponse::Engine(
+            Outcome::Refused(CommandError::Unavailable | CommandError::NotPermitted),
+            _,
+        ) = given
         {
             return Next::Close;
         }
         match (self.owed.pop(), given) {
-            (Some(PinpriqReply::Pushed), Given::Engine(Outcome::Refused(_), _)) => {
+            (Some(PinpriqReply::Pushed), ServerResponse::Engine(Outcome::Refused(_), _)) => {
                 env.tally.bump(Count::Dropped as usize);
             }
             (Some(PinpriqReply::Nothing | PinpriqReply::Pushed), _) => {}
@@ -220,7 +238,10 @@ impl Session for PinpriqSession {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (Some(PinpriqReply::Popped), Given::Engine(Outcome::Messages(messages), _)) => {
+            (
+                Some(PinpriqReply::Popped),
+                ServerResponse::Engine(Outcome::Messages(messages), _),
+            ) => {
                 env.tally.bump(Count::Hit as usize);
                 frame::group(messages, output);
             }
@@ -235,9 +256,9 @@ impl Session for PinpriqSession {
         Next::Done
     }
 
-    fn deliver(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn deliver(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         self.ready = false;
-        if let Given::Engine(Outcome::Messages(messages), _) = given {
+        if let ServerResponse::Engine(Outcome::Messages(messages), _) = given {
             env.tally.bump(Count::Delivered as usize);
             frame::group(messages, output);
         }
@@ -249,7 +270,7 @@ impl Session for PinpriqSession {
         false
     }
 
-    fn say(&mut self, _: Said<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, _: HookReply<'_>, output: &mut Output) -> Next {
         if let Some(PinpriqReply::Popped) = self.owed.pop() {
             frame::group(&[], output);
         }
@@ -257,5 +278,5 @@ impl Session for PinpriqSession {
     }
 
     /// No packet is long enough to be streamed.
-    fn streamed(&mut self, _: Result<LargeBody, Refusal>) {}
+    fn streamed(&mut self, _: Result<LargeBody, CommandError>) {}
 }

@@ -1,12 +1,16 @@
 //! How the protocols that can let a client log in do.
 
-use quintet_types::{MessageId, Ms, Name, Outcome, Refusal};
+use quintet_types::{CommandError, MessageId, Ms, Name, Outcome};
 use quintet_wire::{
-    Ask, Env, Given, LoginRefused, Logins, Options, Output, PROTOCOLS, Session, Step, Tally,
+    ClientRequest, Env, LoginRefused, Logins, Options, Output, PROTOCOLS, ServerResponse, Session,
+    Step, Tally,
 };
 
-fn refused() -> Given {
-    Given::Engine(Outcome::Refused(Refusal::NotPermitted), Name::default())
+fn refused() -> ServerResponse {
+    ServerResponse::Engine(
+        Outcome::Refused(CommandError::NotPermitted),
+        Name::default(),
+    )
 }
 
 struct Client {
@@ -29,7 +33,7 @@ impl Client {
     }
 
     /// Sends bytes and returns the session's next request.
-    fn asks(&mut self, bytes: &[u8]) -> Option<Ask> {
+    fn asks(&mut self, bytes: &[u8]) -> Option<ClientRequest> {
         self.input.extend_from_slice(bytes);
         loop {
             let env = Env {
@@ -40,7 +44,7 @@ impl Client {
             match self.session.decode(&self.input, &env) {
                 Step::More => return None,
                 Step::Skip { used } => drop(self.input.drain(..used)),
-                Step::Ask { used, ask } => {
+                Step::ClientRequest { used, ask } => {
                     self.input.drain(..used);
                     return Some(ask);
                 }
@@ -49,8 +53,8 @@ impl Client {
         }
     }
 
-    fn is_told(&mut self, given: Given) -> String {
-        if let Given::Login(Ok(())) = given {
+    fn is_told(&mut self, given: ServerResponse) -> String {
+        if let ServerResponse::Login(Ok(())) = given {
             self.logins = Logins::Open;
         }
         let env = Env {
@@ -64,9 +68,9 @@ impl Client {
     }
 
     /// Logs in and is told this of it.
-    fn logs_in(&mut self, bytes: &[u8], given: Given) -> String {
+    fn logs_in(&mut self, bytes: &[u8], given: ServerResponse) -> String {
         let asked = self.asks(bytes);
-        let Some(Ask::Login(login)) = asked else {
+        let Some(ClientRequest::Login(login)) = asked else {
             panic!("no login: {asked:?}");
         };
         assert_eq!((&*login.name, &*login.secret), (&b"ann"[..], &b"hush"[..]));
@@ -85,15 +89,15 @@ fn memcache_lets_nobody_in_before_a_set() {
         "version\r\n",
     ] {
         assert!(
-            matches!(client.asks(line.as_bytes()), Some(Ask::Own)),
+            matches!(client.asks(line.as_bytes()), Some(ClientRequest::Own)),
             "{line}"
         );
         assert_eq!(
-            client.is_told(Given::Own),
+            client.is_told(ServerResponse::Own),
             "CLIENT_ERROR unauthenticated\r\n"
         );
     }
-    let wrong = Given::Login(Err(LoginRefused::Wrong));
+    let wrong = ServerResponse::Login(Err(LoginRefused::Wrong));
     let login = b"set any 0 0 8\r\nann hush\r\n";
     assert_eq!(
         client.logs_in(login, wrong),
@@ -103,13 +107,13 @@ fn memcache_lets_nobody_in_before_a_set() {
         assert!(client.asks(&[*byte]).is_none());
     }
     assert_eq!(
-        client.logs_in(&login[login.len() - 1..], Given::Login(Ok(()))),
+        client.logs_in(&login[login.len() - 1..], ServerResponse::Login(Ok(()))),
         "STORED\r\n"
     );
     // From here a set is a set.
     assert!(matches!(
         client.asks(b"set work 0 0 2\r\nhi\r\n"),
-        Some(Ask::Engine(_))
+        Some(ClientRequest::Engine(_))
     ));
     assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
 }
@@ -118,21 +122,27 @@ fn memcache_lets_nobody_in_before_a_set() {
 #[test]
 fn memcache_lets_in_by_a_meta_set() {
     let mut client = Client::of("memcache", Logins::Needed);
-    assert!(matches!(client.asks(b"mg work v\r\n"), Some(Ask::Own)));
+    assert!(matches!(
+        client.asks(b"mg work v\r\n"),
+        Some(ClientRequest::Own)
+    ));
     assert_eq!(
-        client.is_told(Given::Own),
+        client.is_told(ServerResponse::Own),
         "CLIENT_ERROR unauthenticated\r\n"
     );
     let login = b"ms any 8 O7 T0\r\nann hush\r\n";
-    let busy = Given::Login(Err(LoginRefused::Busy));
+    let busy = ServerResponse::Login(Err(LoginRefused::Busy));
     assert_eq!(
         client.logs_in(login, busy),
         "CLIENT_ERROR too many logins at once, try again later\r\n"
     );
-    assert_eq!(client.logs_in(login, Given::Login(Ok(()))), "HD O7\r\n");
+    assert_eq!(
+        client.logs_in(login, ServerResponse::Login(Ok(()))),
+        "HD O7\r\n"
+    );
     assert!(matches!(
         client.asks(b"ms work 2\r\nhi\r\n"),
-        Some(Ask::Engine(_))
+        Some(ClientRequest::Engine(_))
     ));
     assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
 }
@@ -158,14 +168,17 @@ fn memcache_lets_in_by_sasl() {
     let mut client = Client::of("memcache", Logins::Needed);
     for (opcode, key) in [(0x00, &b"q"[..]), (0x0b, b""), (0x10, b""), (0x7f, b"")] {
         let asked = client.asks(&binary(opcode, key, b""));
-        assert!(matches!(asked, Some(Ask::Own)), "{opcode}");
-        assert_eq!(told(&client.is_told(Given::Own)), (0x20, "unauthenticated"));
+        assert!(matches!(asked, Some(ClientRequest::Own)), "{opcode}");
+        assert_eq!(
+            told(&client.is_told(ServerResponse::Own)),
+            (0x20, "unauthenticated")
+        );
     }
     assert!(matches!(
         client.asks(&binary(0x20, b"", b"")),
-        Some(Ask::Own)
+        Some(ClientRequest::Own)
     ));
-    let list = client.is_told(Given::Own);
+    let list = client.is_told(ServerResponse::Own);
     // With a blank behind it, as some clients read beyond the reply's end.
     assert_eq!(told(&list), (0, "PLAIN "));
     for (mechanism, value) in [
@@ -174,18 +187,18 @@ fn memcache_lets_in_by_sasl() {
         (b"PLAIN", b"bob\0ann\0hush"),
     ] {
         let asked = client.asks(&binary(0x21, mechanism, value));
-        assert!(matches!(asked, Some(Ask::Own)), "{asked:?}");
-        let refused = client.is_told(Given::Own);
+        assert!(matches!(asked, Some(ClientRequest::Own)), "{asked:?}");
+        let refused = client.is_told(ServerResponse::Own);
         assert_eq!(told(&refused).0, 0x20);
     }
     let login = binary(0x21, b"PLAIN", b"\0ann\0hush");
-    let wrong = client.logs_in(&login, Given::Login(Err(LoginRefused::Wrong)));
+    let wrong = client.logs_in(&login, ServerResponse::Login(Err(LoginRefused::Wrong)));
     assert_eq!(told(&wrong), (0x20, "authentication failure"));
-    let right = client.logs_in(&login, Given::Login(Ok(())));
+    let right = client.logs_in(&login, ServerResponse::Login(Ok(())));
     assert_eq!(told(&right), (0, "Authenticated"));
     assert!(matches!(
         client.asks(&binary(0x00, b"q", b"")),
-        Some(Ask::Engine(_))
+        Some(ClientRequest::Engine(_))
     ));
     let no = client.is_told(refused());
     assert_eq!(told(&no), (0x20, "not permitted"));
@@ -199,7 +212,10 @@ fn memcache_reads_little_before_a_login() {
         head[8..12].copy_from_slice(&4097u32.to_be_bytes());
         let mut client = Client::of("memcache", Logins::Needed);
         let asked = client.asks(&head);
-        assert!(matches!(asked, Some(Ask::Close)), "{opcode}: {asked:?}");
+        assert!(
+            matches!(asked, Some(ClientRequest::Close)),
+            "{opcode}: {asked:?}"
+        );
     }
 }
 
@@ -217,9 +233,9 @@ fn memcache_knows_where_the_block_ends_or_closes() {
     ] {
         let mut client = Client::of("memcache", Logins::Needed);
         let asked = client.asks(bytes);
-        assert!(matches!(asked, Some(Ask::Close)), "{asked:?}");
+        assert!(matches!(asked, Some(ClientRequest::Close)), "{asked:?}");
         assert_eq!(
-            client.is_told(Given::Own),
+            client.is_told(ServerResponse::Own),
             "CLIENT_ERROR bad data chunk\r\n"
         );
     }
@@ -228,7 +244,7 @@ fn memcache_knows_where_the_block_ends_or_closes() {
         let mut client = Client::of("memcache", Logins::Needed);
         let head = format!("set any 0 0 {}\r\n", block.len());
         let asked = client.asks(&[head.as_bytes(), block, b"\r\n"].concat());
-        assert!(matches!(asked, Some(Ask::Login(_))), "{asked:?}");
+        assert!(matches!(asked, Some(ClientRequest::Login(_))), "{asked:?}");
     }
 }
 
@@ -241,36 +257,42 @@ fn beanstalk_has_a_line_for_it() {
         (LoginRefused::Busy, "TOO_MANY_LOGINS\r\n"),
         (LoginRefused::TooMany, "TOO_MANY_CONNECTIONS\r\n"),
     ] {
-        let told = client.logs_in(b"auth ann hush\r\n", Given::Login(Err(refused)));
+        let told = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Err(refused)));
         assert_eq!(told, line);
     }
     assert!(matches!(
         client.asks(b"put 0 0 60 2\r\nhi\r\n"),
-        Some(Ask::Engine(_))
+        Some(ClientRequest::Engine(_))
     ));
     assert_eq!(client.is_told(refused()), "NOT_PERMITTED\r\n");
-    let told = client.logs_in(b"auth ann hush\r\n", Given::Login(Ok(())));
+    let told = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
     assert_eq!(told, "OK\r\n");
     // Now it refers to its tubes, and then asks.
-    assert!(matches!(client.asks(b"reserve\r\n"), Some(Ask::Engine(_))));
+    assert!(matches!(
+        client.asks(b"reserve\r\n"),
+        Some(ClientRequest::Engine(_))
+    ));
     assert_eq!(
-        client.is_told(Given::Engine(Outcome::Done, Name::default())),
+        client.is_told(ServerResponse::Engine(Outcome::Done, Name::default())),
         ""
     );
-    assert!(matches!(client.asks(b""), Some(Ask::Engine(_))));
+    assert!(matches!(client.asks(b""), Some(ClientRequest::Engine(_))));
 }
 
 #[test]
 fn lineup_has_a_line_for_it() {
     let mut client = Client::of("lineup", Logins::Needed);
-    let wrong = Given::Login(Err(LoginRefused::Wrong));
+    let wrong = ServerResponse::Login(Err(LoginRefused::Wrong));
     assert_eq!(
         client.logs_in(b"AUTH ann hush\n", wrong),
         "-NOT_PERMITTED\r\n"
     );
-    assert!(matches!(client.asks(b"POP\r\n"), Some(Ask::Engine(_))));
+    assert!(matches!(
+        client.asks(b"POP\r\n"),
+        Some(ClientRequest::Engine(_))
+    ));
     assert_eq!(client.is_told(refused()), "-NOT_PERMITTED\r\n");
-    let told = client.logs_in(b"auth ann hush\r\n", Given::Login(Ok(())));
+    let told = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
     assert_eq!(told, "+OK\r\n");
 }
 
@@ -281,9 +303,13 @@ fn without_users_no_protocol_knows_the_word() {
         let mut client = Client::of(protocol.name, Logins::Off);
         for _ in 0..3 {
             let asked = client.asks(b"auth ann hush\r\n");
-            assert!(!matches!(asked, Some(Ask::Login(_))), "{}", protocol.name);
-            if let Some(Ask::Engine(_)) = asked {
-                client.is_told(Given::Engine(
+            assert!(
+                !matches!(asked, Some(ClientRequest::Login(_))),
+                "{}",
+                protocol.name
+            );
+            if let Some(ClientRequest::Engine(_)) = asked {
+                client.is_told(ServerResponse::Engine(
                     Outcome::Put {
                         id: MessageId(1),
                         fresh: true,

@@ -1,8 +1,9 @@
 //! A hook's replies to a request, in each protocol's own form.
 
-use quintet_types::{Ms, Name, Outcome, Refusal};
+use quintet_types::{CommandError, Ms, Name, Outcome};
 use quintet_wire::{
-    Ask, Env, Given, Logins, Next, Options, Output, PROTOCOLS, Said, Session, Step, Tally,
+    ClientRequest, Env, HookReply, Logins, Next, Options, Output, PROTOCOLS, ServerResponse,
+    Session, Step, Tally,
 };
 
 fn session(protocol: &str) -> Box<dyn Session> {
@@ -14,7 +15,7 @@ fn session(protocol: &str) -> Box<dyn Session> {
 }
 
 /// Decodes the whole input; the last request's ask.
-fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<Ask> {
+fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<ClientRequest> {
     let env = Env {
         now: Ms(1),
         tally,
@@ -25,10 +26,10 @@ fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<
         match session.decode(input, &env) {
             Step::More | Step::Stream { .. } => return last,
             Step::Skip { used } => input = &input[used..],
-            Step::Ask { used, ask } => {
+            Step::ClientRequest { used, ask } => {
                 // Those before it are answered.
                 if last.is_some() {
-                    session.encode(&Given::Own, &env, &mut Output::default());
+                    session.encode(&ServerResponse::Own, &env, &mut Output::default());
                 }
                 last = Some(ask);
                 input = &input[used..];
@@ -37,7 +38,7 @@ fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<
     }
 }
 
-fn said(protocol: &str, request: &[u8], said: Said<'_>) -> (Option<Ask>, Vec<u8>) {
+fn said(protocol: &str, request: &[u8], said: HookReply<'_>) -> (Option<ClientRequest>, Vec<u8>) {
     let tally = Tally::new();
     let mut session = session(protocol);
     let ask = decode(&mut *session, request, &tally);
@@ -69,7 +70,7 @@ fn a_binary_reply_tells_by_its_status() {
 #[test]
 fn a_binary_get_is_given_a_message_in_its_own_form() {
     let getk = b"\x80\x0c\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x07\0\0\0\0\0\0\0\0q";
-    let (_, bytes) = said("memcache", getk, Said::Message(b"abc"));
+    let (_, bytes) = said("memcache", getk, HookReply::Message(b"abc"));
     assert_eq!(
         bytes,
         b"\x81\x0c\0\x01\x04\0\0\0\0\0\0\x08\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0qabc"
@@ -77,7 +78,7 @@ fn a_binary_get_is_given_a_message_in_its_own_form() {
 }
 
 #[test]
-fn a_refusal_has_each_protocols_own_form() {
+fn a_command_error_has_each_protocols_own_form() {
     let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
     for (protocol, request, expected) in [
         ("lineup", &b"PUSH 1 1\r\na\r\n"[..], &b"-no, sorry\r\n"[..]),
@@ -104,7 +105,7 @@ fn a_refusal_has_each_protocols_own_form() {
         ("jobqueue", b"", b"ERROR\0no, sorry\0"),
         ("pinpriq", b"", b""),
     ] {
-        let (_, bytes) = said(protocol, request, Said::Refused("no, sorry"));
+        let (_, bytes) = said(protocol, request, HookReply::Refused("no, sorry"));
         assert_eq!(bytes, expected, "{protocol} {}", request.escape_ascii());
     }
 }
@@ -147,12 +148,12 @@ fn that_there_is_no_quorum_has_each_protocols_own_form() {
     ] {
         let mut session = session(protocol);
         let ask = decode(&mut *session, request, &tally);
-        let Some(Ask::Engine(_) | Ask::EngineOrClose(_)) = ask else {
+        let Some(ClientRequest::Engine(_) | ClientRequest::EngineOrClose(_)) = ask else {
             panic!("{protocol}: {ask:?}");
         };
         let mut output = Output::default();
-        let refused = Outcome::Refused(Refusal::Unavailable);
-        let given = Given::Engine(refused, Name::default());
+        let refused = Outcome::Refused(CommandError::Unavailable);
+        let given = ServerResponse::Engine(refused, Name::default());
         let next = session.encode(&given, &env, &mut output);
         let bytes = String::from_utf8_lossy(output.bytes());
         assert_eq!(bytes, expected, "{protocol} {}", request.escape_ascii());
@@ -171,13 +172,17 @@ fn a_command_no_protocol_knows_is_offered_and_answered() {
         ),
         ("beanstalk", "pong pong\r\n", "OK 3\r\nabc\r\n"),
     ] {
-        let (ask, bytes) = said(protocol, b"PONG twice  over\r\n", Said::Line("pong pong"));
-        let Some(Ask::Unknown(offered)) = ask else {
+        let (ask, bytes) = said(
+            protocol,
+            b"PONG twice  over\r\n",
+            HookReply::Line("pong pong"),
+        );
+        let Some(ClientRequest::Unknown(offered)) = ask else {
             panic!("{protocol}: {ask:?}");
         };
         assert_eq!(&*offered, b"PONG twice  over", "{protocol}");
         assert_eq!(String::from_utf8_lossy(&bytes), line, "{protocol}");
-        let (_, bytes) = said(protocol, b"PONG\r\n", Said::Message(b"abc"));
+        let (_, bytes) = said(protocol, b"PONG\r\n", HookReply::Message(b"abc"));
         assert_eq!(String::from_utf8_lossy(&bytes), body, "{protocol}");
     }
 }
@@ -199,7 +204,10 @@ fn data_nobody_wants_is_read_first() {
         let mut session = session("memcache");
         assert!(decode(&mut *session, head, &tally).is_none());
         let asked = decode(&mut *session, data, &tally);
-        assert!(matches!(asked, Some(Ask::Own | Ask::Close)), "{asked:?}");
+        assert!(
+            matches!(asked, Some(ClientRequest::Own | ClientRequest::Close)),
+            "{asked:?}"
+        );
     }
 }
 
@@ -212,11 +220,11 @@ fn a_long_binary_set_is_told_why_it_was_dropped() {
         tally: &tally,
         logins: Logins::Off,
     };
-    for (refusal, status) in [
-        (Refusal::QueueFull, 5),
-        (Refusal::MessageTooLarge, 3),
-        (Refusal::NoSpace, 0x82),
-        (Refusal::Draining, 0x86),
+    for (command_error, status) in [
+        (CommandError::QueueFull, 5),
+        (CommandError::MessageTooLarge, 3),
+        (CommandError::NoSpace, 0x82),
+        (CommandError::Draining, 0x86),
     ] {
         let mut session = session("memcache");
         let mut head = BINARY_SETQ[..33].to_vec();
@@ -233,29 +241,29 @@ fn a_long_binary_set_is_told_why_it_was_dropped() {
             ),
             "{step:?}"
         );
-        session.streamed(Err(refusal));
+        session.streamed(Err(command_error));
         let step = session.decode(b"", &env);
         assert!(
             matches!(
                 step,
-                Step::Ask {
+                Step::ClientRequest {
                     used: 0,
-                    ask: Ask::Own
+                    ask: ClientRequest::Own
                 }
             ),
             "{step:?}"
         );
         let mut output = Output::default();
-        let next = session.encode(&Given::Own, &env, &mut output);
+        let next = session.encode(&ServerResponse::Own, &env, &mut output);
         assert!(matches!(next, Next::Done));
-        assert_eq!(output.bytes()[6..8], [0, status], "{refusal:?}");
+        assert_eq!(output.bytes()[6..8], [0, status], "{command_error:?}");
     }
 }
 
 /// A hook's message in place of one that a meta get takes.
 #[test]
 fn a_meta_get_is_given_a_message_in_its_own_form() {
-    let (_, bytes) = said("memcache", b"mg q v O7 f\r\n", Said::Message(b"abc"));
+    let (_, bytes) = said("memcache", b"mg q v O7 f\r\n", HookReply::Message(b"abc"));
     assert_eq!(String::from_utf8_lossy(&bytes), "VA 3 O7 f0\r\nabc\r\n");
 }
 
@@ -275,7 +283,7 @@ fn a_line_nobody_knows_gets_the_protocols_own_error() {
         let mut session = session(protocol);
         decode(&mut *session, b"PONG\r\n", &tally);
         let mut output = Output::default();
-        let next = session.encode(&Given::Own, &env, &mut output);
+        let next = session.encode(&ServerResponse::Own, &env, &mut output);
         assert_eq!(matches!(next, Next::Close), closes, "{protocol}");
         assert_eq!(String::from_utf8_lossy(output.bytes()), expected);
     }

@@ -1,8 +1,8 @@
 //! A running beanstalkd, tube by tube.
 //!
 //! Ready jobs are reserved, many at once. Delayed and buried ones (and the ready ones of a paused
-//! tube) are looked for by `peek-*` and taken by `reserve-job`: no kick, so a job that is given back
-//! is what it was. Needs beanstalkd 1.12 or later for these.
+//! tube) are looked for by `peek-*` and taken by `reserve-job`: no kick, so a job that is given
+//! back is what it was. Needs beanstalkd 1.12 or later for these.
 
 mod yaml;
 
@@ -350,7 +350,7 @@ impl Beanstalk {
                 Was::Delayed(_) => Standing::Delayed,
                 Was::Buried => Standing::Buried,
             },
-            rank: Some(priority),
+            priority: Some(priority),
             created_ms: Some(now_ms().saturating_sub(stats.number("age") * 1000)),
             due_ms: match was {
                 Was::Delayed(due) => Some(due),

@@ -226,7 +226,7 @@ impl Source for Binlog {
                 State::Delayed => Standing::Delayed,
                 State::Buried => Standing::Buried,
             },
-            rank: Some(fields.priority),
+            priority: Some(fields.priority),
             created_ms: wall.then_some(fields.created_ns / 1_000_000),
             due_ms: (fields.state == State::Delayed).then_some(due),
             ttr_ms: Some((fields.ttr_ns / 1_000_000).max(1000)),

@@ -19,14 +19,14 @@ use crate::import::count::Counts;
 use crate::records::{Entry, PIECES_OVER, Source};
 
 /// Connections with an open read at most: so many messages are stored at once.
-const LANES: usize = 64;
+const STATE_INDEXES: usize = 64;
 /// Bodies that are held there and not stored here, bytes.
 const AHEAD: usize = 8 << 20;
 
 /// An item that is held there.
 struct Held {
     /// The connection with the open read.
-    lane: usize,
+    state_index: usize,
     queue: String,
     bytes: usize,
 }
@@ -41,7 +41,7 @@ pub(super) struct Kestrel {
     queues: VecDeque<String>,
     found: bool,
     through: bool,
-    lanes: Vec<Line>,
+    state_indexes: Vec<Line>,
     /// Those without an open read.
     free: Vec<usize>,
     /// Given out and not stored.
@@ -68,7 +68,7 @@ impl Kestrel {
             queues: VecDeque::new(),
             found: false,
             through: false,
-            lanes: Vec::new(),
+            state_indexes: Vec::new(),
             free: Vec::new(),
             given: VecDeque::new(),
             large: Vec::new(),
@@ -138,24 +138,24 @@ impl Kestrel {
     }
 
     /// A connection without an open read.
-    fn lane(&mut self) -> Result<Option<usize>> {
+    fn state_index(&mut self) -> Result<Option<usize>> {
         let held: usize = self.given.iter().map(|held| held.bytes).sum();
         if held >= AHEAD {
             return Ok(None);
         }
-        if let Some(lane) = self.free.pop() {
-            return Ok(Some(lane));
+        if let Some(state_index) = self.free.pop() {
+            return Ok(Some(state_index));
         }
-        if self.lanes.len() >= LANES {
+        if self.state_indexes.len() >= STATE_INDEXES {
             return Ok(None);
         }
-        self.lanes.push(Line::connect(self.line.address())?);
-        Ok(Some(self.lanes.len() - 1))
+        self.state_indexes.push(Line::connect(self.line.address())?);
+        Ok(Some(self.state_indexes.len() - 1))
     }
 
     /// Opens a read on a connection; `None`: the queue is empty.
-    fn open(&mut self, lane: usize, queue: &str) -> Result<Option<(u32, Vec<u8>)>> {
-        let line = &mut self.lanes[lane];
+    fn open(&mut self, state_index: usize, queue: &str) -> Result<Option<(u32, Vec<u8>)>> {
+        let line = &mut self.state_indexes[state_index];
         line.send(format!("get {queue}/open\r\n").as_bytes())?;
         let said = line.line()?;
         if said == "END" {
@@ -179,15 +179,15 @@ impl Kestrel {
     fn end(&mut self, items: &[Held], option: &str) -> Result<()> {
         for held in items {
             let text = format!("get {}/{option}\r\n", held.queue);
-            self.lanes[held.lane].send(text.as_bytes())?;
+            self.state_indexes[held.state_index].send(text.as_bytes())?;
         }
         for held in items {
-            let line = &mut self.lanes[held.lane];
+            let line = &mut self.state_indexes[held.state_index];
             let said = line.line()?;
             if said != "END" {
                 bail!(strange(line, &said));
             }
-            self.free.push(held.lane);
+            self.free.push(held.state_index);
         }
         Ok(())
     }
@@ -225,11 +225,11 @@ impl Source for Kestrel {
             let Some(queue) = self.queues.front().filter(|_| !self.through).cloned() else {
                 return Ok(None);
             };
-            let Some(lane) = self.lane()? else {
+            let Some(state_index) = self.state_index()? else {
                 return Ok(None);
             };
-            let Some((flags, body)) = self.open(lane, &queue)? else {
-                self.free.push(lane);
+            let Some((flags, body)) = self.open(state_index, &queue)? else {
+                self.free.push(state_index);
                 self.turn()?;
                 continue;
             };
@@ -243,7 +243,11 @@ impl Source for Kestrel {
                 ..Head::default()
             };
             let bytes = body.len();
-            self.given.push_back(Held { lane, queue, bytes });
+            self.given.push_back(Held {
+                state_index,
+                queue,
+                bytes,
+            });
             if body.len() as u64 > PIECES_OVER {
                 self.large = body;
                 return Ok(Some(Entry { head, body: None }));

@@ -79,7 +79,7 @@ impl Site {
 struct Shown {
     id: u64,
     queue: String,
-    rank: u32,
+    priority: u32,
     created_ms: u64,
     due_ms: Option<u64>,
     expires_ms: Option<u64>,
@@ -129,7 +129,7 @@ enum Stage {
 struct Queue {
     name: String,
     paused: bool,
-    /// Some of its ready messages are not for takers.
+    /// Some of its ready messages are not for consumers.
     held_back: bool,
 }
 
@@ -352,7 +352,7 @@ impl Quintet {
                     .extend(messages.map(|shown| (shown, Standing::Ready)));
                 return Ok(());
             }
-            // The API does not tell which of them are not for takers.
+            // The API does not tell which of them are not for consumers.
             Stage::Listed(Standing::Ready) if queue.held_back => {
                 self.turn();
                 return Ok(());
@@ -416,7 +416,7 @@ impl Quintet {
         let head = Head {
             queue: shown.queue,
             state,
-            rank: Some(shown.rank),
+            priority: Some(shown.priority),
             created_ms: Some(shown.created_ms),
             due_ms: shown.due_ms.filter(|_| state == Standing::Delayed),
             expires_ms: shown.expires_ms,

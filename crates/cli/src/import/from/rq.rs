@@ -1,4 +1,5 @@
-//! A folder of RQ: `queue/NAME/STATE/ID/`, each with `msg`, `status` and `attach/`. It is only read.
+//! A folder of RQ: `queue/NAME/STATE/ID/`, each with `msg`, `status` and `attach/`. It is only
+//! read.
 //!
 //! Messages without files come as any other; those with files are made over the server's own RQ
 //! sockets ([`super::attached`]), as only it knows where its files are.

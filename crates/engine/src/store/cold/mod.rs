@@ -5,7 +5,7 @@
 //! whether a block's messages are loaded. A loaded message is an ordinary one
 //! of the slab whose home is its run; it can be unloaded at any time, and
 //! whatever is to happen to it makes it leave the run first
-//! ([`Fact::Thawed`]).
+//! ([`Fact::Loaded`]).
 
 mod run;
 mod shelf;
@@ -15,7 +15,8 @@ pub(crate) use shelf::{QueueCold, Shelved};
 
 use super::Durable;
 use quintet_types::{
-    At, Body, ColdStats, Home, Lane, Message, MessageId, Ms, Order, QueueId, RunId, State,
+    At, Body, ColdStats, Message, MessageId, Ms, Order, QueueId, RunId, SegmentRef, State,
+    StateIndex,
 };
 
 use crate::cold::{Block, BlockAt, URGENT_BELOW};
@@ -24,7 +25,7 @@ use crate::store::key_groups::Survey;
 
 impl Durable {
     /// A block of a run is in force: its messages leave memory.
-    pub(super) fn frozen(&mut self, run: RunId, row: Block, ids: &[MessageId]) {
+    pub(super) fn apply_evicted(&mut self, run: RunId, row: Block, ids: &[MessageId]) {
         let alive = ids.iter().copied().filter(|id| id.0 != 0);
         let survey = self.survey(row.queue, alive, None);
         let mut dead: Option<Box<[u64]>> = None;
@@ -38,7 +39,10 @@ impl Durable {
             // Replay may not have seen its put; a message that is only on its
             // way from one run to another is not here either.
             if let Some(slot) = self.slot(id)
-                && self.messages.get(slot).is_some_and(|m| !m.home.is_run())
+                && self
+                    .messages
+                    .get(slot)
+                    .is_some_and(|m| !m.segment_ref.is_run())
             {
                 self.take_out(slot);
             }
@@ -83,10 +87,10 @@ impl Durable {
             .insert(row.ordinal, Box::new(ColdBlock::new(row, dead)));
         self.shelve(at, &row, survey);
         if let Some(queue) = self.queue_mut(row.queue) {
-            if row.lane == Lane::Ready || row.lane == Lane::HeldBack {
+            if row.state_index == StateIndex::Ready || row.state_index == StateIndex::HeldBack {
                 queue.head = queue.head.min(row.first.1);
             }
-            if row.lane == Lane::Buried {
+            if row.state_index == StateIndex::Buried {
                 queue.bury_order = queue.bury_order.max(row.last.1 as u64);
             }
         }
@@ -102,14 +106,14 @@ impl Durable {
     }
 
     /// A message leaves its run: what happens to it is told next.
-    pub(super) fn thawed(
+    pub(super) fn apply_loaded(
         &mut self,
         run: RunId,
         ordinal: u32,
         at: At,
         bytes: u64,
         apart: bool,
-        home: Home,
+        segment_ref: SegmentRef,
     ) {
         let Some(table) = self.cold.runs.get_mut(&run) else {
             // Replay may begin behind the end of the run.
@@ -130,16 +134,16 @@ impl Durable {
             self.cold.dead_bytes += block.row.count.div_ceil(64) as u64 * 8;
         }
         let row = block.row;
-        let urgent = row.lane == Lane::Ready && at.rank < URGENT_BELOW;
+        let urgent = row.state_index == StateIndex::Ready && at.priority < URGENT_BELOW;
         block.row.live -= 1;
         // Blocks of older versions counted bodies only.
         let bytes = bytes.min(row.bytes);
         block.row.bytes -= bytes;
         block.row.urgent = block.row.urgent.saturating_sub(u32::from(urgent));
         // Those that were delayed were not counted apart at first.
-        let apart = match row.lane {
-            Lane::Delayed | Lane::Archived => apart && row.apart > 0,
-            Lane::Ready | Lane::HeldBack | Lane::Buried => false,
+        let apart = match row.state_index {
+            StateIndex::Delayed | StateIndex::Archived => apart && row.apart > 0,
+            StateIndex::Ready | StateIndex::HeldBack | StateIndex::Buried => false,
         };
         block.row.apart -= u32::from(apart);
         table.live -= 1;
@@ -160,16 +164,18 @@ impl Durable {
         // From here on it lives in the log again, if it lives.
         if let Some(slot) = self.slot(at.id)
             && let Some(message) = self.messages.get_mut(slot)
-            && message.home.is_run()
+            && message.segment_ref.is_run()
         {
             let body_run = run_of_body(message);
             message.ordinal = 0;
-            message.home = match &message.body {
-                Body::Large(large) if body_run.is_none() => Home(home.0.min(large.home())),
-                Body::Large(_) | Body::Small(_) => home,
+            message.segment_ref = match &message.body {
+                Body::Large(large) if body_run.is_none() => {
+                    SegmentRef(segment_ref.0.min(large.segment_ref()))
+                }
+                Body::Large(_) | Body::Small(_) => segment_ref,
             };
-            let home = message.home;
-            self.count_home(home);
+            let segment_ref = message.segment_ref;
+            self.count_segment_ref(segment_ref);
             self.count_body(body_run);
         }
     }
@@ -237,14 +243,14 @@ impl Durable {
             // Nothing of it is in runs.
             return;
         };
-        let stored = Lane::ALL
+        let stored = StateIndex::ALL
             .iter()
-            .filter(|lane| all || lane.is_waiting())
-            .flat_map(|&lane| cold.blocks(lane).map(|&(_, at)| at));
+            .filter(|state_index| all || state_index.is_waiting())
+            .flat_map(|&state_index| cold.blocks(state_index).map(|&(_, at)| at));
         let mut blocks: Vec<BlockAt> = stored.collect();
         blocks.extend(cold.loaded.iter().filter(|&&at| {
             let block = self.cold.block(at);
-            block.is_some_and(|block| all || block.row.lane.is_waiting())
+            block.is_some_and(|block| all || block.row.state_index.is_waiting())
         }));
         for at in blocks {
             self.forget_block(at);
@@ -281,7 +287,7 @@ impl Durable {
             queue.cold_mut().loaded.insert(at);
         }
         for (ordinal, mut message) in alive {
-            message.home = Home::of_run(at.run);
+            message.segment_ref = SegmentRef::of_run(at.run);
             message.ordinal = ordinal;
             message.queue = row.queue;
             self.body_bytes += Self::held_bytes(&message);
@@ -289,7 +295,7 @@ impl Durable {
             let id = message.id;
             let slot = self.messages.insert(message);
             self.ids.insert(id.0, slot);
-            self.index_loaded(slot, row.lane);
+            self.index_loaded(slot, row.state_index);
         }
         self.rearm(row.queue);
         true
@@ -357,13 +363,13 @@ impl Durable {
         let Shelf::Loaded(_, ids) = &block.shelf else {
             return Vec::new();
         };
-        if block.row.lane != Lane::Delayed {
+        if block.row.state_index != StateIndex::Delayed {
             return Vec::new();
         }
         let due = |id: &&MessageId| {
             let message = self.message(**id);
             message.is_some_and(|m| {
-                m.home == Home::of_run(at.run) && m.due().is_some_and(|due| due <= now)
+                m.segment_ref == SegmentRef::of_run(at.run) && m.due().is_some_and(|due| due <= now)
             })
         };
         ids.iter().filter(due).copied().collect()
@@ -400,17 +406,17 @@ impl Durable {
         Some(row.number)
     }
 
-    /// The stored block of a lane that may hold what stands next behind
+    /// The stored block of a state index that may hold what stands next behind
     /// `after`, and where that may be at the earliest.
     pub(crate) fn next_cold(
         &self,
         id: QueueId,
-        lane: Lane,
+        state_index: StateIndex,
         after: Option<Order>,
     ) -> Option<(Order, BlockAt)> {
         let cold = self.queue(id)?.cold.as_ref()?;
         let Some(after) = after else {
-            return cold.first(lane);
+            return cold.first(state_index);
         };
         let behind = |&(first, at): &(Order, BlockAt)| {
             let last = self.cold.block(at)?.row.last;
@@ -418,7 +424,7 @@ impl Durable {
         };
         // In the order of their first messages, so the first one found stands
         // first or, as others, may hold what stands right behind `after`.
-        cold.blocks(lane).find_map(behind)
+        cold.blocks(state_index).find_map(behind)
     }
 
     /// The stored block with the delayed message that is due last, and where
@@ -426,7 +432,7 @@ impl Durable {
     pub(crate) fn last_delayed(&self, id: QueueId) -> Option<(Order, BlockAt)> {
         let cold = self.queue(id)?.cold.as_ref()?;
         let last = |&(_, at): &(Order, BlockAt)| Some((self.cold.block(at)?.row.last, at));
-        cold.blocks(Lane::Delayed).filter_map(last).max()
+        cold.blocks(StateIndex::Delayed).filter_map(last).max()
     }
 
     /// True if a message of this id may be in a run and not in memory.
@@ -482,25 +488,25 @@ impl Durable {
 
 /// True if it is a copy of one in this block of a run, or of one behind it.
 pub(super) fn is_copy_of(message: &Message, at: BlockAt) -> bool {
-    message.home == Home::of_run(at.run) && message.ordinal >= at.ordinal
+    message.segment_ref == SegmentRef::of_run(at.run) && message.ordinal >= at.ordinal
 }
 
 /// The run a message's large body lies in, if the message itself does not.
 pub(super) fn run_of_body(message: &Message) -> Option<RunId> {
     match &message.body {
-        Body::Large(large) => Home(large.home()).run(),
+        Body::Large(large) => SegmentRef(large.segment_ref()).run(),
         Body::Small(_) => None,
     }
 }
 
-/// The lane of a message that may leave memory; `None`: it may not.
-pub(crate) fn lane_of(message: &Message, delayed: bool) -> Option<Lane> {
+/// The state index of a message that may leave memory; `None`: it may not.
+pub(crate) fn state_index_of(message: &Message, delayed: bool) -> Option<StateIndex> {
     match message.state {
-        State::Ready if delayed => Some(Lane::Delayed),
-        State::Ready if message.selectable => Some(Lane::Ready),
-        State::Ready => Some(Lane::HeldBack),
-        State::Buried => Some(Lane::Buried),
-        State::Done | State::Relayed => Some(Lane::Archived),
+        State::Ready if delayed => Some(StateIndex::Delayed),
+        State::Ready if message.selectable => Some(StateIndex::Ready),
+        State::Ready => Some(StateIndex::HeldBack),
+        State::Buried => Some(StateIndex::Buried),
+        State::Done | State::Relayed => Some(StateIndex::Archived),
         State::Reserved | State::Prepared => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound as Edge;
 
-use quintet_types::{Lane, MessageId, Order};
+use quintet_types::{MessageId, Order, StateIndex};
 
 use crate::cold::{Block, BlockAt};
 use crate::store::Durable;
@@ -13,11 +13,11 @@ use crate::store::key_groups::Survey;
 /// runs' tables.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueCold {
-    /// Stored blocks by their first message, for each lane.
-    lanes: [BTreeSet<(Order, BlockAt)>; 5],
-    /// Those of the ready lane by their last message.
+    /// Stored blocks by their first message, for each state index.
+    state_indexes: [BTreeSet<(Order, BlockAt)>; 5],
+    /// Those of the ready state index by their last message.
     by_last: BTreeSet<(Order, BlockAt)>,
-    /// Those of the ready lane with more than one rank, by their first message.
+    /// Those of the ready state index with more than one priority, by their first message.
     spans: BTreeSet<(Order, BlockAt)>,
     /// Sums of its stored blocks.
     pub(crate) sums: Shelved,
@@ -27,7 +27,7 @@ pub(crate) struct QueueCold {
 /// Numbers of stored messages, of a queue or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shelved {
-    /// By lane.
+    /// By state index.
     counts: [u64; 5],
     pub(crate) urgent: u64,
     pub(crate) done: u64,
@@ -40,8 +40,8 @@ pub(crate) struct Shelved {
 }
 
 impl Shelved {
-    pub(crate) fn count(&self, lane: Lane) -> u64 {
-        self.counts[lane as usize]
+    pub(crate) fn count(&self, state_index: StateIndex) -> u64 {
+        self.counts[state_index as usize]
     }
 
     pub(crate) fn all(&self) -> u64 {
@@ -60,44 +60,47 @@ impl Shelved {
         self.keyed += other.keyed;
     }
 
-    /// The counter of the blocks of a lane that are counted apart ([`Block::apart`]).
-    fn apart(&mut self, lane: Lane) -> &mut u64 {
-        match lane {
-            Lane::Delayed => &mut self.retrying,
+    /// The counter of the blocks of a state index that are counted apart ([`Block::apart`]).
+    fn apart(&mut self, state_index: StateIndex) -> &mut u64 {
+        match state_index {
+            StateIndex::Delayed => &mut self.retrying,
             // None is, in the others.
-            Lane::Ready | Lane::HeldBack | Lane::Buried | Lane::Archived => &mut self.done,
+            StateIndex::Ready
+            | StateIndex::HeldBack
+            | StateIndex::Buried
+            | StateIndex::Archived => &mut self.done,
         }
     }
 
     fn enter(&mut self, row: &Block) {
-        self.counts[row.lane as usize] += u64::from(row.live);
+        self.counts[row.state_index as usize] += u64::from(row.live);
         self.urgent += u64::from(row.urgent);
-        *self.apart(row.lane) += u64::from(row.apart);
+        *self.apart(row.state_index) += u64::from(row.apart);
         self.bytes += row.bytes;
-        if row.lane.is_waiting() {
+        if row.state_index.is_waiting() {
             self.waiting_bytes += row.bytes;
         }
         self.keyed += u64::from(row.keyed);
     }
 
     fn leave(&mut self, row: &Block) {
-        self.counts[row.lane as usize] -= u64::from(row.live);
+        self.counts[row.state_index as usize] -= u64::from(row.live);
         self.urgent -= u64::from(row.urgent);
-        *self.apart(row.lane) -= u64::from(row.apart);
+        *self.apart(row.state_index) -= u64::from(row.apart);
         self.bytes -= row.bytes;
-        if row.lane.is_waiting() {
+        if row.state_index.is_waiting() {
             self.waiting_bytes -= row.bytes;
         }
         self.keyed -= u64::from(row.keyed);
     }
 
     /// One message of a stored block has left.
-    fn thin(&mut self, lane: Lane, bytes: u64, urgent: bool, apart: bool) {
-        self.counts[lane as usize] -= 1;
+    fn thin(&mut self, state_index: StateIndex, bytes: u64, urgent: bool, apart: bool) {
+        self.counts[state_index as usize] -= 1;
         self.urgent -= u64::from(urgent);
-        *self.apart(lane) -= u64::from(apart);
+        *self.apart(state_index) -= u64::from(apart);
         self.bytes -= bytes;
-        if lane.is_waiting() {
+        if state_index.is_waiting() {
             self.waiting_bytes -= bytes;
         }
     }
@@ -150,37 +153,37 @@ impl Durable {
         let queue = queues.get_mut(row.queue.0 as usize);
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             let cold = queue.cold_mut();
-            cold.sums.thin(row.lane, bytes, urgent, apart);
+            cold.sums.thin(row.state_index, bytes, urgent, apart);
             queue.count_bytes(0, bytes);
-            sums.shelved.thin(row.lane, bytes, urgent, apart);
+            sums.shelved.thin(row.state_index, bytes, urgent, apart);
             keyed.change(queue, |groups| groups.thin(at, row));
         }
     }
 }
 
 impl QueueCold {
-    /// Stored messages of a lane.
-    pub(crate) fn count(&self, lane: Lane) -> u64 {
-        self.sums.count(lane)
+    /// Stored messages of a state index.
+    pub(crate) fn count(&self, state_index: StateIndex) -> u64 {
+        self.sums.count(state_index)
     }
 
     /// Stored messages that wait.
     pub(crate) fn waiting(&self) -> u64 {
-        [Lane::Ready, Lane::HeldBack, Lane::Delayed]
+        [StateIndex::Ready, StateIndex::HeldBack, StateIndex::Delayed]
             .into_iter()
-            .map(|lane| self.count(lane))
+            .map(|state_index| self.count(state_index))
             .sum()
     }
 
     /// Nothing of it is in a run.
     pub(crate) fn is_empty(&self) -> bool {
-        self.loaded.is_empty() && self.lanes.iter().all(BTreeSet::is_empty)
+        self.loaded.is_empty() && self.state_indexes.iter().all(BTreeSet::is_empty)
     }
 
     /// Enters a stored block.
     pub(crate) fn enter(&mut self, at: BlockAt, row: &Block) {
-        self.lanes[row.lane as usize].insert((row.first, at));
-        if row.lane == Lane::Ready {
+        self.state_indexes[row.state_index as usize].insert((row.first, at));
+        if row.state_index == StateIndex::Ready {
             self.by_last.insert((row.last, at));
             if row.first.0 != row.last.0 {
                 self.spans.insert((row.first, at));
@@ -191,9 +194,9 @@ impl QueueCold {
 
     /// Takes a stored block out.
     fn leave(&mut self, at: BlockAt, row: &Block) {
-        let was = self.lanes[row.lane as usize].remove(&(row.first, at));
+        let was = self.state_indexes[row.state_index as usize].remove(&(row.first, at));
         assert!(was, "a stored block is in its lane by its first message");
-        if row.lane == Lane::Ready {
+        if row.state_index == StateIndex::Ready {
             let was = self.by_last.remove(&(row.last, at));
             assert!(was, "a stored block is in its lane by its last message");
             self.spans.remove(&(row.first, at));
@@ -201,33 +204,36 @@ impl QueueCold {
         self.sums.leave(row);
     }
 
-    /// The stored block of a lane that begins first.
-    pub(crate) fn first(&self, lane: Lane) -> Option<(Order, BlockAt)> {
-        self.lanes[lane as usize].first().copied()
+    /// The stored block of a state index that begins first.
+    pub(crate) fn first(&self, state_index: StateIndex) -> Option<(Order, BlockAt)> {
+        self.state_indexes[state_index as usize].first().copied()
     }
 
-    /// Stored blocks of a lane that stand behind one of it.
+    /// Stored blocks of a state index that stand behind one of it.
     pub(crate) fn blocks_behind(
         &self,
-        lane: Lane,
+        state_index: StateIndex,
         last: Option<(Order, BlockAt)>,
     ) -> impl Iterator<Item = (Order, BlockAt)> {
         let from = last.map_or(Edge::Unbounded, Edge::Excluded);
-        self.lanes[lane as usize]
+        self.state_indexes[state_index as usize]
             .range((from, Edge::Unbounded))
             .copied()
     }
 
-    /// All stored blocks of a lane, by their first message.
-    pub(crate) fn blocks(&self, lane: Lane) -> impl Iterator<Item = &(Order, BlockAt)> {
-        self.lanes[lane as usize].iter()
+    /// All stored blocks of a state index, by their first message.
+    pub(crate) fn blocks(
+        &self,
+        state_index: StateIndex,
+    ) -> impl Iterator<Item = &(Order, BlockAt)> {
+        self.state_indexes[state_index as usize].iter()
     }
 
-    /// The stored block that may hold the newest ready message of a rank, and
+    /// The stored block that may hold the newest ready message of a priority, and
     /// what stands in it at most.
-    pub(crate) fn newest_of(&self, rank: u32) -> Option<(Order, BlockAt)> {
-        let top = (rank, i64::MAX, MessageId(u64::MAX));
-        let bottom = (rank, i64::MIN, MessageId(0));
+    pub(crate) fn newest_of(&self, priority: u32) -> Option<(Order, BlockAt)> {
+        let top = (priority, i64::MAX, MessageId(u64::MAX));
+        let bottom = (priority, i64::MIN, MessageId(0));
         let spanning = self
             .spans
             .range((bottom, LOWEST)..=(top, HIGHEST))
@@ -241,9 +247,9 @@ impl QueueCold {
         })
     }
 
-    /// The highest rank that ready messages of stored blocks have.
-    pub(crate) fn last_rank(&self) -> Option<u32> {
-        self.by_last.last().map(|&((rank, ..), _)| rank)
+    /// The highest priority that ready messages of stored blocks have.
+    pub(crate) fn last_priority(&self) -> Option<u32> {
+        self.by_last.last().map(|&((priority, ..), _)| priority)
     }
 }
 
@@ -263,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_damaged_order_of_last_messages_is_noticed() {
-        let row = Block::new(0, 0, quintet_types::QueueId(0), Lane::Ready);
+        let row = Block::new(0, 0, quintet_types::QueueId(0), StateIndex::Ready);
         let mut cold = QueueCold::default();
         cold.enter(LOWEST, &row);
         cold.by_last.clear();

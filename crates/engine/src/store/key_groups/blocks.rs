@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::super::{Hash, Order};
 use super::{Building, Head, KNOWN_MAX, KeyGroups, Looked, Pos, Seat};
-use quintet_types::{Lane, Message};
+use quintet_types::{Message, StateIndex};
 
 use crate::cold::{Block, BlockAt};
 
@@ -34,17 +34,17 @@ pub(crate) enum Safe {
     /// This block is to be read first.
     Read(BlockAt),
     /// It is to be looked up where messages of its key are.
-    Ask,
+    ClientRequest,
 }
 
 impl KeyGroups {
     /// Whether a message may go, as far as open blocks are concerned.
     pub(crate) fn is_safe(&self, message: &Message) -> Safe {
-        let place = message.place;
+        let position = message.position;
         let before = self
             .floors
             .first()
-            .is_some_and(|&(floor, _)| floor <= place);
+            .is_some_and(|&(floor, _)| floor <= position);
         if !before || !self.is_ordered() {
             return Safe::Yes;
         }
@@ -52,13 +52,13 @@ impl KeyGroups {
             return Safe::Yes;
         };
         match group.looked {
-            Some(looked) if looked.turn == self.turn && place < looked.up_to => Safe::Yes,
+            Some(looked) if looked.turn == self.turn && position < looked.up_to => Safe::Yes,
             Some(Looked {
                 turn,
                 block: Some(block),
                 ..
             }) if turn == self.turn && self.floor_of.contains_key(&block) => Safe::Read(block),
-            _ => Safe::Ask,
+            _ => Safe::ClientRequest,
         }
     }
 
@@ -112,9 +112,9 @@ impl KeyGroups {
         let mut firsts: HashMap<Option<&Arc<[u8]>>, Order, Hash> = HashMap::default();
         let mut order_of: Vec<Option<&Arc<[u8]>>> = Vec::new();
         for message in messages {
-            let order = (message.rank, message.place, message.id);
+            let order = (message.priority, message.position, message.id);
             if message.key().is_some() {
-                survey.floor = survey.floor.min(message.place);
+                survey.floor = survey.floor.min(message.position);
             }
             let first = firsts.entry(message.key()).or_insert_with(|| {
                 order_of.push(message.key());
@@ -127,7 +127,8 @@ impl KeyGroups {
         for key in order_of {
             let group = key.and_then(|key| self.find(key));
             let seat = group.and_then(|group| group.seat);
-            survey.stuck &= group.is_some() && !matches!(seat, Some((Seat::Free | Seat::Noisy, _)));
+            survey.stuck &=
+                group.is_some() && !matches!(seat, Some((Seat::Free | Seat::OverShare, _)));
             let first = firsts[&key];
             survey.firsts.push((key.cloned(), first));
         }
@@ -137,17 +138,17 @@ impl KeyGroups {
     /// A block is in a run and not in memory. `survey`: what is in it.
     pub(in crate::store) fn shelve(&mut self, at: BlockAt, row: &Block, survey: Option<Survey>) {
         let ordered = self.is_ordered();
-        let counts = match row.lane {
-            Lane::Ready => true,
-            Lane::Delayed => ordered,
-            Lane::HeldBack | Lane::Buried | Lane::Archived => false,
+        let counts = match row.state_index {
+            StateIndex::Ready => true,
+            StateIndex::Delayed => ordered,
+            StateIndex::HeldBack | StateIndex::Buried | StateIndex::Archived => false,
         };
         if !counts || !self.covers_block(at, row) {
             return;
         }
         match survey {
-            Some(survey) if self.is_worth_knowing(row.lane, &survey) => {
-                self.know(at, row.lane, survey);
+            Some(survey) if self.is_worth_knowing(row.state_index, &survey) => {
+                self.know(at, row.state_index, survey);
             }
             survey => self.leave_open(at, row, survey),
         }
@@ -156,8 +157,9 @@ impl KeyGroups {
     /// True if a stored block is entered, or would be if it were there.
     fn covers_block(&self, at: BlockAt, row: &Block) -> bool {
         match self.building {
-            Building::Blocks(lane, last) => {
-                row.lane < lane || row.lane == lane && last >= Some((row.first, at))
+            Building::Blocks(state_index, last) => {
+                row.state_index < state_index
+                    || row.state_index == state_index && last >= Some((row.first, at))
             }
             Building::Reserved(_)
             | Building::Delayed(_)
@@ -167,25 +169,28 @@ impl KeyGroups {
         }
     }
 
-    fn is_worth_knowing(&self, lane: Lane, survey: &Survey) -> bool {
+    fn is_worth_knowing(&self, state_index: StateIndex, survey: &Survey) -> bool {
         let room = self.known_firsts + survey.firsts.len() <= KNOWN_MAX;
-        room && (survey.stuck || lane == Lane::Delayed)
+        room && (survey.stuck || state_index == StateIndex::Delayed)
     }
 
-    fn know(&mut self, at: BlockAt, lane: Lane, survey: Survey) {
+    fn know(&mut self, at: BlockAt, state_index: StateIndex, survey: Survey) {
         let mut firsts: Vec<(Option<u32>, Pos)> = Vec::with_capacity(survey.firsts.len());
         for (key, order) in survey.firsts {
             let pos = self.pos(order);
-            match (key, lane) {
+            match (key, state_index) {
                 (Some(key), _) => {
                     let number = self.number_of(&key);
                     let group = self.group_mut(number);
                     let before = group.members();
-                    match lane {
-                        Lane::Delayed => {
+                    match state_index {
+                        StateIndex::Delayed => {
                             group.blocking.insert((pos.1, pos.2), ());
                         }
-                        Lane::Ready | Lane::HeldBack | Lane::Buried | Lane::Archived => {
+                        StateIndex::Ready
+                        | StateIndex::HeldBack
+                        | StateIndex::Buried
+                        | StateIndex::Archived => {
                             group.ready.insert(pos, (order.0, Head::Cold(at)));
                         }
                     }
@@ -194,7 +199,7 @@ impl KeyGroups {
                     self.reseat(number);
                 }
                 // Those without a key that are delayed hold nobody up.
-                (None, Lane::Delayed) => {}
+                (None, StateIndex::Delayed) => {}
                 (None, _) => {
                     self.free.insert(order, Head::Cold(at));
                     self.freed = true;
@@ -207,13 +212,13 @@ impl KeyGroups {
     }
 
     fn leave_open(&mut self, at: BlockAt, row: &Block, survey: Option<Survey>) {
-        if row.lane == Lane::Ready {
+        if row.state_index == StateIndex::Ready {
             self.open.insert((row.first, at));
         }
         if !self.is_ordered() || !row.keyed {
             return;
         }
-        let told = match row.lane == Lane::Ready && row.first.0 == row.last.0 {
+        let told = match row.state_index == StateIndex::Ready && row.first.0 == row.last.0 {
             true => row.first.1,
             false => i64::MIN,
         };
@@ -234,7 +239,7 @@ impl KeyGroups {
 
     /// A block is in memory, unreadable or gone.
     pub(in crate::store) fn unshelve(&mut self, at: BlockAt, row: &Block) {
-        if row.lane == Lane::Ready {
+        if row.state_index == StateIndex::Ready {
             self.open.remove(&(row.first, at));
         }
         if let Some(floor) = self.floor_of.remove(&at) {
@@ -255,11 +260,14 @@ impl KeyGroups {
             };
             let group = self.group_mut(number);
             let before = group.members();
-            match row.lane {
-                Lane::Delayed => {
+            match row.state_index {
+                StateIndex::Delayed => {
                     group.blocking.remove(&(pos.1, pos.2));
                 }
-                Lane::Ready | Lane::HeldBack | Lane::Buried | Lane::Archived => {
+                StateIndex::Ready
+                | StateIndex::HeldBack
+                | StateIndex::Buried
+                | StateIndex::Archived => {
                     group.ready.remove(&pos);
                 }
             }

@@ -47,7 +47,7 @@ fn groups() -> KeyGroups {
 fn row() -> Block {
     Block {
         keyed: true,
-        ..Block::new(0, 0, QueueId(0), Lane::Ready)
+        ..Block::new(0, 0, QueueId(0), StateIndex::Ready)
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) use blocks::Survey;
 pub(crate) use order::Walk;
 
 use super::{Ascending, Hash, Order};
-use quintet_types::{Groups, Lane, Message, MessageId, Ms, QueueSettings};
+use quintet_types::{Groups, Message, MessageId, Ms, QueueSettings, StateIndex};
 
 use crate::cold::BlockAt;
 use crate::pace::{Pace, Speed};
@@ -54,10 +54,10 @@ const RUNG_AT_ONCE: usize = 1024;
 /// many at once, rather than a timer for each message handed out.
 const REST_GRAIN_MS: u64 = 50;
 
-/// A place in a group: the rank is 0 in an ordered one, where place alone counts.
+/// A place in a group: the priority is 0 in an ordered one, where place alone counts.
 type Pos = (u32, i64, MessageId);
 /// Place and id.
-type Place = (i64, MessageId);
+type Position = (i64, MessageId);
 
 /// Settings about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ enum Seat {
     /// Among those that a limit holds back.
     Limited,
     /// It may go, after those of quiet keys.
-    Noisy,
+    OverShare,
 }
 
 /// Facts about a group's messages in open blocks.
@@ -127,12 +127,12 @@ struct Looked {
 #[derive(Debug)]
 struct Group {
     key: Arc<[u8]>,
-    /// Ready ones with their ranks, and the first one in each known block.
+    /// Ready ones with their priorities, and the first one in each known block.
     ready: Ascending<Pos, (u32, Head)>,
     /// Of an ordered queue: those that leave only with a companion.
-    held_back: Ascending<Place, u32>,
+    held_back: Ascending<Position, u32>,
     /// Of an ordered queue: those that nothing behind them may overtake.
-    blocking: Ascending<Place, ()>,
+    blocking: Ascending<Position, ()>,
     in_flight: u64,
     pace: Pace,
     /// Its entry among those that time lets go.
@@ -175,7 +175,7 @@ impl Group {
 /// How far the building of what is there has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Building {
-    Blocks(Lane, Option<(Order, BlockAt)>),
+    Blocks(StateIndex, Option<(Order, BlockAt)>),
     Reserved(Option<MessageId>),
     Delayed(Option<(Ms, MessageId)>),
     HeldBack(Option<Order>),
@@ -207,7 +207,7 @@ pub(crate) struct KeyGroups {
     /// Groups with so many of them that they may be noisy.
     busy: BTreeSet<(u64, u32)>,
     /// Those that are: fewer than ten.
-    noisy: SmallVec<[u32; 9]>,
+    over_share: SmallVec<[u32; 9]>,
     /// Messages of quiet keys handed out while one of a noisy key waited.
     quiet_run: u8,
     /// Open blocks of ready messages by the first one.
@@ -244,7 +244,7 @@ impl KeyGroups {
             rings: BTreeSet::new(),
             in_flight: 0,
             busy: BTreeSet::new(),
-            noisy: SmallVec::new(),
+            over_share: SmallVec::new(),
             quiet_run: 0,
             open: BTreeSet::new(),
             floors: BTreeSet::new(),
@@ -255,7 +255,7 @@ impl KeyGroups {
             members: 0,
             building: match empty {
                 true => Building::Done,
-                false => Building::Blocks(Lane::Ready, None),
+                false => Building::Blocks(StateIndex::Ready, None),
             },
             freed: false,
             noted: false,
@@ -347,17 +347,17 @@ impl KeyGroups {
     }
 
     /// A place in a group.
-    fn pos(&self, (rank, place, id): Order) -> Pos {
+    fn pos(&self, (priority, position, id): Order) -> Pos {
         match self.is_ordered() {
-            true => (0, place, id),
-            false => (rank, place, id),
+            true => (0, position, id),
+            false => (priority, position, id),
         }
     }
 
     /// A message came to memory, or to another state.
     pub(super) fn enter(&mut self, message: &Message, slot: u32, standing: Standing) {
-        let order = (message.rank, message.place, message.id);
-        let place = (message.place, message.id);
+        let order = (message.priority, message.position, message.id);
+        let position = (message.position, message.id);
         let ordered = self.is_ordered();
         let reserved = standing == Standing::Reserved;
         if reserved && !self.covers(message.id) {
@@ -386,14 +386,14 @@ impl KeyGroups {
                 group.ready.insert(pos, (order.0, Head::Here(slot)));
             }
             Standing::HeldBack => {
-                group.held_back.insert(place, slot);
+                group.held_back.insert(position, slot);
             }
             Standing::Delayed => {
-                group.blocking.insert(place, ());
+                group.blocking.insert(position, ());
             }
             Standing::Reserved => {
                 if ordered {
-                    group.blocking.insert(place, ());
+                    group.blocking.insert(position, ());
                 }
                 group.in_flight += 1;
             }
@@ -407,8 +407,8 @@ impl KeyGroups {
 
     /// It left.
     pub(super) fn leave(&mut self, message: &Message, standing: Standing) {
-        let order = (message.rank, message.place, message.id);
-        let place = (message.place, message.id);
+        let order = (message.priority, message.position, message.id);
+        let position = (message.position, message.id);
         let reserved = standing == Standing::Reserved;
         if reserved && !self.covers(message.id) {
             return;
@@ -439,13 +439,13 @@ impl KeyGroups {
                 group.ready.remove(&pos);
             }
             Standing::HeldBack => {
-                group.held_back.remove(&place);
+                group.held_back.remove(&position);
             }
             Standing::Delayed => {
-                group.blocking.remove(&place);
+                group.blocking.remove(&position);
             }
             Standing::Reserved => {
-                group.blocking.remove(&place);
+                group.blocking.remove(&position);
                 assert!(
                     group.in_flight > 0,
                     "what is reserved is counted in its group"
@@ -492,11 +492,11 @@ impl KeyGroups {
 
     /// Where the head of a group belongs.
     fn seat_of(&self, group: &Group) -> Option<(Seat, Order, Head)> {
-        let ((_, place, id), &(rank, head)) = group.ready.first_key_value()?;
+        let ((_, position, id), &(priority, head)) = group.ready.first_key_value()?;
         if group
             .blocking
             .first_key_value()
-            .is_some_and(|(first, ())| first < (place, id))
+            .is_some_and(|(first, ())| first < (position, id))
         {
             return None;
         }
@@ -504,10 +504,10 @@ impl KeyGroups {
         let full = max > 0 && group.in_flight >= max;
         let seat = match (full || group.pace.rings().is_some(), group.is_noisy) {
             (true, _) => Seat::Limited,
-            (false, true) => Seat::Noisy,
+            (false, true) => Seat::OverShare,
             (false, false) => Seat::Free,
         };
-        Some((seat, (rank, place, id), head))
+        Some((seat, (priority, position, id), head))
     }
 
     /// Enters the head of a group where it belongs now.
@@ -522,14 +522,14 @@ impl KeyGroups {
             match seat {
                 Seat::Free => self.free.remove(&order),
                 Seat::Limited => self.limited.remove(&order),
-                Seat::Noisy => None,
+                Seat::OverShare => None,
             };
         }
         if let Some((seat, order, head)) = new {
             match seat {
                 Seat::Free => self.free.insert(order, head),
                 Seat::Limited => self.limited.insert(order, head),
-                Seat::Noisy => None,
+                Seat::OverShare => None,
             };
             // Those that a limit holds back can be looked at.
             self.freed = true;
@@ -551,18 +551,18 @@ impl KeyGroups {
                 self.busy.insert((now, number));
             }
         }
-        if self.busy.is_empty() && self.noisy.is_empty() {
+        if self.busy.is_empty() && self.over_share.is_empty() {
             return;
         }
         let loud = self.busy.iter().rev();
         let loud = loud.take_while(|(held, _)| held * NOISY_SHARE > self.in_flight);
-        let noisy: SmallVec<[u32; 9]> = loud.map(|&(_, number)| number).collect();
-        let before = std::mem::replace(&mut self.noisy, noisy.clone());
-        for &number in before.iter().filter(|number| !noisy.contains(number)) {
+        let over_share: SmallVec<[u32; 9]> = loud.map(|&(_, number)| number).collect();
+        let before = std::mem::replace(&mut self.over_share, over_share.clone());
+        for &number in before.iter().filter(|number| !over_share.contains(number)) {
             self.group_mut(number).is_noisy = false;
             self.reseat(number);
         }
-        for &number in noisy.iter().filter(|number| !before.contains(number)) {
+        for &number in over_share.iter().filter(|number| !before.contains(number)) {
             self.group_mut(number).is_noisy = true;
             self.reseat(number);
         }
@@ -571,8 +571,8 @@ impl KeyGroups {
     /// A message of this key is handed out, by a lease or for good.
     pub(super) fn handed(&mut self, key: Option<&Arc<[u8]>>, now: Ms) {
         if self.is_fair() {
-            let noisy = key.and_then(|key| self.find(key));
-            let quiet = noisy.is_none_or(|group| !group.is_noisy);
+            let over_share = key.and_then(|key| self.find(key));
+            let quiet = over_share.is_none_or(|group| !group.is_noisy);
             self.quiet_run = match quiet && self.noisy_heads().next().is_some() {
                 true => self.quiet_run.saturating_add(1),
                 false => 0,

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::super::{Ascending, Hash, Order};
-use super::{Head, KeyGroups, Place, QUIET_RUN, Seat};
+use super::{Head, KeyGroups, Position, QUIET_RUN, Seat};
 use quintet_types::{Message, Ms};
 
 use crate::pace::Pace;
@@ -16,7 +16,7 @@ use crate::pace::Pace;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Walk {
     /// The group it follows, and the last place it got.
-    follow: Option<(Arc<[u8]>, Place)>,
+    follow: Option<(Arc<[u8]>, Position)>,
     /// How many of that group it would have got, if it only looks ahead.
     taken: u64,
     /// The head it got last, if it only looks ahead.
@@ -30,12 +30,12 @@ impl Walk {
     pub(crate) fn got(&mut self, message: &Message) {
         self.follow = message
             .key()
-            .map(|key| (key.clone(), (message.place, message.id)));
+            .map(|key| (key.clone(), (message.position, message.id)));
     }
 
     /// It would get this one.
     pub(crate) fn pass(&mut self, message: &Message, ordered: bool) {
-        let order = (message.rank, message.place, message.id);
+        let order = (message.priority, message.position, message.id);
         if !ordered {
             self.passed = Some(order);
             if let Some(key) = message.key() {
@@ -45,7 +45,7 @@ impl Walk {
         }
         match (&mut self.follow, message.key()) {
             (Some((followed, last)), Some(key)) if followed == key => {
-                *last = (message.place, message.id);
+                *last = (message.position, message.id);
                 self.taken += 1;
             }
             _ => {
@@ -61,10 +61,10 @@ impl KeyGroups {
     /// Noisy groups of which something may go; the one with the fewest messages
     /// under leases first.
     pub(super) fn noisy_heads(&self) -> impl Iterator<Item = u32> + use<> {
-        let heads = self.noisy.iter().filter_map(|&number| {
+        let heads = self.over_share.iter().filter_map(|&number| {
             let group = self.group(number);
             let (seat, order) = group.seat?;
-            (seat == Seat::Noisy).then_some((group.in_flight, order, number))
+            (seat == Seat::OverShare).then_some((group.in_flight, order, number))
         });
         let mut heads: SmallVec<[(u64, Order, u32); 9]> = heads.collect();
         heads.sort_unstable();
@@ -79,7 +79,7 @@ impl KeyGroups {
         let found = self.noisy_heads().find_map(|number| {
             let mut ready = self.group(number).ready.iter();
             let fitting = ready.find(|(_, (_, head))| fits(*head));
-            fitting.map(|((_, place, id), &(rank, head))| ((rank, place, id), head))
+            fitting.map(|((_, position, id), &(priority, head))| ((priority, position, id), head))
         })?;
         Some((found, self.quiet_run >= QUIET_RUN))
     }
@@ -93,7 +93,7 @@ impl KeyGroups {
     pub(crate) fn members(&self, key: &Arc<[u8]>) -> impl Iterator<Item = (Order, Head)> + '_ {
         let ready = self.find(key).map(|group| group.ready.iter());
         let ready = ready.into_iter().flatten();
-        ready.map(|((_, place, id), &(rank, head))| ((rank, place, id), head))
+        ready.map(|((_, position, id), &(priority, head))| ((priority, position, id), head))
     }
 
     /// The first head behind `walk` that may go and fits; those that a limit
@@ -133,9 +133,9 @@ impl KeyGroups {
         let group = self.find(key)?;
         let from = Edge::Excluded((0, last.0, last.1));
         let next = group.ready.range((from, Edge::Unbounded)).next();
-        let ((_, place, id), &(rank, head)) = next?;
-        let between = (Edge::Excluded(*last), Edge::Excluded((place, id)));
-        if *last < (place, id) && group.blocking.range(between).next().is_some() {
+        let ((_, position, id), &(priority, head)) = next?;
+        let between = (Edge::Excluded(*last), Edge::Excluded((position, id)));
+        if *last < (position, id) && group.blocking.range(between).next().is_some() {
             return None;
         }
         let max = self.rules.in_flight_max;
@@ -143,7 +143,7 @@ impl KeyGroups {
         let full = max > 0 && held >= max;
         let pace = group.pace.after(self.rules.speed, now, walk.taken);
         let fast = pace.next(self.rules.speed, now).is_some();
-        (looks || !full && !fast).then_some(((rank, place, id), head))
+        (looks || !full && !fast).then_some(((priority, position, id), head))
     }
 
     /// True if a limit holds back a message of this key, when `walk` has come
@@ -191,45 +191,51 @@ impl KeyGroups {
         let Some(group) = message.key().and_then(|key| self.find(key)) else {
             return true;
         };
-        let place = (message.place, message.id);
+        let position = (message.position, message.id);
         let first = group.ready.first_key_value();
-        let first = first.map(|((_, place, id), _)| (place, id));
-        first.is_none_or(|first| first >= place)
+        let first = first.map(|((_, position, id), _)| (position, id));
+        first.is_none_or(|first| first >= position)
             && group
                 .blocking
                 .first_key_value()
-                .is_none_or(|(first, ())| first >= place)
+                .is_none_or(|(first, ())| first >= position)
     }
 
     /// Companions of a message of an ordered queue in the order of their
     /// places, up to the first that may not go; those held back with them.
     pub(crate) fn companions(&self, best: &Message) -> impl Iterator<Item = u32> + '_ {
-        let place = (best.place, best.id);
+        let position = (best.position, best.id);
         let group = best.key().and_then(|key| self.find(key));
         let end = group.and_then(|group| {
-            let behind = (Edge::Excluded(place), Edge::Unbounded);
-            group.blocking.range(behind).next().map(|(place, _)| place)
+            let behind = (Edge::Excluded(position), Edge::Unbounded);
+            group
+                .blocking
+                .range(behind)
+                .next()
+                .map(|(position, _)| position)
         });
-        let from = Edge::Excluded((0, best.place, best.id));
+        let from = Edge::Excluded((0, best.position, best.id));
         let ready = group.map(|group| group.ready.range((from, Edge::Unbounded)));
         let mut ready = ready
             .into_iter()
             .flatten()
-            .map_while(|((_, place, id), (_, head))| match head {
-                Head::Here(slot) => Some(((place, id), *slot)),
+            .map_while(|((_, position, id), (_, head))| match head {
+                Head::Here(slot) => Some(((position, id), *slot)),
                 Head::Cold(_) => None,
             })
             .peekable();
         let held_back = group.map(|group| group.held_back.iter());
         let held_back = held_back.into_iter().flatten();
-        let mut held_back = held_back.map(|(place, &slot)| (place, slot)).peekable();
+        let mut held_back = held_back
+            .map(|(position, &slot)| (position, slot))
+            .peekable();
         let next = move || {
             let first = match (ready.peek(), held_back.peek()) {
                 (Some(one), Some(other)) if other.0 < one.0 => held_back.next(),
                 (None, _) => held_back.next(),
                 (Some(_), _) => ready.next(),
             };
-            first.filter(|(place, _)| end.is_none_or(|end| *place < end))
+            first.filter(|(position, _)| end.is_none_or(|end| *position < end))
         };
         std::iter::from_fn(next).map(|(_, slot)| slot)
     }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Group, Head, KeyGroups, Place, Pos, Seat};
-use quintet_types::Lane;
+use super::{Group, Head, KeyGroups, Pos, Position, Seat};
+use quintet_types::StateIndex;
 
 use crate::cold::{Block, BlockAt};
 
@@ -24,21 +24,21 @@ impl KeyGroups {
             members += group.members();
             let none = Group::new(group.key.clone());
             let other = slow.find(&group.key).unwrap_or(&none);
-            let here = |(pos, (rank, head)): (Pos, &(u32, Head))| match head {
-                Head::Here(slot) => Some((pos, *rank, *slot)),
+            let here = |(pos, (priority, head)): (Pos, &(u32, Head))| match head {
+                Head::Here(slot) => Some((pos, *priority, *slot)),
                 Head::Cold(_) => None,
             };
             let ours: Vec<_> = group.ready.iter().filter_map(here).collect();
             let theirs: Vec<_> = other.ready.iter().filter_map(here).collect();
-            let blocking: BTreeSet<Place> = group.blocking.keys().collect();
-            let plain: BTreeSet<Place> = other.blocking.keys().collect();
+            let blocking: BTreeSet<Position> = group.blocking.keys().collect();
+            let plain: BTreeSet<Position> = other.blocking.keys().collect();
             let virtual_blocks = blocking.difference(&plain);
             #[expect(clippy::disallowed_methods, reason = "any of them will do")]
-            let known = |place: &&Place| {
+            let known = |position: &&Position| {
                 let mut lists = self.known.iter().flat_map(|(_, list)| list.iter());
-                lists.any(|&(_, (_, at, id))| (at, id) == **place)
+                lists.any(|&(_, (_, at, id))| (at, id) == **position)
             };
-            let blocks = virtual_blocks.filter(|place| !known(place)).count() == 0
+            let blocks = virtual_blocks.filter(|position| !known(position)).count() == 0
                 && plain.is_subset(&blocking);
             let same = ours == theirs
                 && group.held_back.iter().eq(other.held_back.iter())
@@ -52,7 +52,7 @@ impl KeyGroups {
             let entered = match seat {
                 Some((Seat::Free, order)) => self.free.get(&order).copied() == head,
                 Some((Seat::Limited, order)) => self.limited.get(&order).copied() == head,
-                Some((Seat::Noisy, _)) | None => true,
+                Some((Seat::OverShare, _)) | None => true,
             };
             if seat != group.seat || !entered {
                 return Err(format!("{group:?} should be seated {seat:?}"));
@@ -112,10 +112,15 @@ impl KeyGroups {
         let open = self.open.contains(&(row.first, at));
         let floor = self.floor_of.contains_key(&at);
         let known = self.known.contains_key(&at);
-        match row.lane {
-            Lane::Ready => known != open && (known || floor == (self.is_ordered() && row.keyed)),
-            Lane::Delayed if self.is_ordered() => known || floor || !row.keyed,
-            Lane::Delayed | Lane::HeldBack | Lane::Buried | Lane::Archived => true,
+        match row.state_index {
+            StateIndex::Ready => {
+                known != open && (known || floor == (self.is_ordered() && row.keyed))
+            }
+            StateIndex::Delayed if self.is_ordered() => known || floor || !row.keyed,
+            StateIndex::Delayed
+            | StateIndex::HeldBack
+            | StateIndex::Buried
+            | StateIndex::Archived => true,
         }
     }
 }

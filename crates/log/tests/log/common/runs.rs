@@ -8,7 +8,7 @@ use std::{
 use quintet_log::{
     LogError, Storage,
     run::{
-        Chunk, Place, Run, RunCheck, RunDamage, RunFinding, RunName, RunNumber, RunOptions,
+        Chunk, Position, Run, RunCheck, RunDamage, RunFinding, RunName, RunNumber, RunOptions,
         RunWriter,
     },
 };
@@ -23,7 +23,7 @@ pub(crate) const NAME: RunName = RunName {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) options: RunOptions,
-    pub(crate) lanes: Vec<(Vec<u8>, Vec<Item>)>,
+    pub(crate) state_indexes: Vec<(Vec<u8>, Vec<Item>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,8 +40,8 @@ pub(crate) enum Item {
 pub(crate) type Bodies = Vec<(Vec<Chunk>, Vec<u8>)>;
 
 impl Plan {
-    /// A few lanes of a few entries in several blocks, keys that repeat, a body of two chunks: a
-    /// file of which every byte can be tried.
+    /// A few state indexes of a few entries in several blocks, keys that repeat, a body of two
+    /// chunks: a file of which every byte can be tried.
     pub(crate) fn small() -> Self {
         let entry = |id: u64, key: Option<u64>, len: usize| Item::Entry {
             id,
@@ -54,7 +54,7 @@ impl Plan {
                 sort_bytes: 48,
                 created_ms: 1_700_000_000_000,
             },
-            lanes: vec![
+            state_indexes: vec![
                 (
                     b"one".to_vec(),
                     vec![
@@ -85,7 +85,7 @@ impl Plan {
         let mut ids = Ids::any(&mut random);
         let keyed = random.below(4);
         let long = [1, 30, 700, 40_000][random.index(4)];
-        let lanes = (0..random.index(6))
+        let state_indexes = (0..random.index(6))
             .map(|_| {
                 let tag: Vec<u8> = (0..random.index(65))
                     .map(|_| random.next_u64() as u8)
@@ -97,7 +97,10 @@ impl Plan {
                 (tag, items.collect())
             })
             .collect();
-        Self { options, lanes }
+        Self {
+            options,
+            state_indexes,
+        }
     }
 
     /// Writes it as a run.
@@ -108,8 +111,8 @@ impl Plan {
     ) -> Result<(Run, Bodies), LogError> {
         let mut writer = RunWriter::create(storage, name, self.options)?;
         let mut bodies = Bodies::new();
-        for (tag, items) in &self.lanes {
-            writer.lane(tag)?;
+        for (tag, items) in &self.state_indexes {
+            writer.state_index(tag)?;
             for item in items {
                 match item {
                     Item::Entry { id, key, payload } => {
@@ -133,7 +136,7 @@ impl Plan {
     }
 
     pub(crate) fn entries(&self) -> Vec<(u64, Option<u64>, &[u8])> {
-        let items = self.lanes.iter().flat_map(|(_, items)| items);
+        let items = self.state_indexes.iter().flat_map(|(_, items)| items);
         items
             .filter_map(|item| match item {
                 Item::Entry { id, key, payload } => Some((*id, *key, &payload[..])),
@@ -155,7 +158,7 @@ impl Plan {
         assert_eq!(run.chunk_bytes(), body_bytes as u64);
     }
 
-    /// Lanes, blocks and totals.
+    /// State indexes, blocks and totals.
     fn assert_table(&self, run: &Run) {
         let entries = self.entries();
         assert_eq!(run.entries() as usize, entries.len());
@@ -163,9 +166,14 @@ impl Plan {
         assert_eq!(run.ids(), ids.clone().min().zip(ids.max()));
         let keyed = entries.iter().filter(|entry| entry.1.is_some()).count();
         assert_eq!(run.keyed_entries() as usize, keyed);
-        assert_eq!(run.lanes().len(), self.lanes.len());
+        assert_eq!(run.state_indexes().len(), self.state_indexes.len());
         let (mut block, mut ordinal, mut bytes) = (0, 0, 0);
-        for (index, (lane, (tag, items))) in run.lanes().iter().zip(&self.lanes).enumerate() {
+        for (index, (state_index, (tag, items))) in run
+            .state_indexes()
+            .iter()
+            .zip(&self.state_indexes)
+            .enumerate()
+        {
             let payloads: Vec<usize> = items
                 .iter()
                 .filter_map(|item| match item {
@@ -173,12 +181,18 @@ impl Plan {
                     Item::Large(_) => None,
                 })
                 .collect();
-            assert_eq!(lane.tag[..], tag[..]);
-            assert_eq!((lane.first_block, lane.first_ordinal), (block, ordinal));
-            assert_eq!(lane.entries as usize, payloads.len());
-            assert_eq!(lane.payload_bytes, payloads.iter().sum::<usize>() as u64);
-            for number in block..block + lane.blocks {
-                assert_eq!(run.lane_of(number), Some(index));
+            assert_eq!(state_index.tag[..], tag[..]);
+            assert_eq!(
+                (state_index.first_block, state_index.first_ordinal),
+                (block, ordinal)
+            );
+            assert_eq!(state_index.entries as usize, payloads.len());
+            assert_eq!(
+                state_index.payload_bytes,
+                payloads.iter().sum::<usize>() as u64
+            );
+            for number in block..block + state_index.blocks {
+                assert_eq!(run.state_index_of(number), Some(index));
                 let info = run.block(number).expect("a block of the lane");
                 assert_eq!(info.first_ordinal, ordinal);
                 assert!(info.count > 0);
@@ -187,12 +201,15 @@ impl Plan {
                 }
                 ordinal += info.count;
             }
-            block += lane.blocks;
-            bytes += lane.payload_bytes;
-            assert_eq!(ordinal, lane.first_ordinal + lane.entries);
+            block += state_index.blocks;
+            bytes += state_index.payload_bytes;
+            assert_eq!(ordinal, state_index.first_ordinal + state_index.entries);
         }
         assert_eq!((run.blocks(), run.payload_bytes()), (block, bytes));
-        assert_eq!((run.block_of(ordinal), run.lane_of(block)), (None, None));
+        assert_eq!(
+            (run.block_of(ordinal), run.state_index_of(block)),
+            (None, None)
+        );
         assert_eq!(run.block(block), None);
     }
 }
@@ -233,7 +250,7 @@ pub(crate) fn wrong_reads(run: &Run, plan: &Plan, bodies: &Bodies) -> Result<(),
         }
     }
     // Kept from block to block, as one that reads several would.
-    let mut place = Place::default();
+    let mut position = Position::default();
     for number in 0..run.blocks() {
         match run.read_block(number) {
             Ok(block) => {
@@ -245,7 +262,7 @@ pub(crate) fn wrong_reads(run: &Run, plan: &Plan, bodies: &Bodies) -> Result<(),
                 let backward = (block.first_ordinal()..end).rev().step_by(2).take(9);
                 let ends = [end, block.first_ordinal(), end, u32::MAX];
                 for ordinal in forward.chain(backward).chain(ends) {
-                    let found = block.entry_from(&mut place, ordinal);
+                    let found = block.entry_from(&mut position, ordinal);
                     assert_eq!(found, block.entry(ordinal), "entry {ordinal}");
                 }
                 for entry in block.entries() {

@@ -1,4 +1,4 @@
-//! Every protocol with every other: bodies, ranks, order, leases, delays, times
+//! Every protocol with every other: bodies, priorities, order, leases, delays, times
 //! to live and waits go across.
 
 use super::protocols::{FIFO, House, LEASING, PATIENT, PROTOCOLS, Protocol, QUEUES, in_houses};
@@ -36,7 +36,7 @@ fn any_bytes_go_across() {
 }
 
 #[test]
-fn ranks_count_for_every_taker() {
+fn priorities_count_for_every_consumer() {
     in_houses(|house, queue| {
         let puts = [
             (Protocol::Memcache, 1024),
@@ -49,43 +49,45 @@ fn ranks_count_for_every_taker() {
             (Protocol::Jobqueue, u32::MAX),
         ];
         for to in PROTOCOLS {
-            for (from, rank) in puts {
-                house.guest(from, queue).put_ranked(rank, &rank.to_string());
+            for (from, priority) in puts {
+                house
+                    .guest(from, queue)
+                    .put_ranked(priority, &priority.to_string());
             }
-            let mut taker = house.guest(to, queue);
-            let mut ranks = puts.map(|(_, rank)| rank);
-            ranks.sort_unstable();
-            for rank in ranks {
-                assert_eq!(taker.take(), rank.to_string(), "{to:?}");
+            let mut consumer = house.guest(to, queue);
+            let mut priorities = puts.map(|(_, priority)| priority);
+            priorities.sort_unstable();
+            for priority in priorities {
+                assert_eq!(consumer.take(), priority.to_string(), "{to:?}");
             }
         }
     });
 }
 
 #[test]
-fn within_a_rank_the_oldest_first_whoever_put_it() {
+fn within_a_priority_the_oldest_first_whoever_put_it() {
     in_houses(|house, queue| {
         let putters = PROTOCOLS.map(|protocol| match protocol {
-            // Has one rank of its own; the others come to it below.
+            // Has one priority of its own; the others come to it below.
             Protocol::Pinpriq => (protocol, 200),
             _ => (protocol, 1024),
         });
         for to in FIFO {
-            for (from, rank) in putters {
+            for (from, priority) in putters {
                 house
                     .guest(from, queue)
-                    .put_ranked(rank, &format!("{from:?}"));
+                    .put_ranked(priority, &format!("{from:?}"));
             }
-            let mut taker = house.guest(to, queue);
-            assert_eq!(taker.take(), "Pinpriq");
+            let mut consumer = house.guest(to, queue);
+            assert_eq!(consumer.take(), "Pinpriq");
             for (from, _) in putters
                 .iter()
                 .filter(|(from, _)| *from != Protocol::Pinpriq)
             {
-                assert_eq!(taker.take(), format!("{from:?}"), "{to:?}");
+                assert_eq!(consumer.take(), format!("{from:?}"), "{to:?}");
             }
         }
-        // At a rank that all but memcache can name.
+        // At a priority that all but memcache can name.
         for to in FIFO {
             let some = PROTOCOLS.iter().filter(|from| **from != Protocol::Memcache);
             for from in some.clone() {
@@ -93,9 +95,9 @@ fn within_a_rank_the_oldest_first_whoever_put_it() {
                     .guest(*from, queue)
                     .put_ranked(7, &format!("{from:?}"));
             }
-            let mut taker = house.guest(to, queue);
+            let mut consumer = house.guest(to, queue);
             for from in some {
-                assert_eq!(taker.take(), format!("{from:?}"), "{to:?}");
+                assert_eq!(consumer.take(), format!("{from:?}"), "{to:?}");
             }
         }
     });
@@ -208,8 +210,11 @@ fn a_time_to_live_counts_for_every_protocol() {
             house
                 .guest(Protocol::Pinpriq, queue)
                 .push(9, 65_535, "key", "next");
-            let mut taker = house.guest(to, queue);
-            assert_eq!((taker.take(), taker.take()), ("next".into(), "long".into()));
+            let mut consumer = house.guest(to, queue);
+            assert_eq!(
+                (consumer.take(), consumer.take()),
+                ("next".into(), "long".into())
+            );
         }
         // Nor what is held, as long as it is.
         let mut holders = LEASING.map(|protocol| {

@@ -20,7 +20,7 @@ pub(crate) const PROTOCOLS: [Protocol; 6] = [
     Protocol::CommandLine,
 ];
 
-/// Those that take the oldest of a rank.
+/// Those that take the oldest of a priority.
 pub(crate) const FIFO: [Protocol; 5] = [
     Protocol::Memcache,
     Protocol::Lineup,
@@ -38,7 +38,7 @@ pub(crate) const PATIENT: [Protocol; 5] = [
     Protocol::CommandLine,
 ];
 
-/// Those whose takers hold what they took.
+/// Those whose consumers hold what they took.
 pub(crate) const LEASING: [Protocol; 3] =
     [Protocol::Memcache, Protocol::Jobqueue, Protocol::Beanstalk];
 
@@ -136,37 +136,37 @@ impl Guest {
         self.client.client()
     }
 
-    /// Puts at the rank this protocol puts at if nobody says; pinpriq, which has
-    /// no such rank, at 200.
+    /// Puts at the priority this protocol puts at if nobody says; pinpriq, which has
+    /// no such priority, at 200.
     #[track_caller]
     pub(crate) fn put(&mut self, body: &str) {
-        let rank = if self.client.protocol() == Protocol::Pinpriq {
+        let priority = if self.client.protocol() == Protocol::Pinpriq {
             200
         } else {
             1024
         };
-        self.put_ranked(rank, body);
+        self.put_ranked(priority, body);
     }
 
-    /// Puts at a rank. Memcache has only 1024, pinpriq only 1 to 255.
+    /// Puts at a priority. Memcache has only 1024, pinpriq only 1 to 255.
     #[track_caller]
-    pub(crate) fn put_ranked(&mut self, rank: u32, body: &str) {
-        assert!(self.client.protocol() != Protocol::Memcache || rank == 1024);
-        self.put_with(body, rank, 0, 60, 0, body);
+    pub(crate) fn put_ranked(&mut self, priority: u32, body: &str) {
+        assert!(self.client.protocol() != Protocol::Memcache || priority == 1024);
+        self.put_with(body, priority, 0, 60, 0, body);
     }
 
     #[track_caller]
     fn put_with(
         &mut self,
         body: &str,
-        rank: u32,
+        priority: u32,
         delay_s: u32,
         lease_s: u32,
         ttl: u32,
         key: &str,
     ) -> u64 {
         let put = Put {
-            priority: Some(rank),
+            priority: Some(priority),
             delay_s,
             lease_s,
             ttl,
@@ -189,8 +189,8 @@ impl Guest {
 
     /// Beanstalk: put; its id.
     #[track_caller]
-    pub(crate) fn job(&mut self, rank: u32, delay: u32, ttr: u32, body: &str) -> u64 {
-        self.put_with(body, rank, delay, ttr, 0, "")
+    pub(crate) fn job(&mut self, priority: u32, delay: u32, ttr: u32, body: &str) -> u64 {
+        self.put_with(body, priority, delay, ttr, 0, "")
     }
 
     /// Pinpriq: push, and all that came before is decided.

@@ -7,7 +7,7 @@ use super::protocols::{FIFO, House, LEASING, PATIENT, PROTOCOLS, Protocol, in_ho
 use crate::common::{reserve, text};
 
 #[test]
-fn rule_1_priority_0_of_pinpriq_is_held_back_and_rank_0_is_first() {
+fn rule_1_priority_0_of_pinpriq_is_held_back_and_priority_0_is_first() {
     in_houses(|house, queue| {
         let mut pinpriq = house.guest(Protocol::Pinpriq, queue);
         pinpriq.push(0, 0, "key", "held back");
@@ -32,9 +32,9 @@ fn rule_1_priority_0_of_pinpriq_is_held_back_and_rank_0_is_first() {
             for from in [Protocol::Lineup, Protocol::Jobqueue, Protocol::Beanstalk] {
                 house.guest(from, queue).put_ranked(0, "zero");
             }
-            let mut taker = house.guest(to, queue);
+            let mut consumer = house.guest(to, queue);
             for expected in ["zero", "zero", "zero", "one"] {
-                assert_eq!(taker.take(), expected, "{to:?}");
+                assert_eq!(consumer.take(), expected, "{to:?}");
             }
         }
 
@@ -64,7 +64,7 @@ fn rule_1_priority_0_of_pinpriq_is_held_back_and_rank_0_is_first() {
 }
 
 #[test]
-fn rule_2_the_end_belongs_to_the_taker() {
+fn rule_2_the_end_belongs_to_the_consumer() {
     in_houses(|house, queue| {
         let mut pinpriq = house.guest(Protocol::Pinpriq, queue);
         for to in FIFO {
@@ -81,7 +81,7 @@ fn rule_2_the_end_belongs_to_the_taker() {
             ];
             assert_eq!(taken, ["5", "1", "4", "2", "3"], "{to:?}");
         }
-        // The best rank comes before the newest.
+        // The best priority comes before the newest.
         pinpriq.push(1, 0, "a", "best");
         pinpriq.push(2, 0, "b", "newest");
         assert_eq!(
@@ -92,39 +92,42 @@ fn rule_2_the_end_belongs_to_the_taker() {
 }
 
 #[test]
-fn rule_3_what_comes_without_a_priority_has_the_default_rank() {
+fn rule_3_what_comes_without_a_priority_has_the_default_priority() {
     for (shards, queue) in [(1, "a"), (4, "c")] {
-        let house = House::open(shards, "[[queue]]\nname = 'd'\ndefault_rank = 7\n");
+        let house = House::open(shards, "[[queue]]\nname = 'd'\ndefault_priority = 7\n");
         for to in PROTOCOLS {
             let mut memcache = house.guest(Protocol::Memcache, queue);
-            let mut taker = house.guest(to, queue);
+            let mut consumer = house.guest(to, queue);
             // Alone it is strictly first in, first out;
             for body in ["1", "2", "3"] {
                 memcache.put(body);
             }
-            let order = [taker.take(), taker.take(), taker.take()];
+            let order = [consumer.take(), consumer.take(), consumer.take()];
             let expected = match to {
                 Protocol::Pinpriq => ["3", "2", "1"],
                 _ => ["1", "2", "3"],
             };
             assert_eq!(order, expected, "{to:?}");
-            // mixed with others, rank goes first.
+            // mixed with others, priority goes first.
             memcache.put("1024");
-            for rank in [1025, 1023] {
+            for priority in [1025, 1023] {
                 let mut putter = house.guest(Protocol::Beanstalk, queue);
-                putter.put_ranked(rank, &rank.to_string());
+                putter.put_ranked(priority, &priority.to_string());
             }
-            let order = [taker.take(), taker.take(), taker.take()];
+            let order = [consumer.take(), consumer.take(), consumer.take()];
             assert_eq!(order, ["1023", "1024", "1025"], "{to:?}");
         }
-        // The rank is a setting.
+        // The priority is a setting.
         house.guest(Protocol::Memcache, "d").put("7");
-        for rank in [8, 6] {
+        for priority in [8, 6] {
             let mut putter = house.guest(Protocol::Lineup, "d");
-            putter.put_ranked(rank, &rank.to_string());
+            putter.put_ranked(priority, &priority.to_string());
         }
-        let mut taker = house.guest(Protocol::Jobqueue, "d");
-        assert_eq!([taker.take(), taker.take(), taker.take()], ["6", "7", "8"]);
+        let mut consumer = house.guest(Protocol::Jobqueue, "d");
+        assert_eq!(
+            [consumer.take(), consumer.take(), consumer.take()],
+            ["6", "7", "8"]
+        );
     }
 }
 
@@ -136,7 +139,7 @@ fn open_reads(protocol: &str) -> &str {
 }
 
 #[test]
-fn rule_4_back_to_the_old_place_or_before_all_of_the_rank() {
+fn rule_4_back_to_the_old_place_or_before_all_of_the_priority() {
     for (shards, queue) in [(1, "a"), (4, "c")] {
         let house = House::open_with(shards, "", open_reads);
         let put = |bodies: &[&str]| {
@@ -161,7 +164,7 @@ fn rule_4_back_to_the_old_place_or_before_all_of_the_rank() {
         beanstalk.ask(release.as_bytes(), b"RELEASED\r\n");
         expect(&["2", "3", "4"]);
 
-        // Memcache: a new place before all of its rank, but not of a better one.
+        // Memcache: a new place before all of its priority, but not of a better one.
         put(&["1", "2", "3"]);
         house.guest(Protocol::Lineup, queue).put_ranked(5, "better");
         let mut memcache = house.guest(Protocol::Memcache, queue);

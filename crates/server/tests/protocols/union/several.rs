@@ -1,4 +1,4 @@
-//! Takers of several queues among all the others, with the queues in one shard
+//! Consumers of several queues among all the others, with the queues in one shard
 //! and in four.
 
 use std::collections::BTreeSet;
@@ -52,12 +52,12 @@ fn the_best_over_all_queues_comes_first() {
         let house = House::open(shards, "");
         let mut watcher = watcher(&house);
         let mut subscriber = subscriber(&house);
-        let takers: [&mut dyn FnMut() -> String; 3] = [
+        let consumers: [&mut dyn FnMut() -> String; 3] = [
             &mut || watcher.take(),
             &mut || next_of(&mut subscriber),
             &mut || command(&house, "0"),
         ];
-        for take in takers {
+        for take in consumers {
             let puts = [
                 (Protocol::Memcache, "a", 1024),
                 (Protocol::Lineup, "b", 3),
@@ -68,13 +68,15 @@ fn the_best_over_all_queues_comes_first() {
                 (Protocol::Lineup, "d", 0),
                 (Protocol::Jobqueue, "a", 700),
             ];
-            for (from, queue, rank) in puts {
-                house.guest(from, queue).put_ranked(rank, &rank.to_string());
+            for (from, queue, priority) in puts {
+                house
+                    .guest(from, queue)
+                    .put_ranked(priority, &priority.to_string());
             }
-            let mut ranks = puts.map(|(_, _, rank)| rank);
-            ranks.sort_unstable();
-            for rank in ranks {
-                assert_eq!(take(), rank.to_string());
+            let mut priorities = puts.map(|(_, _, priority)| priority);
+            priorities.sort_unstable();
+            for priority in priorities {
+                assert_eq!(take(), priority.to_string());
             }
         }
     }

@@ -16,10 +16,10 @@ fn callback() -> impl Strategy<Value = Callback> {
     let attrs = prop::collection::vec((bytes(), bytes()), 0..3);
     let more = (prop::option::of(bytes()), prop::option::of(retry()));
     (name(), bytes(), numbers, attrs, more).prop_map(
-        |(queue, body, (rank, ttr_ms), attrs, (name, retry))| Callback {
+        |(queue, body, (priority, ttr_ms), attrs, (name, retry))| Callback {
             queue,
             body: body.into(),
-            rank,
+            priority,
             ttr_ms,
             attrs,
             name: name.map(Into::into),
@@ -31,7 +31,7 @@ fn callback() -> impl Strategy<Value = Callback> {
 pub(crate) fn progress() -> impl Strategy<Value = Progress> {
     let counts = (number(), number(), number());
     let children = (number(), number());
-    let said = (one_of(Said::ALL), one_of(Said::ALL));
+    let said = (one_of(CallbackState::ALL), one_of(CallbackState::ALL));
     (counts, any::<bool>(), said, children, ms()).prop_map(
         |((total, pending, failed), open, (complete, success), children, until)| Progress {
             total,

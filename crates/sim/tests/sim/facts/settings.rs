@@ -31,7 +31,7 @@ pub(super) fn overrides() -> impl Strategy<Value = Overrides> {
     )
         .prop_map(
             |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique, keys)| Overrides {
-                default_rank: a.0,
+                default_priority: a.0,
                 default_ttr_ms: a.1,
                 messages_max: a.2,
                 bytes_max: a.3,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quintet_types::*;
 
-use super::ops::{message_name, of, rank, text};
+use super::ops::{message_name, of, priority, text};
 
 /// The last batch that was made, or one of those before; which they are is
 /// known when it is asked.
@@ -13,18 +13,18 @@ pub(super) fn batch_pick() -> impl Strategy<Value = BatchId> {
 
 fn callback() -> impl Strategy<Value = Option<Callback>> {
     let queue = of(&["a", "b", "c", "d", "m", ""]).prop_map(Name::from);
-    let callback = (queue, text(), rank(), prop::option::of(message_name()));
-    let callback = callback.prop_map(|(queue, body, rank, name)| Callback {
+    let callback = (queue, text(), priority(), prop::option::of(message_name()));
+    let callback = callback.prop_map(|(queue, body, priority, name)| Callback {
         queue,
         body: body.into(),
-        rank,
+        priority,
         name: name.filter(|name| !name.is_empty()).map(Into::into),
         ..Callback::default()
     });
     prop::option::weighted(0.7, callback)
 }
 
-pub(super) fn batch() -> impl Strategy<Value = BatchAsk> {
+pub(super) fn batch() -> impl Strategy<Value = BatchRequest> {
     let parent = prop::option::weighted(0.3, batch_pick());
     let new = (
         parent,
@@ -34,20 +34,20 @@ pub(super) fn batch() -> impl Strategy<Value = BatchAsk> {
     );
     prop_oneof![
         4 => new.prop_map(|(parent, complete, success, description)| {
-            BatchAsk::New(Box::new(NewBatch {
+            BatchRequest::New(Box::new(NewBatch {
                 parent,
                 complete,
                 success,
                 description: description.as_bytes().into(),
             }))
         }),
-        1 => Just(BatchAsk::Number { queue: Name::from("a"), parent: None }),
-        1 => batch_pick().prop_map(BatchAsk::Open),
-        6 => batch_pick().prop_map(BatchAsk::Commit),
-        1 => batch_pick().prop_map(BatchAsk::Show),
-        1 => batch_pick().prop_map(BatchAsk::Forget),
+        1 => Just(BatchRequest::Number { queue: Name::from("a"), parent: None }),
+        1 => batch_pick().prop_map(BatchRequest::Open),
+        6 => batch_pick().prop_map(BatchRequest::Commit),
+        1 => batch_pick().prop_map(BatchRequest::Show),
+        1 => batch_pick().prop_map(BatchRequest::Forget),
         1 => (batch_pick(), 0..4u32)
-            .prop_map(|(after, max)| BatchAsk::List { shard: 0, after, max }),
+            .prop_map(|(after, max)| BatchRequest::List { shard: 0, after, max }),
     ]
 }
 

@@ -27,10 +27,10 @@ fn keyed_put() -> impl Strategy<Value = Put> {
         len,
         held_back,
     )
-        .prop_map(|(queue, key, rank, due, expires, len, held_back)| Put {
+        .prop_map(|(queue, key, priority, due, expires, len, held_back)| Put {
             queue,
             body: Body::new(&vec![7; len]),
-            rank,
+            priority,
             due,
             expires,
             more: Some(Box::new(PutMore {
@@ -64,15 +64,15 @@ fn keyed_take() -> impl Strategy<Value = Take> {
 /// A step about key groups, most often.
 pub(crate) fn group_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-            20 => (0..3u8, keyed_put()).prop_map(|(party, put)| Op::Ask(party, Command::Put(put))),
-            20 => (0..3u8, keyed_take()).prop_map(|(party, take)| Op::Ask(party, Command::Take(take))),
-            20 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
-            2 => of(Groups::ALL).prop_map(|groups| Op::Ask(0, Command::Configure {
+            20 => (0..3u8, keyed_put()).prop_map(|(client_id, put)| Op::ClientRequest(client_id, Command::Put(put))),
+            20 => (0..3u8, keyed_take()).prop_map(|(client_id, take)| Op::ClientRequest(client_id, Command::Take(take))),
+            20 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
+            2 => of(Groups::ALL).prop_map(|groups| Op::ClientRequest(0, Command::Configure {
                 queue: "a".into(),
                 overrides: Some(Box::new(Overrides { groups: Some(groups), ..Overrides::default() })),
      must_exist: false,
     })),
-            2 => of(&[0, 1, 2]).prop_map(|max| Op::Ask(0, Command::Configure {
+            2 => of(&[0, 1, 2]).prop_map(|max| Op::ClientRequest(0, Command::Configure {
                 queue: "a".into(),
                 overrides: Some(Box::new(Overrides {
                     key_in_flight_max: Some(max),
@@ -81,11 +81,11 @@ pub(crate) fn group_op() -> impl Strategy<Value = Op> {
      must_exist: false,
     })),
             1 => any::<bool>().prop_map(|reserved| {
-                Op::Ask(0, Command::Flush { queue: "a".into(), reserved })
+                Op::ClientRequest(0, Command::Flush { queue: "a".into(), reserved })
             }),
             6 => of(&[1, 3, 10, 20, 60]).prop_map(Op::Pass),
             8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
-                .prop_map(|(bytes, size)| Op::Freeze(bytes, size)),
+                .prop_map(|(bytes, size)| Op::Evict(bytes, size)),
             6 => (0..3usize).prop_map(Op::Unload),
             2 => (0..3usize).prop_map(Op::Rewrite),
             4 => op(),
@@ -115,19 +115,20 @@ pub(crate) fn group_settings() -> impl Strategy<Value = Settings> {
 
 /// Many messages of few keys, put and taken at once.
 pub(crate) fn fair_op() -> impl Strategy<Value = Op> {
-    let puts = (key(), 1..50usize, of(&[None, None, Some(1)])).prop_map(|(key, count, rank)| {
-        let put = Put {
-            queue: "a".into(),
-            rank,
-            body: Body::new(&vec![7; count % 2 * 3]),
-            more: Some(Box::new(PutMore {
-                key,
-                ..PutMore::default()
-            })),
-            ..Put::default()
-        };
-        Command::PutMany(vec![put; count])
-    });
+    let puts =
+        (key(), 1..50usize, of(&[None, None, Some(1)])).prop_map(|(key, count, priority)| {
+            let put = Put {
+                queue: "a".into(),
+                priority,
+                body: Body::new(&vec![7; count % 2 * 3]),
+                more: Some(Box::new(PutMore {
+                    key,
+                    ..PutMore::default()
+                })),
+                ..Put::default()
+            };
+            Command::PutMany(vec![put; count])
+        });
     let takes = (
         1..45u32,
         of(&[None, None, Some(2)]),
@@ -135,10 +136,10 @@ pub(crate) fn fair_op() -> impl Strategy<Value = Op> {
         of(&[5, 30]),
     );
     let takes = takes.prop_map(|(messages_max, body_max, leased, ms)| {
-        let lease = LeaseAsk {
+        let lease = LeaseRequest {
             owner: LeaseOwner::Connection,
             time: LeaseTime::Fixed(ms),
-            back_to: BackTo::Place,
+            back_to: BackTo::Position,
             held_max: 0,
         };
         Command::Take(Take {
@@ -150,14 +151,14 @@ pub(crate) fn fair_op() -> impl Strategy<Value = Op> {
         })
     });
     prop_oneof![
-            6 => puts.prop_map(|puts| Op::Ask(0, puts)),
-            9 => (0..3u8, takes).prop_map(|(party, take)| Op::Ask(party, take)),
-            3 => (0..3u8, how(), 1..40u32).prop_map(|(party, how, max)| {
-                Op::Ask(party, Command::SettleHeld { queue: None, how, max })
+            6 => puts.prop_map(|puts| Op::ClientRequest(0, puts)),
+            9 => (0..3u8, takes).prop_map(|(client_id, take)| Op::ClientRequest(client_id, take)),
+            3 => (0..3u8, how(), 1..40u32).prop_map(|(client_id, how, max)| {
+                Op::ClientRequest(client_id, Command::SettleHeld { queue: None, how, max })
             }),
-            2 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
+            2 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
             2 => of(&[1, 5, 30]).prop_map(Op::Pass),
-            1 => of(&[0, 3]).prop_map(|max| Op::Ask(0, Command::Configure {
+            1 => of(&[0, 3]).prop_map(|max| Op::ClientRequest(0, Command::Configure {
                 queue: "a".into(),
                 overrides: Some(Box::new(Overrides {
                     key_in_flight_max: Some(max * 12),

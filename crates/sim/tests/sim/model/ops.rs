@@ -4,14 +4,14 @@ use proptest::prelude::*;
 use quintet_types::*;
 
 use super::batches::{batch, batch_pick, retry};
+use super::bulk_ops::{bulk_op, cancel};
 use super::groups::reconfigure;
-use super::sweeps::{cancel, sweep};
 
 /// One step. Messages are picked by an index into those that exist.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// A command that names no message.
-    Ask(u8, Command),
+    ClientRequest(u8, Command),
     /// A command on one message.
     On(u8, u16, On),
     /// Undoes the newest removing take.
@@ -22,7 +22,7 @@ pub(crate) enum Op {
     SetWall(i64),
     /// Time passes; what is due is done later.
     Lag(u64),
-    /// The party goes, another comes in its stead.
+    /// The client goes, another comes in its stead.
     HangUp(u8),
     /// The process dies and another begins.
     Restart,
@@ -32,7 +32,7 @@ pub(crate) enum Op {
     Copy(u32),
     /// Messages leave memory: so many bytes of them, or all of the oldest
     /// segment's; in blocks of so many.
-    Freeze(Option<u64>, usize),
+    Evict(Option<u64>, usize),
     /// Messages are chosen to leave memory, and do so later.
     Pick(u64),
     /// All runs but the newest few are written again as one.
@@ -59,7 +59,7 @@ pub(crate) enum On {
     Shown(Shown, Box<On>),
     Progress(By, Option<u8>, Option<&'static str>),
     Cancel(Cancel),
-    Reserve(LeaseAsk),
+    Reserve(LeaseRequest),
     Peek,
     Delete(By),
     Kick,
@@ -120,7 +120,7 @@ fn when() -> impl Strategy<Value = When> {
     ]
 }
 
-pub(super) fn rank() -> impl Strategy<Value = Option<u32>> {
+pub(super) fn priority() -> impl Strategy<Value = Option<u32>> {
     of(&[None, None, Some(0), Some(1), Some(1024), Some(u32::MAX)])
 }
 
@@ -135,19 +135,29 @@ fn put() -> impl Strategy<Value = Put> {
     let ttr = of(&[None, None, Some(0), Some(5), Some(20)]);
     let body = (0..6usize, any::<u8>()).prop_map(|(len, fill)| Body::new(&vec![fill; len]));
     let queue = (name(), prop::bool::weighted(0.1));
-    (queue, body, rank(), when(), expires, ttr, 0..3u32, more()).prop_map(
-        |((queue, must_exist), body, rank, due, expires, ttr_ms, flags, more)| Put {
-            queue,
-            must_exist,
-            body,
-            rank,
-            flags,
-            due,
-            expires,
-            ttr_ms,
-            more,
-        },
+    (
+        queue,
+        body,
+        priority(),
+        when(),
+        expires,
+        ttr,
+        0..3u32,
+        more(),
     )
+        .prop_map(
+            |((queue, must_exist), body, priority, due, expires, ttr_ms, flags, more)| Put {
+                queue,
+                must_exist,
+                body,
+                priority,
+                flags,
+                due,
+                expires,
+                ttr_ms,
+                more,
+            },
+        )
 }
 
 fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
@@ -259,10 +269,10 @@ fn past() -> impl Strategy<Value = Past> {
 }
 
 fn back_to() -> impl Strategy<Value = BackTo> {
-    of(&[BackTo::Place, BackTo::Head, BackTo::Tail])
+    of(&[BackTo::Position, BackTo::Head, BackTo::Tail])
 }
 
-fn ask() -> impl Strategy<Value = LeaseAsk> {
+fn ask() -> impl Strategy<Value = LeaseRequest> {
     let owner = of(&[
         LeaseOwner::Connection,
         LeaseOwner::Connection,
@@ -280,7 +290,7 @@ fn ask() -> impl Strategy<Value = LeaseAsk> {
         LeaseTime::Over,
     ]);
     (owner, time, back_to(), of(&[0, 0, 0, 1, 2])).prop_map(|(owner, time, back_to, held_max)| {
-        LeaseAsk {
+        LeaseRequest {
             owner,
             time,
             back_to,
@@ -351,9 +361,9 @@ pub(super) fn how() -> impl Strategy<Value = How> {
     prop_oneof![
         2 => Just(How::Finish),
         1 => (any::<bool>(), text()).prop_map(|(relayed, status)| How::Archive { relayed, status }),
-        4 => (rank(), when(), prop::option::of(back_to()))
-            .prop_map(|(rank, due, back_to)| How::Release { rank, due, back_to }),
-        2 => (rank(), text()).prop_map(|(rank, reason)| How::Bury { rank, reason }),
+        4 => (priority(), when(), prop::option::of(back_to()))
+            .prop_map(|(priority, due, back_to)| How::Release { priority, due, back_to }),
+        2 => (priority(), text()).prop_map(|(priority, reason)| How::Bury { priority, reason }),
         1 => (text(), prop::option::weighted(0.3, (text(), prop::option::of(text()))))
             .prop_map(|(error, note)| How::Fail { error, note: note.into_iter().collect() }),
     ]
@@ -383,14 +393,14 @@ pub(super) fn state() -> impl Strategy<Value = ListState> {
 
 fn edit() -> impl Strategy<Value = Edit> {
     (
-        rank(),
+        priority(),
         prop::option::of(when()),
         prop::option::of(text()),
         prop::option::of(text()),
     )
-        .prop_map(|(rank, due, status, attr)| Edit {
+        .prop_map(|(priority, due, status, attr)| Edit {
             body: None,
-            rank,
+            priority,
             due,
             status,
             attrs: attr
@@ -521,7 +531,7 @@ fn command() -> impl Strategy<Value = Command> {
         2 => (name(), name(), state(), 0..4u64)
             .prop_map(|(from, to, state, max)| Command::MoveAll { from, to, state, max }),
         8 => by_name().prop_map(|by_name| Command::ByName(Box::new(by_name))),
-        4 => sweep().prop_map(|sweep| Command::Sweep(Box::new(sweep))),
+        4 => bulk_op().prop_map(|bulk_op| Command::BulkOp(Box::new(bulk_op))),
         2 => (name(), of(&[None, Some(0), Some(15)]))
             .prop_map(|(queue, for_ms)| Command::Pause { queue, for_ms }),
         2 => (name(), prop::option::weighted(0.5, overrides())).prop_map(|(queue, o)| {
@@ -604,8 +614,8 @@ pub(super) fn on() -> impl Strategy<Value = On> {
 /// A random step.
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        60 => (0..3u8, command()).prop_map(|(party, command)| Op::Ask(party, command)),
-        24 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
+        60 => (0..3u8, command()).prop_map(|(client_id, command)| Op::ClientRequest(client_id, command)),
+        24 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
         3 => Just(Op::Restore),
         10 => of(&[0, 1, 3, 10, 20, 60, 1100]).prop_map(Op::Pass),
         1 => of(&[0, 20, -20, 31_536_000_000, -31_536_000_000]).prop_map(Op::SetWall),
@@ -615,7 +625,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Segment),
         4 => (1..6u32).prop_map(Op::Copy),
         8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
-            .prop_map(|(bytes, size)| Op::Freeze(bytes, size)),
+            .prop_map(|(bytes, size)| Op::Evict(bytes, size)),
         3 => of(&[200, u64::MAX]).prop_map(Op::Pick),
         2 => (0..3usize).prop_map(Op::Rewrite),
         4 => (0..3usize).prop_map(Op::Unload),

@@ -90,35 +90,46 @@ impl World {
     }
 
     /// Writes what was chosen before, and what is chosen now, as one run.
-    pub(crate) fn freeze(&mut self, bytes: Option<u64>, size: usize) {
+    pub(crate) fn evict(&mut self, bytes: Option<u64>, size: usize) {
         match bytes {
             Some(bytes) => self.pick(bytes),
             None => {
-                let home = self.log[0].home;
+                let segment_ref = self.log[0].segment_ref;
                 let mut from = Some(0);
                 while let Some(at) = from {
-                    from = self.core.engine.pick_home(home, at, 3, &mut self.picked);
+                    from = self
+                        .core
+                        .engine
+                        .pick_segment_ref(segment_ref, at, 3, &mut self.picked);
                 }
             }
         }
         let mut picked = std::mem::take(&mut self.picked);
-        picked.sort_by_key(|p| (p.message.queue, p.lane, p.lane.order(&p.message)));
+        picked.sort_by_key(|p| {
+            (
+                p.message.queue,
+                p.state_index,
+                p.state_index.order(&p.message),
+            )
+        });
         let run = RunId(self.runs.next);
         self.runs.next += 1;
         let (mut ordinal, mut number) = (0, 0);
         let mut group = Vec::new();
-        for lane in picked.chunk_by(|a, b| (a.message.queue, a.lane) == (b.message.queue, b.lane)) {
-            for block in lane.chunks(size) {
+        for state_index in picked
+            .chunk_by(|a, b| (a.message.queue, a.state_index) == (b.message.queue, b.state_index))
+        {
+            for block in state_index.chunks(size) {
                 let messages: Vec<&Message> = block.iter().map(|p| &p.message).collect();
                 self.runs.write(run, ordinal, &messages);
                 let written = Written {
                     number,
                     ordinal,
                     queue: block[0].message.queue,
-                    lane: block[0].lane,
+                    state_index: block[0].state_index,
                     entries: block.iter().map(|p| (p.message.id, p.pick)).collect(),
                 };
-                self.core.engine.freeze(run, &written, &mut group);
+                self.core.engine.evict(run, &written, &mut group);
                 ordinal += block.len() as u32;
                 number += 1;
             }
@@ -142,7 +153,7 @@ impl World {
             .iter()
             .map(|(run, ..)| *run)
             .collect();
-        let mut entries: Vec<(QueueId, Lane, EntryFacts, RunId, u32, Message)> = Vec::new();
+        let mut entries: Vec<(QueueId, StateIndex, EntryFacts, RunId, u32, Message)> = Vec::new();
         for &run in &old {
             for block in self.core.engine.blocks_of(run) {
                 let at = BlockAt {
@@ -152,8 +163,15 @@ impl World {
                 for (ordinal, message) in self.runs.read(at).expect("in force") {
                     // Some die between the look and the deed.
                     if self.core.engine.is_alive_in(run, ordinal) || ordinal % 2 == 0 {
-                        let facts = EntryFacts::of(&message, block.lane);
-                        entries.push((block.queue, block.lane, facts, run, ordinal, message));
+                        let facts = EntryFacts::of(&message, block.state_index);
+                        entries.push((
+                            block.queue,
+                            block.state_index,
+                            facts,
+                            run,
+                            ordinal,
+                            message,
+                        ));
                     }
                 }
             }
@@ -161,19 +179,19 @@ impl World {
         if old.is_empty() {
             return;
         }
-        entries.sort_by_key(|(queue, lane, facts, ..)| (*queue, *lane, facts.order));
+        entries.sort_by_key(|(queue, state_index, facts, ..)| (*queue, *state_index, facts.order));
         let run = RunId(self.runs.next);
         self.runs.next += 1;
         let (mut blocks, mut ordinal) = (Vec::new(), 0);
-        for lane in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            for block in lane.chunks(2) {
+        for state_index in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            for block in state_index.chunks(2) {
                 let messages: Vec<&Message> = block.iter().map(|entry| &entry.5).collect();
                 self.runs.write(run, ordinal, &messages);
                 blocks.push(Rewritten {
                     number: blocks.len() as u32,
                     ordinal,
                     queue: block[0].0,
-                    lane: block[0].1,
+                    state_index: block[0].1,
                     entries: block.iter().map(|e| (e.2, e.3, e.4)).collect(),
                 });
                 ordinal += block.len() as u32;
@@ -241,8 +259,8 @@ impl World {
     }
 
     /// The answer to a command that had to wait for a run.
-    pub(crate) fn parked(&mut self, party: Party) -> Option<Outcome> {
-        let is_its = |delivery: &Delivery| delivery.to == party && !delivery.standing;
+    pub(crate) fn parked(&mut self, client_id: ClientId) -> Option<Outcome> {
+        let is_its = |delivery: &Delivery| delivery.to == client_id && !delivery.standing;
         let at = self.core.deliveries.iter().position(is_its)?;
         Some(self.core.deliveries.remove(at).outcome)
     }

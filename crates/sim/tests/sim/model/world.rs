@@ -15,7 +15,7 @@ pub(crate) type Checked = Result<(), TestCaseError>;
 /// A segment of the log: groups of facts, one a step, with the epoch of each.
 #[derive(Default)]
 pub(super) struct Segment {
-    pub(super) home: Home,
+    pub(super) segment_ref: SegmentRef,
     groups: Vec<(u64, Vec<Fact>)>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct World {
     pub(super) core: quintet_sim::world::World,
     model: Model,
     pub(super) log: Vec<Segment>,
-    /// How often the party in each seat was replaced.
+    /// How often the client in each seat was replaced.
     seats: [u64; 3],
     /// Messages that removing takes handed out, as each side knows them.
     taken: Vec<(Vec<Message>, Vec<Message>)>,
@@ -53,7 +53,7 @@ impl World {
     /// One step, on both sides, and everything compared.
     pub(crate) fn step(&mut self, op: Op) -> Checked {
         match op {
-            Op::Ask(seat, command) => self.ask(seat, command)?,
+            Op::ClientRequest(seat, command) => self.ask(seat, command)?,
             Op::On(seat, pick, on) => {
                 let count = self.model.items.len();
                 let id = if count == 0 || pick % 16 == 0 {
@@ -81,8 +81,8 @@ impl World {
             Op::Restart => self.restart()?,
             Op::Segment => self.begin_segment(),
             Op::Copy(slots) => self.copy_out(slots),
-            Op::Freeze(..) | Op::Pick(_) if self.is_all_hot() => {}
-            Op::Freeze(bytes, size) => self.freeze(bytes, size),
+            Op::Evict(..) | Op::Pick(_) if self.is_all_hot() => {}
+            Op::Evict(bytes, size) => self.evict(bytes, size),
             Op::Pick(bytes) => self.pick(bytes),
             Op::Rewrite(keep) => {
                 self.rewrite(keep);
@@ -105,8 +105,8 @@ impl World {
         self.core.settings.defaults.idle_ms < 10_000 || self.core.settings.queues_max < 10
     }
 
-    fn party(&self, seat: u8) -> Party {
-        Party(self.seats[usize::from(seat)] * 10 + u64::from(seat))
+    fn client_id(&self, seat: u8) -> ClientId {
+        ClientId(self.seats[usize::from(seat)] * 10 + u64::from(seat))
     }
 
     /// How many a take of several gets where keys mean something depends on what
@@ -145,23 +145,23 @@ impl World {
             return Ok(());
         }
         self.pick_batches(&mut command);
-        let party = self.party(seat);
+        let client_id = self.client_id(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
         let mut known = command.clone();
         let mut expected = None;
         let cut = self.is_cut_short(&command);
         if !cut {
-            expected = self.model.submit(self.core.now, party, known.clone());
+            expected = self.model.submit(self.core.now, client_id, known.clone());
         }
         let far = if cut {
             self.unloaded(|_| true)
         } else {
             BTreeSet::new()
         };
-        let mut outcome = self.submit(party, command);
+        let mut outcome = self.submit(client_id, command);
         self.read_runs()?;
         if outcome.is_none() && (expected.is_some() || cut) {
-            outcome = self.parked(party);
+            outcome = self.parked(client_id);
         }
         if cut {
             if let (Command::Take(take), Some(Outcome::Messages(some))) = (&mut known, &outcome) {
@@ -172,7 +172,7 @@ impl World {
                 let given = some.iter().map(|message| message.id).collect();
                 self.model.cut = Cut { far, given };
             }
-            expected = self.model.submit(self.core.now, party, known);
+            expected = self.model.submit(self.core.now, client_id, known);
             self.model.cut = Cut::default();
         }
         let both = (outcome, expected);
@@ -202,20 +202,20 @@ impl World {
         match command {
             Command::Put(put) => join(put),
             Command::PutMany(puts) => puts.iter_mut().for_each(join),
-            Command::Batch(BatchAsk::New(new)) => new.parent.iter_mut().for_each(pick),
+            Command::Batch(BatchRequest::New(new)) => new.parent.iter_mut().for_each(pick),
             Command::Batch(
-                BatchAsk::Open(id)
-                | BatchAsk::Commit(id)
-                | BatchAsk::Show(id)
-                | BatchAsk::Forget(id),
+                BatchRequest::Open(id)
+                | BatchRequest::Commit(id)
+                | BatchRequest::Show(id)
+                | BatchRequest::Forget(id),
             ) => pick(id),
             _ => {}
         }
     }
 
-    fn submit(&mut self, party: Party, command: Command) -> Option<Outcome> {
+    fn submit(&mut self, client_id: ClientId, command: Command) -> Option<Outcome> {
         let caller = Caller {
-            party,
+            client_id,
             principal: Principal(0),
         };
         let answer = self.core.submit(caller, command);
@@ -242,10 +242,10 @@ impl World {
         let Some((ours, theirs)) = self.taken.pop() else {
             return Ok(());
         };
-        let outcome = self.submit(Party(99), Command::Restore(ours));
+        let outcome = self.submit(ClientId(99), Command::Restore(ours));
         let expected = self
             .model
-            .submit(self.core.now, Party(99), Command::Restore(theirs));
+            .submit(self.core.now, ClientId(99), Command::Restore(theirs));
         prop_assert_eq!(outcome, expected);
         Ok(())
     }
@@ -289,22 +289,23 @@ impl World {
     }
 
     fn hang_up(&mut self, seat: u8) {
-        let party = self.party(seat);
+        let client_id = self.client_id(seat);
         self.seats[usize::from(seat)] += 1;
-        self.core.disconnect(party);
+        self.core.disconnect(client_id);
         self.record_all();
-        self.model.disconnect(self.core.now, party);
+        self.model.disconnect(self.core.now, client_id);
     }
 
     fn begin_segment(&mut self) {
-        let home = Home(self.log.last().map_or(0, |segment| segment.home.0) + 1);
+        let segment_ref =
+            SegmentRef(self.log.last().map_or(0, |segment| segment.segment_ref.0) + 1);
         let mut group = Vec::new();
         self.core
             .engine
             .snapshot(&mut |fact| group.push(fact.clone()));
-        self.core.engine.set_home(home);
+        self.core.engine.set_segment_ref(segment_ref);
         self.log.push(Segment {
-            home,
+            segment_ref,
             groups: vec![(self.core.engine.epoch(), group)],
         });
     }
@@ -314,15 +315,15 @@ impl World {
         if self.log.len() < 2 {
             return;
         }
-        let home = self.log[0].home;
+        let segment_ref = self.log[0].segment_ref;
         let mut group = Vec::new();
         let copied = self
             .core
             .engine
-            .copy_out(home, self.copied_from, slots, &mut group);
+            .copy_out(segment_ref, self.copied_from, slots, &mut group);
         self.record(group);
         self.copied_from = copied.next.unwrap_or(0);
-        if copied.next.is_none() && self.core.engine.homes_live(home) == 0 {
+        if copied.next.is_none() && self.core.engine.segment_refs_live(segment_ref) == 0 {
             self.log.remove(0);
             self.retired = true;
         }
@@ -333,7 +334,7 @@ impl World {
         let mut engine = self.core.fresh();
         engine.set_wall_ahead(self.model.wall_ahead);
         for segment in &self.log {
-            engine.set_home(segment.home);
+            engine.set_segment_ref(segment.segment_ref);
             let groups = segment.groups.iter();
             for (epoch, fact) in
                 groups.flat_map(|(epoch, facts)| facts.iter().map(move |fact| (epoch, fact)))
@@ -344,7 +345,7 @@ impl World {
                 let mut rest = bytes.as_slice();
                 let again = Fact::decode(&mut rest, &mut |id, len| LargeBody::new(id, len, 0));
                 prop_assert!(rest.is_empty());
-                engine.replay(again.expect("encoded by us"), segment.home);
+                engine.replay(again.expect("encoded by us"), segment.segment_ref);
                 if let Err(text) = engine.verify() {
                     return Err(TestCaseError::fail(format!(
                         "{text} after replay of {fact:?}"
@@ -382,17 +383,22 @@ impl World {
 
     /// A log cut after any group still gives a sound engine that can begin.
     pub(crate) fn check_every_cut(&self) -> Checked {
-        let groups: Vec<(Home, &(u64, Vec<Fact>))> = self
+        let groups: Vec<(SegmentRef, &(u64, Vec<Fact>))> = self
             .log
             .iter()
-            .flat_map(|segment| segment.groups.iter().map(|group| (segment.home, group)))
+            .flat_map(|segment| {
+                segment
+                    .groups
+                    .iter()
+                    .map(|group| (segment.segment_ref, group))
+            })
             .collect();
         for cut in (0..=groups.len()).rev().step_by(groups.len() / 8 + 1) {
             let mut engine = self.core.fresh();
-            for (home, (epoch, group)) in &groups[..cut] {
+            for (segment_ref, (epoch, group)) in &groups[..cut] {
                 engine.replays_epoch(*epoch);
                 for fact in group {
-                    engine.replay(fact.clone(), *home);
+                    engine.replay(fact.clone(), *segment_ref);
                 }
             }
             let (mut facts, mut deliveries) = (Vec::new(), Vec::new());
@@ -407,10 +413,10 @@ impl World {
         prop_assert_eq!(self.core.engine.verify(), Ok(()));
         // Looking does what is due, so it is done to both.
         self.model
-            .submit(self.core.now, Party(99), Command::Stats(StatsOf::Shard));
+            .submit(self.core.now, ClientId(99), Command::Stats(StatsOf::Shard));
         // What who waits has taken may have ended a batch: its callback is put with the next step,
         // which a server's timer begins at once.
-        self.submit(Party(99), Command::Stats(StatsOf::Shard));
+        self.submit(ClientId(99), Command::Stats(StatsOf::Shard));
         let ours = self.core.deliveries.split_off(0);
         let mut ours: Vec<_> = ours
             .into_iter()
@@ -421,13 +427,13 @@ impl World {
             .into_iter()
             .map(|(p, s, o)| (p, s, self.plain(o)))
             .collect();
-        // A party with two waits at once is told of both in either order.
+        // A client with two waits at once is told of both in either order.
         ours.sort_by_key(|delivery| (delivery.0, delivery.1, format!("{:?}", delivery.2)));
         theirs.sort_by_key(|delivery| (delivery.0, delivery.1, format!("{:?}", delivery.2)));
         prop_assert_eq!(ours, theirs, "deliveries (model on the right)");
 
         let from = (0, 0);
-        let stats = self.submit(Party(99), Command::Stats(StatsOf::Queues { from }));
+        let stats = self.submit(ClientId(99), Command::Stats(StatsOf::Queues { from }));
         let Some(Outcome::Stats(stats)) = stats else {
             return Err(TestCaseError::fail("no numbers"));
         };
@@ -538,7 +544,7 @@ impl World {
     fn by_lease(&self, id: MessageId, shown: Shown, mut command: Command) -> Command {
         let own = self.model.items.iter().find(|item| item.message.id == id);
         let lease = By::Lease(LeaseRef {
-            place: own.map_or(0, |item| item.message.place()),
+            position: own.map_or(0, |item| item.message.position()),
             number: own
                 .map_or(0, |item| item.message.reserves)
                 .wrapping_sub(shown.earlier),
@@ -556,7 +562,7 @@ impl World {
 
     fn plain_message(&self, mut message: Message) -> Message {
         message.queue = QueueId(0);
-        message.set_decided(message.place(), message.is_doomed());
+        message.set_decided(message.position(), message.is_doomed());
         let now = self.core.now;
         let extra = message.extra_mut();
         (extra.bury_order, extra.changed) = (0, Ms(0));

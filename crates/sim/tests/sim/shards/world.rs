@@ -1,4 +1,4 @@
-//! Several real shards, and parties whose commands are cut into the steps
+//! Several real shards, and clients whose commands are cut into the steps
 //! that a server does under one lock, in any order a scheduler likes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use quintet_engine::*;
 use quintet_types::*;
 
-/// Something a party does.
+/// Something a client does.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Put(Name),
@@ -23,7 +23,7 @@ pub(crate) enum Op {
     Pass(u64),
 }
 
-/// The unfinished work of a party.
+/// The unfinished work of a client.
 #[derive(Debug)]
 enum Doing {
     Nothing,
@@ -53,7 +53,7 @@ struct Mail {
 
 #[derive(Debug)]
 struct Actor {
-    party: Party,
+    client_id: ClientId,
     program: VecDeque<Op>,
     doing: Doing,
     mail: VecDeque<Mail>,
@@ -95,7 +95,7 @@ pub(crate) struct World {
     /// Every label put, and where it was last seen to go.
     put: Label,
     removed: BTreeSet<Label>,
-    held: BTreeMap<Label, Party>,
+    held: BTreeMap<Label, ClientId>,
 }
 
 pub(crate) fn label(message: &Message) -> Label {
@@ -106,7 +106,7 @@ pub(crate) fn label(message: &Message) -> Label {
 impl World {
     pub(crate) fn new(shards: u8, programs: Vec<Vec<Op>>) -> Self {
         let actors = programs.into_iter().zip(1..).map(|(program, n)| Actor {
-            party: Party(n),
+            client_id: ClientId(n),
             program: program.into(),
             doing: Doing::Nothing,
             mail: VecDeque::new(),
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// The parties that can do a step.
+    /// The clients that can do a step.
     pub(crate) fn enabled(&self) -> Vec<usize> {
         let all = self.actors.iter().enumerate();
         let ready = all.filter(|(_, actor)| match actor.doing {
@@ -141,7 +141,7 @@ impl World {
             Doing::Nothing if !actor.mail.is_empty() => true,
             Doing::Nothing => match actor.program.front() {
                 None => false,
-                // A party that waits does nothing else.
+                // A client that waits does nothing else.
                 Some(Op::Stop | Op::HangUp) => true,
                 Some(_) => actor.waits.is_none(),
             },
@@ -149,7 +149,7 @@ impl World {
         ready.map(|(at, _)| at).collect()
     }
 
-    /// One step of a party that is enabled.
+    /// One step of a client that is enabled.
     pub(crate) fn step(&mut self, at: usize) {
         self.steps += 1;
         match std::mem::replace(&mut self.actors[at].doing, Doing::Nothing) {
@@ -170,7 +170,7 @@ impl World {
         let Some(op) = self.actors[at].program.pop_front() else {
             return;
         };
-        let party = self.actors[at].party;
+        let client_id = self.actors[at].client_id;
         if matches!(op, Op::Watch(_)) {
             let mail = self.actors[at].mail.iter_mut();
             mail.for_each(|mail| mail.old |= mail.delivery.standing);
@@ -184,29 +184,29 @@ impl World {
                     ..Put::default()
                 };
                 self.put += 1;
-                self.ask(shard, party, Command::Put(put));
+                self.ask(shard, client_id, Command::Put(put));
             }
             Op::Take(take) => {
-                let had = self.leases_of(party);
+                let had = self.leases_of(client_id);
                 let actor = &mut self.actors[at];
                 (actor.had, actor.got) = (had, BTreeMap::new());
                 (actor.waits, actor.warn) = (Some(take.clone()), None);
-                match Across::new(party, &take, shards) {
+                match Across::new(client_id, &take, shards) {
                     Some(across) => actor.doing = Doing::Across(Box::new(across)),
                     None => {
                         let shard = shard_of_queue(take.queues[0].as_bytes(), shards);
-                        let answer = self.ask(shard, party, Command::Take(take));
+                        let answer = self.ask(shard, client_id, Command::Take(take));
                         self.answered(at, answer);
                     }
                 }
             }
             Op::Watch(Some(take)) => {
-                let across = Across::watch(party, take.clone(), shards);
+                let across = Across::watch(client_id, take.clone(), shards);
                 self.actors[at].stands = Some(take);
                 self.step_across(at, Box::new(across));
             }
             Op::Rewatch(take) => {
-                let across = Across::rewatch(party, take.clone(), shards);
+                let across = Across::rewatch(client_id, take.clone(), shards);
                 if let Some(stands) = &mut self.actors[at].stands {
                     *stands = take;
                 }
@@ -220,7 +220,7 @@ impl World {
                     }
                 }
                 let shard = shard_of_queue(queue.as_bytes(), shards);
-                let answer = self.ask(shard, party, Command::WatchQueue { queue, on });
+                let answer = self.ask(shard, client_id, Command::WatchQueue { queue, on });
                 assert!(matches!(answer, Answer::Now(Outcome::Done, _)));
             }
             Op::Watch(None) => {
@@ -264,7 +264,7 @@ impl World {
     }
 
     fn step_each(&mut self, at: usize, each: Each, shard: usize) {
-        let party = self.actors[at].party;
+        let client_id = self.actors[at].client_id;
         // What is given back may be another's before the step is over.
         let here = self.labels_in(shard);
         if each == Each::Tick {
@@ -272,26 +272,26 @@ impl World {
         }
         if matches!(each, Each::HangUp | Each::Release) {
             self.held
-                .retain(|label, holder| *holder != party || !here.contains(label));
+                .retain(|label, holder| *holder != client_id || !here.contains(label));
         }
         let mut deliveries = Vec::new();
         let (engine, log) = (&mut self.engines[shard], &mut self.logs[shard]);
         match each {
-            Each::Leave => engine.leave_lines(party),
+            Each::Leave => engine.leave_lines(client_id),
             Each::Tick => engine.tick(self.now, log, &mut deliveries),
-            Each::HangUp => engine.disconnect(self.now, party, log, &mut deliveries),
+            Each::HangUp => engine.disconnect(self.now, client_id, log, &mut deliveries),
             Each::Stop => {
-                self.ask(shard, party, Command::StopWaiting);
+                self.ask(shard, client_id, Command::StopWaiting);
             }
             Each::Unwatch => {
-                self.ask(shard, party, Command::Watch(None));
+                self.ask(shard, client_id, Command::Watch(None));
             }
             Each::Release => {
                 for mail in &mut self.actors[at].mail {
                     mail.given_back |= brings_lease_of(&mail.delivery, &here);
                 }
                 let how = How::Release {
-                    rank: None,
+                    priority: None,
                     due: When::Now,
                     back_to: None,
                 };
@@ -300,7 +300,7 @@ impl World {
                     how,
                     max: u32::MAX,
                 };
-                self.ask(shard, party, command);
+                self.ask(shard, client_id, command);
             }
         }
         self.post(shard, deliveries);
@@ -327,17 +327,19 @@ impl World {
     }
 
     /// The shard's leases with a deadline: message, holder, end.
-    fn leases_in(&self, shard: usize) -> impl Iterator<Item = (Label, Party, Ms)> + use<> {
+    fn leases_in(&self, shard: usize) -> impl Iterator<Item = (Label, ClientId, Ms)> + use<> {
         let facts = self.engines[shard].image().into_iter();
         facts.filter_map(|fact| match fact {
-            Fact::Image(message, Some(lease)) => Some((label(&message), lease.party, lease.until?)),
+            Fact::Image(message, Some(lease)) => {
+                Some((label(&message), lease.client_id, lease.until?))
+            }
             _ => None,
         })
     }
 
-    fn leases_of(&self, party: Party) -> BTreeMap<Label, Ms> {
+    fn leases_of(&self, client_id: ClientId) -> BTreeMap<Label, Ms> {
         let all = (0..self.engines.len()).flat_map(|shard| self.leases_in(shard));
-        let its = all.filter(|(_, holder, _)| *holder == party);
+        let its = all.filter(|(_, holder, _)| *holder == client_id);
         its.map(|(label, _, until)| (label, until)).collect()
     }
 
@@ -350,9 +352,9 @@ impl World {
         labels.collect()
     }
 
-    fn ask(&mut self, shard: usize, party: Party, command: Command) -> Answer {
+    fn ask(&mut self, shard: usize, client_id: ClientId, command: Command) -> Answer {
         let caller = Caller {
-            party,
+            client_id,
             ..Caller::default()
         };
         let mut deliveries = Vec::new();
@@ -362,11 +364,11 @@ impl World {
         answer
     }
 
-    /// Leaves a shard's deliveries with their parties.
+    /// Leaves a shard's deliveries with their clients.
     fn post(&mut self, shard: usize, deliveries: Vec<Delivery>) {
         for delivery in deliveries {
             let leases = self.leases_of(delivery.to);
-            let to = self.actors.iter_mut().find(|a| a.party == delivery.to);
+            let to = self.actors.iter_mut().find(|a| a.client_id == delivery.to);
             let to = to.expect("a party of this world");
             to.got.extend(leases);
             // A standing take is served until its end has come to the shard.
@@ -386,7 +388,7 @@ impl World {
     fn answered(&mut self, at: usize, answer: Answer) {
         let Answer::Now(outcome, _) = answer else {
             // What it had all along was counted.
-            let (now, actor) = (self.leases_of(self.actors[at].party), &self.actors[at]);
+            let (now, actor) = (self.leases_of(self.actors[at].client_id), &self.actors[at]);
             let mut ends = actor.had.clone();
             ends.retain(|label, until| now.get(label) == Some(until));
             let first = ends.into_values().min();
@@ -438,7 +440,7 @@ impl World {
         }
     }
 
-    /// A party was told that a lease of its ends soon: so it must be.
+    /// A client was told that a lease of its ends soon: so it must be.
     fn warned(&mut self, at: usize) {
         let now = self.now;
         let actor = &mut self.actors[at];
@@ -454,9 +456,9 @@ impl World {
         assert!(ends.any(|&until| until - margin <= now), "told too early");
     }
 
-    /// A party has messages; one that is gone loses none.
+    /// A client has messages; one that is gone loses none.
     fn got(&mut self, at: usize, messages: Handed) {
-        let (party, gone) = (self.actors[at].party, self.actors[at].gone);
+        let (client_id, gone) = (self.actors[at].client_id, self.actors[at].gone);
         for message in messages {
             let (label, reserved) = (label(&message), message.state == State::Reserved);
             if reserved && gone {
@@ -465,11 +467,11 @@ impl World {
             }
             assert!(!self.removed.contains(&label), "{label} came twice");
             if reserved {
-                let before = self.held.insert(label, party);
+                let before = self.held.insert(label, client_id);
                 assert_eq!(before, None, "{label} is held twice");
             } else if gone {
                 let shard = shard_of_id(message.id, self.engines.len());
-                self.ask(shard, party, Command::Restore(vec![message]));
+                self.ask(shard, client_id, Command::Restore(vec![message]));
             } else {
                 self.removed.insert(label);
             }
@@ -521,7 +523,7 @@ impl World {
             assert!(
                 !waited || !late || told,
                 "{:?} was not told that a lease ends",
-                actor.party
+                actor.client_id
             );
         }
     }
@@ -556,7 +558,7 @@ impl World {
         for queue in asked {
             let shard = shard_of_queue(queue.as_bytes(), self.engines.len());
             let command = Command::Peek(Peek::Ready(queue.clone()));
-            let Answer::Now(outcome, _) = self.ask(shard, Party(999), command) else {
+            let Answer::Now(outcome, _) = self.ask(shard, ClientId(999), command) else {
                 panic!("a look waits");
             };
             let empty = matches!(outcome, Outcome::Refused(_) | Outcome::Empty);
@@ -577,7 +579,7 @@ impl World {
             let stands = live().flat_map(|actor| &actor.stands);
             let expected = (waits.count() + stands.count()) as u64;
             let Answer::Now(Outcome::Stats(stats), _) =
-                self.ask(shard, Party(999), Command::Stats(StatsOf::Shard))
+                self.ask(shard, ClientId(999), Command::Stats(StatsOf::Shard))
             else {
                 panic!("no numbers");
             };

@@ -1,4 +1,4 @@
-//! RQ behind HTTP on a free port, over a simulated door, and a client that
+//! RQ behind HTTP on a free port, over a simulated client API, and a client that
 //! writes requests by hand.
 
 #![allow(dead_code, reason = "each test file uses its part")]
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use quintet_http::{Settings, Socket, Web};
 use quintet_scripts::{Limits, Options, QueueConfig, Rq};
-use quintet_sim::door::SimDoor;
+use quintet_sim::client_api::SimApi;
 use quintet_types::Settings as EngineSettings;
 use quintet_web::Site;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct World {
     pub(crate) rq: Arc<Rq>,
-    pub(crate) door: Arc<SimDoor>,
+    pub(crate) client_api: Arc<SimApi>,
     pub(crate) folder: TempDir,
     pub(crate) address: SocketAddr,
     pub(crate) web: Option<Web>,
@@ -84,14 +84,14 @@ impl World {
             look_every: Duration::from_millis(50),
             ..Limits::default()
         };
-        let door = SimDoor::ticking(EngineSettings::default());
-        let rq = Rq::start(door.clone(), options, Vec::new()).expect("started");
-        let site = Site::new(settings, Arc::clone(&rq), door.clone());
+        let client_api = SimApi::ticking(EngineSettings::default());
+        let rq = Rq::start(client_api.clone(), options, Vec::new()).expect("started");
+        let site = Site::new(settings, Arc::clone(&rq), client_api.clone());
         let web =
             Web::start("http", 2, vec![(Socket::Tcp(listener), site)], || None).expect("served");
         Self {
             rq,
-            door,
+            client_api,
             folder,
             address,
             web: Some(web),

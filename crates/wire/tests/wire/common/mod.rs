@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 use quintet_sim::transcript::{Link, Received, Setup};
 use quintet_sim::world::World;
 use quintet_types::{
-    Answer, Caller, Command, Delivery, LargeBody, Ms, Name, Outcome, Overrides, Party, Pattern,
+    Answer, Caller, ClientId, Command, Delivery, LargeBody, Ms, Name, Outcome, Overrides, Pattern,
     Principal, Settings, StatsOf, StatsReply,
 };
 use quintet_wire::{
-    Ask, Env, Given, HalfClose, HostAsk, Listener, LoginRefused, Logins, Next, Options, Output,
-    Protocol, ServerStats, Session, Step, Tally, Value, Workers,
+    ClientRequest, Env, HalfClose, HostRequest, Listener, LoginRefused, Logins, Next, Options,
+    Output, Protocol, ServerResponse, ServerStats, Session, Step, Tally, Value, Workers,
 };
 
 /// Requests decoded before the first is answered.
@@ -28,7 +28,7 @@ pub(crate) struct Host {
     tally: Tally,
     grain_ms: u64,
     connections: BTreeMap<u8, Connection>,
-    parties: u64,
+    client_ids: u64,
     bodies: BTreeMap<u64, Vec<u8>>,
     workers: Workers,
     /// Outcomes for those who waited, handed over between turns.
@@ -37,11 +37,11 @@ pub(crate) struct Host {
 
 struct Connection {
     session: Box<dyn Session>,
-    party: Party,
+    client_id: ClientId,
     input: Vec<u8>,
     output: Vec<u8>,
     /// Requests decoded and not yet put to the engine.
-    asks: VecDeque<Ask>,
+    asks: VecDeque<ClientRequest>,
     /// A body on its way: its length, and what has come.
     stream: Option<(u64, Vec<u8>)>,
     /// A take waits.
@@ -77,24 +77,24 @@ impl Host {
             tally: Tally::new(),
             grain_ms,
             connections: BTreeMap::new(),
-            parties: 0,
+            client_ids: 0,
             bodies: BTreeMap::new(),
             workers: Workers::new(),
             deliveries: VecDeque::new(),
         })
     }
 
-    fn submit(&mut self, party: Party, command: Command) -> Option<Given> {
+    fn submit(&mut self, client_id: ClientId, command: Command) -> Option<ServerResponse> {
         let queue = match &command {
             Command::Take(take) => take.queues.first().cloned().unwrap_or_default(),
             _ => Name::default(),
         };
         let caller = Caller {
-            party,
+            client_id,
             principal: Principal(0),
         };
         match self.world.submit(caller, command) {
-            Answer::Now(outcome, _) => Some(Given::Engine(outcome, queue)),
+            Answer::Now(outcome, _) => Some(ServerResponse::Engine(outcome, queue)),
             Answer::Later => None,
         }
     }
@@ -110,7 +110,7 @@ impl Host {
             let Some(number) = self.number_of(delivery.to) else {
                 continue;
             };
-            let given = Given::Engine(delivery.outcome, delivery.queue);
+            let given = ServerResponse::Engine(delivery.outcome, delivery.queue);
             if delivery.standing {
                 self.with(number, |connection, env, output| {
                     connection.session.deliver(&given, env, output)
@@ -123,19 +123,19 @@ impl Host {
         }
     }
 
-    fn number_of(&self, party: Party) -> Option<u8> {
+    fn number_of(&self, client_id: ClientId) -> Option<u8> {
         self.connections
             .iter()
-            .find(|(_, connection)| connection.party == party)
+            .find(|(_, connection)| connection.client_id == client_id)
             .map(|(&number, _)| number)
     }
 
     fn connection(&mut self, number: u8) -> &mut Connection {
         self.connections.entry(number).or_insert_with(|| {
-            self.parties += 1;
+            self.client_ids += 1;
             Connection {
                 session: self.listener.open(),
-                party: Party(self.parties),
+                client_id: ClientId(self.client_ids),
                 input: Vec::new(),
                 output: Vec::new(),
                 asks: VecDeque::new(),
@@ -178,7 +178,7 @@ impl Host {
         next
     }
 
-    fn encode(&mut self, number: u8, given: Given) {
+    fn encode(&mut self, number: u8, given: ServerResponse) {
         let next = self.with(number, |connection, env, output| {
             connection.session.encode(&given, env, output)
         });
@@ -186,8 +186,8 @@ impl Host {
             Next::Done => {}
             Next::Close => self.hang_up(number),
             Next::Again(command) => {
-                let party = self.connection(number).party;
-                match self.submit(party, *command) {
+                let client_id = self.connection(number).client_id;
+                match self.submit(client_id, *command) {
                     Some(given) => self.encode(number, given),
                     None => self.connection(number).waiting = true,
                 }
@@ -200,12 +200,12 @@ impl Host {
         let connection = self.connection(number);
         connection.closed = true;
         connection.asks.clear();
-        let party = connection.party;
-        self.forget(party);
+        let client_id = connection.client_id;
+        self.forget(client_id);
     }
 
-    fn forget(&mut self, party: Party) {
-        self.world.disconnect(party);
+    fn forget(&mut self, client_id: ClientId) {
+        self.world.disconnect(client_id);
     }
 
     /// Works on a connection's input until it waits or nothing is left.
@@ -266,16 +266,18 @@ impl Host {
                         return;
                     }
                 }
-                Step::Ask { used, ask } => {
+                Step::ClientRequest { used, ask } => {
                     connection.input.drain(..used);
                     let last = matches!(
                         ask,
-                        Ask::Close
-                            | Ask::EngineAlone(_)
-                            | Ask::Unknown(_)
-                            | Ask::Worker(_)
-                            | Ask::Proof(_)
-                            | Ask::Host(HostAsk::Listener | HostAsk::Stats | HostAsk::Noted(..))
+                        ClientRequest::Close
+                            | ClientRequest::EngineAlone(_)
+                            | ClientRequest::Unknown(_)
+                            | ClientRequest::Worker(_)
+                            | ClientRequest::Proof(_)
+                            | ClientRequest::Host(
+                                HostRequest::Listener | HostRequest::Stats | HostRequest::Noted(..)
+                            )
                     );
                     connection.asks.push_back(ask);
                     if last {
@@ -289,18 +291,19 @@ impl Host {
     /// Answers the decoded requests, as far as none waits.
     fn answer(&mut self, number: u8) {
         let connection = self.connection(number);
-        let party = connection.party;
+        let client_id = connection.client_id;
         let mut given = Vec::new();
         let mut close = false;
         while let Some(ask) = self.connection(number).asks.pop_front() {
-            let or_close = matches!(ask, Ask::EngineOrClose(_));
+            let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
             match ask {
-                Ask::Engine(command)
-                | Ask::EngineOrClose(command)
-                | Ask::EngineAlone(command)
-                | Ask::EngineSynced(command) => match self.submit(party, command) {
+                ClientRequest::Engine(command)
+                | ClientRequest::EngineOrClose(command)
+                | ClientRequest::EngineAlone(command)
+                | ClientRequest::EngineSynced(command) => match self.submit(client_id, command) {
                     Some(answer) => {
-                        close = or_close && matches!(answer, Given::Engine(Outcome::Refused(_), _));
+                        close = or_close
+                            && matches!(answer, ServerResponse::Engine(Outcome::Refused(_), _));
                         given.push(answer);
                     }
                     None => {
@@ -308,21 +311,25 @@ impl Host {
                         break;
                     }
                 },
-                Ask::Host(ask) => given.push(self.host(ask)),
-                Ask::Worker(ask) => {
-                    given.push(Given::Worker(self.workers.answer(ask, self.world.now)));
+                ClientRequest::Host(ask) => given.push(self.host(ask)),
+                ClientRequest::Worker(ask) => {
+                    given.push(ServerResponse::Worker(
+                        self.workers.answer(ask, self.world.now),
+                    ));
                 }
-                Ask::Proof(met) => {
+                ClientRequest::Proof(met) => {
                     let told = if met {
                         Ok(())
                     } else {
                         Err(LoginRefused::Wrong)
                     };
-                    given.push(Given::Login(told));
+                    given.push(ServerResponse::Login(told));
                 }
-                Ask::Own | Ask::Unknown(_) | Ask::Login(_) => given.push(Given::Own),
-                Ask::Close => {
-                    given.push(Given::Own);
+                ClientRequest::Own | ClientRequest::Unknown(_) | ClientRequest::Login(_) => {
+                    given.push(ServerResponse::Own)
+                }
+                ClientRequest::Close => {
+                    given.push(ServerResponse::Own);
                     close = true;
                 }
             }
@@ -358,28 +365,30 @@ impl Host {
     /// All that a half-closed connection sent has been looked at.
     fn after_shut(&mut self, number: u8) {
         let open = self.connection(number);
-        let (waiting, party) = (open.waiting, open.party);
+        let (waiting, client_id) = (open.waiting, open.client_id);
         match open.session.half_closed() {
             HalfClose::StopWaiting if waiting => {
-                self.submit(party, Command::StopWaiting);
+                self.submit(client_id, Command::StopWaiting);
                 self.deliver();
             }
             HalfClose::Finish if waiting => return,
-            HalfClose::LastWord if !waiting => self.encode(number, Given::Own),
+            HalfClose::LastWord if !waiting => self.encode(number, ServerResponse::Own),
             _ => {}
         }
         self.hang_up(number);
     }
 
-    fn host(&mut self, ask: HostAsk) -> Given {
+    fn host(&mut self, ask: HostRequest) -> ServerResponse {
         match ask {
-            HostAsk::Stats => Given::Server(Box::new(self.stats())),
-            HostAsk::Foreign(_) => Given::Own,
-            HostAsk::Reload | HostAsk::Listener | HostAsk::Noted(..) => {
-                Given::Host(Ok(String::new()))
+            HostRequest::Stats => ServerResponse::Server(Box::new(self.stats())),
+            HostRequest::Foreign(_) => ServerResponse::Own,
+            HostRequest::Reload | HostRequest::Listener | HostRequest::Noted(..) => {
+                ServerResponse::Host(Ok(String::new()))
             }
-            HostAsk::Shutdown => Given::Host(Err("shutdown is not allowed".to_owned())),
-            HostAsk::Config => Given::Host(Ok("a = 1\nb = 2\n".to_owned())),
+            HostRequest::Shutdown => {
+                ServerResponse::Host(Err("shutdown is not allowed".to_owned()))
+            }
+            HostRequest::Config => ServerResponse::Host(Ok("a = 1\nb = 2\n".to_owned())),
         }
     }
 
@@ -393,14 +402,14 @@ impl Host {
         for (name, number) in &mut stats.numbers {
             *number = match &**name {
                 "connections" => self.connections.len() as f64,
-                "connections_total" => self.parties as f64,
+                "connections_total" => self.client_ids as f64,
                 "workers" => self.workers.count(self.world.now) as f64,
                 _ => continue,
             };
         }
         self.tally.add_to(&mut stats.tally);
-        let asked = self.submit(Party(0), Command::Stats(StatsOf::Shard));
-        if let Some(Given::Engine(Outcome::Stats(reply), _)) = asked
+        let asked = self.submit(ClientId(0), Command::Stats(StatsOf::Shard));
+        if let Some(ServerResponse::Engine(Outcome::Stats(reply), _)) = asked
             && let StatsReply::Shard(shard) = *reply
         {
             stats.shard = shard;
@@ -458,7 +467,7 @@ impl Link for Host {
 
     fn close(&mut self, connection: u8) {
         if let Some(gone) = self.connections.remove(&connection) {
-            self.forget(gone.party);
+            self.forget(gone.client_id);
             self.deliver();
         }
     }

@@ -6,12 +6,13 @@ use std::sync::LazyLock;
 
 use quintet_sim::world::World;
 use quintet_types::{
-    Answer, Body, Caller, Command, LargeBody, Message, MessageId, MessageStats, Ms, Name, NamePage,
-    Outcome, Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
+    Answer, Body, Caller, Command, CommandError, LargeBody, Message, MessageId, MessageStats, Ms,
+    Name, NamePage, Outcome, Put, QueuePage, QueueStats, Settings, ShardStats, StatsOf, StatsReply,
+    Take,
 };
 use quintet_wire::{
-    Ask, Env, Given, HostAsk, LoginRefused, Logins, Next, Options, Output, Protocol, STREAM_OVER,
-    Session, Step, Tally, Workers,
+    ClientRequest, Env, HostRequest, LoginRefused, Logins, Next, Options, Output, Protocol,
+    STREAM_OVER, ServerResponse, Session, Step, Tally, Workers,
 };
 
 /// Engine time of every run.
@@ -59,7 +60,7 @@ struct Driver<'a> {
     input: Vec<u8>,
     /// Bytes of a streamed body still to come.
     streaming: Option<(u64, u64)>,
-    given: VecDeque<Given>,
+    given: VecDeque<ServerResponse>,
     /// Write replies only when a batch is full or input is short.
     late: bool,
     workers: Workers,
@@ -80,7 +81,7 @@ impl Driver<'_> {
                 }
                 self.streaming = None;
                 self.session.streamed(if len.is_multiple_of(7) {
-                    Err(Refusal::QueueFull)
+                    Err(CommandError::QueueFull)
                 } else {
                     Ok(LargeBody::new(1, len, 0))
                 });
@@ -101,7 +102,7 @@ impl Driver<'_> {
                     self.trace.asks.push(format!("stream {len} {queue}"));
                     self.streaming = Some((len, len));
                 }
-                Step::Ask { used, ask } => {
+                Step::ClientRequest { used, ask } => {
                     self.input.drain(..used);
                     self.ask(ask);
                 }
@@ -116,44 +117,57 @@ impl Driver<'_> {
         self.write();
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: ClientRequest) {
         self.trace.asks.push(format!("{ask:?}"));
         let turn = self.trace.asks.len() as u64;
         // As in a server: numbers are those of the moment they are asked for.
         let alone = matches!(
             ask,
-            Ask::EngineAlone(_)
-                | Ask::Worker(_)
-                | Ask::Proof(_)
-                | Ask::Unknown(_)
-                | Ask::Login(_)
-                | Ask::Host(HostAsk::Stats | HostAsk::Listener | HostAsk::Noted(..))
+            ClientRequest::EngineAlone(_)
+                | ClientRequest::Worker(_)
+                | ClientRequest::Proof(_)
+                | ClientRequest::Unknown(_)
+                | ClientRequest::Login(_)
+                | ClientRequest::Host(
+                    HostRequest::Stats | HostRequest::Listener | HostRequest::Noted(..)
+                )
         );
-        let or_close = matches!(ask, Ask::EngineOrClose(_));
-        let close = matches!(ask, Ask::Close);
+        let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
+        let close = matches!(ask, ClientRequest::Close);
         let given = match ask {
-            Ask::Engine(command)
-            | Ask::EngineOrClose(command)
-            | Ask::EngineAlone(command)
-            | Ask::EngineSynced(command) => {
-                Given::Engine(outcome(&command, turn), Name::from("queue"))
+            ClientRequest::Engine(command)
+            | ClientRequest::EngineOrClose(command)
+            | ClientRequest::EngineAlone(command)
+            | ClientRequest::EngineSynced(command) => {
+                ServerResponse::Engine(outcome(&command, turn), Name::from("queue"))
             }
-            Ask::Host(HostAsk::Stats) => Given::Server(Box::default()),
-            Ask::Host(
-                HostAsk::Reload | HostAsk::Config | HostAsk::Listener | HostAsk::Noted(..),
-            ) => Given::Host(Ok("a\nb".to_owned())),
-            Ask::Worker(ask) => Given::Worker(self.workers.answer(ask, NOW)),
-            Ask::Proof(true) => Given::Login(Ok(())),
-            Ask::Proof(false) => Given::Login(Err(LoginRefused::Wrong)),
-            Ask::Login(_) if turn.is_multiple_of(3) => Given::Login(Err(LoginRefused::Wrong)),
-            Ask::Login(_) => {
+            ClientRequest::Host(HostRequest::Stats) => ServerResponse::Server(Box::default()),
+            ClientRequest::Host(
+                HostRequest::Reload
+                | HostRequest::Config
+                | HostRequest::Listener
+                | HostRequest::Noted(..),
+            ) => ServerResponse::Host(Ok("a\nb".to_owned())),
+            ClientRequest::Worker(ask) => ServerResponse::Worker(self.workers.answer(ask, NOW)),
+            ClientRequest::Proof(true) => ServerResponse::Login(Ok(())),
+            ClientRequest::Proof(false) => ServerResponse::Login(Err(LoginRefused::Wrong)),
+            ClientRequest::Login(_) if turn.is_multiple_of(3) => {
+                ServerResponse::Login(Err(LoginRefused::Wrong))
+            }
+            ClientRequest::Login(_) => {
                 self.env.logins = Logins::Open;
-                Given::Login(Ok(()))
+                ServerResponse::Login(Ok(()))
             }
-            Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
-            Ask::Host(HostAsk::Foreign(_)) | Ask::Own | Ask::Unknown(_) | Ask::Close => Given::Own,
+            ClientRequest::Host(HostRequest::Shutdown) => {
+                ServerResponse::Host(Err("no\nno".to_owned()))
+            }
+            ClientRequest::Host(HostRequest::Foreign(_))
+            | ClientRequest::Own
+            | ClientRequest::Unknown(_)
+            | ClientRequest::Close => ServerResponse::Own,
         };
-        let close = close || or_close && matches!(given, Given::Engine(Outcome::Refused(_), _));
+        let close =
+            close || or_close && matches!(given, ServerResponse::Engine(Outcome::Refused(_), _));
         self.given.push_back(given);
         if !self.late || alone || close || self.given.len() >= BATCH {
             self.write();
@@ -175,7 +189,7 @@ impl Driver<'_> {
                 Next::Again(command) => {
                     again += 1;
                     let outcome = outcome(&command, again % 5);
-                    let given = Given::Engine(outcome, Name::from("queue"));
+                    let given = ServerResponse::Engine(outcome, Name::from("queue"));
                     self.given.push_front(given);
                 }
             }
@@ -188,8 +202,8 @@ impl Driver<'_> {
 fn outcome(command: &Command, turn: u64) -> Outcome {
     match command {
         Command::Put(_) => match turn % 9 {
-            0 => Outcome::Refused(Refusal::QueueFull),
-            1 => Outcome::Refused(Refusal::Duplicate(MessageId(1))),
+            0 => Outcome::Refused(CommandError::QueueFull),
+            1 => Outcome::Refused(CommandError::Duplicate(MessageId(1))),
             _ => Outcome::Put {
                 id: MessageId(turn),
                 fresh: true,
@@ -208,7 +222,7 @@ fn outcome(command: &Command, turn: u64) -> Outcome {
         Command::FlushExpired(_) | Command::MoveAll { .. } => Outcome::Count(turn),
         Command::Kick { max, .. } => Outcome::Count(turn.min(*max)),
         Command::Drop(_) | Command::Flush { .. } if turn.is_multiple_of(2) => {
-            Outcome::Refused(Refusal::QueueNotFound)
+            Outcome::Refused(CommandError::QueueNotFound)
         }
         Command::ReserveId { .. }
         | Command::Peek(_)
@@ -217,7 +231,7 @@ fn outcome(command: &Command, turn: u64) -> Outcome {
         | Command::Refer { .. }
             if turn.is_multiple_of(3) =>
         {
-            Outcome::Refused(Refusal::NotFound)
+            Outcome::Refused(CommandError::NotFound)
         }
         _ => Outcome::Done,
     }
@@ -270,7 +284,7 @@ fn taken(take: &Take, turn: u64) -> Outcome {
         _ if take.queues.is_empty() => Outcome::Empty,
         0 => Outcome::Empty,
         1 if take.deadline_soon_ms.is_some() => Outcome::DeadlineSoon,
-        1 if take.lease.is_some() => Outcome::Refused(Refusal::HeldLimit),
+        1 if take.lease.is_some() => Outcome::Refused(CommandError::HeldLimit),
         _ => Outcome::Messages([MESSAGE.clone()].into_iter().collect()),
     }
 }

@@ -1,0 +1,449 @@
+//! The way in for the parts of the server that have no connection: scripts,
+//! HTTP and hooks ask the shards through a [`ClientApi`].
+//!
+//! The server has one that answers when what it says is durable; tests have
+//! one over a bare engine (`quintet_sim::client_api`).
+
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
+mod arrivals;
+pub mod attention;
+mod audit;
+mod budget;
+mod cron;
+mod followed;
+mod history;
+mod node;
+pub mod shown;
+mod told;
+pub mod trace;
+pub mod words;
+mod worker;
+
+use std::io::{self, Read};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use quintet_types::{
+    Body, Caller, ClientId, Command, CommandError, Ending, Handed, Message, MessageId, Ms, Name,
+    Outcome, Overrides, Principal, QueueSetup, QueueStats, WallAhead,
+};
+
+pub use arrivals::Arrivals;
+pub use attention::{Finding, Level, Rule, Thresholds};
+pub use audit::AuditLog;
+pub use budget::{ByteBudget, Share};
+pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
+pub use followed::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
+pub use history::{History, Rates, Recent, Sample, Series};
+pub use node::{ClusterNumbers, NodeNumbers};
+pub use told::{
+    AuditLine, Change, ClusterSeen, Did, HeldBack, HookEvent, LogSeen, NoChange, NodeSeen, Parts,
+    SetBy, Setting, Source,
+};
+pub use worker::WorkerAct;
+
+/// The attribute that says where a message's folder is. Only queue scripts set
+/// it: whoever else could would read, and remove, what is another message's.
+pub const FOLDER: &str = "dir";
+
+/// Messages of one step of an act on many, 1,024 at most: what others wait for.
+/// As long as such a step takes is lost in what a request takes anyway.
+pub const ACT_STEP: u32 = 128;
+/// How long such an act rests between its steps, so that it takes the
+/// processors, and the log, from nobody: some 30,000 messages a second are left.
+pub const ACT_REST: Duration = Duration::from_millis(4);
+
+/// Told what came of a command: the outcome, and the name of the queue its
+/// first message came from (empty if there is none). Called once, from any
+/// thread, also the caller's own before [`ClientApi::submit`] returns; has to be
+/// short and must not submit.
+pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
+
+/// Told of messages for a client's standing take
+/// ([`quintet_types::Command::Watch`]), with the queue the first came from;
+/// the take is over then. Called from another thread, never twice at once; has
+/// to be short and must not submit.
+pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
+
+/// The way in. Shared by all threads.
+pub trait ClientApi: Send + Sync {
+    /// Engine time.
+    fn now(&self) -> Ms;
+
+    /// The wall clock's time: for calendars, and for times that people give or are shown. It can be
+    /// set at any moment, forward or back.
+    fn wall(&self) -> Ms;
+
+    /// Engine time when the wall clock will show `wall`, if nobody sets it.
+    fn at_wall(&self, wall: Ms) -> Ms {
+        WallAhead::between(self.now(), self.wall()).engine_at(wall)
+    }
+
+    /// The time of this process, or of its owning what it serves: leases that are given now are
+    /// known by it ([`quintet_types::LeaseRef`]).
+    fn epoch(&self) -> u64;
+
+    /// Why no new work should be sent here now, though what is here is served:
+    /// it is being drained, say. `None`: nothing speaks against it.
+    fn unready(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Clients that a `[[limit]]` held back: `most` of them at most, the latest first.
+    fn held_back(&self, most: usize) -> Vec<HeldBack> {
+        let _ = most;
+        Vec::new()
+    }
+
+    /// This server's role in its cluster, for operators. `None`: it is alone.
+    fn role(&self) -> Option<String> {
+        None
+    }
+
+    /// Every number this server tells, in this format; of these names alone, whole or with a `*`
+    /// at the end, if there are any; with the series of single queues if `queues` says so. May take
+    /// as long as there are queues. `None`: it has none.
+    fn metrics(&self, exposition: Exposition, names: &[String], queues: bool) -> Option<String> {
+        let _ = (exposition, names, queues);
+        None
+    }
+
+    /// The same numbers by name, and the server's texts, as an object in JSON.
+    fn numbers(&self) -> String {
+        "{}".to_owned()
+    }
+
+    /// The configuration in force, as a TOML file with its secrets hidden.
+    fn config(&self) -> String {
+        String::new()
+    }
+
+    /// History of a queue's numbers. `None`: it has not moved for a day, or too many others had.
+    fn history(&self, queue: &Name) -> Option<History> {
+        let _ = queue;
+        None
+    }
+
+    /// Adds the last hour of a queue, by the minute, to that of others. `None`: nobody looked yet.
+    fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
+        let _ = (queue, sum);
+    }
+
+    /// How fast a queue's messages came and left over the last minute that is over. `None`: as of
+    /// [`ClientApi::history`].
+    fn rates(&self, queue: &Name) -> Option<Rates> {
+        let _ = queue;
+        None
+    }
+
+    /// The newest counts of a queue with these numbers. `None`: the server has not looked at it
+    /// yet.
+    fn recent(&self, queue: &QueueStats) -> Option<Recent> {
+        let _ = queue;
+        None
+    }
+
+    /// The events of a queue's messages from number `after` on, 0: from now on; the queue is
+    /// followed as long as somebody asks. `None`: too many others are.
+    fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
+        let _ = (queue, after, contains);
+        None
+    }
+
+    /// From what on a queue needs attention.
+    fn thresholds(&self) -> Thresholds {
+        Thresholds::default()
+    }
+
+    /// Where the trace of a message is shown, with `{trace_id}` and `{span_id}`; empty: nowhere.
+    fn trace_url(&self) -> String {
+        String::new()
+    }
+
+    /// The parts of the server that are configured.
+    fn parts(&self) -> Parts {
+        Parts::default()
+    }
+
+    /// The end of a message that is gone. `None`: that is not known.
+    fn end_of(&self, id: MessageId) -> Option<Ending> {
+        let _ = id;
+        None
+    }
+
+    /// Every setting in force, and where it comes from. Empty: nobody tells.
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
+    /// The settings of a queue in force, in the order of the documentation.
+    /// Empty: nobody tells.
+    fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
+        let _ = setup;
+        Vec::new()
+    }
+
+    /// A queue's own settings after these changes, which somebody of this name makes.
+    ///
+    /// # Errors
+    /// One of them is not possible.
+    fn change(
+        &self,
+        setup: &QueueSetup,
+        changes: &[Change],
+        name: &str,
+    ) -> Result<Overrides, NoChange> {
+        let _ = (changes, name);
+        Ok(setup.own.clone())
+    }
+
+    /// Work of hooks, by event; those that were never called are left out.
+    fn hook_events(&self) -> Vec<HookEvent> {
+        Vec::new()
+    }
+
+    /// The newest lines of the audit, `most` of them, oldest first. Reads files.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn audit(&self, _most: usize) -> io::Result<Vec<AuditLine>> {
+        Ok(Vec::new())
+    }
+
+    /// The cluster this server is a node of. Asks all nodes, which takes seconds where one is gone.
+    /// `None`: it is alone.
+    fn cluster(&self) -> Option<ClusterSeen> {
+        None
+    }
+
+    /// Has a node of the cluster own, or own nothing. Waits for the nodes. Answers what came of it,
+    /// in words.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
+        let _ = (order, node);
+        Err("this server is no node of a cluster".to_owned())
+    }
+
+    /// Tells of every connection, as a list in JSON; perhaps later, from another
+    /// thread. Dropped untold where there are none, or the server stops.
+    fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {
+        drop(tell);
+    }
+
+    /// Closes a connection; told, perhaps later, whether there was one of this
+    /// number.
+    fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
+        let _ = id;
+        drop(tell);
+    }
+
+    /// Tells of the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
+    /// does.
+    fn workers(&self, after: Option<String>, tell: TellWorkers) {
+        let _ = after;
+        drop(tell);
+    }
+
+    /// Asks a worker of a client for more than it was asked so far; false: it is
+    /// not known.
+    fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {
+        let _ = (act, wid);
+        false
+    }
+
+    /// Tells of every `[[cron]]` table, in the order of the configuration; perhaps
+    /// later, from another thread. Dropped untold where the server stops.
+    fn crons(&self, tell: TellCrons) {
+        tell(Vec::new());
+    }
+
+    /// Steers the `[[cron]]` table of this name; told, perhaps later, when it is
+    /// durable. Dropped untold where the server stops.
+    fn steer_cron(&self, act: CronAct, name: &str, tell: TellCron) {
+        let _ = act;
+        let name = name.to_owned();
+        tell(Err(CronNo::None {
+            name,
+            nearest: None,
+        }));
+    }
+
+    /// Refuses puts in a moment, or takes them again; false: the server is stopping.
+    fn drain(&self, on: bool) -> bool {
+        let _ = on;
+        false
+    }
+
+    /// Reads the configuration again, for this principal or for nobody in particular. `tell` is
+    /// called later, from another thread; dropped where the server stops.
+    fn reload(&self, principal: Option<Principal>, tell: TellReload) {
+        let _ = principal;
+        drop(tell);
+    }
+
+    /// A new client, to hold leases and to wait. `arrive` gets what its standing
+    /// take brings.
+    fn enter(&self, arrive: Arrive) -> ClientId;
+
+    /// The same, for a client whose commands come from the calling thread: its outcomes are told
+    /// there. The thread must not block until they are.
+    fn enter_here(&self, arrive: Arrive) -> ClientId {
+        self.enter(arrive)
+    }
+
+    /// The client goes: its waits end unanswered, and its leases of kind
+    /// *connection* and *process* end, as if it had disconnected.
+    fn leave(&self, client_id: ClientId);
+
+    /// Asks the shards. `reply` is called when the outcome may be told: when
+    /// what it says is durable under the server's sync policy. Commands of a
+    /// client are decided one after the other: behind a take that waits the next
+    /// ones wait too, but for `StopWaiting`.
+    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome);
+
+    /// Undoes takes of a client whose replies never began to leave: what they
+    /// leased is free again, as if nobody had taken it. The client may have left.
+    fn restore(&self, client_id: ClientId, messages: Vec<Message>) {
+        let caller = Caller::server(client_id);
+        self.submit(caller, Command::Restore(messages), Box::new(|_, _| {}));
+    }
+
+    /// Reads a part of a body, from byte `from` on, into `into`; answers how
+    /// many bytes, fewer only at its end. Large bodies are read from the disk.
+    ///
+    /// # Errors
+    /// The disk's; or the message has died and its bytes are gone.
+    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Stores the next `len` bytes of `source` as a body for `queue`; one over
+    /// 64 KiB goes to the log in pieces as it is read, and is never whole in
+    /// memory.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing is kept then.
+    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
+}
+
+/// Told of a page of workers, and the name of its last one if more follow.
+pub type TellWorkers = Box<dyn FnOnce(String, Option<String>) + Send>;
+
+/// Told the effects of reading the configuration again that nobody asked for, a sentence each; or
+/// why nothing changed.
+pub type TellReload = Box<dyn FnOnce(Result<Vec<String>, String>) + Send>;
+
+/// An order to a cluster, about one of its nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeOrder {
+    /// It is to own the queues.
+    Move,
+    /// It is to own nothing, if others can.
+    Drain,
+    /// Or no longer so.
+    Undrain,
+}
+
+/// How numbers are written for those who scrape them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exposition {
+    /// Prometheus' text format, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics, version 1.0.
+    OpenMetrics,
+}
+
+/// Why a body was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The queue would not have it, or there is no room.
+    #[error("{}", .0.text())]
+    Refused(CommandError),
+    /// The source broke off or failed.
+    #[error("cannot read the body: {0}")]
+    Source(io::Error),
+}
+
+/// Asks on behalf of `client_id` and waits for the answer. A take that waits
+/// keeps the thread for as long.
+pub fn ask(client_api: &dyn ClientApi, client_id: ClientId, command: Command) -> Outcome {
+    ask_named(client_api, client_id, command).0
+}
+
+/// [`ask`], with the queue the first message came from.
+pub fn ask_named(
+    client_api: &dyn ClientApi,
+    client_id: ClientId,
+    command: Command,
+) -> (Outcome, Name) {
+    let caller = Caller::server(client_id);
+    let (tell, told) = mpsc::sync_channel(1);
+    let reply = Box::new(move |outcome, name| {
+        // Nobody listens any more only if this thread is gone.
+        let _gone = tell.send((outcome, name));
+    });
+    client_api.submit(caller, command, reply);
+    // What was decided and never acknowledged is told by the reply being dropped.
+    told.recv()
+        .unwrap_or((Outcome::Refused(CommandError::Unknown), Name::default()))
+}
+
+/// A client that leaves when it is dropped.
+pub struct Visit<'a> {
+    client_api: &'a dyn ClientApi,
+    client_id: ClientId,
+}
+
+impl<'a> Visit<'a> {
+    /// Enters without a standing take.
+    pub fn new(client_api: &'a dyn ClientApi) -> Self {
+        let client_id = client_api.enter(Box::new(|_, _| {}));
+        Self {
+            client_api,
+            client_id,
+        }
+    }
+
+    /// The client.
+    pub fn client_id(&self) -> ClientId {
+        self.client_id
+    }
+
+    /// Asks and waits for the answer.
+    pub fn ask(&self, command: Command) -> Outcome {
+        ask(self.client_api, self.client_id, command)
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.client_api.leave(self.client_id);
+    }
+}
+
+/// A body's bytes from the first to the last, as a reader.
+pub struct BodyBytes<'a> {
+    client_api: &'a dyn ClientApi,
+    body: Body,
+    at: u64,
+}
+
+impl<'a> BodyBytes<'a> {
+    /// Reads `body` from the beginning.
+    pub fn new(client_api: &'a dyn ClientApi, body: Body) -> Self {
+        Self {
+            client_api,
+            body,
+            at: 0,
+        }
+    }
+}
+
+impl Read for BodyBytes<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.client_api.read(&self.body, self.at, into)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

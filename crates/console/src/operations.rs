@@ -1,0 +1,593 @@
+//! Acts: on a queue, on a message, and long ones, which go on in the server when
+//! their page is left.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_client::{ACT_REST, ACT_STEP, Did};
+use quintet_types::{
+    BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, How, ListState, MessageId, Ms,
+    Name, QueueStats, When,
+};
+
+use super::ask::{self, Act, Question};
+use super::frame::Frame;
+use super::names::{self, Named};
+use super::queue::number;
+use super::{Asked, queue_of, words};
+use quintet_api::{Path, Problem};
+use quintet_http::{DoneTo, Form, Requester, reply};
+
+/// All but what is reserved.
+pub(super) const STATES: [ListState; 5] = [
+    ListState::Ready,
+    ListState::Delayed,
+    ListState::Buried,
+    ListState::Prepared,
+    ListState::Archived,
+];
+
+/// How many messages a queue has, apart from those under a lease.
+pub(super) fn waiting(stats: &QueueStats) -> u64 {
+    let states = STATES.iter();
+    states.map(|state| number(&stats.gauges, *state)).sum()
+}
+
+/// Long acts that are remembered.
+const JOBS_MAX: usize = 256;
+/// An act that is over by then is told on the page it came from.
+const SHORT: Duration = Duration::from_millis(500);
+
+/// Acts on many messages.
+#[derive(Default)]
+pub(super) struct Jobs {
+    count: AtomicU64,
+    all: Mutex<VecDeque<Arc<Job>>>,
+}
+
+/// One of them.
+pub(super) struct Job {
+    number: u64,
+    requester: Requester,
+    act: Act,
+    queue: Name,
+    /// Engine time.
+    began: Ms,
+    counted: u64,
+    done: AtomicU64,
+    passed: AtomicU64,
+    stop: AtomicBool,
+    /// Set at its end; with why, if it could not go on.
+    end: OnceLock<Option<String>>,
+}
+
+impl Jobs {
+    fn begin(&self, asked: &Asked, question: &Question) -> Arc<Job> {
+        let job = Arc::new(Job {
+            number: self.count.fetch_add(1, Ordering::Relaxed) + 1,
+            requester: asked.requester.clone(),
+            act: question.act,
+            queue: question.queue.clone(),
+            began: asked.console.api.client_api().now(),
+            counted: question.counted,
+            done: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            end: OnceLock::new(),
+        });
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= JOBS_MAX {
+            all.pop_front();
+        }
+        all.push_back(Arc::clone(&job));
+        job
+    }
+
+    /// The act of this number, for whoever began it.
+    fn get(&self, number: &str, asked: &Asked) -> Result<Arc<Job>, Problem> {
+        let number: u64 = number.parse().map_err(|_| Problem::no_such_page())?;
+        let mut mine = self.of(asked).into_iter();
+        let job = mine.find(|job| job.number == number);
+        job.ok_or_else(Problem::no_such_page)
+    }
+
+    /// All that whoever asks began, newest first.
+    fn of(&self, asked: &Asked) -> Vec<Arc<Job>> {
+        let who = ask::who(asked);
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = all.iter().rev().filter(|job| {
+            let began = job
+                .requester
+                .known
+                .as_ref()
+                .map(|(principal, _)| *principal);
+            began == who
+        });
+        mine.cloned().collect()
+    }
+}
+
+impl Job {
+    /// Writes down its end, where the line of the request cannot tell of it.
+    fn tell(&self, asked: &Asked, status: u16) {
+        let act = format!("act {}: {} {}", self.number, self.act.word(), self.queue);
+        let did = Did::to(self.done.load(Ordering::Relaxed));
+        asked.note(&act, status, did);
+    }
+
+    /// Summary of the result so far.
+    fn note(&self) -> String {
+        let done = self.done.load(Ordering::Relaxed);
+        let mut note = match (self.act, self.queue.to_string()) {
+            (Act::Drop, name) => format!("The queue {name} is deleted."),
+            (act, _) => format!("{} {}.", words::of(done, "message", "messages"), act.done()),
+        };
+        let passed = self.passed.load(Ordering::Relaxed);
+        if passed > 0 {
+            note += &format!(
+                " {} skipped: moved or changed meanwhile.",
+                words::count(passed)
+            );
+        }
+        match self.end.get() {
+            Some(Some(why)) => format!("{note} It could not continue: {why}."),
+            Some(None) if self.stop.load(Ordering::Relaxed) => format!("{note} Stopped."),
+            _ => note,
+        }
+    }
+}
+
+/// `POST /queues/NAME/do/ACT`.
+pub(super) async fn on_queue(
+    asked: Asked,
+    Path((part, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = queue_of(&part)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let app = &asked.console.app;
+    let back = format!("queues/{part}");
+    let for_ms = match act.as_str() {
+        "pause" => {
+            let typed = given.form.get("for").unwrap_or_default();
+            match typed.is_empty() {
+                true => None,
+                false => Some(
+                    words::typed_duration(typed)
+                        .ok()
+                        .filter(|ms| *ms > 0)
+                        .ok_or_else(|| Problem::field("for", "Not a duration. Write 10s or 5m."))?,
+                ),
+            }
+        }
+        "resume" => Some(0),
+        _ => return answered(&asked, &queue, &act, &given.form).await,
+    };
+    let pause = Command::Pause {
+        queue: queue.clone(),
+        for_ms,
+    };
+    asked.ask(pause).await?;
+    let mut still = false;
+    if for_ms == Some(0) {
+        let setup = asked.console.api.setup(&asked.requester, &queue).await?;
+        still = setup.settings.paused;
+        if setup.own.paused == Some(true) {
+            let clear = [("paused".to_owned(), None)];
+            let api = &asked.console.api;
+            let setup = api.change(&asked.requester, &queue, &clear, None).await?;
+            still = setup.settings.paused;
+        }
+    }
+    let note = match for_ms {
+        Some(0) if still => "The queue stays paused: its setting paused is true.".to_owned(),
+        Some(0) => "Resumed: consumers get messages again.".to_owned(),
+        Some(ms) => format!(
+            "Paused for {}: consumers wait, puts continue.",
+            words::duration(ms)
+        ),
+        None => "Paused until it is resumed: consumers wait, puts continue.".to_owned(),
+    };
+    Ok(app.back(&given.form, &back, note))
+}
+
+/// Does what was asked, if the answer is to that question.
+async fn answered(
+    asked: &Asked,
+    queue: &Name,
+    act: &str,
+    form: &Form,
+) -> Result<Response, Problem> {
+    let console = &asked.console;
+    let part = names::in_address(queue);
+    let token = form.get("token").unwrap_or_default();
+    let now = console.api.client_api().now();
+    let question = console.questions.take(token, ask::who(asked), now);
+    let Some(question) = question.filter(|question| question.queue == *queue) else {
+        let note = "Nothing was done: the page was used already or is older than 10 minutes. \
+                    Confirm again.";
+        return Ok(console
+            .app
+            .redirect(&format!("queues/{part}/ask/{act}"), note.to_owned()));
+    };
+    if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
+        let note = "Nothing was done: the typed name does not match.".to_owned();
+        return Ok(console
+            .app
+            .redirect(&format!("queues/{part}/ask/{act}"), note));
+    }
+    let moves = question.act == Act::Move;
+    let to = moves.then(|| target(form, queue)).transpose()?;
+    if question.ids.is_empty() && question.act != Act::Drop {
+        let mut counted = 0;
+        for state in &question.states {
+            counted += ask::count(asked, &question, *state).await?.0;
+        }
+        if counted > question.counted + question.counted / 10 {
+            let note = "Nothing was done: there are over a tenth more messages now. Confirm again.";
+            return Ok(console
+                .app
+                .redirect(&format!("queues/{part}/ask/{act}"), note.to_owned()));
+        }
+    }
+    let job = console.jobs.begin(asked, &question);
+    let mut working = tokio::spawn(work(copy(asked), Arc::clone(&job), question, to));
+    let over = tokio::time::timeout(SHORT, &mut working).await.is_ok();
+    let back = match (over, job.act) {
+        (false, _) => {
+            // The request is written down before its number is known.
+            let (asked, theirs) = (copy(asked), Arc::clone(&job));
+            tokio::spawn(async move {
+                if let Ok(status) = working.await {
+                    theirs.tell(&asked, status);
+                }
+            });
+            return Ok(reply::redirect(
+                &console.app.link(&format!("acts/{}", job.number)),
+            ));
+        }
+        (true, Act::Drop) => String::new(),
+        (true, _) => format!("queues/{part}"),
+    };
+    let mut response = console.app.redirect(&back, job.note());
+    let did = Did::to(job.done.load(Ordering::Relaxed));
+    response.extensions_mut().insert(did);
+    Ok(response)
+}
+
+/// The same request, for what goes on when it was answered.
+fn copy(asked: &Asked) -> Asked {
+    Asked {
+        console: Arc::clone(&asked.console),
+        from: asked.from,
+        requester: Requester {
+            // The connection may be asking for something else by then.
+            client: None,
+            ..asked.requester.clone()
+        },
+        frame: asked.frame.clone(),
+        uri: asked.uri.clone(),
+    }
+}
+
+/// Result of operations on several queues.
+pub(super) struct Came {
+    /// All are over.
+    pub(super) over: bool,
+    pub(super) messages: u64,
+    /// The reason why it stopped; empty: it did not.
+    pub(super) failed: String,
+}
+
+/// Begins an act for each question; they are done one behind the other, and each
+/// can be looked at and stopped.
+pub(super) async fn begin_all(asked: &Asked, questions: Vec<Question>) -> Came {
+    let begun = questions.into_iter().map(|question| {
+        let job = asked.console.jobs.begin(asked, &question);
+        (job, question)
+    });
+    let begun: Vec<(Arc<Job>, Question)> = begun.collect();
+    let jobs: Vec<Arc<Job>> = begun.iter().map(|(job, _)| Arc::clone(job)).collect();
+    let theirs = copy(asked);
+    let working = tokio::spawn(async move {
+        for (job, question) in begun {
+            let status = work(copy(&theirs), Arc::clone(&job), question, None).await;
+            job.tell(&theirs, status);
+        }
+    });
+    let over = tokio::time::timeout(SHORT, working).await.is_ok();
+    let done = jobs.iter().map(|job| job.done.load(Ordering::Relaxed));
+    let failed = jobs.iter().filter_map(|job| {
+        let why = job.end.get()?.as_ref()?;
+        Some(format!(" {}: {why}.", job.queue))
+    });
+    Came {
+        over,
+        messages: done.sum(),
+        failed: failed.collect(),
+    }
+}
+
+/// Where a move goes.
+fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
+    let to = Name::of_shown(form.get("to").unwrap_or_default());
+    if !to.is_possible() {
+        return Err(Problem::field("to", "a name has 1 to 65,535 bytes"));
+    }
+    if to == *queue {
+        return Err(Problem::field(
+            "to",
+            "the messages are in this queue already",
+        ));
+    }
+    Ok(to)
+}
+
+/// Does it, slice by slice, to its end; the status that the audit tells.
+async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>) -> u16 {
+    let ended = match (question.act, question.ids.is_empty()) {
+        // Before its turn came.
+        _ if job.stop.load(Ordering::Relaxed) => Ok(()),
+        (Act::Drop, _) => drop_queue(&asked, &job).await,
+        (_, true) => bulk_op(&asked, &job, &question, to).await,
+        (_, false) => each(&asked, &job, &question, to).await,
+    };
+    let status = ended
+        .as_ref()
+        .map_or_else(|problem| problem.status, |()| 200);
+    // Nobody else sets it.
+    let _first = job.end.set(ended.err().map(|problem| problem.detail));
+    status
+}
+
+async fn drop_queue(asked: &Asked, job: &Job) -> Result<(), Problem> {
+    // The engine does not count them, and who may not see them is told nothing.
+    let there = asked.stats(&job.queue).await;
+    let there = there.map_or(0, |stats| waiting(&stats) + stats.gauges.reserved);
+    asked.ask(Command::Drop(job.queue.clone())).await?;
+    job.done.store(there, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn bulk_op(
+    asked: &Asked,
+    job: &Job,
+    question: &Question,
+    to: Option<Name>,
+) -> Result<(), Problem> {
+    let act = match (question.act, to) {
+        (Act::Purge | Act::Delete | Act::Drop, _) => BulkAction::Delete,
+        (Act::Move, Some(to)) => BulkAction::Move(to),
+        (Act::Retry, _) => BulkAction::Kick,
+        (Act::Redrive, _) => BulkAction::Redrive { to: None },
+        (Act::Move, None) => return Err(Problem::unexpected()),
+    };
+    for state in &question.states {
+        let mut bulk_op = BulkOp {
+            queue: question.queue.clone(),
+            state: *state,
+            filter: Filter::default(),
+            act: act.clone(),
+            after: None,
+            max: ACT_STEP,
+        };
+        loop {
+            if job.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            bulk_op.filter = question.filter_at(asked.console.api.client_api().now());
+            let bulk_done = asked.bulk_op(&bulk_op).await?;
+            job.done.fetch_add(bulk_done.matched, Ordering::Relaxed);
+            match bulk_done.next {
+                Some(next) => bulk_op.after = Some(next),
+                None => break,
+            }
+            tokio::time::sleep(ACT_REST).await;
+        }
+    }
+    Ok(())
+}
+
+async fn each(
+    asked: &Asked,
+    job: &Job,
+    question: &Question,
+    to: Option<Name>,
+) -> Result<(), Problem> {
+    for id in &question.ids {
+        if job.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let id = *id;
+        let command = match (question.act, &to) {
+            (Act::Move, Some(to)) => Command::Move { id, to: to.clone() },
+            (Act::Retry, _) => Command::KickId(id),
+            (Act::Redrive, _) => Command::Redrive(id),
+            (Act::Delete | Act::Purge, _) => Command::Delete {
+                id,
+                by: By::OwnerOrFree,
+            },
+            (Act::Move | Act::Drop, _) => {
+                return Err(Problem::field(
+                    "id",
+                    "this operation applies to all messages",
+                ));
+            }
+        };
+        match asked.ask(command).await {
+            Ok(_) => job.done.fetch_add(1, Ordering::Relaxed),
+            Err(problem) if problem.code == CommandError::NotFound.code() => {
+                job.passed.fetch_add(1, Ordering::Relaxed)
+            }
+            Err(problem) => return Err(problem),
+        };
+    }
+    Ok(())
+}
+
+/// `POST /messages/ID/do/ACT`.
+pub(super) async fn on_message(
+    asked: Asked,
+    Path((id, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let (message, queue) = asked.message(&id).await?;
+    let id = message.id;
+    let (command, note) = one(id, &act, &given.form).ok_or_else(Problem::no_such_page)?;
+    if let Err(problem) = asked.ask(command).await {
+        return Err(asked
+            .console
+            .api
+            .why_not(&asked.requester, id, problem)
+            .await);
+    }
+    let back = format!("messages/{}", id.0);
+    let app = &asked.console.app;
+    let mut response = app.back(&given.form, &back, note.to_owned());
+    response.extensions_mut().insert(DoneTo(queue));
+    Ok(response)
+}
+
+/// The command for one message, and the words for its result.
+fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)> {
+    let settle = |how| Command::Settle {
+        id,
+        by: By::Anyone,
+        how,
+    };
+    Some(match act {
+        "retry" => (Command::KickId(id), "The message is ready now."),
+        "redrive" => (
+            Command::Redrive(id),
+            "Sent back to the queue it came from: it counts as new there.",
+        ),
+        "putback" => (
+            settle(How::Release {
+                priority: None,
+                due: When::Now,
+                back_to: None,
+            }),
+            "Put back: its lease has ended.",
+        ),
+        "extend" => (
+            Command::Extend {
+                id,
+                by: By::Anyone,
+                ms: None,
+            },
+            "Extended: its lease starts again.",
+        ),
+        "cancel" => (
+            Command::Cancel(
+                id,
+                Box::new(Cancel {
+                    reason: b"cancelled in the console".as_slice().into(),
+                    grace_ms: 30_000,
+                }),
+            ),
+            "Cancelled: a worker that holds it has 30 s to end its work.",
+        ),
+        "bury" => (
+            settle(How::Bury {
+                priority: None,
+                reason: form.get("reason").unwrap_or_default().as_bytes().into(),
+            }),
+            "Buried: it stays until it is retried, moved or deleted.",
+        ),
+        _ => return None,
+    })
+}
+
+#[derive(Template)]
+#[template(path = "act.html")]
+struct Page {
+    frame: Frame,
+    number: u64,
+    queue: Named,
+    heading: String,
+    note: String,
+    done: u64,
+    counted: u64,
+    over: bool,
+}
+
+/// `/operations/N`.
+pub(super) async fn page(asked: Asked, Path(number): Path<String>) -> Result<Response, Problem> {
+    let job = asked.console.jobs.get(&number, &asked)?;
+    let queue = Named::new(&job.queue);
+    let page = Page {
+        frame: asked
+            .frame
+            .of(format!("Operation {}", job.number), "queues")
+            .live(""),
+        number: job.number,
+        heading: format!("Operation {} on {}", job.number, queue.plain),
+        queue,
+        note: job.note(),
+        done: job.done.load(Ordering::Relaxed),
+        counted: job.counted.max(1),
+        over: job.end.get().is_some(),
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+struct Row {
+    number: u64,
+    act: &'static str,
+    queue: Named,
+    age: String,
+    note: String,
+    done: u64,
+    counted: u64,
+    over: bool,
+}
+
+#[derive(Template)]
+#[template(path = "acts.html")]
+struct List {
+    frame: Frame,
+    rows: Vec<Row>,
+}
+
+/// `/operations`: those that whoever asks began since the server's start.
+pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
+    let now = asked.console.api.client_api().now();
+    let rows = asked.console.jobs.of(&asked).into_iter().map(|job| Row {
+        number: job.number,
+        act: job.act.word(),
+        queue: Named::new(&job.queue),
+        age: words::duration(now.since(job.began)),
+        note: job.note(),
+        done: job.done.load(Ordering::Relaxed),
+        counted: job.counted.max(1),
+        over: job.end.get().is_some(),
+    });
+    let page = List {
+        frame: asked.frame.of("Bulk operations", "acts").live(""),
+        rows: rows.collect(),
+    };
+    Ok(reply::show(StatusCode::OK, &page))
+}
+
+/// `POST /operations/N/do/stop`.
+pub(super) async fn stop(
+    asked: Asked,
+    Path(number): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let job = asked.console.jobs.get(&number, &asked)?;
+    job.stop.store(true, Ordering::Relaxed);
+    let note = "The operation stops after its current slice.".to_owned();
+    Ok(asked.console.app.redirect(&format!("acts/{number}"), note))
+}

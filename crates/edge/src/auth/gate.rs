@@ -1,0 +1,187 @@
+//! HTTP's way to the users: one gate for each listener.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quintet_client::{Did, Share};
+use quintet_http::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
+use quintet_types::{Name, Principal, Verb};
+use quintet_wire::LoginRefused;
+
+use super::Security;
+use super::login::{Begun, Comes, Notification};
+use crate::quotas::{self, Limited, Of};
+
+/// After this a request whose body did not fit may come again.
+const HOLD_AGAIN: Duration = Duration::ZERO;
+
+/// The gate of a listener of HTTP.
+pub struct HttpGate {
+    security: Arc<Security>,
+    /// The user of a client without credentials; empty: nobody in particular.
+    user: String,
+    /// The listener's own, who are users too.
+    users: Vec<User>,
+    /// The account of this machine that commands the server here, as the audit names it.
+    account: Option<Arc<str>>,
+}
+
+impl HttpGate {
+    /// One of a listener of HTTP, with the listener's user and its own users.
+    pub fn of_listener(security: &Arc<Security>, user: String, users: Vec<User>) -> Arc<dyn Gate> {
+        Arc::new(Self {
+            security: Arc::clone(security),
+            user,
+            users,
+            account: None,
+        })
+    }
+
+    /// One of the control socket, for a client of this account.
+    pub fn of_account(security: &Arc<Security>, account: Option<u32>) -> Arc<dyn Gate> {
+        Arc::new(Self {
+            security: Arc::clone(security),
+            user: String::new(),
+            users: Vec::new(),
+            account: account.map(|uid| format!("uid {uid}").into()),
+        })
+    }
+
+    /// The answer for a client without credentials.
+    fn silent(&self) -> Answer {
+        match self.user.as_str() {
+            "" if self.users.is_empty() && self.security.auth.table().lets_anonymous() => {
+                Answer::In(Principal::ANONYMOUS, 0)
+            }
+            "" => Answer::No,
+            user => Answer::In(self.security.auth.user(user), 0),
+        }
+    }
+}
+
+impl Gate for HttpGate {
+    fn is_used(&self) -> bool {
+        self.security.auth.is_used()
+    }
+
+    fn log_in(&self, peer: Option<IpAddr>, shown: Shown<'_>, tell: Tell) {
+        let (name, secret) = match shown {
+            Shown::Nothing => return tell(self.silent()),
+            Shown::Certificate(name) => {
+                // A name that nobody here has says no more than none.
+                return tell(match self.security.auth.user(name) {
+                    Principal::ANONYMOUS => self.silent(),
+                    user => Answer::In(user, 0),
+                });
+            }
+            Shown::Bearer(token) => return tell(answer(self.security.bear(token, peer))),
+            Shown::Basic(name, secret) => (name, secret),
+        };
+        // One of the listener's own, unless a [[user]] has the name.
+        let own = std::str::from_utf8(name).ok();
+        let own = own.filter(|name| !self.security.auth.table().has_user(name));
+        let own = own.is_some_and(|_| quintet_http::is_one_of(&self.users, name, secret));
+        // Called in one way or the other, and once.
+        let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
+        let later = Arc::clone(&tell);
+        let once = |tell: &std::sync::Mutex<Option<Tell>>, told: Notification| {
+            if let Some(tell) = quintet_host::locked(tell).take() {
+                tell(answer(told));
+            }
+        };
+        let comes = Comes {
+            name,
+            secret,
+            address: peer,
+            own,
+            with_each_request: true,
+        };
+        let begun = self
+            .security
+            .begin_login(&comes, move |told| once(&later, told));
+        if let Begun::Now(told) = begun {
+            once(&tell, told);
+        }
+    }
+
+    fn arrive(&self, peer: Option<IpAddr>) -> Result<Counted, &'static str> {
+        match self.security.quotas.stay(peer) {
+            Ok(stay) => Ok(stay.map(|stay| Box::new(stay) as Box<dyn Send + Sync>)),
+            Err(limited) => Err(limited.text(Of::Address)),
+        }
+    }
+
+    fn failed(&self, peer: Option<IpAddr>) {
+        self.security.quotas.failed(peer);
+    }
+
+    fn pace(&self, peer: Option<IpAddr>, principal: Option<Principal>) -> Pace {
+        let now = Instant::now();
+        let paced = match principal {
+            None => self.security.quotas.pace_address(peer, now),
+            Some(user) => {
+                let name = self.security.auth.table().name_of(user);
+                self.security.quotas.pace_user(user, name, now)
+            }
+        };
+        match paced {
+            quotas::Pace::In(wait) => Pace::In(wait),
+            quotas::Pace::Not(wait, of) => Pace::Not(Limited::Requests.text(of), wait),
+        }
+    }
+
+    fn hold(
+        &self,
+        peer: Option<IpAddr>,
+        principal: Option<Principal>,
+        bytes: u64,
+    ) -> Result<Vec<Share>, Full> {
+        let user = principal.map(|user| (user, self.security.auth.table().name_of(user)));
+        let held = self.security.quotas.hold(peer, user, bytes);
+        held.map_err(|of| Full(Limited::BytesInFlight.text(of), HOLD_AGAIN))
+    }
+
+    fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool {
+        self.security.auth.may(principal, verb, queue)
+    }
+
+    fn may_server(&self, principal: Principal) -> bool {
+        self.security.auth.may_server(principal)
+    }
+
+    fn may_read_metrics(&self, principal: Principal) -> bool {
+        self.security.auth.may_read_metrics(principal)
+    }
+
+    fn name_of(&self, principal: Principal) -> Option<Arc<str>> {
+        if principal == Principal::SERVER {
+            return self.account.clone();
+        }
+        self.security.auth.table().name_of(principal)
+    }
+
+    fn counts(&self, principal: Principal, proof: u64) -> bool {
+        self.security.auth.counts(principal, proof)
+    }
+
+    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16, did: Did) {
+        let who = self.name_of(principal);
+        let who = who.as_deref().unwrap_or_default();
+        // Names of queues have their own escapes already.
+        let act = act.escape_debug().to_string().replace("\\\\", "\\");
+        let status = status.to_string();
+        let audit = &self.security.audit;
+        audit.note_did(who, peer, "http", &act, &status, did);
+    }
+}
+
+fn answer(told: Notification) -> Answer {
+    match told {
+        Ok(logged_in) => Answer::In(logged_in.principal, logged_in.proof),
+        Err(LoginRefused::Wrong) => Answer::No,
+        Err(refused @ (LoginRefused::Throttled | LoginRefused::Busy | LoginRefused::TooMany)) => {
+            Answer::NotNow(refused.text())
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Looking through many messages, and what is done to those that fit.
+
+use std::ops::Bound as Edge;
+
+use super::cold::{Cold, Stop};
+use quintet_types::{
+    BulkAction, BulkDone, BulkOp, CommandError, Cursor, Filter, How, ListState, Message, MessageId,
+    Name, Outcome, QueueId, State, StateIndex, Transfer, Verb,
+};
+
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal};
+
+/// Messages looked at in one step: some hundred us.
+const LOOKS: usize = 1024;
+/// Bytes of messages that are searched, or shown, in one step, but for the last.
+const BODY_BYTES: u64 = 1 << 20;
+
+impl Engine {
+    pub(crate) fn bulk_op<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        bulk_op: &BulkOp,
+    ) -> Result<Outcome, Stop> {
+        let queue = self.existing(&bulk_op.queue)?;
+        self.store.promote(queue, self.now);
+        let mut done = BulkDone::default();
+        if !bulk_op.act.is_for(bulk_op.state) || bulk_op.max == 0 {
+            return Ok(Outcome::BulkDone(Box::new(done)));
+        }
+        // Where nearly all fit, more than are wanted are not gone through.
+        let wanted = usize::try_from(bulk_op.max).unwrap_or(LOOKS);
+        let looks = match bulk_op.filter.picks() {
+            true => LOOKS,
+            false => LOOKS.min(wanted),
+        };
+        let slots = self.slots_behind(queue, bulk_op.state, bulk_op.after, looks)?;
+        // Where they go is found good before the first goes.
+        if let Some(to) = bulk_op.act.goes_to()
+            && !self.belongs_elsewhere(to)
+        {
+            let to = match bulk_op.act.must_exist() {
+                true => self.existing(to)?,
+                false => self.find_or_make_ours(to)?,
+            };
+            if to == queue {
+                return Ok(Outcome::BulkDone(Box::new(done)));
+            }
+        }
+        let ends_here = slots.len() < looks;
+        let (mut bytes, mut last, mut whole) = (0, None, true);
+        for slot in slots {
+            if done.matched >= u64::from(bulk_op.max) || bytes >= BODY_BYTES {
+                whole = false;
+                break;
+            }
+            let message = self.store.messages.at(slot);
+            last = Some(cursor_of(bulk_op.state, message));
+            done.looked += 1;
+            if bulk_op.filter.body.is_some() {
+                bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
+            }
+            if message.is_expired(self.now) || !bulk_op.filter.fits(message, self.now) {
+                continue;
+            }
+            let id = message.id;
+            if matches!(bulk_op.act, BulkAction::Show) {
+                bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
+                bytes += message.extra_bytes();
+            }
+            if self.bulk_op_one(cx, id, &bulk_op.act, &mut done) {
+                done.matched += 1;
+            }
+        }
+        if let Some(to) = bulk_op.act.goes_to()
+            && let Some(to) = self.store.find(to)
+        {
+            self.forget_unused(to);
+        }
+        done.next = last.filter(|_| !(whole && ends_here));
+        let purges = bulk_op.act == BulkAction::Delete && bulk_op.filter == Filter::default();
+        if purges && bulk_op.state == ListState::Ready && done.next.is_none() {
+            self.forget_repeats(cx, queue);
+        }
+        Ok(Outcome::BulkDone(Box::new(done)))
+    }
+
+    /// Does it to one message; false: it is not one of those.
+    fn bulk_op_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        act: &BulkAction,
+        done: &mut BulkDone,
+    ) -> bool {
+        let Some(message) = self.store.message(id) else {
+            return false;
+        };
+        let at = message.at();
+        match act {
+            BulkAction::Count => {}
+            BulkAction::Show => {
+                let message = message.clone();
+                let slot = self.store.slot(id);
+                let lease = slot.and_then(|slot| self.store.leases.get(&slot).copied());
+                done.leases.extend(lease);
+                done.messages.push(message);
+            }
+            BulkAction::Delete => self.settle_one(cx, id, &How::Finish),
+            BulkAction::Cancel(cancel) => {
+                if self.may_cancel(message).is_err() {
+                    return false;
+                }
+                self.cancel_one(cx, id, cancel);
+                cx.wake(at.queue);
+            }
+            BulkAction::Kick => {
+                self.fact(cx, Fact::Kicked { at });
+                cx.wake(at.queue);
+            }
+            BulkAction::Move(to) if self.belongs_elsewhere(to) => {
+                self.send(cx, id, to.clone(), Transfer::Command);
+            }
+            BulkAction::Move(to) => {
+                let to = self.find_or_make_ours(to);
+                return to.is_ok_and(|to| {
+                    self.transfer(cx, id, to, Transfer::Command);
+                    true
+                });
+            }
+            BulkAction::Redrive { .. } | BulkAction::RedriveInto(_) => {
+                return self.redrive(cx, id, act.goes_to());
+            }
+        }
+        true
+    }
+
+    pub(crate) fn redrive_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
+        let message = self.store.messages.at(slot);
+        let stays = matches!(message.state, State::Reserved | State::Prepared);
+        if stays || message.is_expired(self.now) || !self.redrive(cx, id, None) {
+            return Err(CommandError::NotFound.into());
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Sends a dead letter back to where it came from, or to `to`.
+    fn redrive<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        to: Option<&Name>,
+    ) -> bool {
+        let Some(message) = self.store.message(id) else {
+            return false;
+        };
+        let (from, own) = (message.queue, message.came_from());
+        let Some(to) = to.cloned().or(own) else {
+            return false;
+        };
+        if !to.is_possible() || !self.may(cx.call().caller.principal, Verb::Put, &to) {
+            return false;
+        }
+        if self.belongs_elsewhere(&to) {
+            self.send(cx, id, to, Transfer::Redriven);
+            return true;
+        }
+        match self.find_or_make_ours(&to) {
+            Ok(to) if to != from => {
+                self.transfer(cx, id, to, Transfer::Redriven);
+                true
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Slots of the first `max` messages in one state behind a place.
+    fn slots_behind(
+        &mut self,
+        id: QueueId,
+        state: ListState,
+        after: Option<Cursor>,
+        max: usize,
+    ) -> Result<Vec<u32>, Cold> {
+        let order = after.map(|after| after.order);
+        let state_index = match state {
+            ListState::Ready if after.is_some_and(|after| after.held_back) => StateIndex::HeldBack,
+            ListState::Ready => {
+                let mut slots = self.state_index(id, StateIndex::Ready, order, max)?;
+                let left = max - slots.len();
+                if left > 0 {
+                    slots.extend(self.state_index(id, StateIndex::HeldBack, None, left)?);
+                }
+                return Ok(slots);
+            }
+            ListState::Delayed => StateIndex::Delayed,
+            ListState::Buried => StateIndex::Buried,
+            ListState::Archived => StateIndex::Archived,
+            ListState::Reserved | ListState::Prepared => {
+                let queue = self.store.seated(id);
+                let map = match state == ListState::Reserved {
+                    true => &queue.reserved,
+                    false => &queue.prepared,
+                };
+                let from = order.map_or(Edge::Unbounded, |(_, _, id)| Edge::Excluded(id));
+                let slots = map.range((from, Edge::Unbounded)).take(max);
+                return Ok(slots.map(|(_, &slot)| slot).collect());
+            }
+        };
+        self.state_index(id, state_index, order, max)
+    }
+}
+
+/// Where a message that is listed under `state` stands.
+fn cursor_of(state: ListState, message: &Message) -> Cursor {
+    let held_back = state == ListState::Ready && !message.selectable;
+    let order = match state {
+        ListState::Ready => StateIndex::Ready.order(message),
+        ListState::Delayed => StateIndex::Delayed.order(message),
+        ListState::Buried => StateIndex::Buried.order(message),
+        ListState::Archived => StateIndex::Archived.order(message),
+        ListState::Reserved | ListState::Prepared => (0, 0, message.id),
+    };
+    Cursor { held_back, order }
+}

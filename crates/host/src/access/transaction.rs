@@ -1,0 +1,291 @@
+//! A hook's decision, over several shards.
+//!
+//! All shards it is about are locked, in the order of their numbers, every
+//! part is found good, and then every part is done: all its facts are of one
+//! frame. A list of puts is a part of each shard's. A take over several shards
+//! comes after that, in steps of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quintet_types::{
+    BatchId, Caller, Command, CommandError, Effect, Guard, Hold, MessageId, Name, Outcome, Put,
+    Transaction,
+};
+
+use super::several::SegmentRefs;
+use super::{Access, Decided, Route};
+use crate::Required;
+
+/// The part of one shard, and where its puts stood among all.
+#[derive(Default)]
+struct Part {
+    transaction: Transaction,
+    puts: Vec<usize>,
+    /// Where those of its command stood in the list, if this is a part of one.
+    listed: Vec<usize>,
+    /// Batches of what it stores.
+    batches: BTreeSet<BatchId>,
+}
+
+/// The batches of a step, and their shards.
+#[derive(Default)]
+struct Joins {
+    /// All that it puts something into.
+    all: SegmentRefs,
+    /// Those of these that have to take members: of what the hook puts, and of the command.
+    asked: [SegmentRefs; 2],
+}
+
+impl Access<'_> {
+    pub(super) fn ask_transaction(&mut self, caller: Caller, transaction: Transaction) -> Decided {
+        let Transaction {
+            guards,
+            effects,
+            then,
+        } = transaction;
+        let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
+        for guard in guards {
+            let shard = match &guard {
+                Guard::Message { id, .. } => self.core.shard_of_id(*id),
+                Guard::Table { table, .. } => self.core.shard_of_queue(table.as_bytes()),
+            };
+            parts
+                .entry(shard)
+                .or_default()
+                .transaction
+                .guards
+                .push(guard);
+        }
+        let mut puts = 0;
+        let mut made = BTreeSet::new();
+        for effect in effects {
+            let shard = match &effect {
+                Effect::Put(put) => self.core.shard_of_queue(put.queue.as_bytes()),
+                Effect::Set { table, .. } => self.core.shard_of_queue(table.as_bytes()),
+                Effect::Settle { id, .. }
+                | Effect::Delete(id)
+                | Effect::Move { id, .. }
+                | Effect::Kick(id)
+                | Effect::Edit(id, _)
+                | Effect::Conclude(id) => self.core.shard_of_id(*id),
+                Effect::MakeBatch { id, .. } | Effect::CommitBatch(id) => {
+                    self.core.shard_of_id(id.as_id())
+                }
+            };
+            let part = parts.entry(shard).or_default();
+            if let Effect::MakeBatch { id, .. } = &effect {
+                made.insert(*id);
+            }
+            if let Effect::Put(put) = &effect {
+                part.puts.push(puts);
+                puts += 1;
+                part.batches.extend(put.batch());
+            }
+            part.transaction.effects.push(effect);
+        }
+        let mut joined: [BTreeSet<BatchId>; 2] = Default::default();
+        joined[0].extend(parts.values().flat_map(|part| &part.batches));
+        // The command goes with the part of its shard, if it has one.
+        let (mut last, mut segment_ref, mut many) = (None, None, None);
+        match then.map(|then| *then) {
+            None => {}
+            Some(Command::Transaction(_)) => {
+                return Decided::Now(
+                    Outcome::Refused(CommandError::NotPermitted),
+                    Name::default(),
+                    Required::default(),
+                );
+            }
+            Some(Command::PutMany(list)) => {
+                many = Some(list.len());
+                joined[1].extend(list.iter().filter_map(Put::batch));
+                let mut by_shard: BTreeMap<usize, Vec<Put>> = BTreeMap::new();
+                for (at, put) in list.into_iter().enumerate() {
+                    let shard = self.core.shard_of_queue(put.queue.as_bytes());
+                    let part = parts.entry(shard).or_default();
+                    part.listed.push(at);
+                    part.batches.extend(put.batch());
+                    by_shard.entry(shard).or_default().push(put);
+                }
+                for (shard, list) in by_shard {
+                    let part = parts.entry(shard).or_default();
+                    part.transaction.then = Some(Box::new(Command::PutMany(list)));
+                }
+            }
+            Some(then) => match self.route(caller.client_id, &then) {
+                Route::One(shard) | Route::Member(_, shard) => {
+                    let part = parts.entry(shard).or_default();
+                    if let Command::Put(put) = &then {
+                        joined[1].extend(put.batch());
+                    }
+                    part.batches.extend(&joined[1]);
+                    part.transaction.then = Some(Box::new(then));
+                    segment_ref = Some(shard);
+                }
+                Route::All
+                | Route::InTurn(_)
+                | Route::Across(_)
+                | Route::Between(..)
+                | Route::Together => {
+                    last = Some(then);
+                }
+            },
+        }
+        if parts.is_empty() && last.is_none() {
+            // Nothing to do is done.
+            parts.insert(0, Part::default());
+        }
+        let joins = Joins {
+            all: self.segment_refs_of(joined.iter().flatten()),
+            asked: joined.map(|batches| self.segment_refs_of(batches.difference(&made))),
+        };
+        if let [(shard, _)] = parts
+            .iter()
+            .map(|(shard, part)| (*shard, part))
+            .collect::<Vec<_>>()[..]
+            && last.is_none()
+            && joins.all.values().all(|segment_ref| *segment_ref == shard)
+        {
+            let part = parts.remove(&shard).unwrap_or_default();
+            return self.ask(
+                shard,
+                caller,
+                Command::Transaction(Box::new(part.transaction)),
+            );
+        }
+        self.ask_parts(caller, (parts, joins), (puts, many), segment_ref, last)
+    }
+
+    fn ask_parts(
+        &mut self,
+        caller: Caller,
+        (parts, joins): (BTreeMap<usize, Part>, Joins),
+        counts: (usize, Option<usize>),
+        segment_ref: Option<usize>,
+        last: Option<Command>,
+    ) -> Decided {
+        self.hold_all(parts.keys().chain(joins.all.values()).copied());
+        // What a hook puts it puts as the server; the command is its caller's.
+        let [hooks, own] = &joins.asked;
+        let may = self.may_join(Caller::server(caller.client_id), hooks);
+        let done = match may.and_then(|()| self.may_join(caller, own)) {
+            Err((segment_ref, command_error)) => self.refused(segment_ref, command_error),
+            Ok(()) => self.do_parts(caller, (parts, joins.all), counts, segment_ref),
+        };
+        self.release();
+        match (done, last) {
+            (Decided::Now(Outcome::Transaction { ids, .. }, _, required), Some(command)) => {
+                match self.decide(caller, command) {
+                    Decided::Later => Decided::Later,
+                    Decided::Now(outcome, name, own) => {
+                        let then = Some(Box::new(outcome));
+                        Decided::Now(Outcome::Transaction { ids, then }, name, required.and(own))
+                    }
+                }
+            }
+            (done, _) => done,
+        }
+    }
+
+    /// Finds every part good and does it; their shards are held. The part
+    /// `segment_ref` has the command.
+    fn do_parts(
+        &mut self,
+        caller: Caller,
+        (mut parts, segment_refs): (BTreeMap<usize, Part>, SegmentRefs),
+        (puts, many): (usize, Option<usize>),
+        segment_ref: Option<usize>,
+    ) -> Decided {
+        for (&shard, part) in &parts {
+            let may = self.step(shard, |at| {
+                let transaction = &part.transaction;
+                at.engine
+                    .may_transaction(at.now, caller, transaction, at.journal, at.deliveries)
+            });
+            if let Err(command_error) = may {
+                return self.refused(shard, command_error);
+            }
+        }
+        // They are committed when what the other parts put into them is counted.
+        let mut commits = Vec::new();
+        for (&shard, part) in &mut parts {
+            part.transaction.effects.retain(|effect| {
+                let committed = matches!(effect, Effect::CommitBatch(_));
+                if committed {
+                    commits.push((shard, effect.clone()));
+                }
+                !committed
+            });
+        }
+        let mut ids = vec![MessageId(0); puts];
+        let mut listed = many.map(|many| vec![MessageId(0); many]);
+        let mut required = Required::default();
+        let (mut then, mut name, mut later) = (None, Name::default(), false);
+        // The command's own shard first: its error is the error of all.
+        let mut order: Vec<usize> = parts.keys().copied().collect();
+        order.sort_by_key(|shard| (Some(*shard) != segment_ref, *shard));
+        for &shard in &order {
+            let Some(part) = parts.get_mut(&shard) else {
+                continue;
+            };
+            let command = Command::Transaction(Box::new(std::mem::take(&mut part.transaction)));
+            let answer = self.step(shard, |at| {
+                at.engine
+                    .submit_part(at.now, caller, command, at.journal, at.deliveries)
+            });
+            let is_segment_ref = Some(shard) == segment_ref;
+            let answer = self.decided(shard, answer);
+            required = required.and(self.required(shard, Hold::Durable));
+            match answer {
+                Decided::Now(
+                    Outcome::Transaction {
+                        ids: stored,
+                        then: own,
+                    },
+                    own_name,
+                    _,
+                ) => {
+                    for (position, id) in part.puts.iter().zip(stored) {
+                        ids[*position] = id;
+                    }
+                    if is_segment_ref {
+                        (then, name) = (own, own_name);
+                    } else if let Some(Outcome::PutMany(stored)) = own.as_deref()
+                        && let Some(listed) = &mut listed
+                    {
+                        for (position, id) in part.listed.iter().zip(stored) {
+                            listed[*position] = *id;
+                        }
+                    }
+                }
+                Decided::Now(command_error, ..) if is_segment_ref => {
+                    return Decided::Now(command_error, Name::default(), required);
+                }
+                Decided::Now(..) => {}
+                Decided::Later => later |= is_segment_ref,
+            }
+        }
+        // All batches are there now.
+        for (&shard, part) in &parts {
+            required = required.and(self.joined(shard, &part.batches, &segment_refs));
+        }
+        for (shard, commit) in commits {
+            let command = Command::Transaction(Box::new(Transaction {
+                effects: vec![commit],
+                ..Transaction::default()
+            }));
+            self.step(shard, |at| {
+                at.engine
+                    .submit_part(at.now, caller, command, at.journal, at.deliveries)
+            });
+            required = required.and(self.required(shard, Hold::Durable));
+        }
+        if later {
+            return Decided::Later;
+        }
+        if let Some(listed) = listed {
+            then = Some(Box::new(Outcome::PutMany(listed)));
+        }
+        Decided::Now(Outcome::Transaction { ids, then }, name, required)
+    }
+}

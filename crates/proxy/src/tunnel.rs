@@ -1,0 +1,225 @@
+//! The clients' end: a connection waits for an owner, then its bytes flow, both ways, untouched.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+use crate::Owners;
+use crate::line::{Answer, ClientRequest, LINE_MAX, Question, Tunnel};
+use crate::link::{SAY, line_and_more, line_of};
+use crate::shared::{Settings, Shared};
+use crate::socket::set_up_link;
+use crate::tls;
+
+/// A node that is there takes a connection much sooner.
+const CONNECT: Duration = Duration::from_secs(1);
+/// An owner that cannot be reached, or does not serve yet, is asked again after this, and after
+/// twice as long each time, up to ...
+const AGAIN: Duration = Duration::from_millis(25);
+/// ... this; one that is there and begins to serve just now, up to ...
+const AGAIN_MAX: Duration = Duration::from_millis(400);
+/// ... this.
+const SOON: Duration = Duration::from_millis(50);
+/// A node that is asked something answers in this time, with so many bytes at most.
+const TELL: Duration = Duration::from_secs(3);
+const TOLD_MAX: usize = 64 << 10;
+/// Bytes a client still sends when its connection ends are read for so long: closing a socket with
+/// unread bytes resets it, and the client might never see the last reply.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A link to an owner: as it is, or encrypted.
+type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// One that brings a client.
+struct Taken {
+    link: Link,
+    /// Bytes that the owner has sent to the client already: some protocols speak first, and a
+    /// client that is turned away reads the reason at once.
+    said: Vec<u8>,
+    epoch: u64,
+}
+
+/// Sees to one client, for as long as it is connected.
+pub(crate) async fn run<C>(shared: Arc<Shared>, client: C, tunnel: Tunnel)
+where
+    C: AsyncRead + AsyncWrite,
+{
+    let mut owners = shared.owners.clone();
+    let deadline = Instant::now() + shared.settings.wait;
+    let found = {
+        let _waits = shared.counts.waits();
+        timeout_at(deadline, find(&shared, &mut owners, &tunnel)).await
+    };
+    let taken = match found {
+        Ok(Ok(taken)) => taken,
+        Ok(Err(why)) => {
+            let misfits = shared.counts.misfits();
+            // Once per power of two: enough to notice, too little to fill a disk.
+            if misfits.is_power_of_two() {
+                let protocol = tunnel.protocol;
+                tracing::warn!(protocol, "{misfits} connections closed: {why}");
+            }
+            return;
+        }
+        Err(_) => {
+            shared.counts.gave_up();
+            return;
+        }
+    };
+    let _tunnels = shared.counts.tunnels();
+    flow(client, taken, owners).await;
+}
+
+/// A link to the owner. Goes on until there is one.
+///
+/// # Errors
+/// The owner has no such listener, or does not know this cluster.
+async fn find(
+    shared: &Shared,
+    owners: &mut watch::Receiver<Owners>,
+    tunnel: &Tunnel,
+) -> Result<Taken, String> {
+    let mut told: Option<(u64, String)> = None;
+    let mut again = AGAIN;
+    loop {
+        let known = owners.borrow_and_update().hint().cloned();
+        let known = known.map(|hint| (hint.epoch, hint.address));
+        // The highest epoch is true, whoever names it.
+        let named = [told.take(), known].into_iter().flatten();
+        let next = named.max_by_key(|(epoch, _)| *epoch);
+        if let Some((epoch, address)) = next {
+            match ask(shared, &address, tunnel).await {
+                Ok((link, Answer::Ok, said)) => return Ok(Taken { link, said, epoch }),
+                Ok((_, Answer::Refused(why), _)) => return Err(why),
+                Ok((_, Answer::Owner(newer, elsewhere), _)) if newer > epoch => {
+                    told = Some((newer, elsewhere));
+                    continue;
+                }
+                Ok((_, Answer::Owner(..) | Answer::Nobody, _)) => again = again.min(SOON),
+                Err(error) => tracing::debug!("no link to {address}: {error}"),
+            }
+        }
+        tokio::select! {
+            changed = owners.changed() => {
+                if changed.is_err() {
+                    // The node ends, and this with it.
+                    std::future::pending::<()>().await;
+                }
+                again = AGAIN;
+            }
+            () = tokio::time::sleep(again) => again = (again * 2).min(AGAIN_MAX),
+        }
+    }
+}
+
+/// Bytes behind the answer belong to the client.
+async fn ask(
+    shared: &Shared,
+    address: &str,
+    tunnel: &Tunnel,
+) -> io::Result<(Link, Answer, Vec<u8>)> {
+    let mut link = connect(&shared.settings, address).await?;
+    let ask = ClientRequest::Tunnel(tunnel.clone()).line(Some(shared.settings.cluster));
+    let answer = timeout(SAY, async {
+        link.write_all(ask.as_bytes()).await?;
+        link.flush().await?;
+        line_and_more(&mut link, LINE_MAX).await
+    });
+    let (answer, said) = answer.await??;
+    let answer = Answer::read(&answer);
+    let answer = answer.ok_or_else(|| io::Error::other("it answers what no node does"))?;
+    Ok((link, answer, said))
+}
+
+async fn connect(settings: &Settings, address: &str) -> io::Result<Link> {
+    let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
+    set_up_link(&stream)?;
+    let Some(tls) = &settings.tls else {
+        return Ok(Link::Left(stream));
+    };
+    let name = tls::name_of(address)
+        .ok_or_else(|| io::Error::other("its address has no name for a certificate"))?;
+    let stream = timeout(SAY, tls.connect.connect(name, stream)).await??;
+    Ok(Link::Right(Box::new(stream)))
+}
+
+/// Asks another node something, and waits for its answer, a line; five seconds at most.
+///
+/// # Errors
+/// It cannot be reached, does not answer, or refuses.
+///
+/// # Panics
+/// In a thread that drives a runtime, which it would stop.
+pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut link = connect(settings, address).await?;
+        let ask = ClientRequest::Node(question).line(Some(settings.cluster));
+        let told = timeout(TELL, async {
+            link.write_all(ask.as_bytes()).await?;
+            link.flush().await?;
+            line_of(&mut link, TOLD_MAX).await
+        });
+        let told = told.await??;
+        match Answer::read(&told) {
+            Some(Answer::Refused(why)) => Err(io::Error::other(why)),
+            _ => Ok(told),
+        }
+    })
+}
+
+/// Lets bytes flow until the owner ends the connection, or is no longer owner.
+async fn flow<C>(client: C, taken: Taken, mut owners: watch::Receiver<Owners>)
+where
+    C: AsyncRead + AsyncWrite,
+{
+    let Taken { link, said, epoch } = taken;
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_owner, mut to_owner) = tokio::io::split(link);
+    let up = async {
+        let copied = tokio::io::copy(&mut from_client, &mut to_owner).await;
+        // The owner hears at once of a client that is gone, however it went: it may wait for it.
+        if to_owner.shutdown().await.is_ok() && copied.is_ok() {
+            // Its client has closed its side; what it is owed may still come.
+            std::future::pending::<()>().await;
+        }
+    };
+    let down = async {
+        // Broken or ended, there is no more to tell.
+        if to_client.write_all(&said).await.is_ok() && to_client.flush().await.is_ok() {
+            tokio::io::copy(&mut from_owner, &mut to_client).await.ok();
+        }
+    };
+    let deposed = async {
+        let later = |owners: &Owners| owners.hint().is_some_and(|hint| hint.epoch > epoch);
+        if owners.wait_for(later).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    {
+        let mut down = std::pin::pin!(down);
+        tokio::select! {
+            // The owner may have said why it takes no more.
+            () = up => {
+                timeout(DRAIN, down).await.ok();
+            }
+            () = &mut down => {}
+            // It can answer nothing any more; if its machine is gone nobody else says so.
+            () = deposed => {}
+        }
+    }
+    if to_client.shutdown().await.is_ok() {
+        let mut sink = tokio::io::sink();
+        let drain = tokio::io::copy(&mut from_client, &mut sink);
+        timeout(DRAIN, drain).await.ok();
+    }
+}

@@ -1,0 +1,175 @@
+//! Why a shard refuses a command.
+
+use crate::id::MessageId;
+
+/// The engine's normal "no": nothing changed. Protocols tell its [`Class`], and
+/// the few errors apart that their clients know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum CommandError {
+    /// The queue has as many messages or bytes as its settings allow.
+    QueueFull,
+    /// The body is longer than the queue's settings allow.
+    MessageTooLarge,
+    /// No such message, or it is in a state or with an owner that does not
+    /// allow this.
+    NotFound,
+    /// No such queue.
+    QueueNotFound,
+    /// There is a queue of this name already.
+    QueueExists,
+    /// The lease that was shown is over; the message is still there.
+    LeaseOver,
+    /// The caller already holds as many leases in the queue as it may.
+    HeldLimit,
+    /// A put with the same dedupe id was accepted before.
+    Duplicate(MessageId),
+    /// The token of the put or take came before with another request
+    /// ([`crate::PutMore::token_sum`], [`crate::Take::token_sum`]).
+    TokenUsed(MessageId),
+    /// The queue is administratively down.
+    QueueDown,
+    /// The server is draining: no puts.
+    Draining,
+    /// The disk is full: no puts, but what empties queues still works.
+    NoSpace,
+    /// The memory limit is reached and nothing more can be held.
+    NoMemory,
+    /// As many queues as the settings allow.
+    TooManyQueues,
+    /// The user has made as many queues as it may.
+    UserQueues,
+    /// The queues that the user who made this one has made hold as many bytes
+    /// as they may.
+    UserBytes,
+    /// As many waiting takes as the settings allow.
+    TooManyWaiters,
+    /// The empty name, or one over 65,535 bytes.
+    BadName,
+    /// A message's own name that is empty, or longer than
+    /// [`crate::MESSAGE_NAME_BYTES_MAX`].
+    BadMessageName,
+    /// The caller has no right to do this.
+    NotPermitted,
+    /// A message that a hook saw has changed since ([`crate::Transaction`]).
+    Conflict,
+    /// The durable tables hold as much as the settings allow.
+    TablesFull,
+    /// A queue's tags would have more bytes than [`crate::TAGS_BYTES_MAX`].
+    TagsFull,
+    /// The configuration locks a setting ([`crate::QueueSettings::locked`]).
+    Locked,
+    /// Names and settings of queues and the tables take as much as they may
+    /// at the beginning of each segment of the log.
+    SnapshotFull,
+    /// No such batch.
+    BatchNotFound,
+    /// The batch is committed, or done: nothing is added to it.
+    BatchClosed,
+    /// A batch without a callback.
+    BatchWithoutCallback,
+    /// Description and callbacks of the batch are longer than the settings
+    /// allow.
+    BatchTooLarge,
+    /// As many batches as the settings allow.
+    TooManyBatches,
+    /// As many puts are remembered as may be ([`crate::Settings::dedupe_max`]).
+    DedupeFull,
+    /// The message is cancelled already.
+    AlreadyCancelled,
+    /// The message is done, so it cannot be cancelled.
+    AlreadyDone,
+    /// Too few machines could store the decision now. Never said by the engine: it is not asked.
+    Unavailable,
+    /// The outcome is not known: the command may have been done, or be done later. The engine never
+    /// returns it.
+    Unknown,
+}
+
+/// Of which kind an error is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Something has as much as it may; it may have room later.
+    Full,
+    /// It is not there.
+    Absent,
+    /// A right is missing, or the configuration forbids it.
+    NotPermitted,
+    /// The state of something stands in the way: asked again it is refused
+    /// again, unless that has changed.
+    Busy,
+    /// The queue or the server does not serve this now.
+    Unavailable,
+    /// The request itself can never be done.
+    Malformed,
+    /// It may have been done, or be done later.
+    Unknown,
+}
+
+macro_rules! command_errors {
+    ($($command_error:ident $(($any:tt))? => $class:ident, $code:literal, $text:literal;)*) => {
+        impl CommandError {
+            /// Every code there is.
+            pub const CODES: &'static [&'static str] = &[$($code),*];
+
+            /// Of which kind it is.
+            pub fn class(self) -> Class {
+                match self {
+                    $(CommandError::$command_error $(($any))? => Class::$class,)*
+                }
+            }
+
+            /// A word for programs, the same in every version.
+            pub fn code(self) -> &'static str {
+                match self {
+                    $(CommandError::$command_error $(($any))? => $code,)*
+                }
+            }
+
+            /// A short English text, fit for operators and for protocols that
+            /// show free text.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(CommandError::$command_error $(($any))? => $text,)*
+                }
+            }
+        }
+    };
+}
+
+command_errors! {
+    QueueFull => Full, "queue_full", "queue full";
+    MessageTooLarge => Malformed, "message_too_large", "message too large";
+    NotFound => Absent, "not_found", "message not found";
+    QueueNotFound => Absent, "queue_not_found", "queue not found";
+    QueueExists => Busy, "queue_exists", "queue exists already";
+    LeaseOver => Busy, "lease_over", "the lease is over";
+    HeldLimit => Busy, "held_limit", "close current item first";
+    Duplicate(_) => Busy, "duplicate", "duplicate message";
+    TokenUsed(_) => Busy, "token_used", "the same token came with another request";
+    QueueDown => Unavailable, "queue_down", "queue is down";
+    Draining => Unavailable, "draining", "server is draining";
+    NoSpace => Full, "no_space", "disk full";
+    NoMemory => Full, "no_memory", "out of memory";
+    TooManyQueues => Full, "too_many_queues", "too many queues";
+    UserQueues => Full, "user_queues", "too many queues of this user";
+    UserBytes => Full, "user_bytes", "too many bytes stored by this user";
+    TooManyWaiters => Full, "too_many_waiters", "too many waiting clients";
+    BadName => Malformed, "bad_name", "bad queue name";
+    BadMessageName => Malformed, "bad_message_name", "bad message name";
+    NotPermitted => NotPermitted, "not_permitted", "not permitted";
+    Conflict => Busy, "conflict", "changed while it was being decided";
+    TablesFull => Full, "tables_full", "tables full";
+    TagsFull => Full, "tags_full", "tags full";
+    Locked => NotPermitted, "locked", "locked by the configuration";
+    SnapshotFull => Full, "snapshot_full", "snapshot full";
+    BatchNotFound => Absent, "batch_not_found", "no such batch";
+    BatchClosed => Busy, "batch_closed", "batch is committed";
+    BatchWithoutCallback => Malformed, "batch_without_callback", "batch without callback";
+    BatchTooLarge => Malformed, "batch_too_large", "batch too large";
+    TooManyBatches => Full, "too_many_batches", "too many batches";
+    DedupeFull => Full, "dedupe_full", "too many deduplication ids";
+    AlreadyCancelled => Busy, "already_cancelled", "the message is cancelled already";
+    AlreadyDone => Busy, "already_done", "the message is done already";
+    Unavailable => Unavailable, "unavailable", "no quorum";
+    Unknown => Unknown, "unknown", "the outcome is not known: it may have been done";
+}

@@ -1,0 +1,84 @@
+//! The order of messages: state indexes of a queue and the runs that messages leave memory for.
+
+use crate::id::MessageId;
+use crate::message::Message;
+
+/// Order inside a lane: priority, place, id for what is ready; for the other state indexes
+/// the priority is 0 and the place is the due time, the turn among the buried, or
+/// the time of archiving.
+pub type Order = (u32, i64, MessageId);
+
+coded! {
+    /// A queue's messages in one state, as they are sorted in a run.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum StateIndex, "lane" {
+        /// Ready to be taken.
+        Ready = 0,
+        /// Ready, but leaves only with a companion.
+        HeldBack = 1,
+        /// Waiting for its due time.
+        Delayed = 2,
+        /// Set aside.
+        Buried = 3,
+        /// Done or relayed, and kept.
+        Archived = 4,
+    }
+}
+
+impl StateIndex {
+    /// True for those a flush empties.
+    pub fn is_waiting(self) -> bool {
+        matches!(
+            self,
+            StateIndex::Ready | StateIndex::HeldBack | StateIndex::Delayed
+        )
+    }
+
+    /// Where a message stands in this state index.
+    pub fn order(self, message: &Message) -> Order {
+        let extra = message.extra.as_deref();
+        match self {
+            StateIndex::Ready | StateIndex::HeldBack => {
+                (message.priority, message.position, message.id)
+            }
+            // Times in ms stay far below 2^63.
+            StateIndex::Delayed => (0, message.due().map_or(0, |due| due.0 as i64), message.id),
+            StateIndex::Buried => (
+                0,
+                extra.map_or(0, |extra| extra.bury_order as i64),
+                message.id,
+            ),
+            StateIndex::Archived => (
+                0,
+                extra.map_or(0, |extra| extra.changed.0 as i64),
+                message.id,
+            ),
+        }
+    }
+}
+
+/// How cold messages stand, for statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColdStats {
+    /// Runs in force.
+    pub runs: u64,
+    /// Blocks in force.
+    pub blocks: u64,
+    /// Blocks whose messages are in memory as well.
+    pub loaded: u64,
+    /// Messages in runs, those in memory as well included.
+    pub messages: u64,
+    /// Messages in blocks that could not be read.
+    pub damaged: u64,
+}
+
+impl ColdStats {
+    /// Adds those of another shard.
+    pub fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.blocks += other.blocks;
+        self.loaded += other.loaded;
+        self.messages += other.messages;
+        self.damaged += other.damaged;
+    }
+}
