@@ -72,7 +72,10 @@ fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let why = error.into_inner();
-        let text = why.to_string();
+        let mut text = why.to_string();
+        if text.starts_with("unknown field `rank`") {
+            text = "rank is called priority now".to_owned();
+        }
         if !why.is_data() {
             return Problem::not_json(text);
         }

@@ -437,6 +437,8 @@ pub(super) struct Shown {
     pub(super) queue: String,
     pub(super) state: &'static str,
     pub(super) priority: u32,
+    /// The old name of `priority`, for one release.
+    pub(super) rank: u32,
     pub(super) created_ms: u64,
     pub(super) due_ms: Option<u64>,
     pub(super) expires_ms: Option<u64>,
@@ -693,6 +695,7 @@ impl Shown {
                 State::Done | State::Relayed => "archived",
             },
             priority: message.priority,
+            rank: message.priority,
             created_ms: message.created.0,
             due_ms: message.due().map(|at| at.0),
             expires_ms: message.expires().map(|at| at.0),

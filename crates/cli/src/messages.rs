@@ -25,6 +25,11 @@ fn duration(text: &str) -> Result<u64, String> {
     quintet_config::parse_duration_ms(text)
 }
 
+/// Refuses `--rank`.
+pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
+    Err("--rank is called --priority now")
+}
+
 /// Arguments of `put`.
 #[derive(clap::Args)]
 #[command(
@@ -47,6 +52,9 @@ pub(super) struct Put {
     /// Priority; 0 is the most urgent.
     #[arg(long)]
     priority: Option<u32>,
+    /// The old name of --priority.
+    #[arg(long, hide = true, value_parser = renamed)]
+    rank: Option<bool>,
     /// Client flags (memcache).
     #[arg(long)]
     flags: Option<u32>,

@@ -157,7 +157,11 @@ fn entry<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<Entry<'a, 'i>> {
 }
 
 /// Old names of settings, and their names now.
-pub(crate) const RENAMED: &[(&str, &str)] = &[("voice", "protocol")];
+pub(crate) const RENAMED: &[(&str, &str)] = &[
+    ("voice", "protocol"),
+    ("rank", "priority"),
+    ("default_rank", "default_priority"),
+];
 
 /// The error for an old name.
 pub(crate) fn renamed(old: &str) -> Option<String> {

@@ -21,7 +21,7 @@ pub struct Head {
     #[serde(default)]
     pub state: Standing,
     /// `None`: the queue's default.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, alias = "rank", skip_serializing_if = "is_default")]
     pub priority: Option<u32>,
     /// Order inside its priority.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -405,6 +405,7 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
                 None => Body::new(&bytes(field, value, usize::MAX)?),
             }
         }
+        "rank" => return Err("rank is called priority now".to_owned()),
         "priority" if nil => put.priority = None,
         "priority" => put.priority = Some(word(field, value)?),
         "flags" => put.flags = word(field, value)?,

@@ -56,10 +56,11 @@ impl Msg {
             }
         };
         found.ok_or_else(|| {
-            Error::runtime(format!(
-                "a message has no field {:?}",
-                field.to_string_lossy()
-            ))
+            let text = match name.as_ref() {
+                b"rank" => "rank is called priority now".to_owned(),
+                _ => format!("a message has no field {:?}", field.to_string_lossy()),
+            };
+            Error::runtime(text)
         })
     }
 

@@ -96,6 +96,9 @@ pub(in super::super) struct Edit {
     /// New priority; 0 is the most urgent.
     #[arg(long)]
     priority: Option<u32>,
+    /// The old name of --priority.
+    #[arg(long, hide = true, value_parser = crate::messages::renamed)]
+    rank: Option<bool>,
     /// Not taken before this time is over; 0: ready at once.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     delay: Option<u64>,

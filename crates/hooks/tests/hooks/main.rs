@@ -148,6 +148,14 @@ fn an_old_name_is_an_error_that_names_the_new_one() {
         log(&t),
         ["hook before_put: hooks.lua:1: voice is called protocol now"]
     );
+    for (field, why) in [
+        ("msg.body = msg.rank", "rank is called priority now"),
+        ("msg.rank = 1", "msg.rank is called priority now"),
+    ] {
+        let mut t = trial(&format!("function before_put(msg) {field} end"));
+        assert_eq!(put(&mut t, "a", "whole"), "1");
+        assert_eq!(log(&t), [format!("hook before_put: hooks.lua:1: {why}")]);
+    }
 }
 
 #[test]

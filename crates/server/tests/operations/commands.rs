@@ -296,9 +296,18 @@ fn old_names_are_errors_that_name_the_new_ones() {
     assert_eq!(code, Some(0), "{says}");
     let (code, says) = check("[[listen]]\nprotocol = 'htp'\n");
     assert!(code == Some(1) && says.contains("did you mean"), "{says}");
-    let bench = quintet(&["bench", "--voice", "http"]).output().unwrap();
-    let says = text(&bench.stderr);
-    assert!(says.contains("--voice is called --protocol now"), "{says}");
+    let (code, says) = check("[defaults]\ndefault_rank = 7\n");
+    let why = ":2: default_rank is called default_priority now";
+    assert!(code == Some(1) && says.contains(why), "{says}");
+    for (words, old, new) in [
+        (&["bench", "--voice", "http"][..], "voice", "protocol"),
+        (&["put", "q", "text", "--rank", "1"], "rank", "priority"),
+        (&["edit", "1", "--rank", "1"], "rank", "priority"),
+    ] {
+        let says = text(&quintet(words).output().unwrap().stderr);
+        let why = format!("--{old} is called --{new} now");
+        assert!(says.contains(&why), "{says}");
+    }
 }
 
 #[test]
