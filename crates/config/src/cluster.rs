@@ -34,10 +34,10 @@ pub struct Cluster {
     pub tls_ca: String,
     pub tls_cert: String,
     pub tls_key: String,
-    pub link_tls_ca: String,
-    pub link_tls_cert: String,
-    pub link_tls_key: String,
-    pub link_insecure: bool,
+    pub peer_tls_ca: String,
+    pub peer_tls_cert: String,
+    pub peer_tls_key: String,
+    pub peer_insecure: bool,
     pub monitor: Vec<String>,
     pub nats_version_min: String,
     /// Empty: not known.
@@ -69,10 +69,10 @@ impl Default for Cluster {
             tls_ca: String::new(),
             tls_cert: String::new(),
             tls_key: String::new(),
-            link_tls_ca: String::new(),
-            link_tls_cert: String::new(),
-            link_tls_key: String::new(),
-            link_insecure: false,
+            peer_tls_ca: String::new(),
+            peer_tls_cert: String::new(),
+            peer_tls_key: String::new(),
+            peer_insecure: false,
             monitor: Vec::new(),
             nats_version_min: "2.15.1".to_owned(),
             near: String::new(),
@@ -130,7 +130,7 @@ pub(crate) const CLUSTER: &[Spec] = &[
         field: |c| Field::List(&mut c.cluster.placement_tags),
     },
     Spec {
-        key: "beat",
+        key: "heartbeat",
         help: "Longest time between appends of an owner; at most half of lease.",
         reload: false,
         field: |c| Field::Duration(&mut c.cluster.heartbeat_ms),
@@ -228,30 +228,30 @@ pub(crate) const CLUSTER: &[Spec] = &[
         field: |c| Field::Text(&mut c.cluster.tls_key),
     },
     Spec {
-        key: "link_tls_ca",
+        key: "peer_tls_ca",
         help: "Authorities of the nodes' certificates: both sides of a link between nodes show \
                one. Empty: no protection, an error beyond this machine.",
         reload: false,
-        field: |c| Field::Text(&mut c.cluster.link_tls_ca),
+        field: |c| Field::Text(&mut c.cluster.peer_tls_ca),
     },
     Spec {
-        key: "link_tls_cert",
+        key: "peer_tls_cert",
         help: "Certificate of this node, with its name in advertise.",
         reload: false,
-        field: |c| Field::Text(&mut c.cluster.link_tls_cert),
+        field: |c| Field::Text(&mut c.cluster.peer_tls_cert),
     },
     Spec {
-        key: "link_tls_key",
-        help: "Key of link_tls_cert.",
+        key: "peer_tls_key",
+        help: "Key of peer_tls_cert.",
         reload: false,
-        field: |c| Field::Text(&mut c.cluster.link_tls_key),
+        field: |c| Field::Text(&mut c.cluster.peer_tls_key),
     },
     Spec {
-        key: "link_insecure",
+        key: "peer_insecure",
         help: "Links between nodes are not protected, also beyond this machine: anybody who \
                reaches them may do all that clients may.",
         reload: false,
-        field: |c| Field::Flag(&mut c.cluster.link_insecure),
+        field: |c| Field::Flag(&mut c.cluster.peer_insecure),
     },
     Spec {
         key: "monitor",
@@ -336,7 +336,7 @@ impl Cluster {
         }
         if self.heartbeat_ms == 0 || 2 * self.heartbeat_ms > self.lease_ms {
             faults.push(format!(
-                "beat = {} is more than half of lease = {}, or 0",
+                "heartbeat = {} is more than half of lease = {}, or 0",
                 show_duration(self.heartbeat_ms),
                 show_duration(self.lease_ms)
             ));
@@ -372,17 +372,17 @@ impl Cluster {
         if self.tls_cert.is_empty() != self.tls_key.is_empty() {
             faults.push("tls_cert and tls_key go together".to_owned());
         }
-        let files = [&self.link_tls_ca, &self.link_tls_cert, &self.link_tls_key];
+        let files = [&self.peer_tls_ca, &self.peer_tls_cert, &self.peer_tls_key];
         let named = files.iter().filter(|file| !file.is_empty()).count();
         if named % 3 != 0 {
-            faults.push("link_tls_ca, link_tls_cert and link_tls_key go together".to_owned());
+            faults.push("peer_tls_ca, peer_tls_cert and peer_tls_key go together".to_owned());
         }
         let near = |at: SocketAddr| at.ip().is_loopback();
         let local = self.listen.parse::<SocketAddr>().is_ok_and(near);
-        if !local && named == 0 && !self.link_insecure {
+        if !local && named == 0 && !self.peer_insecure {
             faults.push(format!(
-                "listen = {:?} is open to other machines: set link_tls_ca, link_tls_cert and \
-                 link_tls_key, or link_insecure = true",
+                "listen = {:?} is open to other machines: set peer_tls_ca, peer_tls_cert and \
+                 peer_tls_key, or peer_insecure = true",
                 self.listen
             ));
         }
@@ -405,8 +405,8 @@ mod tests {
         for (text, says) in [
             ("name = 'a b'", "name"),
             ("node = 'a b'", "node"),
-            ("beat = '2s'", "beat"),
-            ("beat = 0", "beat"),
+            ("heartbeat = '2s'", "heartbeat"),
+            ("heartbeat = 0", "heartbeat"),
             ("takeover_after = '2s'", "takeover_after"),
             ("replicas = 1", "allow_unsafe"),
             ("nats_version_min = 'new'", "nats_version_min"),
@@ -414,8 +414,8 @@ mod tests {
             ("groups = 2", "groups = 1"),
             ("user = 'a'", "password_file"),
             ("tls_key = 'a'", "tls_cert"),
-            ("link_tls_key = 'a'", "link_tls_ca"),
-            ("listen = '0.0.0.0:4600'", "link_insecure"),
+            ("peer_tls_key = 'a'", "peer_tls_ca"),
+            ("listen = '0.0.0.0:4600'", "peer_insecure"),
         ] {
             let faults = faults(&format!("{text}\n"));
             assert!(faults.contains(says), "{text}: {faults}");
@@ -424,7 +424,7 @@ mod tests {
         assert!(faults(&long).contains("255"));
         let long = format!("advertise = '{}'", "x".repeat(70_000));
         assert!(faults(&long).contains("65535"));
-        let several = faults("beat = '2s'\nreplicas = 1");
+        let several = faults("heartbeat = '2s'\nreplicas = 1");
         assert_eq!(several.lines().count(), 2, "{several}");
     }
 }

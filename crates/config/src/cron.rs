@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn tables_are_read() {
-        let more = "zone = 'Europe/Berlin'\nbody_base64 = 'aGk='\nattributes = ['k=v=w']\nrank = 7\n\
+        let more = "zone = 'Europe/Berlin'\nbody_base64 = 'aGk='\nattributes = ['k=v=w']\npriority = 7\n\
                     delay = '5s'\nttr = '1m'\nttl = '1h'\nmissed = 'once'\n";
         let read = jobs(&format!("{GOOD}{more}")).expect("read");
         let job = &read[0];

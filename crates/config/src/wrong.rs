@@ -161,6 +161,11 @@ pub(crate) const RENAMED: &[(&str, &str)] = &[
     ("voice", "protocol"),
     ("rank", "priority"),
     ("default_rank", "default_priority"),
+    ("beat", "heartbeat"),
+    ("peer_tls_ca", "peer_tls_ca"),
+    ("peer_tls_cert", "peer_tls_cert"),
+    ("peer_tls_key", "peer_tls_key"),
+    ("peer_insecure", "peer_insecure"),
 ];
 
 /// The error for an old name.

@@ -68,13 +68,13 @@ pub fn socket(bound: &Bound) -> std::io::Result<Socket> {
 /// # Errors
 /// What is wrong with the files.
 pub(super) fn tls(cluster: &Cluster) -> Result<Option<LinkTls>> {
-    if cluster.link_tls_ca.is_empty() {
+    if cluster.peer_tls_ca.is_empty() {
         return Ok(None);
     }
     let files = Files {
-        ca: PathBuf::from(&cluster.link_tls_ca),
-        cert: PathBuf::from(&cluster.link_tls_cert),
-        key: PathBuf::from(&cluster.link_tls_key),
+        ca: PathBuf::from(&cluster.peer_tls_ca),
+        cert: PathBuf::from(&cluster.peer_tls_cert),
+        key: PathBuf::from(&cluster.peer_tls_key),
     };
     let tls = LinkTls::load(&files).context("cannot protect links")?;
     Ok(Some(tls))

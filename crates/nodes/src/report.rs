@@ -65,7 +65,8 @@ pub struct NodeReport {
     pub damage: Option<String>,
     /// The NATS servers whose copies it found damaged and that have not led with a whole one since.
     pub distrusted: Vec<String>,
-    /// Clients spliced to the owner, and waiting for one.
+    /// Clients tunneled to the owner, and waiting for one.
+    #[serde(rename = "spliced")]
     pub tunneled: u64,
     pub waiting: u64,
 }

@@ -210,7 +210,7 @@ metrics! {
     Counter "logins_busy_total" ("logins_busy")
         "Logins not looked at, as too many waited to be."
         = |r| r.edge.logins.busy;
-    Counter "limit_refusals_total" ("limit_refusals_{}_{}")
+    Counter "limit_errors_total" ("limit_refusals_{}_{}")
         "Refused or closed because of a [[limit]]."
         =; ["limit", "of"] |r| r.edge.limit_command_errors.clone();
     Counter "limit_delays_total" ("limit_delays_{}")
@@ -355,7 +355,7 @@ metrics! {
     Gauge "cluster_copy_damaged" ("cluster_copy_{}_damaged")
         "1 if this NATS server's copy of the log lacks entries, as the owner saw it lately, else 0."
         =; ["server"] cluster::copies;
-    Gauge "cluster_spliced_connections" ("cluster_node_{}_spliced") "Clients a node passes on to the owner."
+    Gauge "cluster_tunneled_connections" ("cluster_node_{}_spliced") "Clients a node passes on to the owner."
         =; ["node"] |r| of_each(r, |n| n.tunneled);
     Counter "cluster_takeovers_total" ("cluster_takeovers")
         "Changes of owner behind silence, since this node first stood by."
@@ -518,7 +518,7 @@ metrics! {
 
     Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by protocol."
         =; ["protocol", "command"] |r| r.edge.commands.clone();
-    Counter "refusals_total" ("{}_refusals_{}") "Commands refused, by protocol and reason."
+    Counter "errors_total" ("{}_refusals_{}") "Commands refused, by protocol and reason."
         =; ["protocol", "reason"] |r| r.edge.command_errors.clone();
     Histogram "reply_seconds" ("{}_{}_{}_us")
         "From requests being there to be read to their replies leaving, waits for messages not counted."
@@ -616,6 +616,17 @@ pub fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
     all
 }
 
+/// Old names of metrics, written for one release, and their names now.
+const OLD_NAMES: &[(&str, &str)] = &[
+    ("voice_counts_total", "protocol_counts_total"),
+    ("refusals_total", "errors_total"),
+    ("limit_refusals_total", "limit_errors_total"),
+    (
+        "cluster_tunneled_connections",
+        "cluster_tunneled_connections",
+    ),
+];
+
 /// All numbers of the table, and those of `queues` if they are told of.
 pub fn text(
     reading: &Reading<'_>,
@@ -626,12 +637,9 @@ pub fn text(
     let mut text = Text::new(exposition, names);
     for metric in METRICS {
         write(metric, || metric.points(reading), &mut text);
-        // Its old name, for one release.
-        if metric.name == "protocol_counts_total" {
-            let old = Metric {
-                name: "voice_counts_total",
-                ..*metric
-            };
+        let old = OLD_NAMES.iter().find(|(_, name)| *name == metric.name);
+        if let Some(&(name, _)) = old {
+            let old = Metric { name, ..*metric };
             write(&old, || old.points(reading), &mut text);
         }
     }

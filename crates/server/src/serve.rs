@@ -338,7 +338,7 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
 /// The service for the clients that other nodes bring.
 #[cfg(feature = "cluster")]
 fn intake(server: &Server, http: LinksByProtocol) -> Arc<dyn quintet_proxy::Intake> {
-    let certified = !locked(&server.operations.config).cluster.link_insecure;
+    let certified = !locked(&server.operations.config).cluster.peer_insecure;
     let edge = Arc::clone(&server.edge);
     Arc::new(crate::linked::Linking::new(edge, certified, http))
 }

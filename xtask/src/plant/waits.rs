@@ -195,8 +195,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "silent connections over HTTP keep their places",
         edits: &[(
             "crates/http/src/serve.rs",
-            "            () = ownership.makes_way() => {\n",
-            "            () = ownership.makes_way(), if false => {\n",
+            "            () = connection_slot.makes_way() => {\n",
+            "            () = connection_slot.makes_way(), if false => {\n",
         )],
         tests: &[&["--test=http", "silent_connections_make_way"]],
     },
@@ -205,8 +205,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "half of a request's head over HTTP waits at a stop",
         edits: &[(
             "crates/http/src/serve.rs",
-            "            () = ownership.ends_with(&clients) => {}",
-            "            () = ownership.ends_with(&clients), if false => {}",
+            "            () = connection_slot.ends_with(&clients) => {}",
+            "            () = connection_slot.ends_with(&clients), if false => {}",
         )],
         tests: &[&["--test=http", "a_stop_answers_everybody"]],
     },

@@ -8,6 +8,20 @@ use crate::step::Call;
 use crate::store::{Maker, Queue, queue_weight};
 
 impl Engine {
+    /// The queue of this name, if it is more than what somebody waits on or refers to.
+    pub(crate) fn there(&self, name: &Name) -> Result<QueueId, CommandError> {
+        let id = self.existing(name)?;
+        match self.store.seated(id).live.recorded {
+            true => Ok(id),
+            false => Err(CommandError::QueueNotFound),
+        }
+    }
+
+    /// The queue of this name, if it exists.
+    pub(crate) fn existing(&self, name: &Name) -> Result<QueueId, CommandError> {
+        self.store.find(name).ok_or(CommandError::QueueNotFound)
+    }
+
     /// The queue of this name, made in memory if there is none.
     pub(crate) fn find_or_make(
         &mut self,

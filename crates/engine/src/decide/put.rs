@@ -770,20 +770,6 @@ impl Engine {
             false => self.find_or_make(call, &put.queue),
         }
     }
-
-    /// The queue of this name, if it is more than what somebody waits on or refers to.
-    pub(crate) fn there(&self, name: &Name) -> Result<QueueId, CommandError> {
-        let id = self.existing(name)?;
-        match self.store.seated(id).live.recorded {
-            true => Ok(id),
-            false => Err(CommandError::QueueNotFound),
-        }
-    }
-
-    /// The queue of this name, if it exists.
-    pub(crate) fn existing(&self, name: &Name) -> Result<QueueId, CommandError> {
-        self.store.find(name).ok_or(CommandError::QueueNotFound)
-    }
 }
 
 impl Engine {

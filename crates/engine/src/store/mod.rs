@@ -20,6 +20,7 @@ mod makers;
 mod named;
 mod outbox;
 mod queue;
+mod queues;
 mod slab;
 mod sums;
 mod tables;

@@ -787,17 +787,3 @@ fn a_consumer_is_shown_the_time_it_has() {
     };
     assert_eq!((shown(), shown()), (Some(60_000), Some(0)));
 }
-
-#[test]
-fn a_delivery_says_whether_it_is_only_a_look() {
-    let mut w = World::new();
-    let look = Take {
-        look: true,
-        ..waiting("q")
-    };
-    assert_eq!(w.take(1, look), "waits");
-    assert_eq!(w.take(2, waiting("q")), "waits");
-    w.put("q", "a");
-    let looked: Vec<(u64, bool)> = w.deliveries.iter().map(|d| (d.to.0, d.looked)).collect();
-    assert_eq!(looked, [(1, true), (2, false)]);
-}

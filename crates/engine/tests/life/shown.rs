@@ -343,3 +343,17 @@ fn a_token_is_of_one_queue_and_known_for_five_minutes_and_a_wait_leaves_it_too()
     w.wait(1);
     assert_eq!(w.take(1, long("q", Wait::No)), "empty");
 }
+
+#[test]
+fn a_delivery_says_whether_it_is_only_a_look() {
+    let mut w = World::new();
+    let look = Take {
+        look: true,
+        ..waiting("q")
+    };
+    assert_eq!(w.take(1, look), "waits");
+    assert_eq!(w.take(2, waiting("q")), "waits");
+    w.put("q", "a");
+    let looked: Vec<(u64, bool)> = w.deliveries.iter().map(|d| (d.to.0, d.looked)).collect();
+    assert_eq!(looked, [(1, true), (2, false)]);
+}

@@ -80,7 +80,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "priority",
         default: Value::Text("ignore"),
-        help: "\"ignore\" a job's priority as Faktory does, or make it the \"priority\": 9 goes before 1",
+        help: "\"ignore\" a job's priority as Faktory does, or \"use\" it: 9 goes before 1",
     },
     OptionSpec {
         name: "foreign_jobtype",
@@ -192,7 +192,7 @@ fn shared(options: &Options) -> Result<Shared, String> {
         hash_rounds: options.within("hash_rounds", 0, 100_000)?,
         dead_ttl_ms: options.within::<u64>("dead_days", 0, 36_500)? * DAY_MS,
         flush: options.one_of("flush", ["all", "refuse"])? == "all",
-        priority: options.one_of("priority", ["ignore", "priority"])? == "priority",
+        priority: options.one_of("priority", ["ignore", "use"])? == "use",
         ent: options.flag("ent"),
         foreign_jobtype: options.word("foreign_jobtype", "\"\\")?.into(),
         version: options.word("version", "\"\\")?.into(),

@@ -79,7 +79,9 @@ impl Site {
 struct Shown {
     id: u64,
     queue: String,
-    priority: u32,
+    priority: Option<u32>,
+    /// The name of `priority` in older servers.
+    rank: Option<u32>,
     created_ms: u64,
     due_ms: Option<u64>,
     expires_ms: Option<u64>,
@@ -416,7 +418,7 @@ impl Quintet {
         let head = Head {
             queue: shown.queue,
             state,
-            priority: Some(shown.priority),
+            priority: shown.priority.or(shown.rank),
             created_ms: Some(shown.created_ms),
             due_ms: shown.due_ms.filter(|_| state == Standing::Delayed),
             expires_ms: shown.expires_ms,
