@@ -320,7 +320,7 @@ fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
 }
 
 /// An error of the site, as the API tells it.
-pub fn command_error(problem: quintet_http::Problem) -> Response {
+pub fn site_error(problem: quintet_http::Problem) -> Response {
     let told = Problem::from(problem.clone());
     let as_text = problem.into_response();
     let mut response = told.into_response();

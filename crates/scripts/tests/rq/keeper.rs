@@ -100,7 +100,7 @@ fn files_stay_with_a_message_that_moves() {
         world.rq.list("two", "done", 1).expect("a list").pop()
     });
     // A sweep that finds nothing else to do has been there since.
-    world.await_bulk_op("one");
+    world.await_sweep("one");
     let path = world
         .rq
         .attachment_path("two", &moved, "a")
