@@ -326,7 +326,7 @@ impl<D: Duty> Inner<D> {
     fn act(&mut self, action: Option<Action>) {
         match action {
             None | Some(Action::Own(_)) => {}
-            Some(Action::ClientRequest) => self.ask(),
+            Some(Action::AskEnds) => self.ask(),
             Some(Action::Compare(seq)) => self.compare(seq),
             Some(Action::Claim(_)) => self.claim(),
             Some(Action::Heartbeat) => self.duty.heartbeat(),

@@ -54,7 +54,7 @@ pub enum Event {
     Drain(bool),
     /// Whether this node's clock is off, from now on: others should claim rather than this node.
     Clock(bool),
-    /// [`Action::ClientRequest`] was answered; `None`: nobody did.
+    /// [`Action::AskEnds`] was answered; `None`: nobody did.
     Ends(Option<Seq>),
     /// [`Action::Compare`] was answered: whether the leader has what was read. `None`: nobody did.
     Compared(Option<bool>),
@@ -94,7 +94,7 @@ pub enum Claimed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask the leader where the stream ends.
-    ClientRequest,
+    AskEnds,
     /// Ask the leader for the last entry that was read, and compare.
     Compare(Seq),
     /// Append a claim behind this entry, all of which up to there was applied.
@@ -436,12 +436,12 @@ impl Ownership {
         let read = self.read;
         match &mut self.state {
             _ if !due => None,
-            State::Catching(asking) => asking.due(now).then_some(Action::ClientRequest),
+            State::Catching(asking) => asking.due(now).then_some(Action::AskEnds),
             State::Comparing(asking) => asking.due(now).then_some(Action::Compare(read)),
             State::Standby(silence) => {
                 // It is due only when the one before was answered, or never will be.
                 silence.doubt |= silence.asking.asked.is_some() && !silence.asking.answered;
-                silence.asking.due(now).then_some(Action::ClientRequest)
+                silence.asking.due(now).then_some(Action::AskEnds)
             }
             State::Owner { appended, .. } => {
                 *appended = now;

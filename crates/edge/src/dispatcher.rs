@@ -312,7 +312,7 @@ impl Dispatcher {
                 | Mail::Census(..)
                 | Mail::Close(..)
                 | Mail::Refuse
-                | Mail::Notification(..) => {}
+                | Mail::Answer(..) => {}
             }
         }
         self.core.write(self.unwritten.swap(0, Ordering::SeqCst));

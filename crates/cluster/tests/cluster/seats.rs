@@ -15,7 +15,7 @@ const NODES: usize = 3;
 /// Something on its way to the leader, or back.
 #[derive(Clone, Copy, Debug)]
 enum Message {
-    ClientRequest,
+    AskEnds,
     Compare,
     /// Behind this entry; sent again as long as nobody answers.
     Claim(Seq),
@@ -109,7 +109,7 @@ impl World {
 
     fn act(&mut self, node: usize, action: Option<Action>) {
         match action {
-            Some(Action::ClientRequest) => self.send(node, Message::ClientRequest),
+            Some(Action::AskEnds) => self.send(node, Message::AskEnds),
             Some(Action::Compare(_)) => self.send(node, Message::Compare),
             Some(Action::Claim(behind)) => self.send(node, Message::Claim(behind)),
             Some(Action::Own(_) | Action::Heartbeat) => {
@@ -157,10 +157,10 @@ impl World {
         let newest = self.log.iter().map(|entry| entry.epoch).max().unwrap_or(0);
         let mut append = |epoch, kind| self.log.push(Entry { epoch, kind });
         let answer = match message {
-            Message::ClientRequest | Message::Compare if alone && self.random.chance(1, 2) => {
+            Message::AskEnds | Message::Compare if alone && self.random.chance(1, 2) => {
                 return;
             }
-            Message::ClientRequest => Event::Ends((!alone).then_some(Seq(last as u64))),
+            Message::AskEnds => Event::Ends((!alone).then_some(Seq(last as u64))),
             Message::Compare => Event::Compared((!alone).then_some(true)),
             // Nobody knows: the same again, when the window's deadline has passed.
             Message::Claim(_) | Message::Append(_) if alone => {

@@ -333,7 +333,7 @@ impl IoThread {
                 Mail::Logins => self.close_logged_out(),
                 Mail::Census(census) => self.count(*census),
                 Mail::Close(client_id, tell) => tell(self.close_connection(client_id)),
-                Mail::Notification(client_id, text) => self.told(client_id, text),
+                Mail::Answer(client_id, text) => self.told(client_id, text),
                 Mail::Refuse => self.listeners.clear(),
                 Mail::Stop => self.begin_stop(),
             }

@@ -270,7 +270,7 @@ impl Engine {
         {
             Safe::Yes => {}
             Safe::Read(block) => return Some(Best::Cold(at_best(order), id, block)),
-            Safe::ClientRequest => return Some(Best::ClientRequest(at_best(order), slot)),
+            Safe::LookUp => return Some(Best::LookUp(at_best(order), slot)),
         }
         if !message.is_expired(self.now) {
             return Some(Best::Here(Candidate {
