@@ -296,7 +296,7 @@ pub(super) const FILTER: &[&str] = &[
     "state", "contains", "key", "name", "error", "dead", "older_ms", "batch", "max", "cursor",
 ];
 
-/// The sweep of such a query.
+/// The bulk operation of such a query.
 pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Problem> {
     let pair = |text: &str| {
         let (name, value) = text.split_once('=')?;

@@ -119,7 +119,7 @@ impl Put {
 /// The rarer parts of a put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutMore {
-    /// True: held back (never selected on its own).
+    /// True: not selectable (never selected on its own).
     pub held_back: bool,
     /// True: prepared, not yet in the queue's order.
     pub prepared: bool,
@@ -381,8 +381,8 @@ pub enum By {
 /// processes differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRef {
-    /// Where the message stood ([`Message::position`](crate::Message::place)). At another place it
-    /// is [`crate::CommandError::NotFound`].
+    /// Where the message stood ([`Message::position`](crate::Message::position)). At another
+    /// position it is [`crate::CommandError::NotFound`].
     pub position: i64,
     /// How many leases it had had, this one included ([`crate::Message::reserves`]).
     pub number: u32,
@@ -469,7 +469,7 @@ pub enum Peek {
 /// States as an operator lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListState {
-    /// Ready now, held back included.
+    /// Ready now, those not selectable included.
     Ready,
     /// Waiting for their due time.
     Delayed,

@@ -114,11 +114,11 @@ counters! {
 counters! {
     /// The present content of a queue.
     QueueGauges {
-        /// Ready now, held-back ones not counted.
+        /// Ready now and selectable.
         ready,
         /// Ready with priority below 1024 (beanstalkd *urgent*).
         urgent,
-        /// Held back.
+        /// Not selectable.
         held_back,
         /// Waiting for their due time.
         delayed,
@@ -134,7 +134,7 @@ counters! {
         done,
         /// Relayed and kept.
         relayed,
-        /// Bytes of messages that are ready, held back or delayed ([`crate::Message::size`]).
+        /// Bytes of messages that are ready, not selectable or delayed ([`crate::Message::size`]).
         waiting_bytes,
         /// Bytes of all bodies.
         bytes,
