@@ -17,7 +17,7 @@ pub struct Timing {
     /// An owner appends something at least so often.
     pub heartbeat: Duration,
     /// So long after an acknowledged entry was sent its owner may answer without another. At least
-    /// two beats.
+    /// two heartbeats.
     pub lease: Duration,
     /// So much silence lets this node claim. At least one and a half leases; more for those that
     /// should not be the first to try.
@@ -101,7 +101,7 @@ pub enum Action {
     Claim(Seq),
     /// Own: begin the epoch and let clients in.
     Own(Epoch),
-    /// Append a beat.
+    /// Append a heartbeat.
     Heartbeat,
     /// Answer nothing more; close every connection.
     StepDown,
@@ -109,7 +109,7 @@ pub enum Action {
     ReadAgain,
 }
 
-/// A node's place in a group.
+/// Whether a node owns the log of its group, and what it does about it.
 #[derive(Clone, Debug)]
 pub struct Ownership {
     timing: Timing,
@@ -229,9 +229,9 @@ impl Ownership {
         }
     }
 
-    /// So much silence lets this node claim. An owner that has said handoff answers nothing, so
-    /// nobody waits for its lease; who was not named leaves two beats to who was, and a node whose
-    /// clock is off leaves two more to others.
+    /// So much silence lets this node claim. An owner that has handed off answers nothing, so
+    /// nobody waits for its lease; who was not named leaves two heartbeats to who was, and a node
+    /// whose clock is off leaves two more to others.
     fn patience(&self) -> Duration {
         let more = match self.off {
             true => 2 * self.timing.heartbeat,
@@ -300,7 +300,7 @@ impl Ownership {
                 };
                 self.epoch = epoch;
                 // Nothing it sent after the claim is acknowledged yet, and the claim was sent at
-                // a moment it does not know here: the lease begins with the first beat.
+                // a moment it does not know here: the lease begins with the first heartbeat.
                 self.state = State::Owner {
                     appended: now,
                     lease: Moment::ZERO,

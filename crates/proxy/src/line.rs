@@ -39,7 +39,7 @@ pub enum Question {
     Order(Vec<String>),
 }
 
-/// A client's connection, as its front has it.
+/// A client's connection, as its proxy has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// The listener's protocol, by its name in the configuration.
@@ -48,7 +48,7 @@ pub struct Tunnel {
     pub nth: u16,
     /// Where the client is; a unix socket has no address.
     pub peer: Option<SocketAddr>,
-    /// The client's identity by the certificate it has shown at the front, as
+    /// The client's identity by the certificate it has shown at the proxy, as
     /// `quintet_tls::Identity` writes it; empty: none. Believed only over links with certificates.
     pub principal: String,
 }

@@ -1,4 +1,4 @@
-//! The thread a front lives in: its proxy_listeners, and the listener for links.
+//! The thread a proxy lives in: its listeners for clients, and the listener for links.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const UNSAID_MAX: usize = 1024;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// A listener of clients, which is this front's for as long as the node does not own.
+/// A listener of clients, which is this proxy's for as long as the node does not own.
 #[derive(Debug)]
 pub struct ProxyListener {
     /// Its protocol, by its name in the configuration.
@@ -32,7 +32,7 @@ pub struct ProxyListener {
     pub tls: Option<Secure>,
 }
 
-/// A front and its node's end of links, running in a thread of its own. Dropped, all of its
+/// A proxy and its node's end of links, running in a thread of its own. Dropped, all of its
 /// connections end.
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -147,7 +147,7 @@ impl std::fmt::Debug for Proxy {
     }
 }
 
-/// State that a proxy_listener's clients share.
+/// State that the clients of a [`ProxyListener`] share.
 struct Entrance {
     tunnel: Tunnel,
     tls: Option<Secure>,

@@ -306,7 +306,7 @@ impl Site {
         }
     }
 
-    /// The visitor: by the session of a browser, or by the credentials of the request.
+    /// The requester: by the session of a browser, or by the credentials of the request.
     async fn requester(
         &self,
         peer: Option<IpAddr>,

@@ -156,8 +156,8 @@ pub enum ClientRequest {
     /// it is answered: what follows is then its.
     Login(Login),
     /// The client has shown whether it knows the listener's password (true: it does). Answered with
-    /// [`ServerResponse::Login`]: who failed too often is not listened to for a while. Decode nothing more of
-    /// the connection until it is answered.
+    /// [`ServerResponse::Login`]: who failed too often is not listened to for a while. Decode
+    /// nothing more of the connection until it is answered.
     Proof(bool),
     /// Ask the table of workers ([`ServerResponse::Worker`]). Decode nothing more of the
     /// connection until it is answered.

@@ -1,4 +1,4 @@
-//! Seats on a log that is only a list, in steps of 5 ms: leaders that go, nodes that stop for a
+//! Ownership of a log that is only a list, in steps of 5 ms: leaders that go, nodes that stop for a
 //! while or for ever, links that are cut, clocks of different speed.
 //!
 //! `SEEDS=10000 cargo test -p quintet-cluster --test cluster seats` tries more.
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// An owner says handoff and begins again, as another process: what is on its way to the old
+    /// An owner hands off and begins again, as another process: what is on its way to the old
     /// one nobody hears.
     fn leave(&mut self, node: usize, to: Option<usize>) {
         let epoch = self.nodes[node].epoch;

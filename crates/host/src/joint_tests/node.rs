@@ -168,14 +168,14 @@ impl Node {
         self.soon(Duration::ZERO, Self::take_seat);
     }
 
-    /// The owner has said nothing for a beat.
+    /// The owner has appended nothing for the time of a heartbeat.
     pub(super) fn heartbeat(&self) {
         if let Some(serving) = self.host() {
             serving.core.heartbeat();
         }
     }
 
-    /// Goes in good order: says handoff, and ends when that stands, or soon.
+    /// Goes in good order: hands off, and ends when that stands, or soon.
     pub(super) fn leave(&self, to: &str) {
         if let Some(serving) = self.host() {
             // What is sent is not waited for here: this is the only thread.

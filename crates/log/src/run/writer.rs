@@ -117,7 +117,7 @@ impl RunWriter {
         })
     }
 
-    /// Begins a lane: entries from now on belong to it.
+    /// Begins a state index: entries from now on belong to it.
     ///
     /// # Errors
     /// [`LogError::NoSpace`], [`LogError::Io`]; the run can then only be dropped.
