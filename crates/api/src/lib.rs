@@ -303,7 +303,7 @@ impl Api {
 fn client_of(own: Option<&Own>, guest: Option<&Guest>) -> ClientId {
     let guest = own.map(|own| &own.guest).or(guest);
     guest
-        .expect("a request has a party of its own if its connection has none")
+        .expect("a request has a client of its own if its connection has none")
         .client_id()
 }
 

@@ -219,7 +219,7 @@ impl Log for StreamLog {
             matches!(frame.kind(), FrameKind::Facts | FrameKind::Body),
             "frames of the log's own are not the caller's"
         );
-        assert!(!self.over, "a farewell is an owner's last frame");
+        assert!(!self.over, "a handoff is an owner's last frame");
         let placed = self.add(expected, stamp, frame, self.begin)?;
         self.begin = false;
         self.fresh = false;

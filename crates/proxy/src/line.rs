@@ -1,12 +1,12 @@
 //! The first line of a link, and its answer. Text, so that a link can be looked at with `nc`.
 //!
 //! ```text
-//! QUINTET-LINK 1 00000000000000c0 tunnel beanstalk 0 10.0.0.7:51234 -
+//! QUINTET-LINK 1 00000000000000c0 splice beanstalk 0 10.0.0.7:51234 -
 //! OK
 //! ```
 //!
 //! Words are separated by one space and percent-encoded; a word that is absent is `-`. What a link
-//! is for comes fourth: `tunnel` (a client's bytes follow the answer, both ways), `status` (a line
+//! is for comes fourth: `splice` (a client's bytes follow the answer, both ways), `status` (a line
 //! of JSON is the answer), or a word for the node such as `move`, whose answer is a line of text.
 
 use std::net::SocketAddr;

@@ -341,7 +341,7 @@ const RUNS: &[Row] = &[
         |s| s.forget_block(BLOCK),
     ),
     (
-        "a stored block is in its lane by its first message",
+        "a stored block is in its state index by its first message",
         stored,
         |s| queue(s).cold = None,
         |s| s.give_up(BLOCK),

@@ -450,7 +450,7 @@ fn a_newer_format_names_who_wrote_it() {
             content[copy + 2044..copy + 2048].copy_from_slice(&crc.to_le_bytes());
         }
         newer.set_content(&name, &content);
-        let error = open(Arc::new(newer.clone())).err().expect("a refusal");
+        let error = open(Arc::new(newer.clone())).err().expect("an error");
         assert!(matches!(error, LogError::NewerFormat { .. }), "{error}");
         assert!(error.to_string().contains("quintet 9.8.7"), "{error}");
         assert!(matches!(
@@ -494,7 +494,7 @@ fn a_frame_the_caller_cannot_replay_is_named() {
             Ok(())
         }
     });
-    let error = result.err().expect("a refusal").to_string();
+    let error = result.err().expect("an error").to_string();
     assert!(error.contains("segment-0000000001.log"), "{error}");
     assert!(
         error.contains(&(4096 + 52 + 20 + 52).to_string()),

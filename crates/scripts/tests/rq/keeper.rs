@@ -398,7 +398,7 @@ fn a_deleted_queue_is_gone_at_once_also_while_its_script_runs() {
         },
         other => panic!("{other:?}"),
     };
-    eventually("its taker waits for a second one", || {
+    eventually("its consumer waits for a second one", || {
         (world.state("test", &id) == "run" && lookers() == 1).then_some(())
     });
     world.rq.delete_queue("test").expect("deleted");

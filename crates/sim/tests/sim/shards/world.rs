@@ -369,7 +369,7 @@ impl World {
         for delivery in deliveries {
             let leases = self.leases_of(delivery.to);
             let to = self.actors.iter_mut().find(|a| a.client_id == delivery.to);
-            let to = to.expect("a party of this world");
+            let to = to.expect("a client of this world");
             to.got.extend(leases);
             // A standing take is served until its end has come to the shard.
             let before = match &to.doing {
