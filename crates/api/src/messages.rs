@@ -486,7 +486,7 @@ pub(super) async fn transfer(
     }
 }
 
-/// The reply to an act on a message, whose queue the audit tells.
+/// The reply to an operation on a message, whose queue the audit tells.
 pub(super) fn done_to(mut response: Response, queue: Option<Name>) -> Response {
     if let Some(queue) = queue {
         response.extensions_mut().insert(DoneTo(queue));

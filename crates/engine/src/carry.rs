@@ -86,8 +86,8 @@ pub fn carry<J: Journal>(
     from.engine.call_back(&mut leaving);
 }
 
-/// Counts in a batch of `counter` what `from` owes it. The caller sees to it that the facts of
-/// both become durable together.
+/// Counts in a batch of the shard `counter` what `from` owes it. The caller sees to it that the
+/// facts of both become durable together.
 pub fn carry_owed<J: Journal>(now: Ms, batch: BatchId, from: Side<'_, J>, counter: Side<'_, J>) {
     from.engine.advance(now);
     counter.engine.advance(now);

@@ -118,7 +118,7 @@ pub struct Completed {
 }
 
 impl Completed {
-    /// True if all that is needed has been reached.
+    /// True if all required commit numbers are complete.
     pub fn satisfies(self, required: Required) -> bool {
         (self.leased || !required.lease)
             && self.written >= required.written

@@ -294,7 +294,7 @@ impl Node {
         self.soon(TIMER, Self::timer);
     }
 
-    /// The maintenance thread. Now and then the log is longer than it may be. Then the keeper
+    /// The maintenance thread. Now and then the log is longer than it may be. Then the compactor
     /// thread and the one that clears the bucket: both wait for acknowledgements, one at a time.
     fn upkeep(&self) {
         let (long, pause, rewrites) = {
