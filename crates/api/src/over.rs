@@ -60,7 +60,7 @@ impl Group {
     }
 
     /// Where it may have messages of a queue.
-    fn states(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
+    fn selections(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
         let plain = Filter::default;
         let tried = |tried| Filter {
             tried: Some(tried),
@@ -206,13 +206,13 @@ impl Api {
                     continue;
                 }
                 let resumes = inside.take().filter(|(queue, ..)| *queue == stats.name);
-                let mut states = group.states(stats);
+                let mut selections = group.selections(stats);
                 if let Some((_, state, _)) = &resumes {
-                    let from = states.iter().position(|(listed, _)| listed == state);
-                    states.drain(..from.unwrap_or(states.len()));
+                    let from = selections.iter().position(|(listed, _)| listed == state);
+                    selections.drain(..from.unwrap_or(selections.len()));
                 }
                 let mut after = resumes.map(|(.., cursor)| cursor);
-                for (state, mut filter) in states {
+                for (state, mut filter) in selections {
                     filter.body = (!has.is_empty()).then(|| has.into());
                     let mut bulk_op = BulkOp {
                         queue: stats.name.clone(),
