@@ -29,7 +29,7 @@ pub struct SimApi {
 
 struct Inside {
     world: World,
-    client_ids: u64,
+    clients: u64,
     arrive: HashMap<ClientId, Arc<Mutex<Arrive>>>,
     waiting: HashMap<ClientId, OnOutcome>,
     stopped: bool,
@@ -70,7 +70,7 @@ impl SimApi {
         Self {
             inside: Mutex::new(Inside {
                 world: World::with(settings).at(now),
-                client_ids: 0,
+                clients: 0,
                 arrive: HashMap::new(),
                 waiting: HashMap::new(),
                 stopped: false,
@@ -188,8 +188,8 @@ impl ClientApi for SimApi {
 
     fn enter(&self, arrive: Arrive) -> ClientId {
         let mut inside = self.lock();
-        inside.client_ids += 1;
-        let client_id = ClientId(inside.client_ids);
+        inside.clients += 1;
+        let client_id = ClientId(inside.clients);
         inside
             .arrive
             .insert(client_id, Arc::new(Mutex::new(arrive)));

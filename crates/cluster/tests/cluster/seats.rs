@@ -327,7 +327,7 @@ fn a_dead_owner_is_replaced() {
 }
 
 #[test]
-fn an_owner_that_says_handoff_is_replaced_before_its_silence_would_be() {
+fn an_owner_that_hands_off_is_replaced_before_its_silence_would_be() {
     for seed in seeds(30) {
         for named in [true, false] {
             let mut world = World::new(seed, 0);

@@ -291,9 +291,8 @@ fn random_schedules_of_random_programs() {
         let mut random = Random::new(seed);
         let shards = random.below(3) as u8 + 2;
         let q = names(shards.into());
-        let client_ids = random.below(4) + 2;
-        let mut programs: Vec<Vec<Op>> =
-            (0..client_ids).map(|_| program(&mut random, &q)).collect();
+        let clients = random.below(4) + 2;
+        let mut programs: Vec<Vec<Op>> = (0..clients).map(|_| program(&mut random, &q)).collect();
         // Those who wait for a while are answered in the end.
         programs.push(vec![Op::Pass(3), Op::Pass(10), Op::Pass(40)]);
         let mut world = World::new(shards, programs);
