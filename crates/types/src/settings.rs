@@ -30,8 +30,8 @@ pub enum DeadLetter {
 }
 
 coded! {
-    /// The meaning of message keys for takes. Messages with the same key are a *key group*; those
-    /// without a key are in none.
+    /// The meaning of message keys for takes. Messages with the same key are a *message group*;
+    /// those without a key are in none.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum Groups, "groups" {
         /// Nothing.

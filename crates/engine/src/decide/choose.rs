@@ -63,7 +63,7 @@ pub(super) struct Walked {
     pub(super) last: MessageId,
     /// Those that would leave by then.
     pub(super) count: u64,
-    /// The same where it has key groups.
+    /// The same where it has message groups.
     pub(super) walk: Walk,
 }
 

@@ -366,7 +366,7 @@ const RUNS: &[Row] = &[
     ),
 ];
 
-/// A loaded block of a queue with key groups.
+/// A loaded block of a queue with message groups.
 fn fair() -> Durable {
     let mut store = loaded();
     let settings = quintet_types::QueueSettings {

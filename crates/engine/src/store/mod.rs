@@ -112,7 +112,7 @@ pub(crate) struct Durable {
     pub(crate) outbox: Outbox,
     /// The messages in runs.
     pub(crate) cold: Cold,
-    /// State of all key groups together.
+    /// State of all message groups together.
     pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,
     pub(crate) batches: Batches,

@@ -18,7 +18,7 @@ use crate::pace::{Pace, Speed};
 
 pub(crate) use quintet_types::Order;
 
-/// Order inside a key group (`protocols/pinpriq.md`, ruling 2): selectable
+/// Order inside a message group (`protocols/pinpriq.md`, ruling 2): selectable
 /// ones by priority, then those not selectable; newest first.
 pub(crate) type GroupOrder = (bool, u32, Reverse<i64>, Reverse<MessageId>);
 

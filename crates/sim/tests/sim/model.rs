@@ -108,7 +108,7 @@ proptest! {
         world.check_every_cut()?;
     }
 
-    /// The same with so many messages under leases that keys are noisy.
+    /// The same with so many messages under leases that keys are over their share.
     #[test]
     fn they_agree_about_fair_shares(ops in prop::collection::vec(fair_op(), 1..40)) {
         let mut settings = Settings::default();

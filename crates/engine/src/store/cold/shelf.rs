@@ -107,7 +107,7 @@ impl Shelved {
 }
 
 impl Durable {
-    /// Counts a stored block among its queue's. `survey`: what its key groups
+    /// Counts a stored block among its queue's. `survey`: what its message groups
     /// are to remember of it.
     pub(super) fn shelve(&mut self, at: BlockAt, row: &Block, survey: Option<Survey>) {
         let Self {

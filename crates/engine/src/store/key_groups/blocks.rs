@@ -1,4 +1,4 @@
-//! Messages in runs of a queue with key groups: known and open blocks.
+//! Messages in runs of a queue with message groups: known and open blocks.
 
 use std::sync::Arc;
 
