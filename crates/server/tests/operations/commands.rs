@@ -306,6 +306,14 @@ fn old_names_are_errors_that_name_the_new_ones() {
     let (code, says) = check("[defaults]\ndefault_rank = 7\n");
     let why = ":2: default_rank is called default_priority now";
     assert!(code == Some(1) && says.contains(why), "{says}");
+    let (code, says) = check("[cluster]\nbeat = '1s'\nlink_insecure = true\n");
+    assert_eq!(code, Some(1));
+    for why in [
+        ":2: beat is called heartbeat now",
+        ":3: link_insecure is called peer_insecure now",
+    ] {
+        assert!(says.contains(why), "{says}");
+    }
     for (words, old, new) in [
         (&["bench", "--voice", "http"][..], "voice", "protocol"),
         (&["put", "q", "text", "--rank", "1"], "rank", "priority"),
