@@ -34,7 +34,7 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
-                        quintet put work --file job.json --rank 0 --delay 5m\n  \
+                        quintet put work --file job.json --priority 0 --delay 5m\n  \
                         quintet put mail hello --with-key ann --attr lang=fr --unique order-7\n  \
                         quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace\n  \
                         quintet put reports 'march' --name report-7 --tracked"
