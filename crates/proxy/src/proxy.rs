@@ -56,7 +56,7 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(8)
-            .thread_name("front-work")
+            .thread_name("proxy-work")
             .build()?;
         let connections = Arc::new(Semaphore::new(
             settings.connections_max.min(Semaphore::MAX_PERMITS),
@@ -97,7 +97,7 @@ impl Proxy {
             }
         }
         let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("front".to_owned());
+        let thread = std::thread::Builder::new().name("proxy".to_owned());
         let thread = thread.spawn(move || {
             // Dropped without a word says the same.
             runtime.block_on(stopped).ok();
@@ -136,7 +136,7 @@ impl Drop for Proxy {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the front's thread had ended before its time");
+            tracing::error!("the proxy's thread had ended before its time");
         }
     }
 }

@@ -234,7 +234,7 @@ impl ClientApi for SimApi {
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
         let bytes = body
             .as_small()
-            .ok_or_else(|| io::Error::other("a simulated door has no large bodies"))?;
+            .ok_or_else(|| io::Error::other("a simulated client API has no large bodies"))?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
         let count = into.len().min(bytes.len() - from);
         into[..count].copy_from_slice(&bytes[from..from + count]);

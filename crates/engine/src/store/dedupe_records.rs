@@ -103,7 +103,7 @@ impl Durable {
             if let Some(key) = self.tied.get(id) {
                 let memory = self.dedupe_records.get_mut(key);
                 memory
-                    .expect("a message is tied to a mark that is there")
+                    .expect("a message is tied to a deduplication record that is there")
                     .generation = generation;
             }
         }
@@ -144,7 +144,10 @@ impl Durable {
         self.uncount_segment_ref(memory.segment_ref);
         if memory.until != Ms::NEVER {
             let was = self.dedupe_ends.remove(&(memory.until, key.clone()));
-            assert!(was, "a mark with a time has its end until it is over");
+            assert!(
+                was,
+                "a deduplication record with a time has its end until it is over"
+            );
         }
         if memory.scope != Scope::Window {
             self.tied.remove(&memory.id);
@@ -236,7 +239,11 @@ impl Durable {
             return;
         };
         let memory = self.dedupe_records.get(&key);
-        if ends(memory.expect("what a message is tied to is a mark").scope) {
+        if ends(
+            memory
+                .expect("what a message is tied to is a deduplication record")
+                .scope,
+        ) {
             self.forget(&key);
         }
     }
@@ -261,10 +268,15 @@ impl Durable {
             }
         }
         if bytes != self.dedupe_bytes {
-            return Err(format!("marks of {bytes} bytes, not {}", self.dedupe_bytes));
+            return Err(format!(
+                "deduplication records of {bytes} bytes, not {}",
+                self.dedupe_bytes
+            ));
         }
         if (ends, tied) != (self.dedupe_ends.len(), self.tied.len()) {
-            return Err("marks, their ends and what they are tied to differ".to_owned());
+            return Err(
+                "deduplication records, their ends and what they are tied to differ".to_owned(),
+            );
         }
         Ok(())
     }
