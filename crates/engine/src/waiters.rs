@@ -37,7 +37,7 @@ impl Waiter {
         self.claim.as_ref().is_none_or(Claim::take)
     }
 
-    /// True for a standing look, which takes nothing.
+    /// True for a peeking subscription, which takes nothing.
     fn only_looks(&self) -> bool {
         self.standing && self.take.look
     }
@@ -77,7 +77,7 @@ impl Waiter {
 pub(crate) struct Waiters {
     next: u64,
     all: BTreeMap<u64, Waiter>,
-    /// How many of them are standing looks.
+    /// How many of them are peeking subscriptions.
     lookers: usize,
     deadlines: BTreeSet<(Ms, u64)>,
     by_client: HashMap<ClientId, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
@@ -88,7 +88,7 @@ impl Waiters {
         self.all.len()
     }
 
-    /// How many are takes: all but standing looks.
+    /// How many are takes: all but peeking subscriptions.
     pub(crate) fn takes(&self) -> usize {
         self.all.len() - self.lookers
     }
@@ -196,7 +196,7 @@ impl Waiters {
         Some(waiter)
     }
 
-    /// The client's waiting take (`standing`: its standing one).
+    /// The client's waiting take (`standing`: its subscription).
     pub(crate) fn of(&self, client_id: ClientId, standing: bool) -> Option<u64> {
         let numbers = self.by_client.get(&client_id)?;
         numbers

@@ -140,9 +140,9 @@ counters! {
         bytes,
         /// Of all its messages, those that are in runs and not in memory.
         cold,
-        /// Takes waiting in line, standing looks not counted.
+        /// Takes waiting in line, peeking subscriptions not counted.
         waiters,
-        /// Standing looks: parts of the server that wait to be told that
+        /// Peeking subscriptions: parts of the server that wait to be told that
         /// something is there, and take nothing.
         lookers,
         /// Clients that refer to it as one they put into (beanstalkd *using*).
@@ -289,7 +289,7 @@ pub struct ShardStats {
     pub gauges: QueueGauges,
     /// Sum over the queues, dropped ones included.
     pub totals: QueueTotals,
-    /// Takes waiting in line, standing looks not counted.
+    /// Takes waiting in line, peeking subscriptions not counted.
     pub waiters: u64,
     /// Messages on their way to a queue of another shard.
     pub sent: u64,

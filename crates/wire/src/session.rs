@@ -34,8 +34,8 @@ pub trait Session: Send {
     /// [`ClientRequest::Close`], whose reply the session already knows.
     fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next;
 
-    /// Writes a delivery of the standing take ([`Command::Watch`]).
-    /// Only protocols that watch need it.
+    /// Writes a delivery of the subscription ([`Command::Watch`]). Only protocols with
+    /// subscriptions need it.
     fn deliver(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let _ = (given, env, output);
         Next::Done

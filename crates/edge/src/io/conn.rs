@@ -159,7 +159,7 @@ pub(super) struct Conn {
     pub(super) inbox: Inbox,
     pub(super) out: Outbox,
     pub(super) phase: Phase,
-    /// It has a standing take, or a delivery of one is on the way.
+    /// It has a subscription, or a delivery of one is on the way.
     pub(super) standing: Option<Standing>,
     /// As hooks are shown it; made when one is.
     pub(super) who: Option<Arc<Who>>,

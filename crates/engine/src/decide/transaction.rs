@@ -459,7 +459,7 @@ impl Engine {
         !self.asked.is_empty()
     }
 
-    /// Withholds a message for a decision, if that is wanted. False: what
+    /// Sets a message aside for a decision, if that is wanted. False: what
     /// happens by itself is to happen.
     pub(crate) fn withholds<J: Journal>(
         &mut self,

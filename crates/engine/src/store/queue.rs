@@ -104,9 +104,9 @@ pub(crate) struct Live {
     pub(crate) dropped: bool,
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,
-    /// Those of them that are standing looks.
+    /// Those of them that are peeking subscriptions.
     pub(crate) lookers: u32,
-    /// Those of them that take nothing, standing or not.
+    /// Those of them that take nothing, in a subscription or not.
     pub(crate) looking: u32,
     /// Clients that refer to it as one they put into.
     pub(crate) users: u32,
@@ -138,7 +138,7 @@ pub(crate) enum WaitsTo {
     Take,
     /// A look at one.
     Look,
-    /// The same, by a standing look.
+    /// The same, by a peeking subscription.
     Watch,
 }
 

@@ -16,7 +16,7 @@ use super::{Access, Decided};
 use crate::Required;
 
 impl Access<'_> {
-    /// Takes from several shards, or sets a standing take.
+    /// Takes from several shards, or sets a subscription.
     pub(super) fn ask_across(
         &mut self,
         caller: Caller,

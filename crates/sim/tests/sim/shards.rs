@@ -1,4 +1,4 @@
-//! Takes, waits and standing takes over several shards: no wake-up is lost,
+//! Takes, waits and subscriptions over several shards: no wake-up is lost,
 //! nothing is handed out twice, who holds a lease is warned before it ends, and
 //! nobody is left standing in a line, however the steps of the clients are
 //! mixed.
@@ -455,7 +455,7 @@ fn a_warning_reaches_a_wait_in_another_shard_once() {
     assert_eq!(outcomes, [&Outcome::DeadlineSoon]);
 }
 
-/// Does all steps of a standing take; answers what was delivered on the way.
+/// Does all steps of a subscription; answers what was delivered on the way.
 fn stand(engines: &mut [Engine], mut across: Across) -> Vec<Delivery> {
     let mut deliveries = Vec::new();
     while let Some(shard) = across.shard() {
