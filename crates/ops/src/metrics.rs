@@ -417,9 +417,9 @@ metrics! {
         = |r| r.shard.gauges.waiters;
     Gauge "lookers" ("lookers") "Looks that wait, in each of their queues."
         = |r| r.shard.gauges.lookers;
-    Gauge "queue_users" ("users") "Clients that put into queues, in each."
+    Gauge "queue_users" ("users") "Parties that put into queues, in each."
         = |r| r.shard.gauges.users;
-    Gauge "queue_watchers" ("watchers") "Clients that take from queues, in each."
+    Gauge "queue_watchers" ("watchers") "Parties that take from queues, in each."
         = |r| r.shard.gauges.watchers;
 
     Counter "messages_put_total" ("total_puts") "Messages put."
